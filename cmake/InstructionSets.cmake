@@ -1,0 +1,23 @@
+# leashed_add_kernels(<target> <sources...>): compiles each source once for every instruction-set
+# level of the target architecture, with LEASHED_ISA set to the level's name (base/isa.h).
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(LEASHED_ISA_LEVELS neon)
+  set(LEASHED_ISA_FLAGS_neon "")
+else()
+  set(LEASHED_ISA_LEVELS v2 v3 v4)
+  set(LEASHED_ISA_FLAGS_v2 -march=x86-64-v2)
+  set(LEASHED_ISA_FLAGS_v3 -march=x86-64-v3 -mprefer-vector-width=256)
+  set(LEASHED_ISA_FLAGS_v4 -march=x86-64-v4 -mprefer-vector-width=512)
+endif()
+
+function(leashed_add_kernels target)
+  foreach(level IN LISTS LEASHED_ISA_LEVELS)
+    set(library ${target}_${level})
+    add_library(${library} OBJECT ${ARGN})
+    target_compile_definitions(${library} PRIVATE LEASHED_ISA=${level} LEASHED_ISA_${level}=1)
+    target_compile_options(${library} PRIVATE ${LEASHED_ISA_FLAGS_${level}} -fno-math-errno -fno-trapping-math)
+    target_link_libraries(${library} PRIVATE leashed_options)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${library}>)
+    target_compile_definitions(${target} PRIVATE LEASHED_HAS_${level}=1)
+  endforeach()
+endfunction()

@@ -1,0 +1,41 @@
+// A feed-forward classifier: layers from layer.h, then softmax with cross-entropy.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "leashed/base/isa.h"
+#include "leashed/model/gradient_source.h"
+#include "leashed/model/layer.h"
+
+namespace leashed {
+
+class Network final : public GradientSource {
+ public:
+  // Throws Error, naming the layer by its index, where the layers do not fit each other.
+  Network(Shape input, std::vector<Layer> layers, Isa isa = default_isa());
+  ~Network() override;
+
+  std::size_t dimension() const override;
+  std::size_t features() const override;
+  std::size_t classes() const;
+  const std::vector<ParameterBlock>& parameters() const;
+  // Floating-point operations of one example's forward and backward pass (2 per multiply-add; the
+  // first layer's gradient with respect to its input is not computed and not counted).
+  double flops_per_example() const;
+
+  std::unique_ptr<Workspace> make_workspace() const override;
+  float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
+                 const std::atomic<bool>& cancel) const override;
+  Evaluation evaluate(const float* theta, const BatchView& batch,
+                      Workspace& workspace) const override;
+  // Class probabilities of `size` rows, row-major [size][classes].
+  void predict(const float* theta, const float* const* rows, std::size_t size, float* probabilities,
+               Workspace& workspace) const;
+
+ private:
+  struct Plan;
+  std::unique_ptr<const Plan> plan_;
+};
+
+}  // namespace leashed
