@@ -1,0 +1,68 @@
+#include "leashed/data/sampler.h"
+
+#include <array>
+#include <bit>
+
+#include "leashed/base/philox.h"
+
+namespace leashed {
+
+class Sampler::Permutation {
+ public:
+  Permutation(std::uint64_t seed, std::uint64_t pass, std::size_t rows, unsigned half_bits)
+      : rows_(rows),
+        half_bits_(half_bits),
+        mask_((std::uint64_t{1} << half_bits) - 1),
+        keys_(philox(seed, pass, 0)) {}
+
+  std::size_t operator()(std::size_t position) const {
+    std::uint64_t value = position;
+    do value = encrypt(value);
+    while (value >= rows_);
+    return value;
+  }
+
+ private:
+  std::uint64_t encrypt(std::uint64_t value) const {
+    std::uint64_t left = value >> half_bits_;
+    std::uint64_t right = value & mask_;
+    for (const std::uint32_t key : keys_) {
+      const std::uint64_t mixed = left ^ (mix(right + key) & mask_);
+      left = right;
+      right = mixed;
+    }
+    return left << half_bits_ | right;
+  }
+  // The finaliser of MurmurHash3.
+  static std::uint64_t mix(std::uint64_t x) {
+    x ^= x >> 33;
+    x *= 0xff51afd7ed558ccd;
+    x ^= x >> 33;
+    x *= 0xc4ceb9fe1a85ec53;
+    return x ^ x >> 33;
+  }
+
+  const std::size_t rows_;
+  const unsigned half_bits_;
+  const std::uint64_t mask_;
+  const std::array<std::uint32_t, 4> keys_;
+};
+
+Sampler::Sampler(std::uint64_t seed, std::size_t rows, std::size_t batch_size)
+    : seed_(seed),
+      rows_(rows),
+      batch_size_(batch_size),
+      half_bits_(static_cast<unsigned>(std::bit_width(rows > 1 ? rows - 1 : 1) + 1) / 2) {}
+
+void Sampler::batch(std::uint64_t k, std::size_t* rows) const {
+  std::uint64_t pass = k * batch_size_ / rows_;
+  std::size_t position = k * batch_size_ % rows_;
+  for (std::size_t i = 0; i < batch_size_;) {
+    const Permutation permutation(seed_, pass, rows_, half_bits_);
+    for (; i < batch_size_ && position < rows_; ++i) rows[i] = permutation(position++);
+    position = 0;
+    ++pass;
+  }
+}
+
+}  // namespace leashed

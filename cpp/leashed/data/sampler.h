@@ -1,0 +1,31 @@
+// Which rows make up batch k: a function of (seed, k) alone (DESIGN decision 9), whichever thread
+// asks. The stream of examples is one pass over a random permutation of the rows after another,
+// without replacement within a pass; batch k is its positions k·B to (k+1)·B − 1, so a batch may
+// reach from one pass into the next.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace leashed {
+
+class Sampler {
+ public:
+  Sampler(std::uint64_t seed, std::size_t rows, std::size_t batch_size);
+
+  // Writes the batch_size row numbers of batch k.
+  void batch(std::uint64_t k, std::size_t* rows) const;
+
+ private:
+  // A permutation of [0, rows) that is computed position by position, without a table: a Feistel
+  // network on the smallest even number of bits that holds all rows, its rounds keyed by Philox from
+  // (seed, pass), walked until it lands below `rows` (at most 4 steps on average).
+  class Permutation;
+
+  const std::uint64_t seed_;
+  const std::size_t rows_;
+  const std::size_t batch_size_;
+  const unsigned half_bits_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,56 @@
+// A discipline: how worker threads read and write the shared parameters. The training loop
+// (engine/worker.cc) exists once and knows disciplines only through this interface; there is one
+// virtual call per read and per publish, none inside a loop over parameters.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace leashed {
+
+// What a worker computes its gradient on. Valid until the worker's next publish or withdraw.
+struct View {
+  const float* theta;
+  std::uint64_t t;  // version read
+};
+
+// What became of a gradient. Staleness τ = τᶜ + τˢ counts the updates applied between the read and
+// this one (READINGS, "Words that differ"): τᶜ until the worker was ready to update, τˢ after that.
+struct Publication {
+  bool published = false;
+  std::uint64_t staleness_compute = 0;
+  std::uint64_t staleness_schedule = 0;
+  std::uint64_t tries = 0;      // failed attempts (CAS lost to another update)
+  double update_seconds = 0;    // T_u: in the update itself, all attempts together
+  double waiting_seconds = 0;   // for locks and barriers
+};
+
+class Discipline {
+ public:
+  virtual ~Discipline() = default;
+
+  virtual View read(std::size_t worker) = 0;
+  // Applies the gradient computed on the worker's last view; it may use `gradient` as scratch.
+  virtual Publication publish(std::size_t worker, float* gradient) = 0;
+  // Gives the last view up without an update; only while the run is being stopped.
+  virtual void withdraw(std::size_t worker) = 0;
+
+  // True where all workers take every step together; the engine then runs them as one OpenMP team.
+  virtual bool lockstep() const { return false; }
+  // Whether the worker goes on, given that it would like to. In lockstep: whether all do.
+  virtual bool proceed(std::size_t /*worker*/, bool wish) { return wish; }
+
+  // Calls f with a consistent theta and its version (Hogwild: as consistent as Hogwild is), while
+  // workers run. One caller at a time.
+  virtual void with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) = 0;
+  // Updates applied so far.
+  virtual std::uint64_t t() const = 0;
+
+  // Parameter vectors in use now, and the most that were ever needed at once; without gradients and
+  // without the monitor's copy.
+  virtual std::size_t live_vectors() const = 0;
+  virtual std::size_t peak_vectors() const { return live_vectors(); }
+};
+
+}  // namespace leashed

@@ -1,0 +1,46 @@
+// Leashed-SGD (leashed-sgd, Algorithm 3): gradients are computed on a pinned published vector, and
+// an update is a new vector published by CAS in the LAU-SPC loop, dropped after more than T_p
+// failed attempts.
+#pragma once
+
+#include <vector>
+
+#include "leashed/discipline/discipline.h"
+#include "leashed/update/rule.h"
+#include "leashed/vector/parameter_vector.h"
+
+namespace leashed {
+
+inline constexpr std::uint64_t kUnboundedPersistence = ~std::uint64_t{0};
+
+// The LAU-SPC loop (load and update, store persistence-conditional): publishes rule(latest,
+// gradient), or drops the gradient after more than `persistence` failed attempts. The gradient was
+// computed on version t_read.
+Publication load_and_update(ParameterVector& vector, const Rule& rule, const float* gradient,
+                            std::uint64_t persistence, std::uint64_t t_read);
+
+class LeashedSgd final : public Discipline {
+ public:
+  // `persistence` is T_p. `readers` others may pin besides the workers.
+  LeashedSgd(const float* initial, std::size_t dimension, std::size_t workers, const Rule& rule,
+             std::uint64_t persistence, std::size_t readers);
+
+  View read(std::size_t worker) override;
+  Publication publish(std::size_t worker, float* gradient) override;
+  void withdraw(std::size_t worker) override;
+  void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override;
+  std::uint64_t t() const override;
+  std::size_t live_vectors() const override { return vector_.live(); }
+  std::size_t peak_vectors() const override { return vector_.allocated(); }
+
+ private:
+  struct alignas(kCacheLine) Worker {
+    ParameterVector::Pin view;
+  };
+  const Rule& rule_;
+  const std::uint64_t persistence_;
+  mutable ParameterVector vector_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace leashed

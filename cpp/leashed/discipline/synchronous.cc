@@ -1,0 +1,67 @@
+#include "leashed/discipline/synchronous.h"
+
+#include "leashed/base/clock.h"
+
+namespace leashed {
+
+// Without the lock: theta changes only between the barriers of publish.
+View Synchronous::read(std::size_t) { return {theta_.data(), t_}; }
+
+// One worker that wants to stop stops all. The barrier orders every store to halt_ before every load
+// of it (relaxed is enough), and no one stores to it again before all have loaded: the next store is
+// in the next proceed, behind the barrier of publish or withdraw. The same holds of abandon_, which
+// must be a flag of its own: a worker may withdraw while another has yet to load halt_.
+bool Synchronous::proceed(std::size_t, bool wish) {
+  if (!wish) halt_.store(true, std::memory_order_relaxed);
+  barrier_.wait();
+  return !halt_.load(std::memory_order_relaxed);
+}
+
+Publication Synchronous::publish(std::size_t worker, float* gradient) {
+  const double start = now();
+  gradients_[worker] = gradient;
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (worker == 0) lock.lock();
+  barrier_.wait();
+  if (abandon_.load(std::memory_order_relaxed)) return {};
+
+  const double ready = now();
+  // Slices in whole cache lines, so that no two workers write one line.
+  constexpr std::size_t kLine = kCacheLine / sizeof(float);
+  const std::size_t workers = gradients_.size();
+  const std::size_t lines = (dimension_ + kLine - 1) / kLine;
+  const std::size_t begin = std::min(dimension_, lines * worker / workers * kLine);
+  const std::size_t end = std::min(dimension_, lines * (worker + 1) / workers * kLine);
+  float* mean = gradients_[0];
+  if (workers > 1) kernels_.mean(mean, gradients_.data(), workers, begin, end - begin);
+  rule_.apply(theta_.data() + begin, theta_.data() + begin, mean + begin, end - begin);
+  if (worker == 0) ++t_;
+  const double updated = now();
+  barrier_.wait();
+  return {.published = true,
+          .update_seconds = updated - ready,
+          .waiting_seconds = (ready - start) + (now() - updated)};
+}
+
+// Takes part in the barrier that the others wait at in publish, and tells them to give up.
+void Synchronous::withdraw(std::size_t) {
+  abandon_.store(true, std::memory_order_relaxed);
+  barrier_.wait();
+}
+
+void Synchronous::with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) {
+  std::uint64_t t;
+  {
+    const std::lock_guard lock(mutex_);
+    std::copy_n(theta_.data(), dimension_, snapshot_.data());
+    t = t_;
+  }
+  f(snapshot_.data(), t);
+}
+
+std::uint64_t Synchronous::t() const {
+  const std::lock_guard lock(mutex_);
+  return t_;
+}
+
+}  // namespace leashed

@@ -1,0 +1,81 @@
+// What all workers of one training run share, and one worker's loop: the only training loop there is.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/data/dataset_view.h"
+#include "leashed/data/sampler.h"
+#include "leashed/discipline/discipline.h"
+#include "leashed/engine/stop.h"
+#include "leashed/engine/telemetry.h"
+#include "leashed/model/gradient_source.h"
+
+namespace leashed {
+
+struct Run {
+  Run(const GradientSource& source, const DatasetView& data, Discipline& discipline,
+      const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed)
+      : source(source), data(data), discipline(discipline), until(until), workers(workers),
+        batch_size(batch_size), sampler(seed, data.rows, batch_size) {}
+
+  // Keeps the first exception of a worker and stops the run.
+  void fail(std::exception_ptr error) {
+    {
+      const std::lock_guard lock(failure_mutex);
+      if (!failure) failure = error;
+    }
+    stop.stop(StopReason::error);
+  }
+
+  const GradientSource& source;
+  const DatasetView data;
+  Discipline& discipline;
+  const StopRules until;
+  const std::size_t workers;
+  const std::size_t batch_size;
+  const Sampler sampler;
+
+  StopFlag stop;
+  // Each worker claims its next batch number, and one update it may publish, from these. Relaxed:
+  // distinct numbers are all that is asked of them.
+  alignas(kCacheLine) std::atomic<std::uint64_t> next_batch{0};
+  alignas(kCacheLine) std::atomic<std::uint64_t> next_update{0};
+
+  std::mutex failure_mutex;
+  std::exception_ptr failure;
+};
+
+class Worker {
+ public:
+  Worker(Run& run, std::size_t id);
+  Worker(Worker&&) = default;
+
+  // Until a stop rule says so; throws nothing.
+  void train();
+
+  const WorkerTelemetry& telemetry() const { return *telemetry_; }
+
+ private:
+  bool wants_another();
+  void step();
+
+  Run& run_;
+  const std::size_t id_;
+  std::uint64_t k_ = 0;       // number of the batch claimed
+  std::uint64_t steps_ = 0;   // taken so far
+  bool may_publish_ = false;  // an update is claimed and not yet published
+  std::unique_ptr<Workspace> workspace_;
+  AlignedArray<float> gradient_;
+  std::vector<std::size_t> indices_;
+  std::vector<const float*> rows_;
+  std::vector<std::int32_t> labels_;
+  std::unique_ptr<WorkerTelemetry> telemetry_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,208 @@
+#include "leashed/engine/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "leashed/base/clock.h"
+#include "leashed/engine/evaluator.h"
+#include "leashed/engine/executor.h"
+#include "leashed/engine/memory.h"
+#include "leashed/engine/run.h"
+
+namespace leashed {
+namespace {
+
+constexpr double kSlice = 0.02;          // seconds between two looks at signals and the clock
+constexpr double kShare = 0.1;           // of one thread, for evaluation, where no interval is given
+constexpr double kPatience = 0.1;        // seconds of evaluation after an interruption
+constexpr double kShortestInterval = 0.01;
+
+class Trainer {
+ public:
+  Trainer(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
+          Discipline& discipline, const TrainOptions& options, const TrainCallbacks& callbacks)
+      : run_(source, data, discipline, options.until, options.workers, options.batch_size,
+             options.seed),
+        validation_(validation),
+        options_(options),
+        callbacks_(callbacks),
+        evaluator_(source, options.workers, [this] { return keep_evaluating(); }) {
+    workers_.reserve(options.workers);
+    for (std::size_t id = 0; id < options.workers; ++id) workers_.emplace_back(run_, id);
+  }
+
+  TrainResult train() {
+    if (evaluate(options_.workers) && !run_.stop.stopped()) {
+      start_ = now();
+      ThreadExecutor executor(run_, workers_);
+      started_ = true;
+      watch(executor);
+      elapsed_ = now() - start_;
+      started_ = false;
+    }
+    if (run_.failure) std::rethrow_exception(run_.failure);
+    return result();
+  }
+
+ private:
+  // The monitor, until all workers have ended.
+  void watch(ThreadExecutor& executor) {
+    double next = interval();
+    for (;;) {
+      const double left = std::min({kSlice, next - clock(), run_.until.seconds - clock()});
+      if (executor.wait(std::max(left, 0.0))) return;
+      look();
+      if (run_.stop.stopped()) {
+        executor.wait(kSlice);
+      } else if (clock() >= next) {
+        const double begin = clock();
+        evaluate(1);
+        next = (options_.evaluate_every > 0 ? begin : clock()) + interval();
+      }
+    }
+  }
+
+  double interval() const {
+    if (options_.evaluate_every > 0) return options_.evaluate_every;
+    return std::max(kShortestInterval, evaluation_seconds_ * (1 - kShare) / kShare);
+  }
+
+  double clock() const { return started_ ? now() - start_ : elapsed_; }
+
+  // Signals and the clock; throws what the callback throws.
+  void look() {
+    if (callbacks_.interrupted && callbacks_.interrupted()) {
+      run_.stop.stop(StopReason::interrupted);
+      interrupted_ = true;
+    }
+    if (started_ && clock() >= run_.until.seconds) run_.stop.stop(StopReason::seconds);
+  }
+
+  // An evaluation while workers run is not worth finishing once they are to stop; the final one is,
+  // unless the user is waiting.
+  bool keep_evaluating() {
+    const bool was_interrupted = interrupted_;
+    look();
+    if (started_) return !run_.stop.stopped();
+    return was_interrupted || !interrupted_;
+  }
+
+  // Records loss and accuracy now; false where it ended early.
+  bool evaluate(std::size_t threads) {
+    Evaluated now_;
+    std::optional<Evaluation> train, validate;
+    const double begin = now();
+    run_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
+      now_.seconds = clock();
+      now_.updates = t;
+      now_.live_vectors = run_.discipline.live_vectors() + workers_.size();
+      train = evaluator_(theta, run_.data, threads);
+      if (train && validation_) validate = evaluator_(theta, *validation_, threads);
+    });
+    evaluation_seconds_ = now() - begin;
+    if (!train || (validation_ && !validate)) return false;
+    now_.loss = train->loss_sum / static_cast<double>(train->rows);
+    now_.accuracy = static_cast<double>(train->correct) / static_cast<double>(train->rows);
+    now_.validation_accuracy =
+        validate ? static_cast<double>(validate->correct) / static_cast<double>(validate->rows)
+                 : std::numeric_limits<double>::quiet_NaN();
+    now_.gradients = 0;
+    for (const Worker& worker : workers_) {
+      now_.gradients += worker.telemetry().gradients.get();
+      worker.telemetry().staleness.merge_bins_into(now_.staleness);
+    }
+    now_.memory_bytes = resident_bytes();
+    evaluations_.push_back(std::move(now_));
+    judge(evaluations_.back());
+    if (callbacks_.progress) callbacks_.progress(evaluations_.back(), evaluations_.front());
+    return true;
+  }
+
+  bool reached_fraction(const Evaluated& e) const {
+    return run_.until.loss_fraction > 0 &&
+           e.loss <= run_.until.loss_fraction * evaluations_.front().loss;
+  }
+
+  void judge(const Evaluated& e) {
+    if (!std::isfinite(e.loss)) {
+      crashed_ = true;
+      return run_.stop.stop(StopReason::not_finite);
+    }
+    if (reached_fraction(e)) {
+      converged_ = true;
+      run_.stop.stop(StopReason::loss_fraction);
+    } else if (e.loss <= run_.until.loss) {
+      converged_ = true;
+      run_.stop.stop(StopReason::loss);
+    } else if (e.loss >= run_.until.divergence * evaluations_.front().loss) {
+      run_.stop.stop(StopReason::divergence);
+    }
+  }
+
+  TrainResult result() {
+    TrainResult result;
+    // A user who interrupts does not want to wait for a long last evaluation.
+    const bool hurry = interrupted_ && evaluation_seconds_ > kPatience;
+    if (elapsed_ > 0 && !hurry) evaluate(options_.workers);
+    if (evaluations_.empty()) {
+      evaluations_.push_back({0, 0, std::nan(""), std::nan(""), std::nan(""), 0, 0, 0, {}});
+    }
+    run_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
+      result.parameters.assign(theta, theta + run_.source.dimension());
+      result.updates = t;
+    });
+    crashed_ = crashed_ || run_.stop.reason() == StopReason::not_finite;
+    result.reason = crashed_ ? StopReason::not_finite : run_.stop.reason();
+    result.outcome = outcome(result.reason);
+    result.evaluations = std::move(evaluations_);
+    result.elapsed = elapsed_;
+    for (const Worker& worker : workers_) {
+      const WorkerTelemetry& telemetry = worker.telemetry();
+      result.gradients += telemetry.gradients.get();
+      result.dropped += telemetry.dropped.get();
+      telemetry.staleness.merge_into(result.staleness);
+      telemetry.staleness_compute.merge_into(result.staleness_compute);
+      telemetry.staleness_schedule.merge_into(result.staleness_schedule);
+      telemetry.tries.merge_into(result.tries);
+      telemetry.gradient_seconds.merge_into(result.gradient_seconds);
+      telemetry.update_seconds.merge_into(result.update_seconds);
+      result.read_seconds += telemetry.read_seconds;
+      result.sampling_seconds += telemetry.sampling_seconds;
+      result.waiting_seconds += telemetry.waiting_seconds;
+      result.running_seconds += telemetry.running_seconds;
+    }
+    result.peak_vectors = run_.discipline.peak_vectors() + workers_.size();
+    result.peak_memory_bytes = peak_resident_bytes();
+    return result;
+  }
+
+  std::string outcome(StopReason reason) const {
+    if (crashed_) return "crashed";
+    if (converged_) return "converged";
+    if (interrupted_) return "stopped";
+    if (reason == StopReason::divergence || run_.until.wants_loss()) return "diverged";
+    return "stopped";
+  }
+
+  Run run_;
+  const DatasetView* const validation_;
+  const TrainOptions& options_;
+  const TrainCallbacks& callbacks_;
+  Evaluator evaluator_;
+  std::vector<Worker> workers_;
+  std::vector<Evaluated> evaluations_;
+  double start_ = 0, elapsed_ = 0, evaluation_seconds_ = 0;
+  bool started_ = false, interrupted_ = false, converged_ = false, crashed_ = false;
+};
+
+}  // namespace
+
+TrainResult train(const GradientSource& source, const DatasetView& data,
+                  const DatasetView* validation, Discipline& discipline,
+                  const TrainOptions& options, const TrainCallbacks& callbacks) {
+  return Trainer(source, data, validation, discipline, options, callbacks).train();
+}
+
+}  // namespace leashed

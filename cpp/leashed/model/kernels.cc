@@ -1,0 +1,12 @@
+#include "leashed/base/isa_table.h"
+#include "leashed/model/kernels/activation.h"
+#include "leashed/model/kernels/dense.h"
+#include "leashed/model/kernels/spatial.h"
+
+namespace leashed {
+
+LEASHED_ISA_TABLE(DenseKernels, dense_kernels)
+LEASHED_ISA_TABLE(ActivationKernels, activation_kernels)
+LEASHED_ISA_TABLE(SpatialKernels, spatial_kernels)
+
+}  // namespace leashed
