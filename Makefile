@@ -1,0 +1,109 @@
+# make demo    virtual environment, build, every algorithm on the embedded digits, reports/demo.html
+# make test    C++ tests (native, each instruction set, aarch64, sanitizers), the wheel, pytest
+# make lint    ruff, mypy, clang-format, the type stubs
+PYTHON ?= python3
+PYTHONS ?= $(wildcard $(foreach v,3.10 3.11 3.12 3.13 3.13t 3.14 3.14t,$(addsuffix /python$(v),$(subst :, ,$(PATH)))))
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: demo test test-cpp test-isa test-aarch64 test-sanitizers test-wheel test-python \
+        lint format stubs wheels clean
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+SOURCES := $(shell find pyproject.toml CMakeLists.txt cmake cpp bindings src -type f -not -name '*.pyc')
+CPP = git ls-files 'cpp/*.h' 'cpp/*.cc' 'bindings/*.h' 'bindings/*.cc' 'tests/*.h' 'tests/*.cc'
+WHEEL = $(wildcard dist/leashed-*-linux_*.whl)
+
+demo: .venv/installed
+	mkdir -p reports
+	leashed bench scaling --model mlp --threads 1,2,8 --repeats 3 --epsilon 0.5 --seconds 5 \
+	  --output reports/demo.jsonl
+	leashed report reports/demo.jsonl -o reports/demo.html
+
+test: test-cpp test-isa test-aarch64 test-sanitizers test-wheel test-python
+
+.venv/created:
+	.ci/require python
+	$(PYTHON) -m venv .venv
+	python -m pip install -q "build>=1.2,<2"
+	touch $@
+
+# The wheel is built from the sdist, so what is installed and tested is what is published.
+dist/built: .venv/created $(SOURCES)
+	rm -rf dist
+	python -m build --outdir dist
+	touch $@
+
+.venv/installed: dist/built
+	python -m pip install -q --force-reinstall --no-deps $(WHEEL)
+	python -m pip install -q "$(WHEEL)[plot]"
+	touch $@
+
+.venv/test: .venv/installed
+	.ci/require test
+	python -m pip install -q "$(WHEEL)[test]"
+	touch $@
+
+.venv/dev: .venv/installed
+	python -m pip install -q "$(WHEEL)[dev]"
+	touch $@
+
+BUILD = cmake -S . -B build/$(1) -G Ninja -DLEASHED_PYTHON=OFF -DLEASHED_TESTS=ON $(2) \
+  && cmake --build build/$(1)
+CTEST = ctest --test-dir build/$(1) --output-on-failure --timeout 300 --no-tests=error
+
+test-cpp: .venv/test
+	$(call BUILD,release)
+	tests/packaging/check-kernels build/release
+	$(call CTEST,release)
+
+# The levels below the one that test-cpp used.
+test-isa: test-cpp
+	for isa in $$(build/release/tests/cpp/isas); do \
+	  LEASHED_ISA=$$isa $(call CTEST,release) -L kernels; \
+	done
+
+test-aarch64: .venv/test
+ifeq ($(shell uname -m),x86_64)
+	$(call BUILD,aarch64,--toolchain cmake/aarch64-linux-gnu.cmake)
+	$(call CTEST,aarch64)
+endif
+
+# Some settings of Linux's address-space randomisation keep ThreadSanitizer from starting, so it is
+# switched off where that is allowed.
+test-sanitizers: .venv/test
+	$(call BUILD,thread,-DLEASHED_SANITIZE=thread)
+	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread)
+	$(call BUILD,address,-DLEASHED_SANITIZE=address)
+	ASAN_OPTIONS=detect_leaks=1 $(call CTEST,address)
+
+test-wheel: .venv/test
+	tests/packaging/check-wheel $(WHEEL)
+
+test-python: .venv/test
+	pytest
+
+lint: .venv/dev
+	ruff check
+	ruff format --check
+	mypy
+	$(CPP) | xargs clang-format --dry-run -Werror
+	$(STUBS) && diff -u src/leashed/_core.pyi build/stubs/leashed/_core.pyi
+
+format: .venv/dev
+	ruff check --fix
+	ruff format
+	$(CPP) | xargs clang-format -i
+
+# The type stubs of the extension module, from the module itself.
+STUBS = pybind11-stubgen leashed._core -o build/stubs
+stubs: .venv/dev
+	$(STUBS) && cp build/stubs/leashed/_core.pyi src/leashed/_core.pyi
+
+wheels: .venv/test
+	tests/packaging/check-pythons $(PYTHONS)
+
+clean:
+	rm -rf .venv build dist
