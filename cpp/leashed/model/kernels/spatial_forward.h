@@ -1,0 +1,145 @@
+// Convolution forward, alone or with ReLU and max-pooling in registers. Part of spatial.cc.
+#pragma once
+
+#include "leashed/model/kernels/spatial_correlate.h"
+#include "leashed/model/kernels/spatial_pool.h"
+
+namespace leashed {
+namespace {
+
+inline constexpr Index kStep = kLanes;
+
+inline Correlation forward_correlation(const ConvShape& s) {
+  const Index width = s.width, kernel = s.kernel_h * s.kernel_w;
+  Correlation k;
+  k.channels = s.channels;
+  k.in_channel = s.height * s.width * kLanes;
+  k.in_row = width * kStep;
+  k.in_tap = kStep;
+  k.in_y = s.stride * s.width * kLanes;
+  k.in_x = s.stride * kLanes;
+  k.w_tile = k.channels * kernel;
+  k.w_channel = kernel;
+  k.w_row = s.kernel_w;
+  k.w_tap = 1;
+  return k;
+}
+
+// Along one axis: the kernel taps [begin, end) of output `at` that lie inside the image.
+struct Span {
+  Index begin, end;
+};
+LEASHED_INLINE Span taps_inside(Index at, Index stride, Index padding, Index size, Index kernel) {
+  const Index first = at * stride - padding;
+  return {max(0, -first), min(kernel, size - first)};
+}
+LEASHED_INLINE Taps taps_inside(const ConvShape& s, Index y, Index x) {
+  const Span rows = taps_inside(y, s.stride, s.padding, s.height, s.kernel_h);
+  const Span columns = taps_inside(x, s.stride, s.padding, s.width, s.kernel_w);
+  return {rows.begin, rows.end, columns.begin, columns.end};
+}
+
+// Along one axis: the outputs [begin, end) that see the whole kernel.
+LEASHED_INLINE Span whole_outputs(Index stride, Index padding, Index size, Index kernel,
+                                  Index outputs) {
+  const Index begin = (padding + stride - 1) / stride;
+  const Index room = size + padding - kernel;
+  const Index end = room < 0 ? 0 : min(outputs, room / stride + 1);
+  return {begin, max(begin, end)};
+}
+
+// in + the (possibly outside) place of tap (0, 0) of output (y, x).
+LEASHED_INLINE const float* tap_origin(const ConvShape& s, const float* in, Index y, Index x) {
+  const Index stride = s.stride, padding = s.padding, width = s.width;
+  return in + ((y * stride - padding) * width + x * stride - padding) * kStep;
+}
+
+void conv_forward(const ConvShape& s, const float* w, const float* b, const float* in, float* out,
+                  bool rectified) {
+  const Correlation k = forward_correlation(s);
+  const Index out_width = s.out_width, out_height = s.out_height;
+  const Span whole = whole_outputs(s.stride, s.padding, s.width, s.kernel_w, out_width);
+  in_parts<8>(s.filters, [&]<int F>(Index f) {
+    for (Index y = 0; y < out_height; ++y) {
+      across_row<kTile / F>(out_width, whole.begin, whole.end, [&]<int X>(Index x) {
+        vfloat acc[F][X];
+#pragma GCC unroll 24
+        for (int i = 0; i < F; ++i)
+#pragma GCC unroll 24
+          for (int j = 0; j < X; ++j) acc[i][j] = vset(b[f + i]);
+        correlate_any<F, 1, X>(k, taps_inside(s, y, x), w + f * k.w_tile, tap_origin(s, in, y, x),
+                               acc);
+#pragma GCC unroll 24
+        for (int i = 0; i < F; ++i)
+#pragma GCC unroll 24
+          for (int j = 0; j < X; ++j)
+            vstore(out + (((f + i) * out_height + y) * out_width + x + j) * kStep,
+                   rectified ? relu(acc[i][j]) : acc[i][j]);
+      });
+    }
+  });
+}
+
+// Filters [f, f + F) at the pooled output (y, x), one element of its window after the other.
+template <int F>
+void pool_one(const ConvShape& s, const PoolShape& p, const Correlation& k, const float* w,
+              const float* b, const float* in, Index f, Index y, Index x, Maximum (&best)[F]) {
+  const Index size = p.size, stride = p.stride;
+  for (Index i = 0; i < size; ++i) {
+    for (Index j = 0; j < size; ++j) {
+      vfloat acc[F][1];
+      for (int t = 0; t < F; ++t) acc[t][0] = vset(b[f + t]);
+      const Index cy = y * stride + i, cx = x * stride + j;
+      correlate_any<F, 1, 1>(k, taps_inside(s, cy, cx), w + f * k.w_tile, tap_origin(s, in, cy, cx),
+                             acc);
+      for (int t = 0; t < F; ++t) best[t].take(acc[t][0], static_cast<std::int32_t>(i * size + j));
+    }
+  }
+}
+
+void conv_relu_pool_forward(const ConvShape& s, const PoolShape& p, const float* w, const float* b,
+                            const float* in, float* out, std::uint8_t* position) {
+  const Correlation k = forward_correlation(s);
+  const Index out_height = p.out_height, out_width = p.out_width;
+  // Windows of 2 × 2 of which every element sees the whole kernel are computed in one tile.
+  const bool square = p.size == 2;
+  const Index stride = p.stride;
+  const Span rows = whole_outputs(s.stride, s.padding, s.height, s.kernel_h, s.out_height);
+  const Span columns = whole_outputs(s.stride, s.padding, s.width, s.kernel_w, s.out_width);
+  in_parts<kTile / 4>(s.filters, [&]<int F>(Index f) {
+    for (Index y = 0; y < out_height; ++y) {
+      for (Index x = 0; x < out_width; ++x) {
+        const Index cy = y * stride, cx = x * stride;
+        Maximum best[F];
+        if (square && cy >= rows.begin && cy + 2 <= rows.end && cx >= columns.begin &&
+            cx + 2 <= columns.end) {
+          vfloat acc[F][4];
+#pragma GCC unroll 24
+          for (int t = 0; t < F; ++t)
+#pragma GCC unroll 24
+            for (int i = 0; i < 4; ++i) acc[t][i] = vset(b[f + t]);
+          correlate_any<F, 2, 2>(k, taps_inside(s, cy, cx), w + f * k.w_tile,
+                                 tap_origin(s, in, cy, cx), acc);
+#pragma GCC unroll 24
+          for (int t = 0; t < F; ++t) {
+            best[t] = Maximum{acc[t][0]};
+#pragma GCC unroll 24
+            for (int i = 1; i < 4; ++i) best[t].take(acc[t][i], i);
+          }
+        } else {
+          pool_one<F>(s, p, k, w, b, in, f, y, x, best);
+        }
+#pragma GCC unroll 24
+        for (int t = 0; t < F; ++t) {
+          best[t].rectify();
+          const Index at = (((f + t) * out_height + y) * out_width + x) * kStep;
+          vstore(out + at, best[t].value);
+          store_positions(position + at, best[t].position);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace leashed
