@@ -1,0 +1,98 @@
+#include "leashed/model/dense_pass.h"
+
+#include <algorithm>
+
+namespace leashed {
+
+DensePass::DensePass(const Plan& plan, Isa isa, std::size_t max_rows)
+    : plan_(plan), dense_(dense_kernels(isa)), activation_(activation_kernels(isa)) {
+  const auto rows_of = [&](std::size_t n) { return AlignedArray<float>(max_rows * stride(n)); };
+  outputs_.push_back(rows_of(plan.flat));
+  std::size_t longest = max_rows;  // inner dimension of a product
+  for (std::size_t i = 0; i < plan.dense.size(); ++i) {
+    const DenseStage& stage = plan.dense[i];
+    outputs_.push_back(rows_of(stage.outputs));
+    transposed_.emplace_back(plan.dense_input_gradient(i) ? stage.outputs * stride(stage.inputs)
+                                                          : 0);
+    longest = std::max({longest, stage.inputs, stage.outputs});
+  }
+  probabilities_ = rows_of(plan.classes);
+  scratch_ = AlignedArray<float>(dense_.gemm_scratch(longest));
+}
+
+void DensePass::forward(const float* theta, std::size_t rows) {
+  for (std::size_t i = 0; i < plan_.dense.size(); ++i) {
+    const DenseStage& stage = plan_.dense[i];
+    dense_.gemm({.m = rows,
+                 .n = stage.outputs,
+                 .k = stage.inputs,
+                 .a = outputs_[i].data(),
+                 .a_row = stride(stage.inputs),
+                 .a_col = 1,
+                 .b = theta + stage.weight,
+                 .ldb = stage.outputs,
+                 .c = outputs_[i + 1].data(),
+                 .ldc = stride(stage.outputs),
+                 .bias = theta + stage.bias,
+                 .relu = stage.relu},
+                scratch_.data());
+  }
+}
+
+double DensePass::softmax(std::size_t rows, const std::int32_t* labels) {
+  return activation_.softmax(logits(), rows, plan_.classes, logits_stride(), labels,
+                             probabilities_.data());
+}
+
+void DensePass::prepare_backward(const float* theta) {
+  for (std::size_t i = 0; i < plan_.dense.size(); ++i) {
+    if (!transposed_[i]) continue;
+    const DenseStage& stage = plan_.dense[i];
+    dense_.transpose(theta + stage.weight, stage.inputs, stage.outputs, stage.outputs,
+                     transposed_[i].data(), stride(stage.inputs));
+  }
+}
+
+const float* DensePass::backward(std::size_t rows, const std::int32_t* labels, float scale,
+                                 float* gradient, bool accumulate) {
+  float* d_out = probabilities_.data();
+  activation_.softmax_backward(d_out, rows, plan_.classes, logits_stride(), labels, scale);
+  if (!plan_.dense.empty() && plan_.dense.back().relu) {
+    activation_.relu_backward(logits(), d_out, rows * logits_stride());
+  }
+  for (std::size_t i = plan_.dense.size(); i-- > 0;) {
+    const DenseStage& stage = plan_.dense[i];
+    float* in = outputs_[i].data();
+    dense_.gemm({.m = stage.inputs,  // dW = X^T dY
+                 .n = stage.outputs,
+                 .k = rows,
+                 .a = in,
+                 .a_row = 1,
+                 .a_col = stride(stage.inputs),
+                 .b = d_out,
+                 .ldb = stride(stage.outputs),
+                 .c = gradient + stage.weight,
+                 .ldc = stage.outputs,
+                 .accumulate = accumulate},
+                scratch_.data());
+    dense_.column_sums(d_out, rows, stage.outputs, stride(stage.outputs), gradient + stage.bias,
+                       accumulate);
+    if (!transposed_[i]) return nullptr;
+    dense_.gemm({.m = rows,  // dX = dY W^T, written over X
+                 .n = stage.inputs,
+                 .k = stage.outputs,
+                 .a = d_out,
+                 .a_row = stride(stage.outputs),
+                 .a_col = 1,
+                 .b = transposed_[i].data(),
+                 .ldb = stride(stage.inputs),
+                 .c = in,
+                 .ldc = stride(stage.inputs),
+                 .gate = i > 0 && plan_.dense[i - 1].relu ? in : nullptr},
+                scratch_.data());
+    d_out = in;
+  }
+  return d_out;
+}
+
+}  // namespace leashed

@@ -1,0 +1,60 @@
+// Forward and backward through a plan's dense stages and the softmax, for up to `max_rows` examples
+// at a time, with the memory it takes. Row-major throughout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/base/isa.h"
+#include "leashed/model/kernels/activation.h"
+#include "leashed/model/kernels/dense.h"
+#include "leashed/model/plan.h"
+
+namespace leashed {
+
+class DensePass {
+ public:
+  DensePass(const Plan& plan, Isa isa, std::size_t max_rows);
+
+  // Where the caller puts the examples: [rows][plan.flat], row stride input_stride().
+  float* input() { return outputs_.front().data(); }
+  std::size_t input_stride() const { return stride(plan_.flat); }
+  // [rows][plan.classes], row stride logits_stride().
+  const float* logits() const { return outputs_.back().data(); }
+  std::size_t logits_stride() const { return stride(plan_.classes); }
+
+  // input() → logits().
+  void forward(const float* theta, std::size_t rows);
+  // logits() → class probabilities, same layout; returns the sum of the rows' losses.
+  double softmax(std::size_t rows, const std::int32_t* labels);
+  const float* probabilities() const { return probabilities_.data(); }
+
+  // To be called before the first backward() at theta.
+  void prepare_backward(const float* theta);
+  // After softmax(): the gradient of scale × the rows' losses with respect to the dense stages'
+  // parameters is written, or added, to `gradient`. Returns the gradient with respect to input(),
+  // [rows][plan.flat] with stride input_stride(), or null where nothing needs it.
+  const float* backward(std::size_t rows, const std::int32_t* labels, float scale, float* gradient,
+                        bool accumulate);
+
+ private:
+  // Row stride of n columns: whole cache lines and an odd number of them, so that a column's
+  // elements fall into different sets of the cache.
+  static std::size_t stride(std::size_t n) {
+    constexpr std::size_t kLine = kCacheLine / sizeof(float);
+    return ((n + kLine - 1) / kLine | 1) * kLine;
+  }
+
+  const Plan& plan_;
+  const DenseKernels& dense_;
+  const ActivationKernels& activation_;
+  // outputs_[0] is the input, outputs_[i + 1] the output of stage i. The gradient with respect to
+  // each overwrites it on the way back.
+  std::vector<AlignedArray<float>> outputs_;
+  std::vector<AlignedArray<float>> transposed_;  // W^T of each stage whose input gradient is needed
+  AlignedArray<float> probabilities_, scratch_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,237 @@
+// The matrix product. C is cut into panels of kPanel columns (two vectors) and a panel into tiles
+// of up to kRows rows. A tile lives in registers while the whole of k runs past it: for each k two
+// vectors of B are loaded, and each row's element of A is broadcast from where it lies, whatever
+// its strides. So one micro-kernel serves X W (rows of X), X^T dY (columns of X) and dY W^T.
+//
+// The first tile of a panel reads B in place and leaves the panel behind in scratch, contiguous,
+// where the other tiles read it: packing costs two stores per k and no pass of its own. Where there
+// is but one tile nothing is packed. A panel narrower than its vectors is packed first, padded with
+// zeros, so that only the epilogue knows about edges.
+//
+// Rows are dealt out evenly among the tiles (64 rows are 11 11 11 11 10 10 and not 12 12 12 12 12
+// 4): a tile with few rows has too few independent sums to hide the latency of a multiply-add.
+//
+// The bias, the activation, its derivative and the sum with the old C are applied in registers.
+#include "leashed/model/kernels/dense.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "leashed/base/isa_table.h"
+#include "leashed/base/simd.h"
+#include "leashed/model/kernels/partial.h"
+
+namespace leashed {
+namespace {
+
+// Two vectors times kRows sums, two vectors of B and one broadcast must fit the registers.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr std::size_t kRows = 12;  // of 32 registers
+#else
+constexpr std::size_t kRows = 6;  // of 16
+#endif
+constexpr std::size_t kPanel = 2 * kLanes;
+
+// The panel of B that a tile multiplies with, and where its columns lie in C, bias and gate.
+struct Panel {
+  const float* b;
+  std::size_t ldb;
+  std::size_t column;
+  std::size_t width;  // columns, at most V * kLanes
+};
+
+// One vector of C, of which `count` lanes exist, from its sum.
+template <bool Whole>
+LEASHED_INLINE void finish(const Gemm& g, std::size_t row, std::size_t column, vfloat x,
+                           std::size_t count) {
+  const auto load = [&](const float* p) { return Whole ? vload(p) : vload_partial(p, count); };
+  const vfloat zero = {};
+  float* c = g.c + row * g.ldc + column;
+  if (g.accumulate) x += load(c);
+  if (g.bias) x += load(g.bias + column);
+  if (g.relu) x = x < zero ? zero : x;
+  if (g.gate) x = load(g.gate + row * g.ldc + column) > zero ? x : zero;
+  if constexpr (Whole) {
+    vstore(c, x);
+  } else {
+    vstore_partial(c, x, count);
+  }
+}
+
+// The same for `rows` rows of sums, [rows][vectors], at the right edge of C.
+__attribute__((noinline)) void finish_edge(const Gemm& g, const Panel& panel, std::size_t row,
+                                           const vfloat* sum, std::size_t rows,
+                                           std::size_t vectors) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t v = 0; v < vectors; ++v) {
+      const std::size_t count = std::min(kLanes, panel.width - v * kLanes);
+      finish<false>(g, row + r, panel.column + v * kLanes, sum[r * vectors + v], count);
+    }
+  }
+}
+
+// Rows [row, row + R) of a panel V vectors wide. Packs B into `packed` as it goes if Pack.
+template <std::size_t R, std::size_t V, bool Pack>
+void tile(const Gemm& g, const Panel& panel, std::size_t row, [[maybe_unused]] float* packed) {
+  // Row r is group[r / 4] + (r % 4) * stride: addresses that need few registers.
+  constexpr std::size_t kGroups = (R + 3) / 4;
+  const std::size_t stride = g.a_row;
+  std::size_t a_col = g.a_col;
+  asm("" : "+r"(a_col));  // or GCC makes a second copy of everything for a_col == 1
+  const float* group[kGroups];
+  for (std::size_t i = 0; i < kGroups; ++i) group[i] = g.a + (row + 4 * i) * stride;
+
+  vfloat sum[R][V] = {};
+  const float* b = panel.b;
+  for (std::size_t k = g.k; k > 0; --k) {
+    vfloat bv[V];
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < V; ++v) bv[v] = vload(b + v * kLanes);
+    if constexpr (Pack) {
+#pragma GCC unroll 2
+      for (std::size_t v = 0; v < V; ++v) vstore(packed + v * kLanes, bv[v]);
+      packed += V * kLanes;
+    }
+#pragma GCC unroll 12
+    for (std::size_t r = 0; r < R; ++r) {
+      const vfloat x = vset(group[r / 4][(r % 4) * stride]);
+#pragma GCC unroll 2
+      for (std::size_t v = 0; v < V; ++v) sum[r][v] += x * bv[v];
+    }
+#pragma GCC unroll 3
+    for (std::size_t i = 0; i < kGroups; ++i) group[i] += a_col;
+    b += panel.ldb;
+  }
+  if (panel.width < V * kLanes) {
+    vfloat edge[R][V];
+    std::memcpy(edge, sum, sizeof sum);
+    finish_edge(g, panel, row, edge[0], R, V);
+    return;
+  }
+#pragma GCC unroll 12
+  for (std::size_t r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < V; ++v) {
+      finish<true>(g, row + r, panel.column + v * kLanes, sum[r][v], kLanes);
+    }
+  }
+}
+
+using Tile = void (*)(const Gemm&, const Panel&, std::size_t row, float* packed);
+
+// tiles[r - 1]: the tile of r rows.
+template <std::size_t V, bool Pack, std::size_t... I>
+constexpr std::array<Tile, kRows> make_tiles(std::index_sequence<I...>) {
+  return {tile<I + 1, V, Pack>...};
+}
+template <std::size_t V, bool Pack>
+constexpr std::array<Tile, kRows> tiles = make_tiles<V, Pack>(std::make_index_sequence<kRows>());
+
+// B's columns [column, column + width) → packed [k][V * kLanes], padded with zeros.
+template <std::size_t V>
+void pack(const Gemm& g, std::size_t column, std::size_t width, float* packed) {
+  for (std::size_t k = 0; k < g.k; ++k) {
+    const float* b = g.b + k * g.ldb + column;
+    for (std::size_t v = 0; v + 1 < V; ++v) vstore(packed + v * kLanes, vload(b + v * kLanes));
+    constexpr std::size_t kLast = (V - 1) * kLanes;
+    vstore(packed + kLast, vload_partial(b + kLast, width - kLast));
+    packed += V * kLanes;
+  }
+}
+
+template <std::size_t V>
+void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float* scratch) {
+  const std::size_t count = (g.m + kRows - 1) / kRows;
+  const std::size_t rows = g.m / count;
+  const std::size_t longer = g.m % count;  // so many tiles have one row more
+  Panel panel = {g.b + column, g.ldb, column, width};
+  const Panel packed = {scratch, V * kLanes, column, width};
+  const auto* kernels = &tiles<V, false>;
+  if (width < V * kLanes) {
+    pack<V>(g, column, width, scratch);
+    panel = packed;
+  } else if (count > 1) {
+    kernels = &tiles<V, true>;
+  }
+  for (std::size_t i = 0, row = 0; i < count; ++i) {
+    const std::size_t r = rows + (i < longer ? 1 : 0);
+    (*kernels)[r - 1](g, panel, row, scratch);
+    row += r;
+    panel = count > 1 ? packed : panel;
+    kernels = &tiles<V, false>;
+  }
+}
+
+void gemm(const Gemm& g, float* scratch) {
+  if (g.m == 0) return;
+  for (std::size_t column = 0; column < g.n; column += kPanel) {
+    const std::size_t width = std::min(kPanel, g.n - column);
+    if (width > kLanes) {
+      multiply_panel<2>(g, column, width, scratch);
+    } else {
+      multiply_panel<1>(g, column, width, scratch);
+    }
+  }
+}
+
+std::size_t gemm_scratch(std::size_t k) { return k * kPanel; }
+
+void transpose(const float* in, std::size_t rows, std::size_t columns, std::size_t ld_in,
+               float* out, std::size_t ld_out) {
+  typedef float float4 __attribute__((vector_size(16)));
+  typedef float float4_u __attribute__((vector_size(16), aligned(4), may_alias));
+  std::size_t i = 0;
+  for (; i + 4 <= rows; i += 4) {
+    std::size_t j = 0;
+    for (; j + 4 <= columns; j += 4) {
+      const float* p = in + i * ld_in + j;
+      const float4 a = *reinterpret_cast<const float4_u*>(p);
+      const float4 b = *reinterpret_cast<const float4_u*>(p + ld_in);
+      const float4 c = *reinterpret_cast<const float4_u*>(p + 2 * ld_in);
+      const float4 d = *reinterpret_cast<const float4_u*>(p + 3 * ld_in);
+      const float4 ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+      const float4 ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      const float4 cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+      const float4 cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      float* q = out + j * ld_out + i;
+      *reinterpret_cast<float4_u*>(q) = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+      *reinterpret_cast<float4_u*>(q + ld_out) =
+          __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+      *reinterpret_cast<float4_u*>(q + 2 * ld_out) =
+          __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+      *reinterpret_cast<float4_u*>(q + 3 * ld_out) =
+          __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+    }
+    for (; j < columns; ++j) {
+      for (std::size_t r = i; r < i + 4; ++r) out[j * ld_out + r] = in[r * ld_in + j];
+    }
+  }
+  for (; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) out[j * ld_out + i] = in[i * ld_in + j];
+  }
+}
+
+void column_sums(const float* in, std::size_t rows, std::size_t columns, std::size_t ld, float* out,
+                 bool accumulate) {
+  for (std::size_t j = 0; j < columns; j += kLanes) {
+    const std::size_t count = columns - j;
+    const bool whole = count >= kLanes;
+    const auto load = [&](const float* p) { return whole ? vload(p) : vload_partial(p, count); };
+    vfloat sum = accumulate ? load(out + j) : vfloat{};
+    for (std::size_t i = 0; i < rows; ++i) sum += load(in + i * ld + j);
+    if (whole) {
+      vstore(out + j, sum);
+    } else {
+      vstore_partial(out + j, sum, count);
+    }
+  }
+}
+
+}  // namespace
+
+extern const DenseKernels LEASHED_ISA_NAME(dense_kernels);
+const DenseKernels LEASHED_ISA_NAME(dense_kernels) = {gemm, gemm_scratch, transpose, column_sums};
+
+}  // namespace leashed

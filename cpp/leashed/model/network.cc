@@ -1,0 +1,143 @@
+#include "leashed/model/network.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "leashed/model/dense_pass.h"
+#include "leashed/model/plan.h"
+#include "leashed/model/spatial_pass.h"
+
+namespace leashed {
+namespace {
+
+// A batch is worked through in micro-batches of at most so many rows: few enough for activations to
+// stay in the second-level cache and for a cancelled gradient to end soon, many enough for the
+// weights and their gradient, read and written once for each, not to count.
+constexpr std::size_t kMicroBatch = 64;
+
+struct NetworkWorkspace final : Workspace {
+  NetworkWorkspace(const Plan& plan, Isa isa) : dense(plan, isa, kMicroBatch) {
+    if (!plan.spatial.empty()) spatial.emplace(plan, isa, kMicroBatch);
+  }
+
+  DensePass dense;
+  std::optional<SpatialPass> spatial;
+};
+
+// Calls work(first, count) for each micro-batch, all of nearly one size, until it returns false.
+template <class Work>
+void for_each_micro_batch(std::size_t rows, std::size_t multiple, Work work) {
+  const std::size_t batches = (rows + kMicroBatch - 1) / kMicroBatch;
+  for (std::size_t first = 0, i = 0; first < rows; ++i) {
+    const std::size_t share = (rows - first + batches - i - 1) / (batches - i);
+    const std::size_t count = std::min(rows - first, (share + multiple - 1) / multiple * multiple);
+    if (!work(first, count)) return;
+    first += count;
+  }
+}
+
+}  // namespace
+
+struct Network::Plan : leashed::Plan {
+  Plan(Shape input, const std::vector<Layer>& layers, Isa level)
+      : leashed::Plan(input, layers), isa(level) {}
+
+  // Rows → logits.
+  void forward(const float* theta, const float* const* rows, std::size_t count,
+               NetworkWorkspace& workspace) const {
+    DensePass& pass = workspace.dense;
+    if (workspace.spatial) {
+      workspace.spatial->forward(theta, rows, count, pass.input(), pass.input_stride());
+    } else {
+      for (std::size_t i = 0; i < count; ++i) {
+        std::memcpy(pass.input() + i * pass.input_stride(), rows[i], features * sizeof(float));
+      }
+    }
+    pass.forward(theta, count);
+  }
+
+  // Micro-batches are multiples of this many rows where they can be.
+  std::size_t multiple(const NetworkWorkspace& workspace) const {
+    return workspace.spatial ? workspace.spatial->lanes() : 1;
+  }
+
+  Isa isa;
+};
+
+Network::Network(Shape input, std::vector<Layer> layers, Isa isa)
+    : plan_(std::make_unique<Plan>(input, layers, isa)) {}
+Network::~Network() = default;
+
+std::size_t Network::dimension() const { return plan_->dimension; }
+std::size_t Network::features() const { return plan_->features; }
+std::size_t Network::classes() const { return plan_->classes; }
+const std::vector<ParameterBlock>& Network::parameters() const { return plan_->parameters; }
+double Network::flops_per_example() const { return plan_->flops; }
+
+std::unique_ptr<Workspace> Network::make_workspace() const {
+  return std::make_unique<NetworkWorkspace>(*plan_, plan_->isa);
+}
+
+float Network::gradient(const float* theta, const BatchView& batch, float* gradient,
+                        Workspace& workspace, const std::atomic<bool>& cancel) const {
+  auto& own = static_cast<NetworkWorkspace&>(workspace);
+  DensePass& pass = own.dense;
+  const float scale = 1.0f / static_cast<float>(batch.size);
+  const bool spatial_gradient = plan_->first_conv < plan_->spatial.size();
+  const std::size_t spatial_parameters =
+      plan_->dense.empty() ? plan_->dimension : plan_->dense.front().weight;
+  std::fill_n(gradient, spatial_parameters, 0.0f);
+  pass.prepare_backward(theta);
+
+  double loss = 0;
+  for_each_micro_batch(batch.size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
+    if (cancel.load(std::memory_order_relaxed)) return false;
+    const std::int32_t* labels = batch.labels + first;
+    plan_->forward(theta, batch.rows + first, count, own);
+    loss += pass.softmax(count, labels);
+    const float* d_input = pass.backward(count, labels, scale, gradient, first > 0);
+    if (spatial_gradient) {
+      own.spatial->backward(theta, d_input, pass.input_stride(), count, gradient);
+    }
+    return true;
+  });
+  return static_cast<float>(loss / static_cast<double>(batch.size));
+}
+
+Evaluation Network::evaluate(const float* theta, const BatchView& batch,
+                             Workspace& workspace) const {
+  auto& own = static_cast<NetworkWorkspace&>(workspace);
+  const DensePass& pass = own.dense;
+  Evaluation sums;
+  sums.rows = batch.size;
+  for_each_micro_batch(batch.size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
+    const std::int32_t* labels = batch.labels + first;
+    plan_->forward(theta, batch.rows + first, count, own);
+    sums.loss_sum += own.dense.softmax(count, labels);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float* logits = pass.logits() + i * pass.logits_stride();
+      const auto predicted = std::max_element(logits, logits + plan_->classes) - logits;
+      sums.correct += predicted == labels[i];
+    }
+    return true;
+  });
+  return sums;
+}
+
+void Network::predict(const float* theta, const float* const* rows, std::size_t size,
+                      float* probabilities, Workspace& workspace) const {
+  auto& own = static_cast<NetworkWorkspace&>(workspace);
+  const DensePass& pass = own.dense;
+  for_each_micro_batch(size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
+    plan_->forward(theta, rows + first, count, own);
+    own.dense.softmax(count, nullptr);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::copy_n(pass.probabilities() + i * pass.logits_stride(), plan_->classes,
+                  probabilities + (first + i) * plan_->classes);
+    }
+    return true;
+  });
+}
+
+}  // namespace leashed
