@@ -1,0 +1,42 @@
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "leashed/base/error.h"
+#include "leashed/base/isa.h"
+#include "leashed/data/sampler.h"
+#include "parts.h"
+
+PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
+  namespace py = pybind11;
+  using namespace leashed;
+
+  m.doc() = "The native core; the package leashed checks what goes in and explains it.";
+  m.attr("__version__") = LEASHED_VERSION;
+  py::register_exception<Error>(m, "Error", PyExc_ValueError);
+
+  m.def(
+      "available_isas",
+      [] {
+        std::vector<std::string> names;
+        for (const Isa isa : available_isas()) names.emplace_back(isa_name(isa));
+        return names;
+      },
+      "Instruction-set levels of this build that this CPU can run, slowest first.");
+  m.def(
+      "default_isa", [] { return std::string(isa_name(default_isa())); },
+      "The level in use: the last available one, or what the environment variable LEASHED_ISA "
+      "names.");
+  m.def(
+      "batch_rows",
+      [](std::uint64_t seed, std::size_t rows, std::size_t batch_size, std::uint64_t k) {
+        std::vector<std::size_t> batch(batch_size);
+        Sampler(seed, rows, batch_size).batch(k, batch.data());
+        return batch;
+      },
+      py::arg("seed"), py::arg("rows"), py::arg("batch_size"), py::arg("k"),
+      "Row numbers of batch k: a function of (seed, k) alone.");
+
+  bind_network(m);
+  bind_parameter_vector(m);
+  bind_train(m);
+}

@@ -1,0 +1,132 @@
+// ParameterVector for Python: reads are zero-copy arrays that keep their vector pinned for as long as
+// anyone refers to them.
+#include "leashed/vector/parameter_vector.h"
+
+#include <atomic>
+#include <optional>
+
+#include "arrays.h"
+#include "leashed/discipline/leashed.h"
+#include "leashed/update/sgd.h"
+#include "parts.h"
+
+namespace leashed {
+namespace {
+
+// The pool is sized for so many readers and workers; a permit is the right to be one of them.
+class Permits {
+ public:
+  explicit Permits(std::size_t n) : left_(static_cast<std::ptrdiff_t>(n)) {}
+  bool take() {
+    // Acquire/release with give_back: the slots that the former holder freed are seen as free.
+    if (left_.fetch_sub(1, std::memory_order_acquire) > 0) return true;
+    left_.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  void give_back() { left_.fetch_add(1, std::memory_order_release); }
+
+ private:
+  std::atomic<std::ptrdiff_t> left_;
+};
+
+struct SharedVector {
+  SharedVector(const FloatArray& theta, std::size_t workers, std::size_t readers)
+      : vector(theta.data(), static_cast<std::size_t>(theta.size()), workers, readers),
+        worker_permits(workers),
+        reader_permits(readers) {}
+  ParameterVector vector;
+  Permits worker_permits, reader_permits;
+};
+
+// What a pinned array's base object owns.
+struct PinnedBase {
+  std::shared_ptr<SharedVector> shared;
+  ParameterVector::Pin pin;
+  ~PinnedBase() {
+    pin.release();
+    shared->reader_permits.give_back();
+  }
+};
+
+class Read {
+ public:
+  explicit Read(std::shared_ptr<SharedVector> shared) : shared_(std::move(shared)) {}
+
+  py::array enter() {
+    if (view_) throw std::runtime_error("this read is already entered; call read() again");
+    if (!shared_->reader_permits.take()) {
+      throw std::runtime_error(
+          "too many views are alive at once; drop some, or make the ParameterVector with more "
+          "readers");
+    }
+    auto base = std::make_unique<PinnedBase>();
+    base->shared = shared_;
+    base->pin = shared_->vector.pin();
+    t_ = base->pin.t();
+    const float* data = base->pin.data();
+    const py::capsule owner(base.release(), [](void* p) { delete static_cast<PinnedBase*>(p); });
+    py::array_t<float> view(static_cast<py::ssize_t>(shared_->vector.length()), data, owner);
+    view.attr("setflags")(py::arg("write") = false);
+    view_ = view;
+    return view;
+  }
+  void exit(const py::args&) { view_.reset(); }
+  std::uint64_t t() const { return t_; }
+
+ private:
+  std::shared_ptr<SharedVector> shared_;
+  std::optional<py::array> view_;
+  std::uint64_t t_ = 0;
+};
+
+struct PyParameterVector {
+  std::shared_ptr<SharedVector> shared;
+
+  // (published, staleness, failed attempts)
+  py::tuple update(const FloatArray& gradient, float lr, double persistence,
+                   std::uint64_t t_read) const {
+    require_length(gradient, shared->vector.length(), "gradient");
+    if (!shared->worker_permits.take()) {
+      throw std::runtime_error(
+          "too many threads update at once; make the ParameterVector with more workers");
+    }
+    Publication result;
+    {
+      const py::gil_scoped_release release;
+      result = load_and_update(shared->vector, Sgd(lr), gradient.data(),
+                               persistence < 9e15 ? static_cast<std::uint64_t>(persistence)
+                                                  : kUnboundedPersistence,
+                               t_read);
+    }
+    shared->worker_permits.give_back();
+    return py::make_tuple(result.published, result.staleness_compute + result.staleness_schedule,
+                          result.tries);
+  }
+};
+
+}  // namespace
+
+void bind_parameter_vector(py::module_& m) {
+  py::class_<Read>(m, "Read")
+      .def("__enter__", &Read::enter)
+      .def("__exit__", &Read::exit)
+      .def_property_readonly("t", &Read::t, "Version of the vector entered last.");
+
+  py::class_<PyParameterVector>(m, "ParameterVector")
+      .def(py::init([](const FloatArray& theta, std::size_t workers, std::size_t readers) {
+             return PyParameterVector{std::make_shared<SharedVector>(theta, workers, readers)};
+           }),
+           py::arg("theta").noconvert(), py::arg("workers"), py::arg("readers"))
+      .def("read", [](const PyParameterVector& v) { return Read(v.shared); })
+      .def("update", &PyParameterVector::update, py::arg("gradient").noconvert(), py::arg("lr"),
+           py::arg("persistence"), py::arg("t_read"))
+      .def_property_readonly("t", [](const PyParameterVector& v) { return v.shared->vector.pin().t(); })
+      .def_property_readonly("length",
+                             [](const PyParameterVector& v) { return v.shared->vector.length(); })
+      .def_property_readonly("live",
+                             [](const PyParameterVector& v) { return v.shared->vector.live(); })
+      .def_property_readonly("capacity",
+                             [](const PyParameterVector& v) { return v.shared->vector.capacity(); });
+}
+
+}  // namespace leashed

@@ -1,0 +1,12 @@
+// The parts of the extension module, one source file each.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace leashed {
+
+void bind_network(pybind11::module_& m);
+void bind_parameter_vector(pybind11::module_& m);
+void bind_train(pybind11::module_& m);
+
+}  // namespace leashed

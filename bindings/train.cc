@@ -1,0 +1,129 @@
+#include "arrays.h"
+#include "leashed/discipline/registry.h"
+#include "leashed/engine/trainer.h"
+#include "leashed/update/registry.h"
+#include "parts.h"
+
+namespace leashed {
+namespace {
+
+DatasetView view_of(const FloatArray& x, const LabelArray& y, const GradientSource& source) {
+  if (x.ndim() != 2 || static_cast<std::size_t>(x.shape(1)) != source.features()) {
+    throw py::value_error("x must have shape [rows, " + std::to_string(source.features()) + "]");
+  }
+  require_length(y, static_cast<std::size_t>(x.shape(0)), "y");
+  return {x.data(), y.data(), static_cast<std::size_t>(x.shape(0)), source.features()};
+}
+
+// True at Ctrl-C; any other exception of a signal handler is thrown.
+bool interrupted() {
+  const py::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() == 0) return false;
+  if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw py::error_already_set();
+  PyErr_Clear();
+  return true;
+}
+
+py::dict to_dict(const Evaluated& e) {
+  using namespace pybind11::literals;
+  return py::dict("seconds"_a = e.seconds, "updates"_a = e.updates, "loss"_a = e.loss,
+                  "accuracy"_a = e.accuracy, "validation_accuracy"_a = e.validation_accuracy,
+                  "gradients"_a = e.gradients, "memory_bytes"_a = e.memory_bytes,
+                  "live_vectors"_a = e.live_vectors, "staleness"_a = to_array(e.staleness));
+}
+
+py::dict to_dict(TrainResult result) {
+  using namespace pybind11::literals;
+  py::list evaluations;
+  for (const Evaluated& e : result.evaluations) evaluations.append(to_dict(e));
+  return py::dict(
+      "outcome"_a = result.outcome, "reason"_a = std::string(stop_reason_name(result.reason)),
+      "parameters"_a = to_array(std::move(result.parameters)), "evaluations"_a = evaluations,
+      "elapsed"_a = result.elapsed, "updates"_a = result.updates,
+      "gradients"_a = result.gradients, "dropped"_a = result.dropped,
+      "staleness"_a = to_array(std::move(result.staleness)),
+      "staleness_compute"_a = to_array(std::move(result.staleness_compute)),
+      "staleness_schedule"_a = to_array(std::move(result.staleness_schedule)),
+      "tries"_a = to_array(std::move(result.tries)),
+      "gradient_seconds"_a = to_array(std::move(result.gradient_seconds.counts)),
+      "gradient_seconds_total"_a = result.gradient_seconds.total,
+      "update_seconds"_a = to_array(std::move(result.update_seconds.counts)),
+      "update_seconds_total"_a = result.update_seconds.total,
+      "read_seconds"_a = result.read_seconds, "sampling_seconds"_a = result.sampling_seconds,
+      "waiting_seconds"_a = result.waiting_seconds, "running_seconds"_a = result.running_seconds,
+      "peak_vectors"_a = result.peak_vectors, "peak_memory_bytes"_a = result.peak_memory_bytes);
+}
+
+std::vector<double> time_bin_edges() {
+  std::vector<double> edges;
+  for (int octave = 0; octave < TimeHistogram::kOctaves; ++octave) {
+    for (std::size_t part = 0; part < TimeHistogram::kPerOctave; ++part) {
+      edges.push_back(std::ldexp(1.0 + static_cast<double>(part) / TimeHistogram::kPerOctave,
+                                 TimeHistogram::kLowest + octave));
+    }
+  }
+  edges.push_back(std::ldexp(1.0, TimeHistogram::kLowest + TimeHistogram::kOctaves));
+  return edges;
+}
+
+using Settings = std::map<std::string, double>;
+
+py::dict train_network(const GradientSource& source, const FloatArray& theta, const FloatArray& x,
+                       const LabelArray& y, const std::optional<FloatArray>& validation_x,
+                       const std::optional<LabelArray>& validation_y,
+                       const std::pair<std::string, Settings>& discipline_choice,
+                       const std::pair<std::string, Settings>& rule_choice, std::size_t threads,
+                       std::size_t batch_size, std::uint64_t seed, const Settings& until,
+                       double evaluate_every, const std::optional<py::function>& progress) {
+  require_length(theta, source.dimension(), "theta");
+  const DatasetView data = view_of(x, y, source);
+  std::optional<DatasetView> validation;
+  if (validation_x && validation_y) validation = view_of(*validation_x, *validation_y, source);
+
+  TrainOptions options{threads, batch_size, seed, {}, evaluate_every};
+  const auto rule_of = [&until](const char* name, auto& value) {
+    if (const auto found = until.find(name); found != until.end()) {
+      value = static_cast<std::remove_reference_t<decltype(value)>>(found->second);
+    }
+  };
+  rule_of("loss_fraction", options.until.loss_fraction);
+  rule_of("loss", options.until.loss);
+  rule_of("updates", options.until.updates);
+  rule_of("batches", options.until.batches);
+  rule_of("seconds", options.until.seconds);
+  rule_of("divergence", options.until.divergence);
+
+  TrainCallbacks callbacks{interrupted, {}};
+  if (progress) {
+    callbacks.progress = [&progress](const Evaluated& now, const Evaluated& initial) {
+      const py::gil_scoped_acquire acquire;
+      (*progress)(to_dict(now), to_dict(initial));
+    };
+  }
+  TrainResult result;
+  {
+    const py::gil_scoped_release release;
+    const auto rule = make_rule({rule_choice.first, rule_choice.second});
+    const auto discipline =
+        make_discipline({discipline_choice.first, discipline_choice.second},
+                        {theta.data(), source.dimension(), threads, 1, *rule});
+    result = train(source, data, validation ? &*validation : nullptr, *discipline, options,
+                   callbacks);
+  }
+  return to_dict(std::move(result));
+}
+
+}  // namespace
+
+void bind_train(py::module_& m) {
+  m.def("time_bin_edges", [] { return to_array(time_bin_edges()); },
+        "Edges in seconds of the bins of gradient_seconds and update_seconds.");
+  m.def("train", train_network, py::arg("source"), py::arg("theta").noconvert(),
+        py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
+        py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("rule"),
+        py::arg("threads"), py::arg("batch_size"), py::arg("seed"), py::arg("until"),
+        py::arg("evaluate_every"), py::arg("progress"),
+        "Trains and returns what engine/trainer.h calls TrainResult, as a dict.");
+}
+
+}  // namespace leashed

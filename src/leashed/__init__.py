@@ -1,0 +1,48 @@
+"""leashed: asynchronous SGD on every core, without locks.
+
+    import leashed as lsh
+
+    data = lsh.datasets.synthetic_digits()
+    model = lsh.models.mlp(784, [128, 128, 128], 10)
+    result = lsh.train(model, data, until=lsh.until(epochs=10), threads=2)
+"""
+
+from leashed import analysis, datasets, models
+from leashed._core import __version__
+from leashed.checkpoint import load, save
+from leashed.datasets import Dataset
+from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
+from leashed.models import Model
+from leashed.result import Histogram, TimeDistribution, TrainResult
+from leashed.rules import SGD, Rule
+from leashed.stopping import Until, until
+from leashed.train import Progress, train
+from leashed.vector import ParameterVector, Update
+
+__all__ = [
+    "SGD",
+    "Dataset",
+    "Discipline",
+    "Histogram",
+    "Hogwild",
+    "Leashed",
+    "Locked",
+    "Model",
+    "ParameterVector",
+    "Progress",
+    "Rule",
+    "Sequential",
+    "Synchronous",
+    "TimeDistribution",
+    "TrainResult",
+    "Until",
+    "Update",
+    "__version__",
+    "analysis",
+    "datasets",
+    "load",
+    "models",
+    "save",
+    "train",
+    "until",
+]

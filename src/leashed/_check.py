@@ -1,0 +1,63 @@
+"""Checks of arguments: each error names the argument and the remedy."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def whole(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
+    """``value`` as an int; TypeError where it is no whole number, ValueError where out of range."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
+    if number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {number}")
+    if maximum is not None and number > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, got {number}")
+    return number
+
+
+def real(
+    name: str, value: Any, above: float = -math.inf, *, infinite: bool = False, allow: bool = False
+) -> float:
+    """``value`` as a float above ``above`` (or equal to it, with ``allow``), never NaN."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    number = float(value)
+    if math.isnan(number) or (math.isinf(number) and not infinite):
+        raise ValueError(f"{name} must be finite, got {number}")
+    if number < above or (number == above and not allow and above > -math.inf):
+        raise ValueError(
+            f"{name} must be {'at least' if allow else 'greater than'} {above:g}, got {number:g}"
+        )
+    return number
+
+
+def vector(name: str, value: Any, length: int | None = None) -> NDArray[np.float32]:
+    """``value`` as a contiguous float32 vector, finite, of the given length."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if array.ndim != 1:
+        raise ValueError(
+            f"{name} must be one-dimensional, got shape {array.shape}; flatten it with .ravel()"
+        )
+    if length is not None and len(array) != length:
+        raise ValueError(f"{name} must have length {length}, got {len(array)}")
+    if not len(array):
+        raise ValueError(f"{name} must not be empty")
+    with np.errstate(over="ignore"):
+        single = np.ascontiguousarray(array, dtype=np.float32)
+    if not np.isfinite(single).all():
+        first = int(np.flatnonzero(~np.isfinite(single))[0])
+        raise ValueError(f"{name}[{first}] is {single[first]}; every value must be finite")
+    return single

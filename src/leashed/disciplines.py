@@ -1,0 +1,127 @@
+"""Consistency disciplines: how worker threads read and write the shared parameters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from leashed import _check
+
+__all__ = ["Discipline", "Hogwild", "Leashed", "Locked", "Sequential", "Synchronous"]
+
+
+@dataclass(frozen=True)
+class Discipline:
+    """Base of the disciplines below; not one itself."""
+
+    def choice(self) -> tuple[str, dict[str, float]]:
+        """The native discipline's name and numbers."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """The name in tables and plots, after leashed-sgd, section V."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Sequential(Discipline):
+    """SEQ: one thread, plain SGD (leashed-sgd, eq. 1)."""
+
+    def choice(self) -> tuple[str, dict[str, float]]:
+        return "sequential", {}
+
+    @property
+    def label(self) -> str:
+        return "SEQ"
+
+
+@dataclass(frozen=True)
+class Synchronous(Discipline):
+    """SYNC: all threads compute a gradient on the same parameters; the mean of their gradients is
+    one update. Statistically a batch ``threads`` times as large. Its threads are an OpenMP team.
+    """
+
+    def choice(self) -> tuple[str, dict[str, float]]:
+        return "synchronous", {}
+
+    @property
+    def label(self) -> str:
+        return "SYNC"
+
+
+@dataclass(frozen=True)
+class Locked(Discipline):
+    """ASYNC: asynchronous SGD with a lock around every copy and every update (leashed-sgd,
+    Algorithm 2).
+    """
+
+    def choice(self) -> tuple[str, dict[str, float]]:
+        return "locked", {}
+
+    @property
+    def label(self) -> str:
+        return "ASYNC"
+
+
+@dataclass(frozen=True)
+class Hogwild(Discipline):
+    """HOG: no synchronisation at all (leashed-sgd, Algorithm 4).
+
+    Args:
+        copy: compute gradients on a local copy of the parameters, as Algorithm 4 does (default);
+            False: straight on the shared vector, which saves a pass over memory and may see the
+            parameters change while it computes.
+
+    Raises:
+        TypeError: ``copy`` is not a bool.
+    """
+
+    copy: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.copy, bool):
+            raise TypeError(f"copy must be True or False, got {self.copy!r}")
+
+    def choice(self) -> tuple[str, dict[str, float]]:
+        return "hogwild", {"copy": float(self.copy)}
+
+    @property
+    def label(self) -> str:
+        return "HOG" if self.copy else "HOG_direct"
+
+
+@dataclass(frozen=True)
+class Leashed(Discipline):
+    """LSH: lock-free and consistent (leashed-sgd, Algorithm 3): gradients are computed on a
+    published vector without copying it, updates are published by compare-and-swap.
+
+    Args:
+        persistence: the persistence bound T_p: a gradient whose publication failed more than so
+            many times is dropped. A whole number from 0, or ``math.inf`` (default): never.
+
+    Raises:
+        TypeError: ``persistence`` is not a whole number.
+        ValueError: ``persistence`` is negative or NaN.
+    """
+
+    persistence: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.persistence, float) and self.persistence == math.inf):
+            persistence = self.persistence
+            if isinstance(persistence, float):
+                persistence = _check.real("persistence", persistence)
+                if persistence != int(persistence):
+                    raise TypeError(
+                        f"persistence must be a whole number or math.inf, got {persistence:g}"
+                    )
+                persistence = int(persistence)
+            object.__setattr__(self, "persistence", _check.whole("persistence", persistence, 0))
+
+    def choice(self) -> tuple[str, dict[str, float]]:
+        return "leashed", {"persistence": float(self.persistence)}
+
+    @property
+    def label(self) -> str:
+        return "LSH_ps∞" if self.persistence == math.inf else f"LSH_ps{self.persistence}"

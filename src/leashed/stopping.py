@@ -1,0 +1,72 @@
+"""When a training run ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from leashed import _check
+
+__all__ = ["Until", "until"]
+
+
+@dataclass(frozen=True)
+class Until:
+    """Stop rules, of which the first to hold ends the run; at least one must be given.
+
+    Losses are those of the whole training set, evaluated from a snapshot while training runs.
+
+    Args:
+        loss_fraction: ε-convergence: the loss is at most this share of the initial loss (0 to 1).
+        loss: the loss is at most this.
+        updates: exactly so many updates are published (with ``Synchronous``: steps).
+        epochs: so many passes over the training set are drawn; fractions allowed.
+        seconds: so much time has passed since the threads started.
+        divergence: the loss is at least this many times the initial loss (greater than 1).
+
+    Raises:
+        TypeError: a rule is not a number.
+        ValueError: a rule is out of its range, or none is given.
+    """
+
+    loss_fraction: float | None = None
+    loss: float | None = None
+    updates: int | None = None
+    epochs: float | None = None
+    seconds: float | None = None
+    divergence: float | None = None
+
+    def __post_init__(self) -> None:
+        if all(getattr(self, f.name) is None for f in fields(self)):
+            names = ", ".join(f.name for f in fields(self))
+            raise ValueError(f"until needs at least one stop rule: {names}")
+        if self.loss_fraction is not None:
+            share = _check.real("loss_fraction", self.loss_fraction, 0.0)
+            if share >= 1.0:
+                raise ValueError(
+                    f"loss_fraction must be less than 1 (a share of the initial loss), got {share}"
+                )
+        if self.loss is not None:
+            _check.real("loss", self.loss)
+        if self.updates is not None:
+            _check.whole("updates", self.updates, maximum=2**53)
+        if self.epochs is not None:
+            _check.real("epochs", self.epochs, 0.0)
+        if self.seconds is not None:
+            _check.real("seconds", self.seconds, 0.0)
+        if self.divergence is not None:
+            _check.real("divergence", self.divergence, 1.0)
+
+    def rules(self, examples: int, batch_size: int) -> dict[str, float]:
+        """The rules that are given, with epochs turned into batches."""
+        rules = {
+            f.name: float(getattr(self, f.name))
+            for f in fields(self)
+            if getattr(self, f.name) is not None and f.name != "epochs"
+        }
+        if self.epochs is not None:
+            rules["batches"] = float(max(1, math.ceil(self.epochs * examples / batch_size)))
+        return rules
+
+
+until = Until

@@ -1,0 +1,261 @@
+"""Training a model on every core under one discipline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _check, _core
+from leashed.datasets import Dataset, Split
+from leashed.disciplines import Discipline, Leashed, Sequential
+from leashed.histogram import Histogram, TimeDistribution
+from leashed.machine import cores, cpu_model
+from leashed.models import Model, check_fits
+from leashed.result import TrainResult
+from leashed.rules import SGD, Rule
+from leashed.stopping import Until
+
+__all__ = ["Progress", "train"]
+
+MAX_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of a run at one evaluation by the monitor.
+
+    Attributes:
+        seconds: since the threads started.
+        updates: updates published.
+        loss: mean loss over the training set.
+        accuracy: on the training set.
+        validation_accuracy: on the validation set; NaN without one.
+        eps: examples per second since the start.
+        mean_staleness: of the updates so far.
+        initial_loss: the loss before training.
+    """
+
+    seconds: float
+    updates: int
+    loss: float
+    accuracy: float
+    validation_accuracy: float
+    eps: float
+    mean_staleness: float
+    initial_loss: float
+
+
+def train(
+    model: Model,
+    data: Dataset | Split | tuple[ArrayLike, ArrayLike],
+    *,
+    until: Until,
+    discipline: Discipline | None = None,
+    rule: Rule | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+    seed: int = 0,
+    init: str | ArrayLike = "he",
+    validation: Dataset | None = None,
+    evaluate_every: float | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> TrainResult:
+    """Train ``model`` on ``data`` with native threads that never take the GIL.
+
+    Every batch is a function of ``seed`` and its number alone, so one thread gives the same bits
+    under every discipline. Ctrl-C stops all threads and returns the state reached, with
+    ``reason == "interrupted"``.
+
+    Args:
+        model: from :mod:`leashed.models`.
+        data: the training set; a ``Split`` brings its test set as ``validation``; a pair of arrays
+            goes through ``Dataset.from_arrays``.
+        until: ``leashed.until(...)``: when to stop.
+        discipline: how threads share the parameters. Default: ``Leashed()``.
+        rule: the update rule. Default: ``SGD(lr=0.05)``.
+        threads: worker threads. Default: the processors this process may use (1 with
+            ``Sequential``).
+        batch_size: examples per gradient.
+        seed: of the initial parameters and of the batches.
+        init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
+        validation: evaluated for accuracy beside the training set.
+        evaluate_every: seconds between evaluations of the loss, which run on a thread of their own
+            beside the workers. Default: as often as keeps them to a tenth of one thread.
+        progress: called after every evaluation; an exception it raises stops the run.
+
+    Returns:
+        A ``TrainResult``.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it. No thread has started.
+    """
+    if not isinstance(model, Model):
+        raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
+    data, validation = _datasets(data, validation)
+    check_fits(model, data, "data")
+    if validation is not None:
+        check_fits(model, validation, "validation")
+    discipline = Leashed() if discipline is None else discipline
+    if not isinstance(discipline, Discipline):
+        raise TypeError(
+            "discipline must be Sequential(), Synchronous(), Locked(), Hogwild() or Leashed(), "
+            f"got {discipline!r}"
+        )
+    rule = SGD(0.05) if rule is None else rule
+    if not isinstance(rule, Rule):
+        raise TypeError(f"rule must be SGD(lr=...), got {rule!r}")
+    if not isinstance(until, Until):
+        raise TypeError(f"until must be leashed.until(...), got {until!r}")
+    if threads is None:
+        threads = 1 if isinstance(discipline, Sequential) else cores()
+    threads = _check.whole("threads", threads, maximum=MAX_THREADS)
+    if isinstance(discipline, Sequential) and threads != 1:
+        raise ValueError(
+            f"threads must be 1 with Sequential, got {threads}; choose another discipline"
+        )
+    batch_size = _check.whole("batch_size", batch_size)
+    if batch_size > len(data):
+        raise ValueError(
+            f"batch_size must be at most the {len(data)} examples of the data, got {batch_size}"
+        )
+    seed = _check.whole("seed", seed, 0, 2**63 - 1)
+    if evaluate_every is not None:
+        evaluate_every = _check.real("evaluate_every", evaluate_every, 0.0)
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be callable, got {progress!r}")
+    if isinstance(init, str):
+        theta = model.init(seed, init)
+    else:
+        theta = _check.vector("init", init, model.dimension)
+
+    def report(now: dict[str, Any], initial: dict[str, Any]) -> None:
+        assert progress is not None
+        progress(_progress(now, initial, batch_size))
+
+    outcome = _core.train(
+        model.native,
+        theta,
+        data.x,
+        data.y,
+        None if validation is None else validation.x,
+        None if validation is None else validation.y,
+        discipline.choice(),
+        rule.choice(),
+        threads,
+        batch_size,
+        seed,
+        until.rules(len(data), batch_size),
+        evaluate_every or 0.0,
+        None if progress is None else report,
+    )
+    config = {
+        "discipline": discipline.label,
+        "rule": {"name": type(rule).__name__, **asdict(rule)},
+        "threads": threads,
+        "batch_size": batch_size,
+        "seed": seed,
+        "init": init if isinstance(init, str) else "array",
+        "until": {name: value for name, value in asdict(until).items() if value is not None},
+        "model": model.name,
+        "dimension": model.dimension,
+        "flops_per_example": model.flops_per_example,
+        "data": data.name,
+        "examples": len(data),
+        "isa": _core.default_isa(),
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "version": _core.__version__,
+    }
+    return _result(outcome, batch_size, config)
+
+
+def _datasets(
+    data: Dataset | Split | tuple[ArrayLike, ArrayLike], validation: Dataset | None
+) -> tuple[Dataset, Dataset | None]:
+    if validation is not None and not isinstance(validation, Dataset):
+        raise TypeError(f"validation must be a Dataset, got {type(validation).__name__}")
+    if isinstance(data, Split):
+        return data.train, data.test if validation is None else validation
+    if isinstance(data, tuple) and len(data) == 2:
+        return Dataset.from_arrays(*data), validation
+    if not isinstance(data, Dataset):
+        raise TypeError(
+            f"data must be a Dataset, a Split or a pair of arrays, got {type(data).__name__}"
+        )
+    return data, validation
+
+
+def _progress(now: dict[str, Any], initial: dict[str, Any], batch_size: int) -> Progress:
+    seconds = now["seconds"]
+    return Progress(
+        seconds=seconds,
+        updates=now["updates"],
+        loss=now["loss"],
+        accuracy=now["accuracy"],
+        validation_accuracy=now["validation_accuracy"],
+        eps=now["gradients"] * batch_size / seconds if seconds > 0 else math.nan,
+        mean_staleness=Histogram(now["staleness"]).mean(),
+        initial_loss=initial["loss"],
+    )
+
+
+def _staleness_over_time(evaluations: list[dict[str, Any]]) -> NDArray[np.int64]:
+    bins = max(len(e["staleness"]) for e in evaluations)
+    table = np.zeros((len(evaluations), bins), np.int64)
+    for row, evaluation in zip(table, evaluations, strict=True):
+        row[: len(evaluation["staleness"])] = evaluation["staleness"]
+    return np.diff(table, axis=0, prepend=np.zeros((1, bins), np.int64))
+
+
+def _result(outcome: dict[str, Any], batch_size: int, config: dict[str, Any]) -> TrainResult:
+    evaluations = outcome["evaluations"]
+
+    def series(name: str, dtype: type[np.generic]) -> NDArray[Any]:
+        return np.array([e[name] for e in evaluations], dtype)
+
+    seconds = series("seconds", np.float64)
+    examples = series("gradients", np.int64) * batch_size
+    with np.errstate(invalid="ignore", divide="ignore"):
+        eps = np.diff(examples, prepend=0) / np.diff(seconds, prepend=0.0)
+    eps[~np.isfinite(eps)] = np.nan
+    edges = _core.time_bin_edges()
+
+    def times(name: str) -> TimeDistribution:
+        return TimeDistribution(edges, outcome[name].astype(np.int64), outcome[f"{name}_total"])
+
+    def counts(name: str) -> Histogram:
+        return Histogram(outcome[name].astype(np.int64))
+
+    return TrainResult(
+        outcome=outcome["outcome"],
+        reason=outcome["reason"],
+        parameters=outcome["parameters"],
+        seconds=seconds,
+        updates=series("updates", np.int64),
+        loss=series("loss", np.float64),
+        accuracy=series("accuracy", np.float64),
+        validation_accuracy=series("validation_accuracy", np.float64),
+        eps=eps,
+        memory_bytes=series("memory_bytes", np.int64),
+        live_vectors=series("live_vectors", np.int64),
+        staleness_over_time=_staleness_over_time(evaluations),
+        elapsed=outcome["elapsed"],
+        examples=outcome["gradients"] * batch_size,
+        total_updates=outcome["updates"],
+        gradients=outcome["gradients"],
+        dropped=outcome["dropped"],
+        staleness=counts("staleness"),
+        staleness_compute=counts("staleness_compute"),
+        staleness_schedule=counts("staleness_schedule"),
+        tries=counts("tries"),
+        gradient_seconds=times("gradient_seconds"),
+        update_seconds=times("update_seconds"),
+        peak_vectors=outcome["peak_vectors"],
+        peak_memory_bytes=outcome["peak_memory_bytes"],
+        config=config,
+    )
