@@ -1,0 +1,323 @@
+"""What a training run returns."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed.analysis import gamma
+from leashed.histogram import Histogram, TimeDistribution
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["OUTCOMES", "REASONS", "Histogram", "TimeDistribution", "TrainResult"]
+
+OUTCOMES = ("converged", "diverged", "crashed", "stopped")
+REASONS = (
+    "loss_fraction",
+    "loss",
+    "updates",
+    "epochs",
+    "seconds",
+    "divergence",
+    "not_finite",
+    "interrupted",
+)
+
+_FORMAT = "leashed.TrainResult"
+_VERSION = 1
+_FLOAT_SERIES = ("seconds", "loss", "accuracy", "validation_accuracy", "eps")
+_INT_SERIES = ("updates", "memory_bytes", "live_vectors")
+_HISTOGRAMS = ("staleness", "staleness_compute", "staleness_schedule", "tries")
+_TIMES = ("gradient_seconds", "update_seconds")
+_INT_TOTALS = (
+    "examples",
+    "total_updates",
+    "gradients",
+    "dropped",
+    "peak_vectors",
+    "peak_memory_bytes",
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainResult:
+    """The outcome of one call of :func:`leashed.train`.
+
+    The arrays of length E hold one entry per evaluation by the monitor: the first is at t = 0,
+    before training, the last is the final state.
+
+    Attributes:
+        outcome: ``converged`` (a loss rule was met), ``diverged`` (a loss rule was given and the
+            run ended without it), ``crashed`` (NaN or Inf) or ``stopped`` (no loss rule given).
+        reason: which rule ended the run: ``loss_fraction``, ``loss``, ``updates``, ``epochs``,
+            ``seconds``, ``divergence``, ``not_finite`` or ``interrupted``.
+        parameters: float32 [d]; the final parameters. Empty if read from JSON without them.
+        seconds: float64 [E]; time since training began.
+        updates: int64 [E]; updates published by then.
+        loss: float64 [E]; mean loss over the whole training set.
+        accuracy: float64 [E]; share of the training set classified correctly.
+        validation_accuracy: float64 [E]; the same of the validation set, NaN without one.
+        eps: float64 [E]; examples per second since the previous evaluation.
+        memory_bytes: int64 [E]; resident memory of the process.
+        live_vectors: int64 [E]; parameter vectors and gradients in use.
+        staleness_over_time: int64 [E, bins]; updates of staleness 0, 1, … since the previous
+            evaluation; the last bin counts everything from it on.
+        elapsed: seconds of training.
+        examples: examples that went through a gradient.
+        total_updates: updates published.
+        gradients: gradients computed.
+        dropped: gradients given up because of the persistence bound.
+        staleness: staleness tau of every update, counted from 0.
+        staleness_compute: its part tau_c, published while the gradient was computed.
+        staleness_schedule: its part tau_s, published while the update waited in the retry loop.
+        tries: failed attempts to publish, per gradient.
+        gradient_seconds: T_c, the time to compute a gradient.
+        update_seconds: T_u, the time to update a parameter vector.
+        peak_vectors: most parameter vectors and gradients ever allocated at once.
+        peak_memory_bytes: most resident memory of the process.
+        config: what was asked for and on what machine, as JSON's own types.
+
+    Raises:
+        ValueError: ``outcome`` or ``reason`` is unknown, or a series has another length than
+            ``seconds``.
+    """
+
+    outcome: str
+    reason: str
+    parameters: NDArray[np.float32]
+    seconds: NDArray[np.float64]
+    updates: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    validation_accuracy: NDArray[np.float64]
+    eps: NDArray[np.float64]
+    memory_bytes: NDArray[np.int64]
+    live_vectors: NDArray[np.int64]
+    staleness_over_time: NDArray[np.int64]
+    elapsed: float
+    examples: int
+    total_updates: int
+    gradients: int
+    dropped: int
+    staleness: Histogram
+    staleness_compute: Histogram
+    staleness_schedule: Histogram
+    tries: Histogram
+    gradient_seconds: TimeDistribution
+    update_seconds: TimeDistribution
+    peak_vectors: int
+    peak_memory_bytes: int
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise ValueError(f"outcome must be one of {', '.join(OUTCOMES)}, not {self.outcome!r}")
+        if self.reason not in REASONS:
+            raise ValueError(f"reason must be one of {', '.join(REASONS)}, not {self.reason!r}")
+        if not len(self.seconds):
+            raise ValueError("seconds must hold at least the evaluation before training")
+        for name in (*_FLOAT_SERIES, *_INT_SERIES, "staleness_over_time"):
+            if len(getattr(self, name)) != len(self.seconds):
+                raise ValueError(
+                    f"{name} has {len(getattr(self, name))} evaluations, "
+                    f"seconds has {len(self.seconds)}"
+                )
+
+    @property
+    def initial_loss(self) -> float:
+        """The loss before training."""
+        return float(self.loss[0])
+
+    @property
+    def final_loss(self) -> float:
+        """The loss of ``parameters``."""
+        return float(self.loss[-1])
+
+    @property
+    def mean_eps(self) -> float:
+        """Examples per second over the whole run; NaN if no time passed."""
+        return self.examples / self.elapsed if self.elapsed > 0.0 else math.nan
+
+    @property
+    def gamma(self) -> float:
+        """Gradients dropped over gradients published: gamma of eqs. 6 and 7."""
+        return gamma(self.dropped, self.total_updates)
+
+    def seconds_to(self, fraction: float) -> float:
+        """When the loss was first at or below a fraction of the initial loss: epsilon-convergence.
+
+        Args:
+            fraction: epsilon, such as 0.5 for half the initial loss.
+
+        Returns:
+            The time of the first such evaluation in seconds; NaN if there was none.
+        """
+        k = self._reached(fraction)
+        return math.nan if k is None else float(self.seconds[k])
+
+    def updates_to(self, fraction: float) -> float:
+        """Like :meth:`seconds_to`, in updates: the statistical efficiency."""
+        k = self._reached(fraction)
+        return math.nan if k is None else float(self.updates[k])
+
+    def _reached(self, fraction: float) -> int | None:
+        if not (math.isfinite(fraction) and fraction > 0.0):
+            raise ValueError(f"fraction must be positive and finite, not {fraction}")
+        at = np.flatnonzero(self.loss <= fraction * self.initial_loss)
+        return int(at[0]) if at.size else None
+
+    def to_json(self, parameters: bool = False) -> str:
+        """The result as one line of JSON.
+
+        NaN is written as null and infinity as the string "inf" or "-inf", so that the text is
+        JSON for every reader.
+
+        Args:
+            parameters: include the parameters, as the base64 of their little-endian bytes.
+        """
+        document: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name == "parameters":
+                document[item.name] = _encode_parameters(value) if parameters else None
+            elif item.name == "staleness_over_time":
+                document[item.name] = _encode_rows(value)
+            elif isinstance(value, Histogram):
+                document[item.name] = value.counts.tolist()
+            elif isinstance(value, TimeDistribution):
+                document[item.name] = value.to_dict()
+            elif isinstance(value, np.ndarray):
+                document[item.name] = _encode(value.tolist())
+            else:
+                document[item.name] = _encode(value)
+        return json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> TrainResult:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: the text is not JSON, or not a result, or lacks a field; the message says
+                which.
+        """
+        try:
+            document = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not JSON: {error}") from None
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise ValueError(f"not a training result: no format {_FORMAT!r}")
+        if document.get("version") != _VERSION:
+            raise ValueError(f"version {document.get('version')!r} of the format is unknown")
+        values: dict[str, Any] = {}
+        for item in fields(cls):
+            if item.name not in document:
+                raise ValueError(f"a training result without {item.name!r}")
+            try:
+                values[item.name] = _decode_field(item.name, document[item.name])
+            except (TypeError, ValueError, KeyError, AttributeError) as error:
+                raise ValueError(f"{item.name!r} of a training result is wrong: {error}") from None
+        return cls(**values)
+
+    def save(self, path: str | Path) -> None:
+        """Write the result, parameters included, as JSON to ``path``."""
+        Path(path).write_text(self.to_json(parameters=True) + "\n", encoding="utf-8")
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Draw loss, accuracy, staleness and examples per second.
+
+        Args:
+            path: where to save the picture too; its ending chooses the format.
+
+        Raises:
+            ImportError: matplotlib is not installed (``pip install leashed[plot]``).
+        """
+        from leashed import plots  # noqa: PLC0415 (matplotlib is optional)
+
+        figure = plots.result_figure(self)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+    def __repr__(self) -> str:
+        return (
+            f"TrainResult({self.outcome} by {self.reason}: "
+            f"loss {self.initial_loss:.4g} to {self.final_loss:.4g} in {self.elapsed:.3g} s, "
+            f"{self.total_updates} updates, {self.mean_eps:,.0f} examples/s, "
+            f"mean staleness {self.staleness.mean():.3g})"
+        )
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        if math.isinf(value):
+            return "inf" if value > 0 else "-inf"
+        return value
+    if isinstance(value, dict):
+        return {str(key): _encode(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode_float(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _encode_parameters(parameters: NDArray[np.float32]) -> dict[str, Any]:
+    raw = np.ascontiguousarray(parameters, dtype="<f4").tobytes()
+    return {"dtype": "<f4", "base64": base64.b64encode(raw).decode("ascii")}
+
+
+def _decode_parameters(value: Any) -> NDArray[np.float32]:
+    if value is None:
+        return np.empty(0, dtype=np.float32)
+    raw = base64.b64decode(value["base64"], validate=True)
+    return np.frombuffer(raw, dtype="<f4").astype(np.float32)
+
+
+def _encode_rows(rows: NDArray[np.int64]) -> dict[str, Any]:
+    """Rows of counts without their trailing zeros, which are most of them."""
+    return {
+        "bins": rows.shape[1],
+        "rows": [np.trim_zeros(row, "b").tolist() for row in rows],
+    }
+
+
+def _decode_rows(value: Any) -> NDArray[np.int64]:
+    rows = np.zeros((len(value["rows"]), value["bins"]), dtype=np.int64)
+    for row, counts in zip(rows, value["rows"], strict=True):
+        row[: len(counts)] = counts
+    return rows
+
+
+def _decode_field(name: str, value: Any) -> Any:
+    if name == "parameters":
+        return _decode_parameters(value)
+    if name == "staleness_over_time":
+        return _decode_rows(value)
+    if name in _FLOAT_SERIES:
+        return np.array([_decode_float(item) for item in value], dtype=np.float64)
+    if name in _INT_SERIES:
+        return np.array(value, dtype=np.int64)
+    if name in _HISTOGRAMS:
+        return Histogram(value)
+    if name in _TIMES:
+        return TimeDistribution(**value)
+    if name in _INT_TOTALS:
+        return int(value)
+    if name == "elapsed":
+        return _decode_float(value)
+    if name == "config":
+        return dict(value)
+    return value
