@@ -70,6 +70,13 @@ void sum_taps(const ConvShape& s, const float* in, const float* d_out, Index f, 
              acc[i][t]);
 }
 
+// Adds the lane sums of dW, and of db behind them, to dw and db.
+void add_parameter_sums(const ConvShape& s, const float* sums, float* dw, float* db) {
+  const std::size_t weights = s.filters * s.channels * s.kernel_h * s.kernel_w;
+  add_lane_sums(sums, weights, dw);
+  add_lane_sums(sums + weights * kLanes, s.filters, db);
+}
+
 void conv_backward_parameters(const ConvShape& s, const float* in, const float* d_out, float* dw,
                               float* db, float* scratch) {
   const Index channels = s.channels, kernel_h = s.kernel_h;
@@ -88,8 +95,7 @@ void conv_backward_parameters(const ConvShape& s, const float* in, const float* 
     for (std::size_t i = 0; i < positions; ++i) acc[i % 4] += vload(d_out + i * kLanes);
     vstore(sums + f * kLanes, (acc[0] + acc[1]) + (acc[2] + acc[3]));
   }
-  add_lane_sums(scratch, weights, dw);
-  add_lane_sums(sums, s.filters, db);
+  add_parameter_sums(s, scratch, dw, db);
 }
 
 // Inputs (Y, X) with (Y + padding) mod stride = phase_y, (X + padding) mod stride = phase_x are
