@@ -4,24 +4,12 @@
 
 #include "leashed/base/simd.h"
 #include "leashed/model/kernels/spatial_correlate.h"
+#include "leashed/model/kernels/spatial_positions.h"
 
 namespace leashed {
 namespace {
 
 inline constexpr std::uint8_t kNoPosition = 255;
-
-typedef std::uint8_t vbyte __attribute__((vector_size(kLanes)));
-
-LEASHED_INLINE void store_positions(std::uint8_t* to, vint position) {
-  const vbyte bytes = __builtin_convertvector(position, vbyte);
-  std::memcpy(to, &bytes, sizeof bytes);
-}
-
-LEASHED_INLINE vint load_positions(const std::uint8_t* from) {
-  vbyte bytes;
-  std::memcpy(&bytes, from, sizeof bytes);
-  return __builtin_convertvector(bytes, vint);
-}
 
 // max(0, x) that lets NaN through.
 LEASHED_INLINE vfloat relu(vfloat x) { return vfloat{} > x ? vfloat{} : x; }
@@ -42,6 +30,31 @@ struct Maximum {
     value = relu(value);
   }
 };
+
+// The maximum of a 2 × 2 window without NaN, rectified, and where it is. Floats that are not
+// negative compare as the integers with their bits; integer units are idle while a convolution
+// runs, where comparisons of floats would take turns with its multiply-adds.
+LEASHED_INLINE Maximum rectified_maximum(const vfloat (&window)[4]) {
+  vint bits[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const vint x = (vint)window[i];
+    bits[i] = x > 0 ? x : vint{};
+  }
+  const auto larger = [](vint a, vint b) { return a > b ? a : b; };
+  // All bits where a < b; both are not negative.
+  const auto less = [](vint a, vint b) { return (a - b) >> 31; };
+  const vint upper = larger(bits[0], bits[1]), lower = larger(bits[2], bits[3]);
+  const vint best = larger(upper, lower);
+  const vint in_lower = less(upper, lower);
+  const vint upper_right = less(bits[0], bits[1]), lower_right = less(bits[2], bits[3]);
+  const vint right = (lower_right & in_lower) | (upper_right & ~in_lower);
+  const vint none = (best - 1) >> 31;
+  Maximum maximum;
+  maximum.value = (vfloat)best;
+  maximum.position = ((right & 1) | (in_lower & 2) | none) & kNoPosition;
+  return maximum;
+}
 
 void pool_forward(const PoolShape& s, const float* in, float* out, std::uint8_t* position) {
   const Index size = s.size, width = s.width;
