@@ -119,36 +119,40 @@ void conv_backward_input(const ConvShape& s, const float* w, const float* d_out,
   const auto taps_of = [&](Index phase, Index kernel) {
     return phase < kernel ? (kernel - phase + stride - 1) / stride : 0;
   };
-  // The first coordinate inside the image with that phase, and its q.
-  const auto first_of = [&](Index phase) {
-    return phase >= padding ? phase - padding
-                            : phase - padding + (padding - phase + stride - 1) / stride * stride;
-  };
-  in_parts<8>(s.channels, [&]<int C>(Index c) {
+  // The first coordinate inside the image with that phase.
+  const auto first_of = [&](Index phase) { return (phase - padding % stride + stride) % stride; };
+  in_parts<kTileFilters>(s.channels, [&]<int C>(Index c) {
     for (Index phase_y = 0; phase_y < stride; ++phase_y) {
       const Index taps_y = taps_of(phase_y, kernel_h);
       for (Index phase_x = 0; phase_x < stride; ++phase_x) {
         const Index taps_x = taps_of(phase_x, kernel_w);
         const Index x0 = first_of(phase_x), q_x0 = (x0 + padding - phase_x) / stride;
         const Index columns = x0 < width ? (width - x0 + stride - 1) / stride : 0;
-        for (Index Y = first_of(phase_y); Y < height; Y += stride) {
-          const Index q_y = (Y + padding - phase_y) / stride;
-          const Span rows = {max(0, q_y - out_height + 1), min(taps_y, q_y + 1)};
-          const float* w_phase = w + c * k.w_tile + phase_y * kernel_w + phase_x;
-          const Index inner_begin = max(0, taps_x - 1 - q_x0);
-          const Index inner_end = min(columns, out_width - q_x0);
-          across_row<kTile / C>(columns, inner_begin, inner_end, [&]<int X>(Index column) {
+        const Index begin = max(0, taps_x - 1 - q_x0), end = min(columns, out_width - q_x0);
+        const float* w_phase = w + c * k.w_tile + phase_y * kernel_w + phase_x;
+        for (Index row = first_of(phase_y); row < height; row += stride) {
+          const Index q_y = (row + padding - phase_y) / stride;
+          const Index tap_begin = max(0, q_y - out_height + 1), tap_end = min(taps_y, q_y + 1);
+          const auto tile = [&]<int K, Steps S, int X>(Index column) {
             const Index q_x = q_x0 + column;
-            const Taps taps = {rows.begin, rows.end, max(0, q_x - out_width + 1),
+            const Taps taps = {tap_begin, tap_end, max(0, q_x - out_width + 1),
                                min(taps_x, q_x + 1)};
             vfloat acc[C][X] = {};
-            correlate_any<C, 1, X>(k, taps, w_phase, d_out + (q_y * out_width + q_x) * kStep, acc);
+            correlate<K, S, C, 1, X>(k, taps, w_phase, d_out + (q_y * out_width + q_x) * kStep,
+                                     acc);
 #pragma GCC unroll 24
             for (int i = 0; i < C; ++i)
 #pragma GCC unroll 24
               for (int j = 0; j < X; ++j)
-                vstore(d_in + (((c + i) * height + Y) * width + x0 + (column + j) * stride) * kStep,
-                       acc[i][j]);
+                vstore(
+                    d_in + (((c + i) * height + row) * width + x0 + (column + j) * stride) * kStep,
+                    acc[i][j]);
+          };
+          with_kernel<Steps::kBackward>(stride, kernel_w, [&]<int K, Steps S>() {
+            across_row<kTile / C>(
+                columns, begin, end,
+                [&]<int X>(Index column) { tile.template operator()<K, S, X>(column); },
+                [&](Index column) { tile.template operator()<0, Steps::kAny, 1>(column); });
           });
         }
       }

@@ -24,6 +24,8 @@ inline constexpr int kTile = 12;
 #else
 inline constexpr int kTile = 8;
 #endif
+// Filters (or channels) in a tile, at most.
+inline constexpr int kTileFilters = kTile == 24 ? 8 : 4;
 
 // out[t, y, x] = Σ over channel, i, j of w[t, channel, i, j] · in[channel, y, x, i, j], where every
 // index moves by its own step, in floats.
@@ -39,25 +41,34 @@ struct Taps {
   Index y0, y1, x0, x1;
 };
 
-// acc[t][y * X + x] += the sum above. KW is the number of kernel columns where it is known (then
-// x0 = 0 and x1 = KW), else 0.
-template <int T, int Y, int X, int KW>
+// How the inputs of neighbouring outputs and taps lie where that is known: one next to the other in
+// the same direction (convolution with stride 1), in opposite directions (its gradient), anyhow.
+enum class Steps { kForward, kBackward, kAny };
+
+// acc[t][y * X + x] += the sum above, where K columns of taps are known to lie inside (K = 0: those
+// in `taps`). With known steps, w_tap = 1, w_row = K and in_y = in_row, and the compiler turns most
+// addresses into constants.
+template <int K, Steps S, int T, int Y, int X>
 LEASHED_INLINE void correlate(const Correlation& k, const Taps& taps, const float* w,
                               const float* in, vfloat (&acc)[T][Y * X]) {
-  const Index x1 = KW ? KW : taps.x1;
+  const Index in_x = S == Steps::kAny ? k.in_x : Index{kLanes};
+  const Index in_tap = S == Steps::kAny ? k.in_tap : S == Steps::kForward ? in_x : -in_x;
+  const Index in_y = S == Steps::kAny ? k.in_y : k.in_row;
+  const Index w_tap = S == Steps::kAny ? k.w_tap : 1;
+  const Index w_row = S == Steps::kAny ? k.w_row : K;
   for (Index channel = 0; channel < k.channels; ++channel) {
-    for (Index i = taps.y0; i < taps.y1; ++i) {
-      const float* w_row = w + channel * k.w_channel + i * k.w_row;
-      const float* in_row = in + channel * k.in_channel + i * k.in_row;
+    const float* w_at = w + channel * k.w_channel + taps.y0 * w_row;
+    const float* in_at = in + channel * k.in_channel + taps.y0 * k.in_row;
+    for (Index i = taps.y0; i < taps.y1; ++i, w_at += w_row, in_at += k.in_row) {
 #pragma GCC unroll 5
-      for (Index j = KW ? 0 : taps.x0; j < x1; ++j) {
+      for (Index j = K ? 0 : taps.x0; j < (K ? K : taps.x1); ++j) {
         vfloat value[Y * X];
 #pragma GCC unroll 24
         for (int p = 0; p < Y * X; ++p)
-          value[p] = vload(in_row + j * k.in_tap + p / X * k.in_y + p % X * k.in_x);
+          value[p] = vload(in_at + j * in_tap + p / X * in_y + p % X * in_x);
 #pragma GCC unroll 24
         for (int t = 0; t < T; ++t) {
-          const vfloat weight = vset(w_row[t * k.w_tile + j * k.w_tap]);
+          const vfloat weight = vset(w_at[t * k.w_tile + j * w_tap]);
 #pragma GCC unroll 24
           for (int p = 0; p < Y * X; ++p) acc[t][p] += weight * value[p];
         }
@@ -66,16 +77,16 @@ LEASHED_INLINE void correlate(const Correlation& k, const Taps& taps, const floa
   }
 }
 
-// The same for any width of the kernel, with the common ones unrolled.
-template <int T, int Y, int X>
-LEASHED_INLINE void correlate_any(const Correlation& k, const Taps& taps, const float* w,
-                                  const float* in, vfloat (&acc)[T][Y * X]) {
-  if (taps.x0 == 0 && taps.x1 == 3) {
-    correlate<T, Y, X, 3>(k, taps, w, in, acc);
-  } else if (taps.x0 == 0 && taps.x1 == 5) {
-    correlate<T, Y, X, 5>(k, taps, w, in, acc);
+// Calls body.operator()<K, steps>() with K the width of the kernel and the known steps where both
+// are common, else with 0 and kAny.
+template <Steps Known, class Body>
+LEASHED_INLINE void with_kernel(Index stride, Index kernel_w, Body&& body) {
+  if (stride == 1 && kernel_w == 3) {
+    body.template operator()<3, Known>();
+  } else if (stride == 1 && kernel_w == 5) {
+    body.template operator()<5, Known>();
   } else {
-    correlate<T, Y, X, 0>(k, taps, w, in, acc);
+    body.template operator()<0, Steps::kAny>();
   }
 }
 
@@ -99,16 +110,16 @@ LEASHED_INLINE void in_parts(Index n, Body&& body) {
   }
 }
 
-// One row of outputs x = 0..n, where those in [inner_begin, inner_end) see the whole kernel:
-// calls body.operator()<X>(x) for tiles of X outputs inside (the last may overlap the one before),
-// and of one output elsewhere.
-template <int X, class Body>
-LEASHED_INLINE void across_row(Index n, Index inner_begin, Index inner_end, Body&& body) {
-  if (inner_end - inner_begin < X) inner_end = inner_begin = 0;
-  for (Index x = 0; x < inner_begin; ++x) body.template operator()<1>(x);
-  for (Index x = inner_begin; x < inner_end; x += X)
-    body.template operator()<X>(min(x, inner_end - X));
-  for (Index x = inner_end; x < n; ++x) body.template operator()<1>(x);
+// One row of outputs x = 0..n: calls inside.operator()<X>(x) for tiles of X outputs in
+// [begin, end), where they see every column of the kernel (the last tile may overlap the one before
+// it), and outside(x) for the others.
+template <int X, class Inside, class Outside>
+LEASHED_INLINE void across_row(Index n, Index begin, Index end, Inside&& inside,
+                               Outside&& outside) {
+  if (end - begin < X) end = begin = 0;
+  for (Index x = 0; x < begin; ++x) outside(x);
+  for (Index x = begin; x < end; x += X) inside.template operator()<X>(min(x, end - X));
+  for (Index x = end; x < n; ++x) outside(x);
 }
 
 }  // namespace

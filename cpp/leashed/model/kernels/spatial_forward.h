@@ -54,29 +54,47 @@ LEASHED_INLINE const float* tap_origin(const ConvShape& s, const float* in, Inde
   return in + ((y * stride - padding) * width + x * stride - padding) * kStep;
 }
 
+// Filters [f, f + F) at outputs x..x+X of row y.
+template <int K, Steps S, int F, int X>
+LEASHED_INLINE void forward_tile(const ConvShape& s, const Correlation& k, const Taps& taps,
+                                 const float* w, const float* b, const float* in, float* out,
+                                 bool rectified, Index f, Index y, Index x) {
+  vfloat acc[F][X];
+#pragma GCC unroll 24
+  for (int i = 0; i < F; ++i)
+#pragma GCC unroll 24
+    for (int j = 0; j < X; ++j) acc[i][j] = vset(b[f + i]);
+  correlate<K, S, F, 1, X>(k, taps, w + f * k.w_tile, tap_origin(s, in, y, x), acc);
+  const Index height = s.out_height, width = s.out_width;
+#pragma GCC unroll 24
+  for (int i = 0; i < F; ++i)
+#pragma GCC unroll 24
+    for (int j = 0; j < X; ++j)
+      vstore(out + (((f + i) * height + y) * width + x + j) * kStep,
+             rectified ? relu(acc[i][j]) : acc[i][j]);
+}
+
 void conv_forward(const ConvShape& s, const float* w, const float* b, const float* in, float* out,
                   bool rectified) {
   const Correlation k = forward_correlation(s);
   const Index out_width = s.out_width, out_height = s.out_height;
   const Span whole = whole_outputs(s.stride, s.padding, s.width, s.kernel_w, out_width);
-  in_parts<8>(s.filters, [&]<int F>(Index f) {
-    for (Index y = 0; y < out_height; ++y) {
-      across_row<kTile / F>(out_width, whole.begin, whole.end, [&]<int X>(Index x) {
-        vfloat acc[F][X];
-#pragma GCC unroll 24
-        for (int i = 0; i < F; ++i)
-#pragma GCC unroll 24
-          for (int j = 0; j < X; ++j) acc[i][j] = vset(b[f + i]);
-        correlate_any<F, 1, X>(k, taps_inside(s, y, x), w + f * k.w_tile, tap_origin(s, in, y, x),
-                               acc);
-#pragma GCC unroll 24
-        for (int i = 0; i < F; ++i)
-#pragma GCC unroll 24
-          for (int j = 0; j < X; ++j)
-            vstore(out + (((f + i) * out_height + y) * out_width + x + j) * kStep,
-                   rectified ? relu(acc[i][j]) : acc[i][j]);
-      });
-    }
+  in_parts<kTileFilters>(s.filters, [&]<int F>(Index f) {
+    const auto outside = [&](Index y, Index x) {
+      forward_tile<0, Steps::kAny, F, 1>(s, k, taps_inside(s, y, x), w, b, in, out, rectified, f, y,
+                                         x);
+    };
+    with_kernel<Steps::kForward>(s.stride, s.kernel_w, [&]<int K, Steps S>() {
+      for (Index y = 0; y < out_height; ++y) {
+        const Taps taps = taps_inside(s, y, whole.begin);
+        across_row<kTile / F>(
+            out_width, whole.begin, whole.end,
+            [&]<int X>(Index x) {
+              forward_tile<K, S, F, X>(s, k, taps, w, b, in, out, rectified, f, y, x);
+            },
+            [&](Index x) { outside(y, x); });
+      }
+    });
   });
 }
 
@@ -95,9 +113,10 @@ LEASHED_INLINE void store_pooled(const PoolShape& p, Index f, Index y, Index x,
 
 // One pooled output of any window and any part of the image: convolution after convolution.
 template <int F>
-void pool_one(const ConvShape& s, const PoolShape& p, const Correlation& k, const float* w,
-              const float* b, const float* in, Index f, Index y, Index x, float* out,
-              std::uint8_t* position) {
+__attribute__((noinline)) void pool_one(const ConvShape& s, const PoolShape& p,
+                                        const Correlation& k, const float* w, const float* b,
+                                        const float* in, Index f, Index y, Index x, float* out,
+                                        std::uint8_t* position) {
   const Index size = p.size, stride = p.stride;
   Maximum best[F];
   for (Index i = 0; i < size; ++i) {
@@ -105,8 +124,8 @@ void pool_one(const ConvShape& s, const PoolShape& p, const Correlation& k, cons
       vfloat acc[F][1];
       for (int t = 0; t < F; ++t) acc[t][0] = vset(b[f + t]);
       const Index cy = y * stride + i, cx = x * stride + j;
-      correlate<F, 1, 1, 0>(k, taps_inside(s, cy, cx), w + f * k.w_tile, tap_origin(s, in, cy, cx),
-                            acc);
+      correlate<0, Steps::kAny, F, 1, 1>(k, taps_inside(s, cy, cx), w + f * k.w_tile,
+                                         tap_origin(s, in, cy, cx), acc);
       for (int t = 0; t < F; ++t) best[t].take(acc[t][0], static_cast<std::int32_t>(i * size + j));
     }
   }
@@ -116,7 +135,7 @@ void pool_one(const ConvShape& s, const PoolShape& p, const Correlation& k, cons
 
 // Windows of 2 × 2, where their four convolutions see the whole kernel: one tile of registers. NaN
 // may be lost, so every convolution is added to the result, which is then NaN too.
-template <int KW>
+template <int K, Steps S>
 vfloat pool_squares(const ConvShape& s, const PoolShape& p, const Correlation& k, const float* w,
                     const float* b, const float* in, float* out, std::uint8_t* position) {
   const Index out_height = p.out_height, out_width = p.out_width, stride = p.stride;
@@ -137,8 +156,8 @@ vfloat pool_squares(const ConvShape& s, const PoolShape& p, const Correlation& k
         for (int t = 0; t < F; ++t)
 #pragma GCC unroll 24
           for (int i = 0; i < 4; ++i) acc[t][i] = vset(b[f + t]);
-        correlate<F, 2, 2, KW>(k, whole, w + f * k.w_tile,
-                               tap_origin(s, in, y * stride, x * stride), acc);
+        correlate<K, S, F, 2, 2>(k, whole, w + f * k.w_tile,
+                                 tap_origin(s, in, y * stride, x * stride), acc);
         Maximum best[F];
 #pragma GCC unroll 24
         for (int t = 0; t < F; ++t) {
@@ -156,10 +175,10 @@ void conv_relu_pool_forward(const ConvShape& s, const PoolShape& p, const float*
                             const float* in, float* out, std::uint8_t* position) {
   const Correlation k = forward_correlation(s);
   if (p.size == 2) {
-    const auto pool = s.kernel_w == 3   ? pool_squares<3>
-                      : s.kernel_w == 5 ? pool_squares<5>
-                                        : pool_squares<0>;
-    const vfloat suspect = pool(s, p, k, w, b, in, out, position);
+    vfloat suspect;
+    with_kernel<Steps::kForward>(s.stride, s.kernel_w, [&]<int K, Steps S>() {
+      suspect = pool_squares<K, S>(s, p, k, w, b, in, out, position);
+    });
     bool nan = false;
     for (std::size_t i = 0; i < kLanes; ++i) nan |= suspect[i] != suspect[i];
     if (!nan) return;
