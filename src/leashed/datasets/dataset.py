@@ -1,0 +1,232 @@
+"""A labelled data set as the engine reads it, and the checks that let it in."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _check
+
+_INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Examples and their labels. ``from_arrays`` builds one from arrays of any numeric dtype.
+
+    Attributes:
+        x: float32 [n, features], C-contiguous, read-only, finite.
+        y: int32 [n], read-only, each in [0, classes).
+        classes: Number of classes, at least 2.
+        name: What plots and reports call this set.
+        image_shape: (channels, height, width) whose product is ``features``, or None when the
+            features are no image.
+
+    Raises:
+        TypeError: An argument is not of the type above.
+        ValueError: An argument has the wrong shape, is empty, or holds a value it must not hold.
+    """
+
+    x: NDArray[np.float32]
+    y: NDArray[np.int32]
+    classes: int
+    name: str = "arrays"
+    image_shape: tuple[int, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        _check_storage("x", self.x, np.float32)
+        _check_storage("y", self.y, np.int32)
+        if not isinstance(self.name, str):
+            raise TypeError(f"name must be a str, got {type(self.name).__name__}")
+        _check_shapes(self.x, self.y)
+        classes = _check.whole("classes", self.classes, 2, _INT32_MAX)
+        _check_labels(self.y, classes)
+        _check_finite(self.x)
+        x = self.x.view()
+        x.flags.writeable = False
+        y = self.y.copy()
+        y.flags.writeable = False
+        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "y", y)
+        object.__setattr__(self, "classes", classes)
+        if self.image_shape is not None:
+            shape = _image_shape(self.image_shape, features=x.shape[1])
+            object.__setattr__(self, "image_shape", shape)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: ArrayLike,
+        y: ArrayLike,
+        classes: int | None = None,
+        name: str = "arrays",
+        image_shape: tuple[int, int, int] | None = None,
+    ) -> Dataset:
+        """Build a data set from arrays of any boolean, integer or floating-point dtype.
+
+        Values of ``x`` are converted to float32 and never rescaled: scale 8-bit images yourself
+        (``x / 255``). An ``x`` that is float32 and C-contiguous already is shared, not copied, so
+        that a large set costs no second copy: do not change it afterwards. ``y`` is always copied.
+
+        Args:
+            x: Examples: [n, features], images [n, height, width] or [n, channels, height, width].
+            y: Labels [n]: whole numbers from 0, of any numeric dtype.
+            classes: Number of classes, at least 2. Default: the largest label + 1.
+            name: What plots and reports call this set.
+            image_shape: (channels, height, width) of the rows of a two-dimensional ``x``. Images
+                of three or four dimensions carry their shape themselves.
+
+        Raises:
+            TypeError: A dtype is not numeric, or an argument is of the wrong type.
+            ValueError: Wrong number of dimensions, different lengths, nothing in ``x``, a NaN or an
+                infinity in ``x``, or labels that are negative, too large or not whole.
+        """
+        examples = _numeric_array("x", x)
+        labels = _whole_labels(_numeric_array("y", y))
+        if examples.ndim not in (2, 3, 4):
+            raise ValueError(
+                "x must be [n, features], [n, height, width] or [n, channels, height, width], "
+                f"got {examples.ndim} dimension(s) {examples.shape}; reshape it, e.g. "
+                "x.reshape(len(y), -1)"
+            )
+        _check_shapes(examples, labels)
+        if examples.ndim > 2:
+            own_shape = (1, *examples.shape[1:])[-3:]
+            if image_shape not in (None, own_shape):
+                raise ValueError(
+                    f"image_shape is {image_shape}, but x already says {own_shape}; leave it out"
+                )
+            image_shape = own_shape
+        if classes is not None:
+            classes = _check.whole("classes", classes, 2, _INT32_MAX)
+            _check_labels(labels, classes)
+        else:
+            classes = min(max(int(labels.max()), 0) + 1, _INT32_MAX)
+            _check_labels(labels, classes)
+            if classes < 2:
+                raise ValueError(
+                    "y holds only the label 0, which leaves the number of classes open; "
+                    "pass classes=2 or more"
+                )
+        with np.errstate(over="ignore"):
+            x32 = np.ascontiguousarray(examples.reshape(len(examples), -1), dtype=np.float32)
+        return cls(x32, labels.astype(np.int32), classes, name, image_shape)
+
+    @property
+    def features(self) -> int:
+        """Values per example."""
+        return int(self.x.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __repr__(self) -> str:
+        image = "" if self.image_shape is None else f", image_shape={self.image_shape}"
+        return (
+            f"Dataset(name={self.name!r}, n={len(self)}, features={self.features}, "
+            f"classes={self.classes}{image})"
+        )
+
+
+class Split(NamedTuple):
+    """A training set and the test set that belongs to it."""
+
+    train: Dataset
+    test: Dataset
+
+
+def _numeric_array(name: str, values: ArrayLike) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} cannot be read as an array: {error}") from error
+    if array.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} has dtype {array.dtype}; pass booleans, integers or floats, e.g. "
+            f"np.asarray({name}, dtype=float)"
+        )
+    return array
+
+
+def _whole_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as integers: booleans and whole floats are converted, anything else is refused."""
+    if labels.dtype.kind == "b":
+        return labels.astype(np.int32)
+    if labels.dtype.kind == "f" and labels.size:
+        whole = np.isfinite(labels) & (np.floor(labels) == labels)
+        if not whole.all():
+            first = np.unravel_index(np.argmin(whole), labels.shape)
+            raise ValueError(
+                f"y must hold whole numbers, got {labels[first]} at index {first[0]}; "
+                "number the classes 0, 1, 2, …"
+            )
+        if float(np.abs(labels).max()) > _INT32_MAX:
+            raise ValueError(f"y has a label beyond {_INT32_MAX}; number the classes 0, 1, 2, …")
+        return labels.astype(np.int64)
+    return labels
+
+
+def _check_storage(name: str, array: object, dtype: type[np.generic]) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or not array.dtype.isnative:
+        got = f"{array.dtype} array" if isinstance(array, np.ndarray) else type(array).__name__
+        raise TypeError(
+            f"{name} must be a {dtype.__name__} array, got {got}; "
+            "Dataset.from_arrays(x, y) converts it"
+        )
+    ndim = 2 if name == "x" else 1
+    if array.ndim != ndim or not array.flags.c_contiguous:
+        raise ValueError(
+            f"{name} must be C-contiguous with {ndim} dimension(s), got shape {array.shape} and "
+            f"strides {array.strides}; Dataset.from_arrays(x, y) converts it"
+        )
+
+
+def _check_shapes(x: NDArray[Any], y: NDArray[Any]) -> None:
+    if y.ndim != 1:
+        raise ValueError(
+            f"y must be one label per example, shape [n], got {y.shape}; pass y.ravel() for a "
+            "column, y.argmax(axis=1) for one-hot labels"
+        )
+    if x.size == 0:
+        raise ValueError(f"x is empty, shape {x.shape}; pass at least one example and one feature")
+    if len(x) != len(y):
+        raise ValueError(
+            f"x has {len(x)} examples but y has {len(y)} labels; pass one label per example"
+        )
+
+
+def _check_labels(y: NDArray[Any], classes: int) -> None:
+    wrong = (y < 0) | (y >= classes)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise ValueError(
+            f"y has the label {y[first]} at index {first}, outside 0 to {classes - 1}; "
+            "number the classes from 0, or pass a larger classes"
+        )
+
+
+def _check_finite(x: NDArray[np.float32]) -> None:
+    if math.isfinite(x.min()) and math.isfinite(x.max()):
+        return
+    row, column = np.argwhere(~np.isfinite(x))[0]
+    raise ValueError(
+        f"x is NaN, infinite or beyond float32 in row {row} (column {column}); remove such rows "
+        "or replace the values, e.g. by np.nan_to_num"
+    )
+
+
+def _image_shape(shape: Any, features: int) -> tuple[int, int, int]:
+    try:
+        channels, height, width = (operator.index(side) for side in shape)
+    except (TypeError, ValueError):
+        raise TypeError(f"image_shape must be (channels, height, width), got {shape!r}") from None
+    if min(channels, height, width) < 1 or channels * height * width != features:
+        raise ValueError(
+            f"image_shape {(channels, height, width)} does not hold the {features} features of x"
+        )
+    return channels, height, width
