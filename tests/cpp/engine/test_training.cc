@@ -1,0 +1,219 @@
+// The worker loop under every discipline, with a gradient source that can tell whether the view it
+// was given is consistent: the gradient is −1 everywhere and the step 1, so version t is t everywhere.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "leashed/discipline/registry.h"
+#include "leashed/engine/trainer.h"
+#include "leashed/update/registry.h"
+
+using namespace leashed;
+
+namespace {
+
+constexpr std::size_t kDimension = 301;
+
+class Ledger final : public GradientSource {
+ public:
+  std::size_t dimension() const override { return kDimension; }
+  std::size_t features() const override { return 1; }
+  std::unique_ptr<Workspace> make_workspace() const override {
+    return std::make_unique<Workspace>();
+  }
+  float gradient(const float* theta, const BatchView&, float* gradient, Workspace&,
+                 const std::atomic<bool>&) const override {
+    for (std::size_t i = 0; i < kDimension; ++i) {
+      if (theta[i] != theta[0]) consistent.store(false, std::memory_order_relaxed);
+      gradient[i] = -1;
+    }
+    if (calls.fetch_add(1, std::memory_order_relaxed) == throw_at) throw std::runtime_error("boom");
+    return theta[0] >= nan_from ? std::numeric_limits<float>::quiet_NaN() : 1;
+  }
+  Evaluation evaluate(const float* theta, const BatchView& batch, Workspace&) const override {
+    return {static_cast<double>(batch.size) / (1 + theta[0]), 0, batch.size};
+  }
+
+  // Relaxed: read after the workers have been joined.
+  mutable std::atomic<bool> consistent{true};
+  mutable std::atomic<std::uint64_t> calls{0};
+  std::uint64_t throw_at = ~std::uint64_t{0};
+  float nan_from = std::numeric_limits<float>::infinity();
+};
+
+struct Named {
+  Choice discipline;
+  bool consistent_reads;
+  bool any_number_of_workers;
+};
+
+std::vector<Named> disciplines() {
+  const double unbounded = std::numeric_limits<double>::infinity();
+  std::vector<Named> all = {
+      {{"sequential", {}}, true, false},
+      {{"synchronous", {}}, true, true},
+      {{"locked", {}}, true, true},
+      {{"hogwild", {{"copy", 1}}}, false, true},
+      {{"leashed", {{"persistence", unbounded}}}, true, true},
+      {{"leashed", {{"persistence", 1}}}, true, true},
+      {{"leashed", {{"persistence", 0}}}, true, true},
+  };
+#if !defined(__SANITIZE_THREAD__)
+  // Its gradient reads theta while others write it: a deliberate race outside the named kernels.
+  all.push_back({{"hogwild", {{"copy", 0}}}, false, true});
+#endif
+  return all;
+}
+
+struct Outcome {
+  TrainResult result;
+  bool consistent;
+};
+
+Outcome run(const Ledger& ledger, const Choice& choice, std::size_t workers, StopRules until,
+            const TrainCallbacks& callbacks = {}) {
+  const std::vector<float> x(100, 0.0f), initial(kDimension, 0.0f);
+  const std::vector<std::int32_t> y(100, 0);
+  const auto rule = make_rule({"sgd", {{"lr", 1}}});
+  const auto discipline =
+      make_discipline(choice, {initial.data(), kDimension, workers, 1, *rule});
+  TrainResult result = train(ledger, {x.data(), y.data(), 100, 1}, nullptr, *discipline,
+                             {workers, 4, 7, until, 0}, callbacks);
+  return {std::move(result), ledger.consistent.load(std::memory_order_relaxed)};
+}
+
+std::uint64_t total(const std::vector<std::uint64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+}  // namespace
+
+TEST_CASE("every discipline publishes exactly the updates asked for, on consistent views") {
+  for (const Named& named : disciplines()) {
+    for (const std::size_t workers : {1, 2, 8, 32}) {
+      if (workers > 1 && !named.any_number_of_workers) continue;
+      CAPTURE(named.discipline.name);
+      CAPTURE(workers);
+      const Ledger ledger;
+      StopRules until;
+      until.updates = 600;
+      const auto [result, consistent] = run(ledger, named.discipline, workers, until);
+      CHECK(result.updates == 600);
+      CHECK(result.outcome == "stopped");
+      CHECK(result.reason == StopReason::updates);
+      CHECK((consistent || !named.consistent_reads));
+      const bool lockstep = named.discipline.name == "synchronous";
+      CHECK(result.gradients - result.dropped == 600 * (lockstep ? workers : 1));
+      CHECK(total(result.staleness) == result.gradients - result.dropped);
+      CHECK(total(result.tries) == result.gradients);
+      if (named.consistent_reads) {
+        for (const float value : result.parameters) REQUIRE(value == 600.0f);
+      }
+      if (workers == 1 || lockstep) CHECK(result.staleness.size() == 1);
+      if (named.discipline.name == "leashed") {
+        CHECK(result.peak_vectors <= 3 * workers + 1);
+        if (named.discipline["persistence"] == 0) {
+          CHECK(result.staleness_schedule.size() == 1);  // τˢ = 0
+          CHECK(result.tries.size() <= 2);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a number of batches is drawn exactly") {
+  for (const Named& named : disciplines()) {
+    CAPTURE(named.discipline.name);
+    const std::size_t workers = named.any_number_of_workers ? 4 : 1;
+    const Ledger ledger;
+    StopRules until;
+    until.batches = 50;
+    const TrainResult result = run(ledger, named.discipline, workers, until).result;
+    // In lockstep only whole steps: 12 of 4.
+    CHECK(result.gradients == (named.discipline.name == "synchronous" ? 48 : 50));
+    CHECK(result.reason == StopReason::epochs);
+  }
+}
+
+TEST_CASE("an exception in a gradient stops the run and comes out of train") {
+  for (const Named& named : disciplines()) {
+    CAPTURE(named.discipline.name);
+    Ledger ledger;
+    ledger.throw_at = 40;
+    CHECK_THROWS_WITH_AS(
+        run(ledger, named.discipline, named.any_number_of_workers ? 4 : 1, StopRules{}), "boom",
+        std::runtime_error);
+  }
+}
+
+TEST_CASE("NaN is a crash, whichever rule was set") {
+  for (const Named& named : disciplines()) {
+    CAPTURE(named.discipline.name);
+    Ledger ledger;
+    ledger.nan_from = 30;
+    const TrainResult result =
+        run(ledger, named.discipline, named.any_number_of_workers ? 4 : 1, StopRules{}).result;
+    CHECK(result.outcome == "crashed");
+    CHECK(result.reason == StopReason::not_finite);
+    CHECK(result.updates >= 30);
+  }
+}
+
+TEST_CASE("a loss rule gives converged, or diverged where the run ends without it") {
+  const Choice leashed{"leashed", {{"persistence", 1}}};
+  const Ledger ledger;
+  StopRules until;
+  until.loss_fraction = 0.01;
+  TrainResult result = run(ledger, leashed, 2, until).result;
+  CHECK(result.outcome == "converged");
+  CHECK(result.reason == StopReason::loss_fraction);
+  CHECK(result.updates >= 99);
+
+  until.updates = 20;
+  result = run(ledger, leashed, 2, until).result;
+  CHECK(result.outcome == "diverged");
+  CHECK(result.reason == StopReason::updates);
+}
+
+TEST_CASE("time and interruption end a run that has no other end") {
+  for (const Named& named : disciplines()) {
+    CAPTURE(named.discipline.name);
+    const std::size_t workers = named.any_number_of_workers ? 3 : 1;
+    const Ledger ledger;
+    StopRules until;
+    until.seconds = 0.05;
+    CHECK(run(ledger, named.discipline, workers, until).result.reason == StopReason::seconds);
+
+    int asked = 0;
+    TrainCallbacks callbacks;
+    callbacks.interrupted = [&asked] { return ++asked > 3; };
+    const TrainResult result =
+        run(ledger, named.discipline, workers, StopRules{}, callbacks).result;
+    CHECK(result.reason == StopReason::interrupted);
+    CHECK(result.outcome == "stopped");
+  }
+}
+
+TEST_CASE("an exception of the progress callback stops the run and comes out of train") {
+  const Ledger ledger;
+  TrainCallbacks callbacks;
+  callbacks.progress = [](const Evaluated& now, const Evaluated&) {
+    if (now.seconds > 0) throw std::runtime_error("enough");
+  };
+  CHECK_THROWS_WITH_AS(run(ledger, {"hogwild", {{"copy", 1}}}, 3, StopRules{}, callbacks), "enough",
+                       std::runtime_error);
+}
+
+TEST_CASE("what the registries do not know is an error that lists what they do") {
+  const Ledger ledger;
+  CHECK_THROWS_WITH_AS(run(ledger, {"magic", {}}, 1, StopRules{}),
+                       "unknown discipline 'magic'; choose one of: hogwild, leashed, locked, "
+                       "sequential, synchronous",
+                       Error);
+  CHECK_THROWS_WITH_AS(make_rule({"magic", {}}), "unknown rule 'magic'; choose one of: sgd", Error);
+}
