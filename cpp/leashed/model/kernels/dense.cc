@@ -42,44 +42,70 @@ struct Panel {
   std::size_t width;  // columns, at most V * kLanes
 };
 
-// One vector of C, of which `count` lanes exist, from its sum.
-template <bool Whole>
-LEASHED_INLINE void finish(const Gemm& g, std::size_t row, std::size_t column, vfloat x,
-                           std::size_t count) {
-  const auto load = [&](const float* p) { return Whole ? vload(p) : vload_partial(p, count); };
-  const vfloat zero = {};
-  float* c = g.c + row * g.ldc + column;
-  if (g.accumulate) x += load(c);
-  if (g.bias) x += load(g.bias + column);
-  if (g.relu) x = x < zero ? zero : x;
-  if (g.gate) x = load(g.gate + row * g.ldc + column) > zero ? x : zero;
-  if constexpr (Whole) {
-    vstore(c, x);
-  } else {
-    vstore_partial(c, x, count);
+// Calls f(r, v) for each vector of a tile, unrolled: the tile stays in registers.
+template <std::size_t R, std::size_t V, class F>
+LEASHED_INLINE void each(F f) {
+#pragma GCC unroll 12
+  for (std::size_t r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < V; ++v) f(r, v);
   }
 }
 
-// The same for `rows` rows of sums, [rows][vectors], at the right edge of C.
+// From the sums of R rows at c to C itself. `load` and `store` know how many columns there are.
+template <std::size_t R, std::size_t V, class Load, class Store>
+LEASHED_INLINE void finish(const Gemm& g, std::size_t row, std::size_t column, vfloat (&sum)[R][V],
+                           Load load, Store store) {
+  const vfloat zero = {};
+  const std::size_t ldc = g.ldc, first = row * ldc + column;
+  float* c = g.c + first;
+  if (g.accumulate) {
+    each<R, V>([&](auto r, auto v) { sum[r][v] += load(c + r * ldc, v); });
+  }
+  if (g.bias) {
+    const float* bias = g.bias + column;
+    each<R, V>([&](auto r, auto v) { sum[r][v] += load(bias, v); });
+  }
+  if (g.relu) {
+    each<R, V>([&](auto r, auto v) { sum[r][v] = sum[r][v] < zero ? zero : sum[r][v]; });
+  }
+  if (g.gate) {
+    const float* gate = g.gate + first;
+    each<R, V>([&](auto r, auto v) {
+      sum[r][v] = load(gate + r * ldc, v) > zero ? sum[r][v] : zero;
+    });
+  }
+  each<R, V>([&](auto r, auto v) { store(c + r * ldc, v, sum[r][v]); });
+}
+
+// The same for `rows` rows of V sums at the right edge of C, where a panel is not full.
+template <std::size_t V>
 __attribute__((noinline)) void finish_edge(const Gemm& g, const Panel& panel, std::size_t row,
-                                           const vfloat* sum, std::size_t rows,
-                                           std::size_t vectors) {
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t v = 0; v < vectors; ++v) {
-      const std::size_t count = std::min(kLanes, panel.width - v * kLanes);
-      finish<false>(g, row + r, panel.column + v * kLanes, sum[r * vectors + v], count);
+                                           vfloat (*sum)[V], std::size_t rows) {
+  const std::size_t rest = panel.width - (V - 1) * kLanes;
+  const auto load = [&](const float* p, std::size_t v) {
+    return v + 1 < V ? vload(p + v * kLanes) : vload_partial(p + v * kLanes, rest);
+  };
+  const auto store = [&](float* p, std::size_t v, vfloat x) {
+    if (v + 1 < V) {
+      vstore(p + v * kLanes, x);
+    } else {
+      vstore_partial(p + v * kLanes, x, rest);
     }
+  };
+  for (std::size_t r = 0; r < rows; ++r) {
+    vfloat one[1][V];
+    std::memcpy(one, sum + r, sizeof one);
+    finish<1, V>(g, row + r, panel.column, one, load, store);
   }
 }
 
 // Rows [row, row + R) of a panel V vectors wide. Packs B into `packed` as it goes if Pack.
 template <std::size_t R, std::size_t V, bool Pack>
 void tile(const Gemm& g, const Panel& panel, std::size_t row, [[maybe_unused]] float* packed) {
-  // Row r is group[r / 4] + (r % 4) * stride: addresses that need few registers.
+  // Row r is at group[r / 4] + (r % 4) * stride: addresses that need few registers.
   constexpr std::size_t kGroups = (R + 3) / 4;
-  const std::size_t stride = g.a_row;
-  std::size_t a_col = g.a_col;
-  asm("" : "+r"(a_col));  // or GCC makes a second copy of everything for a_col == 1
+  const std::size_t stride = g.a_row, a_step = g.a_col, b_step = panel.ldb;
   const float* group[kGroups];
   for (std::size_t i = 0; i < kGroups; ++i) group[i] = g.a + (row + 4 * i) * stride;
 
@@ -101,22 +127,19 @@ void tile(const Gemm& g, const Panel& panel, std::size_t row, [[maybe_unused]] f
       for (std::size_t v = 0; v < V; ++v) sum[r][v] += x * bv[v];
     }
 #pragma GCC unroll 3
-    for (std::size_t i = 0; i < kGroups; ++i) group[i] += a_col;
-    b += panel.ldb;
+    for (std::size_t i = 0; i < kGroups; ++i) group[i] += a_step;
+    b += b_step;
   }
   if (panel.width < V * kLanes) {
     vfloat edge[R][V];
     std::memcpy(edge, sum, sizeof sum);
-    finish_edge(g, panel, row, edge[0], R, V);
+    finish_edge<V>(g, panel, row, edge, R);
     return;
   }
-#pragma GCC unroll 12
-  for (std::size_t r = 0; r < R; ++r) {
-#pragma GCC unroll 2
-    for (std::size_t v = 0; v < V; ++v) {
-      finish<true>(g, row + r, panel.column + v * kLanes, sum[r][v], kLanes);
-    }
-  }
+  finish<R, V>(
+      g, row, panel.column, sum,
+      [](const float* p, std::size_t v) { return vload(p + v * kLanes); },
+      [](float* p, std::size_t v, vfloat x) { vstore(p + v * kLanes, x); });
 }
 
 using Tile = void (*)(const Gemm&, const Panel&, std::size_t row, float* packed);

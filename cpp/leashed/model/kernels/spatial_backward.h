@@ -23,7 +23,7 @@ LEASHED_INLINE Span outputs_with_tap(Index tap, Index stride, Index padding, Ind
 
 // sums[f][taps kx..kx+T of kernel row ky, channel c] over all positions, for F filters, held in
 // registers throughout.
-template <int F, int T>
+template <int F, int T, bool Unit>
 void sum_taps(const ConvShape& s, const float* in, const float* d_out, Index f, Index c, Index ky,
               Index kx, float* sums) {
   const Index width = s.width, height = s.height, out_width = s.out_width;
@@ -54,7 +54,7 @@ void sum_taps(const ConvShape& s, const float* in, const float* d_out, Index f, 
     for (Index x = left; x < right; ++x) {
       vfloat value[T];
 #pragma GCC unroll 5
-      for (int t = 0; t < T; ++t) value[t] = vload(in_row + (x * stride + t) * kStep);
+      for (int t = 0; t < T; ++t) value[t] = vload(in_row + ((Unit ? x : x * stride) + t) * kStep);
 #pragma GCC unroll 8
       for (int i = 0; i < F; ++i) {
         const vfloat d = vload(d_row + i * out_plane + x * kStep);
@@ -83,7 +83,8 @@ void conv_backward_parameters(const ConvShape& s, const float* in, const float* 
   for (Index c = 0; c < channels; ++c) {
     in_parts<5>(s.kernel_w, [&]<int T>(Index kx) {
       in_parts<(kTile / T < 8 ? kTile / T : 8)>(s.filters, [&]<int F>(Index f) {
-        for (Index ky = 0; ky < kernel_h; ++ky) sum_taps<F, T>(s, in, d_out, f, c, ky, kx, scratch);
+        const auto sum = s.stride == 1 ? sum_taps<F, T, true> : sum_taps<F, T, false>;
+        for (Index ky = 0; ky < kernel_h; ++ky) sum(s, in, d_out, f, c, ky, kx, scratch);
       });
     });
   }
@@ -133,7 +134,7 @@ void conv_backward_input(const ConvShape& s, const float* w, const float* d_out,
         for (Index row = first_of(phase_y); row < height; row += stride) {
           const Index q_y = (row + padding - phase_y) / stride;
           const Index tap_begin = max(0, q_y - out_height + 1), tap_end = min(taps_y, q_y + 1);
-          const auto tile = [&]<int K, Steps S, int X>(Index column) {
+          const auto tile = [&]<int K, Steps S, int X>(Index column) __attribute__((noinline)) {
             const Index q_x = q_x0 + column;
             const Taps taps = {tap_begin, tap_end, max(0, q_x - out_width + 1),
                                min(taps_x, q_x + 1)};

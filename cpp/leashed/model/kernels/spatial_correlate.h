@@ -60,8 +60,7 @@ LEASHED_INLINE void correlate(const Correlation& k, const Taps& taps, const floa
     const float* w_at = w + channel * k.w_channel + taps.y0 * w_row;
     const float* in_at = in + channel * k.in_channel + taps.y0 * k.in_row;
     for (Index i = taps.y0; i < taps.y1; ++i, w_at += w_row, in_at += k.in_row) {
-#pragma GCC unroll 5
-      for (Index j = K ? 0 : taps.x0; j < (K ? K : taps.x1); ++j) {
+      const auto tap = [&](Index j) __attribute__((always_inline)) {
         vfloat value[Y * X];
 #pragma GCC unroll 24
         for (int p = 0; p < Y * X; ++p)
@@ -72,6 +71,13 @@ LEASHED_INLINE void correlate(const Correlation& k, const Taps& taps, const floa
 #pragma GCC unroll 24
           for (int p = 0; p < Y * X; ++p) acc[t][p] += weight * value[p];
         }
+      };
+      if constexpr (K > 0) {
+#pragma GCC unroll 5
+        for (Index j = 0; j < K; ++j) tap(j);
+      } else {
+#pragma GCC unroll 1
+        for (Index j = taps.x0; j < taps.x1; ++j) tap(j);
       }
     }
   }
@@ -90,23 +96,26 @@ LEASHED_INLINE void with_kernel(Index stride, Index kernel_w, Body&& body) {
   }
 }
 
-// Calls body.operator()<N>() for N = n, 1 <= n <= Max.
-template <int Max, class Body>
+// Calls body.operator()<N>() for N = n, where n is a size that in_parts<Max> uses.
+template <int Max, int N, class Body>
 LEASHED_INLINE void with_count(Index n, Body&& body) {
-  if constexpr (Max > 1) {
-    if (n < Max) return with_count<Max - 1>(n, body);
+  if constexpr (N > 1) {
+    if (n < N) return with_count<Max, N - 1>(n, body);
   }
-  body.template operator()<Max>();
+  if constexpr (N == Max || (N != 5 && N != 7)) body.template operator()<N>();
 }
 
 // Splits [0, n) into as few parts of at most Max as possible, of sizes as equal as possible, and
-// calls body.operator()<size>(begin) for each.
+// calls body.operator()<size>(begin) for each. To keep the code small, 5 and 7 are only used as
+// Max.
 template <int Max, class Body>
 LEASHED_INLINE void in_parts(Index n, Body&& body) {
-  const Index parts = (n + Max - 1) / Max;
-  for (Index part = 0; part < parts; ++part) {
-    const Index begin = n * part / parts, end = n * (part + 1) / parts;
-    with_count<Max>(end - begin, [&]<int Size>() { body.template operator()<Size>(begin); });
+  for (Index begin = 0; begin < n;) {
+    const Index parts = (n - begin + Max - 1) / Max;
+    Index size = (n - begin + parts - 1) / parts;
+    if (size < Max && (size == 5 || size == 7)) size = 4;
+    with_count<Max, Max>(size, [&]<int Size>() { body.template operator()<Size>(begin); });
+    begin += size;
   }
 }
 

@@ -56,9 +56,9 @@ LEASHED_INLINE const float* tap_origin(const ConvShape& s, const float* in, Inde
 
 // Filters [f, f + F) at outputs x..x+X of row y.
 template <int K, Steps S, int F, int X>
-LEASHED_INLINE void forward_tile(const ConvShape& s, const Correlation& k, const Taps& taps,
-                                 const float* w, const float* b, const float* in, float* out,
-                                 bool rectified, Index f, Index y, Index x) {
+void forward_tile(const ConvShape& s, const Correlation& k, const Taps& taps, const float* w,
+                  const float* b, const float* in, float* out, bool rectified, Index f, Index y,
+                  Index x) {
   vfloat acc[F][X];
 #pragma GCC unroll 24
   for (int i = 0; i < F; ++i)

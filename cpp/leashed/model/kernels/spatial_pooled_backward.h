@@ -4,17 +4,17 @@
 
 #include "leashed/model/kernels/spatial_backward.h"
 #include "leashed/model/kernels/spatial_pool.h"
-#if defined(__AVX512BW__)
-#include "leashed/model/kernels/spatial_pooled_avx512.h"
+#if defined(__AVX2__)
+#include "leashed/model/kernels/spatial_pooled_select.h"
 #endif
 
 namespace leashed {
 namespace {
 
-// Where windows are 2 × 2 and the kernel 3 × 3 or 5 × 5 with stride 1, AVX-512 skips the zeros that
-// pooling leaves; elsewhere they are stored and the plain kernels follow.
+// Where windows are 2 × 2 and the kernel 3 × 3 or 5 × 5 with stride 1, AVX2 and AVX-512 skip the
+// zeros that pooling leaves; elsewhere they are stored and the plain kernels follow.
 LEASHED_INLINE bool skips_zeros(const ConvShape& s, const PoolShape& p) {
-#if defined(__AVX512BW__)
+#if defined(__AVX2__)
   return p.size == 2 && p.stride == 2 && s.stride == 1 && s.kernel_h == s.kernel_w &&
          (s.kernel_w == 3 || s.kernel_w == 5);
 #else
@@ -34,7 +34,7 @@ std::size_t conv_relu_pool_scratch(const ConvShape& s, const PoolShape& p) {
   return (sums < tables ? tables : sums) + padded_size(s);
 }
 
-#if defined(__AVX512BW__)
+#if defined(__AVX2__)
 
 // Calls copy(place in the image, place in the padded image, floats) for every row.
 template <class Copy>
@@ -59,7 +59,7 @@ ConvShape padded_shape(ConvShape s) {
 void conv_relu_pool_backward_parameters(const ConvShape& s, const PoolShape& p, const float* in,
                                         const float* d_out, const std::uint8_t* position, float* dw,
                                         float* db, float* scratch) {
-#if defined(__AVX512BW__)
+#if defined(__AVX2__)
   if (skips_zeros(s, p)) {
     if (s.padding) {
       float* padded = scratch + conv_scratch(s);
@@ -83,7 +83,7 @@ void conv_relu_pool_backward_parameters(const ConvShape& s, const PoolShape& p, 
 void conv_relu_pool_backward_input(const ConvShape& s, const PoolShape& p, const float* w,
                                    const float* d_out, const std::uint8_t* position, float* d_in,
                                    float* scratch) {
-#if defined(__AVX512BW__)
+#if defined(__AVX2__)
   if (skips_zeros(s, p)) {
     const ConvShape whole = padded_shape(s);
     float* padded = s.padding ? scratch : d_in;

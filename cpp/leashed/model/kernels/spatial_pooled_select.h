@@ -1,15 +1,14 @@
-// Gradients of convolution, ReLU and 2 × 2 max-pooling with AVX-512, for square kernels of K = 3
-// and 5 with stride 1 (and no padding: see spatial_pooled_backward.h).
+// Gradients of convolution, ReLU and 2 × 2 max-pooling for square kernels of K = 3 and 5 with
+// stride 1 (and no padding: see spatial_pooled_backward.h), with AVX2 or AVX-512.
 //
 // Only one of the four convolution outputs under a pooled output has a gradient, another one in
 // each image. Instead of multiplying the three zeros, each lane of a vector selects what belongs to
 // its image: for the parameters the input under its output (by masks, one per row and column
 // parity), for the input the weight that leads there (a permutation by position of a small table).
 // So a pooled output costs K² multiply-adds and about 2K² selections, which run on other units,
-// where the dense sum costs 4K² multiply-adds. Part of spatial.cc.
+// where the dense sum costs 4K² multiply-adds. (An infinite gradient turns into NaN at its
+// window's inputs that the dense sum would leave alone.) Part of spatial.cc.
 #pragma once
-
-#include <immintrin.h>
 
 #include "leashed/model/kernels/spatial_correlate.h"
 #include "leashed/model/kernels/spatial_pool.h"
@@ -17,60 +16,80 @@
 namespace leashed {
 namespace {
 
-// The gradient of one pooled output in 16 images: zero where none passes.
-struct PooledGradient {
-  __m512 d;
-  __m128i position;
+#if defined(__AVX512BW__)
 
-  PooledGradient(const float* d_out, const std::uint8_t* at)
-      : position(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))) {
-    const __mmask16 passes = _mm_cmpneq_epi8_mask(position, _mm_set1_epi8(-1));
-    d = _mm512_maskz_loadu_ps(passes, d_out);
+using Mask = __mmask16;
+LEASHED_INLINE vfloat select(Mask mask, vfloat no, vfloat yes) {
+  return (vfloat)_mm512_mask_blend_ps(mask, (__m512)no, (__m512)yes);
+}
+
+// Which lanes of a pooled output pass its gradient, and where their maxima were.
+struct Selection {
+  Mask passes, odd_column, odd_row;
+
+  explicit Selection(const std::uint8_t* position) {
+    const __m128i at = _mm_loadu_si128(reinterpret_cast<const __m128i*>(position));
+    passes = _mm_cmpneq_epi8_mask(at, _mm_set1_epi8(-1));
+    odd_column = _mm_test_epi8_mask(at, _mm_set1_epi8(1));
+    odd_row = _mm_test_epi8_mask(at, _mm_set1_epi8(2));
   }
-  __mmask16 odd_column() const { return _mm_test_epi8_mask(position, _mm_set1_epi8(1)); }
-  __mmask16 odd_row() const { return _mm_test_epi8_mask(position, _mm_set1_epi8(2)); }
 };
 
-// sums[(f, c), taps (0..K, kx..kx+T)] over all positions, for filters f..f+F of channel c.
+#else
+
+using Mask = vint;  // by sign
+LEASHED_INLINE vfloat select(Mask mask, vfloat no, vfloat yes) { return mask < 0 ? yes : no; }
+
+struct Selection {
+  Mask passes, odd_column, odd_row;
+
+  explicit Selection(const std::uint8_t* position) {
+    const vint at = load_positions(position);
+    passes = at - std::int32_t{kNoPosition};
+    odd_column = at << 31;
+    odd_row = at << 30;
+  }
+};
+
+#endif
+
+// The gradient of one pooled output: zero where none passes.
+LEASHED_INLINE vfloat passing(const Selection& at, const float* d_out) {
+  return select(at.passes, vfloat{}, vload(d_out));
+}
+
+// sums[f, taps (0..K, 0..T)] over all positions, for F filters of one channel.
 template <int K, int F, int T>
 void pooled_sum_taps(const PoolShape& p, const float* in, Index in_width, const float* d_out,
                      const std::uint8_t* position, Index filter_step, float* sums) {
   const Index plane = p.out_height * p.out_width * kLanes;
   const Index row = in_width * Index{kLanes};
-  __m512 acc[F][K][T];
-#pragma GCC unroll 2
-  for (int f = 0; f < F; ++f)
-#pragma GCC unroll 5
-    for (int i = 0; i < K; ++i)
-#pragma GCC unroll 5
-      for (int j = 0; j < T; ++j) acc[f][i][j] = _mm512_setzero_ps();
+  vfloat acc[F][K][T] = {};
   for (std::size_t y = 0; y < p.out_height; ++y) {
     const float* window = in + 2 * static_cast<Index>(y) * row;
     for (std::size_t x = 0; x < p.out_width; ++x, window += 2 * kLanes) {
-      __m512 d[F], above[F][T];
-      __mmask16 odd_column[F], odd_row[F];
+      vfloat d[F], above[F][T];
+      Mask odd_column[F], odd_row[F];
 #pragma GCC unroll 2
       for (int f = 0; f < F; ++f) {
-        const PooledGradient g(d_out + f * plane, position + f * plane);
-        d[f] = g.d;
-        odd_column[f] = g.odd_column();
-        odd_row[f] = g.odd_row();
+        const Selection at(position + f * plane);
+        d[f] = passing(at, d_out + f * plane);
+        odd_column[f] = at.odd_column;
+        odd_row[f] = at.odd_row;
       }
       d_out += kLanes;
       position += kLanes;
 #pragma GCC unroll 6
       for (int i = 0; i <= K; ++i) {
-        __m512 value[T + 1];
+        vfloat value[T + 1];
 #pragma GCC unroll 6
-        for (int j = 0; j <= T; ++j) value[j] = _mm512_loadu_ps(window + i * row + j * kLanes);
+        for (int j = 0; j <= T; ++j) value[j] = vload(window + i * row + j * Index{kLanes});
 #pragma GCC unroll 2
         for (int f = 0; f < F; ++f) {
 #pragma GCC unroll 5
           for (int j = 0; j < T; ++j) {
-            const __m512 here = _mm512_mask_blend_ps(odd_column[f], value[j], value[j + 1]);
-            if (i > 0)
-              acc[f][i - 1][j] = _mm512_fmadd_ps(
-                  d[f], _mm512_mask_blend_ps(odd_row[f], above[f][j], here), acc[f][i - 1][j]);
+            const vfloat here = select(odd_column[f], value[j], value[j + 1]);
+            if (i > 0) acc[f][i - 1][j] += d[f] * select(odd_row[f], above[f][j], here);
             above[f][j] = here;
           }
         }
@@ -83,14 +102,14 @@ void pooled_sum_taps(const PoolShape& p, const float* in, Index in_width, const 
     for (int i = 0; i < K; ++i)
 #pragma GCC unroll 5
       for (int j = 0; j < T; ++j)
-        _mm512_storeu_ps(sums + f * filter_step + (i * K + j) * Index{kLanes}, acc[f][i][j]);
+        vstore(sums + f * filter_step + (i * K + j) * Index{kLanes}, acc[f][i][j]);
 }
 
-// Lane sums of dW into sums [filters][channels][K][K][lanes] and of db behind it.
+// Lane sums of dW into sums [filters][channels][K][K][lanes], and of db behind them.
 template <int K>
 void pooled_parameter_sums(const ConvShape& s, const PoolShape& p, const float* in,
                            const float* d_out, const std::uint8_t* position, float* sums) {
-  constexpr int kFilters = K == 3 ? 2 : 1, kTaps = 3;
+  constexpr int kFilters = kTile == 24 && K == 3 ? 2 : 1, kTaps = kTile == 24 || K == 3 ? 3 : 2;
   const Index in_plane = s.height * s.width * kLanes;
   const Index plane = p.out_height * p.out_width * kLanes;
   const Index channels = s.channels, kernel = K * K * Index{kLanes};
@@ -105,19 +124,14 @@ void pooled_parameter_sums(const ConvShape& s, const PoolShape& p, const float* 
   }
   sums += s.filters * s.channels * K * K * kLanes;
   for (std::size_t f = 0; f < s.filters; ++f, d_out += plane, position += plane) {
-    __m512 even = _mm512_setzero_ps(), odd = even;  // two chains of additions
-    for (Index i = 0; i < plane; i += kLanes) {
-      const PooledGradient g(d_out + i, position + i);
-      const __m512 sum = even + g.d;
-      even = odd;
-      odd = sum;
-    }
-    _mm512_storeu_ps(sums + f * kLanes, even + odd);
+    vfloat sum = {};
+    for (Index i = 0; i < plane; i += kLanes) sum += passing(Selection(position + i), d_out + i);
+    vstore(sums + f * kLanes, sum);
   }
 }
 
-// A window's (K + 1)² inputs in groups of 4, and for each group a table of 16 weights: entry
-// 4 · input + position is the weight between that input and the output at that position, or 0.
+// A window's (K + 1)² inputs, and for each a table of 4 weights: that between the input and the
+// output at each position, or 0.
 template <int K>
 constexpr Index kWindowTable = (K + 1) * (K + 1) * 4;
 
@@ -131,14 +145,14 @@ void fill_window_table(const float* w, float* table) {
       }
 }
 
-// d_in [channels][height][width] from the pooled gradient; tables need
-// filters · channels · kWindowTable<K> floats.
+// d_in from the pooled gradient; tables need filters · channels · kWindowTable<K> floats.
 template <int K>
 void pooled_input_gradient(const ConvShape& s, const PoolShape& p, const float* w,
                            const float* d_out, const std::uint8_t* position, float* d_in,
                            float* tables) {
-  constexpr int kGroups = (K + 1) * (K + 1) / 4;
-  constexpr int kPart = K == 3 ? 4 : 3;  // groups per pass: 4 accumulators each
+  constexpr int kInputs = (K + 1) * (K + 1);
+  constexpr int kPart = K == 5 ? 12 : kTile == 24 ? 16 : 8;  // inputs per pass, in registers
+  constexpr int kGroup = kLanes / 4;                         // tables in a vector
   const Index plane = p.out_height * p.out_width * kLanes;
   const Index channels = s.channels, filters = s.filters, out_width = p.out_width;
   const Index height = s.height, width = s.width;
@@ -151,33 +165,32 @@ void pooled_input_gradient(const ConvShape& s, const PoolShape& p, const float* 
         const Index at = (y * out_width + x) * Index{kLanes};
         float* window = d_in + ((c * height + 2 * y) * width + 2 * x) * Index{kLanes};
 #pragma GCC unroll 3
-        for (int part = 0; part < kGroups; part += kPart) {
-          float* cell[4 * kPart];
-          __m512 acc[4 * kPart];
+        for (int part = 0; part < kInputs; part += kPart) {
+          float* input[kPart];
+          vfloat acc[kPart];
 #pragma GCC unroll 16
-          for (int i = 0; i < 4 * kPart; ++i) {
-            const int index = 4 * part + i;
-            cell[i] = window + (index / (K + 1) * width + index % (K + 1)) * Index{kLanes};
-            acc[i] = _mm512_loadu_ps(cell[i]);
+          for (int i = 0; i < kPart; ++i) {
+            const int row = (part + i) / (K + 1), column = (part + i) % (K + 1);
+            input[i] = window + (row * width + column) * Index{kLanes};
+            acc[i] = vload(input[i]);
           }
           for (Index f = 0; f < filters; ++f) {
-            const PooledGradient g(d_out + f * plane + at, position + f * plane + at);
-            const float* table = tables + (f * channels + c) * kWindowTable<K> + 16 * part;
             const vint positions = load_positions(position + f * plane + at);
-            vint entry[4];
+            const vfloat d = passing(Selection(position + f * plane + at), d_out + f * plane + at);
+            const float* table = tables + (f * channels + c) * kWindowTable<K> + 4 * part;
+            vint entry[kGroup];
 #pragma GCC unroll 4
-            for (int i = 0; i < 4; ++i) entry[i] = positions + 4 * i;
+            for (int i = 0; i < kGroup; ++i) entry[i] = positions + 4 * i;
+#pragma GCC unroll 8
+            for (int i = 0; i < kPart; i += kGroup) {
+              const vfloat weights = vload(table + 4 * i);
 #pragma GCC unroll 4
-            for (int group = 0; group < kPart; ++group) {
-              const vfloat weights = vload(table + 16 * group);
-#pragma GCC unroll 4
-              for (int i = 0; i < 4; ++i)
-                acc[4 * group + i] =
-                    _mm512_fmadd_ps(g.d, __builtin_shuffle(weights, entry[i]), acc[4 * group + i]);
+              for (int j = 0; j < kGroup; ++j)
+                acc[i + j] += d * __builtin_shuffle(weights, entry[j]);
             }
           }
 #pragma GCC unroll 16
-          for (int i = 0; i < 4 * kPart; ++i) _mm512_storeu_ps(cell[i], acc[i]);
+          for (int i = 0; i < kPart; ++i) vstore(input[i], acc[i]);
         }
       }
     }
