@@ -3,6 +3,7 @@
 #include "leashed/vector/parameter_vector.h"
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 
 #include "arrays.h"
@@ -31,11 +32,19 @@ class Permits {
 
 struct SharedVector {
   SharedVector(const FloatArray& theta, std::size_t workers, std::size_t readers)
-      : vector(theta.data(), static_cast<std::size_t>(theta.size()), workers, readers),
+      // One reader more than the user may be: version().
+      : vector(theta.data(), static_cast<std::size_t>(theta.size()), workers, readers + 1),
         worker_permits(workers),
         reader_permits(readers) {}
+
+  std::uint64_t version() {
+    const std::lock_guard one_at_a_time(version_mutex);
+    return vector.pin().t();
+  }
+
   ParameterVector vector;
   Permits worker_permits, reader_permits;
+  std::mutex version_mutex;
 };
 
 // What a pinned array's base object owns.
@@ -120,7 +129,7 @@ void bind_parameter_vector(py::module_& m) {
       .def("read", [](const PyParameterVector& v) { return Read(v.shared); })
       .def("update", &PyParameterVector::update, py::arg("gradient").noconvert(), py::arg("lr"),
            py::arg("persistence"), py::arg("t_read"))
-      .def_property_readonly("t", [](const PyParameterVector& v) { return v.shared->vector.pin().t(); })
+      .def_property_readonly("t", [](const PyParameterVector& v) { return v.shared->version(); })
       .def_property_readonly("length",
                              [](const PyParameterVector& v) { return v.shared->vector.length(); })
       .def_property_readonly("live",

@@ -104,7 +104,7 @@ class ParameterVector:
 
     @property
     def capacity(self) -> int:
-        """The most that can be in use: 2 · workers + readers."""
+        """The most that can be in use: 2 · workers + readers, and one for ``t``."""
         return self._native.capacity
 
     def __len__(self) -> int:

@@ -43,6 +43,8 @@ class ParameterVector {
   ParameterVector& operator=(const ParameterVector&) = delete;
 
   // A published vector that cannot change or be recycled until the pin is released (by destruction).
+  // Release a pin before taking the next: `p = v.pin()` over a live one holds two for a moment, and
+  // the bound counts one for each thread.
   class Pin {
    public:
     Pin() = default;
