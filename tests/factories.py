@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -85,22 +84,36 @@ def make_result(
     return TrainResult(**{**values, **changes})
 
 
-def make_run(algorithm: str = "LSH_ps1", threads: int = 2, **changes: Any) -> Run:
-    """One run of a comparison; fields of `Run` by name, the others go to `make_result`."""
-    names = {item.name for item in dataclasses.fields(Run)}
-    described = {key: changes.pop(key) for key in list(changes) if key in names}
-    result = described.pop("result", None) or make_result(**changes)
-    values: dict[str, Any] = {
-        "algorithm": algorithm,
-        "model": "mlp",
+def make_run(
+    algorithm: str = "LSH_ps1",
+    threads: int = 2,
+    *,
+    model: str = "mlp",
+    lr: float = 0.05,
+    batch_size: int = 512,
+    fractions: tuple[float, ...] = (0.5, 0.1),
+    **changes: Any,
+) -> Run:
+    """One run of a comparison; the other arguments go to `make_result`."""
+    config = {
+        "discipline": algorithm,
+        "rule": {"name": "SGD", "lr": lr},
         "threads": threads,
-        "lr": 0.05,
-        "batch_size": 512,
-        "fractions": (0.5, 0.1),
-        "repeat": 0,
-        "dimension": 134_794,
+        "batch_size": batch_size,
+        "seed": 0,
+        "init": "normal",
+        "until": {"loss_fraction": min(fractions), "seconds": 60.0} if fractions else {"epochs": 2},
+        "fractions": list(fractions),
+        "model": model,
+        "dimension": {"mlp": 134_794, "cnn": 27_354}.get(model, 1_000),
+        "data": "synthetic digits",
+        "examples": 10_000,
+        "isa": "v3",
+        "cpu": "a processor",
+        "cores": 2,
+        "version": "0.1.0",
     }
-    return Run(**{**values, **described}, result=result)
+    return Run.of(make_result(config=config, **changes))
 
 
 def make_comparison(
@@ -122,20 +135,20 @@ def make_comparison(
                         fails = algorithm in {"HOG", "ASYNC"} and m >= 8 and repeat < 2
                         outcome = ("crashed", "diverged")[repeat % 2] if fails else "converged"
                         still = algorithm in {"SEQ", "SYNC"} or m == 1
-                        run = make_run(
-                            algorithm,
-                            m,
-                            model=model,
-                            lr=lr,
-                            repeat=repeat,
-                            fractions=fractions,
-                            outcome=outcome,
-                            rate=noise * 0.02 / lr / m**0.5,
-                            seconds=2.0 * noise,
-                            updates=int(300 * m**0.5),
-                            staleness=0.0 if still else (1.0 - 0.08 * a) * (m - 1),
-                            dropped=20 * m if algorithm in {"LSH_ps0", "LSH_ps1"} else 0,
-                            seed=seed,
+                        runs.append(
+                            make_run(
+                                algorithm,
+                                m,
+                                model=model,
+                                lr=lr,
+                                fractions=fractions,
+                                outcome=outcome,
+                                rate=noise * 0.02 / lr / m**0.5,
+                                seconds=2.0 * noise,
+                                updates=int(300 * m**0.5),
+                                staleness=0.0 if still else (1.0 - 0.08 * a) * (m - 1),
+                                dropped=20 * m if algorithm in {"LSH_ps0", "LSH_ps1"} else 0,
+                                seed=seed,
+                            )
                         )
-                        runs.append(run)
     return runs

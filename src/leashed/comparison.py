@@ -106,6 +106,11 @@ class Cell:
         return Counter(run.outcome(fraction) for run in self.runs)
 
     @property
+    def crashed(self) -> int:
+        """Runs that ended in NaN or Inf, whatever they reached before."""
+        return sum(run.result.outcome == "crashed" for run in self.runs)
+
+    @property
     def seconds_per_update(self) -> NDArray[np.float64]:
         """float64 [runs with an update]; wall-clock time per update, all threads together."""
         return np.array(

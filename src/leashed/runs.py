@@ -1,8 +1,7 @@
-"""Files of training runs: one result per line, each with what the benchmark asked of it."""
+"""Training runs beside each other, and the files they are kept in: one result per line."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,12 +12,10 @@ from leashed.result import TrainResult
 ALGORITHMS = ("SEQ", "SYNC", "ASYNC", "HOG", "LSH_ps∞", "LSH_ps1", "LSH_ps0")
 """The paper's names of the disciplines that are compared, in its order."""
 
-_KEY = "run"
-
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One training run of a comparison.
+    """One training run of a comparison: what was asked, as its result's ``config`` has it.
 
     Attributes:
         algorithm: the paper's name of the discipline, such as ``LSH_ps1``.
@@ -28,7 +25,6 @@ class Run:
         batch_size: examples per gradient.
         fractions: the precisions ε asked for, as fractions of the initial loss, largest first;
             empty if the run had none.
-        repeat: which repetition of the same setting, from 0.
         dimension: parameters d of the network.
         result: what came out.
     """
@@ -39,9 +35,38 @@ class Run:
     lr: float
     batch_size: int
     fractions: tuple[float, ...]
-    repeat: int
     dimension: int
     result: TrainResult
+
+    @classmethod
+    def of(cls, result: TrainResult) -> Run:
+        """The run that gave ``result``.
+
+        Its precisions are ``config["fractions"]`` where a benchmark asked for several, or else
+        that of its stop rule.
+
+        Raises:
+            ValueError: the result's ``config`` is not one that :func:`leashed.train` wrote.
+        """
+        config = result.config
+        try:
+            fractions = config.get("fractions", [])
+            if not fractions and "loss_fraction" in config["until"]:
+                fractions = [config["until"]["loss_fraction"]]
+            return cls(
+                algorithm=str(config["discipline"]),
+                model=str(config["model"]),
+                threads=int(config["threads"]),
+                lr=float(config["rule"]["lr"]),
+                batch_size=int(config["batch_size"]),
+                fractions=tuple(sorted((float(f) for f in fractions), reverse=True)),
+                dimension=int(config["dimension"]),
+                result=result,
+            )
+        except KeyError as error:
+            raise ValueError(f"config of the result lacks {error}") from None
+        except (TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"config of the result is wrong: {error}") from None
 
     def outcome(self, fraction: float) -> str:
         """How the run ended with regard to the precision ``fraction``.
@@ -55,44 +80,9 @@ class Run:
             return "crashed"
         return "interrupted" if self.result.reason == "interrupted" else "diverged"
 
-    def to_json(self) -> str:
-        """The result as one line of JSON, with the run's other fields under ``config["run"]``."""
-        described = {
-            item.name: getattr(self, item.name)
-            for item in dataclasses.fields(self)
-            if item.name != "result"
-        }
-        config = {**self.result.config, _KEY: described}
-        return dataclasses.replace(self.result, config=config).to_json()
-
-    @classmethod
-    def from_json(cls, text: str) -> Run:
-        """Read what :meth:`to_json` wrote.
-
-        Raises:
-            ValueError: it is no training result, or one that does not say what run it was.
-        """
-        result = TrainResult.from_json(text)
-        if _KEY not in result.config:
-            raise ValueError(
-                "the result does not say what run it was; "
-                "write it with 'leashed train --output' or 'leashed bench scaling --output'"
-            )
-        described = result.config[_KEY]
-        try:
-            return cls(**{**described, "fractions": tuple(described["fractions"])}, result=result)
-        except (TypeError, KeyError) as error:
-            raise ValueError(f"config[{_KEY!r}] is wrong: {error}") from None
-
-
-def write(runs: Iterable[Run], path: str | Path) -> None:
-    """Write runs to a file, one line of JSON each."""
-    with Path(path).open("w", encoding="utf-8") as file:
-        file.writelines(run.to_json() + "\n" for run in runs)
-
 
 def read(path: str | Path) -> list[Run]:
-    """Read a file of runs, one line of JSON each; empty lines are passed over.
+    """Read a file of results, one line of JSON each; empty lines are passed over.
 
     Raises:
         OSError: the file cannot be read.
@@ -110,6 +100,6 @@ def _parsed(lines: Iterable[str], path: str) -> Iterator[Run]:
         if not line.strip():
             continue
         try:
-            yield Run.from_json(line)
+            yield Run.of(TrainResult.from_json(line))
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None

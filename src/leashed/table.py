@@ -72,3 +72,9 @@ def text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     rule = "  ".join("─" * width for width in widths)
     return "\n".join([joined(lines[0]), rule, *(joined(line) for line in lines[1:])])
+
+
+def pairs(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and what they are, both to the left."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)

@@ -1,0 +1,45 @@
+"""``leashed report``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leashed import runs
+
+if TYPE_CHECKING:
+    from leashed.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "report",
+        help="write an HTML report with the paper's figures",
+        description="Write one HTML file, readable without a network, with the figures and tables "
+        "of the Leashed-SGD paper drawn from your runs.",
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="RUNS",
+        help="results from 'leashed bench scaling --output' or 'leashed train --output'",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), help="default: %(default)s"
+    )
+    parser.set_defaults(command=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from leashed import report  # noqa: PLC0415 (matplotlib is optional)
+
+    together = [run for file in options.files for run in runs.read(file)]
+    missing = report.write(together, options.output)
+    for line in missing:
+        print(f"not drawn: {line}", file=sys.stderr)
+    print(f"{options.output}: {len(together)} runs")
+    return 0
