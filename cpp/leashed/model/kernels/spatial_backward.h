@@ -134,7 +134,7 @@ void conv_backward_input(const ConvShape& s, const float* w, const float* d_out,
         for (Index row = first_of(phase_y); row < height; row += stride) {
           const Index q_y = (row + padding - phase_y) / stride;
           const Index tap_begin = max(0, q_y - out_height + 1), tap_end = min(taps_y, q_y + 1);
-          const auto tile = [&]<int K, Steps S, int X>(Index column) __attribute__((noinline)) {
+          const auto tile = [&]<int K, Steps S, int X>(Index column) {
             const Index q_x = q_x0 + column;
             const Taps taps = {tap_begin, tap_end, max(0, q_x - out_width + 1),
                                min(taps_x, q_x + 1)};
@@ -149,11 +149,13 @@ void conv_backward_input(const ConvShape& s, const float* w, const float* d_out,
                     d_in + (((c + i) * height + row) * width + x0 + (column + j) * stride) * kStep,
                     acc[i][j]);
           };
+          const auto outside = [&](Index column) __attribute__((noinline)) {
+            tile.template operator()<0, Steps::kAny, 1>(column);
+          };
           with_kernel<Steps::kBackward>(stride, kernel_w, [&]<int K, Steps S>() {
             across_row<kTile / C>(
                 columns, begin, end,
-                [&]<int X>(Index column) { tile.template operator()<K, S, X>(column); },
-                [&](Index column) { tile.template operator()<0, Steps::kAny, 1>(column); });
+                [&]<int X>(Index column) { tile.template operator()<K, S, X>(column); }, outside);
           });
         }
       }

@@ -133,8 +133,8 @@ __attribute__((noinline)) void pool_one(const ConvShape& s, const PoolShape& p,
   store_pooled<F>(p, f, y, x, best, out, position);
 }
 
-// Windows of 2 × 2, where their four convolutions see the whole kernel: one tile of registers. NaN
-// may be lost, so every convolution is added to the result, which is then NaN too.
+// Windows of 2 × 2, where their four convolutions see the whole kernel: one tile of registers. The
+// result is NaN where NaN or infinity came up; then some maxima may be wrong.
 template <int K, Steps S>
 vfloat pool_squares(const ConvShape& s, const PoolShape& p, const Correlation& k, const float* w,
                     const float* b, const float* in, float* out, std::uint8_t* position) {
@@ -160,10 +160,7 @@ vfloat pool_squares(const ConvShape& s, const PoolShape& p, const Correlation& k
                                  tap_origin(s, in, y * stride, x * stride), acc);
         Maximum best[F];
 #pragma GCC unroll 24
-        for (int t = 0; t < F; ++t) {
-          best[t] = rectified_maximum(acc[t]);
-          suspect += (acc[t][0] + acc[t][1]) + (acc[t][2] + acc[t][3]);
-        }
+        for (int t = 0; t < F; ++t) best[t] = rectified_maximum(acc[t], suspect);
         store_pooled<F>(p, f, y, x, best, out, position);
       }
     }

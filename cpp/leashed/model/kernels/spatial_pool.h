@@ -9,12 +9,10 @@
 namespace leashed {
 namespace {
 
-inline constexpr std::uint8_t kNoPosition = 255;
-
 // max(0, x) that lets NaN through.
 LEASHED_INLINE vfloat relu(vfloat x) { return vfloat{} > x ? vfloat{} : x; }
 
-// The running maximum of a window and where it was.
+// The running maximum of a window and where it was (-1: nowhere, see rectify).
 struct Maximum {
   vfloat value = vset(-__builtin_inff());
   vint position = {};
@@ -26,33 +24,30 @@ struct Maximum {
   }
   // max(0, ·); no gradient passes where that is 0.
   __attribute__((always_inline)) void rectify() {
-    position = value <= vfloat{} ? kNoPosition - vint{} : position;
+    position = value <= vfloat{} ? vint{} - 1 : position;
     value = relu(value);
   }
 };
 
-// The maximum of a 2 × 2 window without NaN, rectified, and where it is. Floats that are not
-// negative compare as the integers with their bits; integer units are idle while a convolution
-// runs, where comparisons of floats would take turns with its multiply-adds.
-LEASHED_INLINE Maximum rectified_maximum(const vfloat (&window)[4]) {
-  vint bits[4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const vint x = (vint)window[i];
-    bits[i] = x > 0 ? x : vint{};
-  }
+// The maximum of a 2 × 2 window, rectified, and where it is, without comparisons of floats, which
+// would take turns with a convolution's multiply-adds: floats of which one is positive compare as
+// the integers with their bits, and the sign of a difference tells the larger. That holds but for
+// NaN and for differences of infinities: `suspect` then becomes NaN, and the result is worthless.
+LEASHED_INLINE Maximum rectified_maximum(const vfloat (&window)[4], vfloat& suspect) {
   const auto larger = [](vint a, vint b) { return a > b ? a : b; };
-  // All bits where a < b; both are not negative.
-  const auto less = [](vint a, vint b) { return (a - b) >> 31; };
-  const vint upper = larger(bits[0], bits[1]), lower = larger(bits[2], bits[3]);
-  const vint best = larger(upper, lower);
-  const vint in_lower = less(upper, lower);
-  const vint upper_right = less(bits[0], bits[1]), lower_right = less(bits[2], bits[3]);
-  const vint right = (lower_right & in_lower) | (upper_right & ~in_lower);
-  const vint none = (best - 1) >> 31;
+  const vfloat upper_step = window[0] - window[1], lower_step = window[2] - window[3];
+  const vint upper = larger((vint)window[0], (vint)window[1]);
+  const vint lower = larger((vint)window[2], (vint)window[3]);
+  const vfloat row_step = (vfloat)upper - (vfloat)lower;
+  suspect += upper_step + lower_step;
+  // Of each of these only the sign counts.
+  const vint row = (vint)row_step >> 31;
+  const vint column = ((vint)upper_step & ~row) | ((vint)lower_step & row);
   Maximum maximum;
+  const vint best = larger(larger(upper, lower), vint{});
+  const vint none = (best - 1) >> 31;
   maximum.value = (vfloat)best;
-  maximum.position = ((right & 1) | (in_lower & 2) | none) & kNoPosition;
+  maximum.position = (column >> 31 & 1) | (row & 2) | none;
   return maximum;
 }
 

@@ -45,7 +45,7 @@ struct Selection {
 
   explicit Selection(const std::uint8_t* position) {
     const vint at = load_positions(position);
-    passes = at - std::int32_t{kNoPosition};
+    passes = at - kNoPosition;
     odd_column = at << 31;
     odd_row = at << 30;
   }

@@ -1,5 +1,6 @@
-// One byte per lane in memory, one integer per lane in a register. Part of spatial.cc.
-// (GCC 12 takes __builtin_convertvector apart into scalars here.)
+// Positions: one byte per lane in memory, one integer per lane in a register; -1 is stored as 255
+// and loaded as that. Part of spatial.cc. (GCC 12 takes __builtin_convertvector apart into scalars
+// here.)
 #pragma once
 
 #if defined(__x86_64__)
@@ -12,6 +13,8 @@
 
 namespace leashed {
 namespace {
+
+inline constexpr std::int32_t kNoPosition = 255;
 
 #if defined(__AVX512F__)
 
@@ -31,8 +34,8 @@ LEASHED_INLINE vint load_positions(const std::uint8_t* from) {
 }
 LEASHED_INLINE void store_positions(std::uint8_t* to, vint position) {
   const __m256i p = (__m256i)position;
-  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(p), _mm256_extracti128_si256(p, 1));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(words, words));
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(p), _mm256_extracti128_si256(p, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(words, words));
 }
 
 #elif defined(__x86_64__)
@@ -43,8 +46,8 @@ LEASHED_INLINE vint load_positions(const std::uint8_t* from) {
   return (vint)_mm_cvtepu8_epi32(_mm_cvtsi32_si128(bytes));
 }
 LEASHED_INLINE void store_positions(std::uint8_t* to, vint position) {
-  const __m128i words = _mm_packus_epi32((__m128i)position, (__m128i)position);
-  const std::int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+  const __m128i words = _mm_packs_epi32((__m128i)position, (__m128i)position);
+  const std::int32_t bytes = _mm_cvtsi128_si32(_mm_packs_epi16(words, words));
   std::memcpy(to, &bytes, sizeof bytes);
 }
 
