@@ -35,9 +35,10 @@ class DensePass {
   void prepare_backward(const float* theta);
   // After softmax(): the gradient of scale × the rows' losses with respect to the dense stages'
   // parameters is written, or added, to `gradient`. Returns the gradient with respect to input(),
-  // [rows][plan.flat] with stride input_stride(), or null where nothing needs it.
+  // [rows][plan.flat] with stride input_stride(), or null where nothing needs it. `upcoming`: what
+  // the next forward pass will read.
   const float* backward(std::size_t rows, const std::int32_t* labels, float scale, float* gradient,
-                        bool accumulate);
+                        bool accumulate, const Upcoming& upcoming);
 
  private:
   // Row stride of n columns: whole cache lines and an odd number of them, so that a column's

@@ -50,11 +50,22 @@ struct Network::Plan : leashed::Plan {
     if (workspace.spatial) {
       workspace.spatial->forward(theta, rows, count, pass.input(), pass.input_stride());
     } else {
-      for (std::size_t i = 0; i < count; ++i) {
-        std::memcpy(pass.input() + i * pass.input_stride(), rows[i], features * sizeof(float));
-      }
+      gather(rows, count, pass.input(), pass.input_stride());
     }
     pass.forward(theta, count);
+  }
+
+  // Rows → out, row-major with that stride.
+  void gather(const float* const* rows, std::size_t count, float* out, std::size_t stride) const {
+    constexpr std::size_t kLine = kCacheLine / sizeof(float);
+    constexpr std::size_t kAhead = 2;  // rows; the second-level cache can wait for more of them
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i + kAhead < count) {
+        const float* next = rows[i + kAhead];
+        for (std::size_t j = 0; j < features; j += kLine) __builtin_prefetch(next + j, 0, 2);
+      }
+      std::memcpy(out + i * stride, rows[i], features * sizeof(float));
+    }
   }
 
   // Micro-batches are multiples of this many rows where they can be.
@@ -96,7 +107,10 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
     const std::int32_t* labels = batch.labels + first;
     plan_->forward(theta, batch.rows + first, count, own);
     loss += pass.softmax(count, labels);
-    const float* d_input = pass.backward(count, labels, scale, gradient, first > 0);
+    const std::size_t next = first + count;
+    const Upcoming upcoming = {batch.rows + next, std::min(kMicroBatch, batch.size - next),
+                               plan_->features};
+    const float* d_input = pass.backward(count, labels, scale, gradient, first > 0, upcoming);
     if (spatial_gradient) {
       own.spatial->backward(theta, d_input, pass.input_stride(), count, gradient);
     }

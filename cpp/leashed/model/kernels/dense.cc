@@ -11,6 +11,9 @@
 // Rows are dealt out evenly among the tiles (64 rows are 11 11 11 11 10 10 and not 12 12 12 12 12
 // 4): a tile with few rows has too few independent sums to hide the latency of a multiply-add.
 //
+// After each tile a few cache lines of the upcoming rows are asked for, so that fetching the next
+// examples from memory costs no time of its own.
+//
 // The bias, the activation, its derivative and the sum with the old C are applied in registers.
 #include "leashed/model/kernels/dense.h"
 
@@ -42,13 +45,23 @@ struct Panel {
   std::size_t width;  // columns, at most V * kLanes
 };
 
-// Calls f(r, v) for each vector of a tile, unrolled: the tile stays in registers.
-template <std::size_t R, std::size_t V, class F>
-LEASHED_INLINE void each(F f) {
+// Keeps GCC from working out the addresses of all rows at once, for which it has no registers (it
+// then takes vector registers, and the multiply-adds wait for integers).
+template <class T>
+LEASHED_INLINE T* opaque(T* p) {
+  asm("" : "+r"(p));
+  return p;
+}
+
+// f(sum of a vector, its row in a matrix that starts at p with row stride ld, v), unrolled: the
+// tile stays in registers.
+template <std::size_t R, std::size_t V, class T, class F>
+LEASHED_INLINE void each(vfloat (&sum)[R][V], T* p, std::size_t ld, F f) {
 #pragma GCC unroll 12
   for (std::size_t r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-    for (std::size_t v = 0; v < V; ++v) f(r, v);
+    for (std::size_t v = 0; v < V; ++v) f(sum[r][v], p, v);
+    p = opaque(p + ld);
   }
 }
 
@@ -57,25 +70,21 @@ template <std::size_t R, std::size_t V, class Load, class Store>
 LEASHED_INLINE void finish(const Gemm& g, std::size_t row, std::size_t column, vfloat (&sum)[R][V],
                            Load load, Store store) {
   const vfloat zero = {};
-  const std::size_t ldc = g.ldc, first = row * ldc + column;
-  float* c = g.c + first;
+  const std::size_t first = row * g.ldc + column;
   if (g.accumulate) {
-    each<R, V>([&](auto r, auto v) { sum[r][v] += load(c + r * ldc, v); });
+    each(sum, g.c + first, g.ldc, [&](vfloat& x, const float* p, auto v) { x += load(p, v); });
   }
   if (g.bias) {
-    const float* bias = g.bias + column;
-    each<R, V>([&](auto r, auto v) { sum[r][v] += load(bias, v); });
+    each(sum, g.bias + column, 0, [&](vfloat& x, const float* p, auto v) { x += load(p, v); });
   }
   if (g.relu) {
-    each<R, V>([&](auto r, auto v) { sum[r][v] = sum[r][v] < zero ? zero : sum[r][v]; });
+    each(sum, g.c, 0, [&](vfloat& x, const float*, auto) { x = x < zero ? zero : x; });
   }
   if (g.gate) {
-    const float* gate = g.gate + first;
-    each<R, V>([&](auto r, auto v) {
-      sum[r][v] = load(gate + r * ldc, v) > zero ? sum[r][v] : zero;
-    });
+    each(sum, g.gate + first, g.ldc,
+         [&](vfloat& x, const float* p, auto v) { x = load(p, v) > zero ? x : zero; });
   }
-  each<R, V>([&](auto r, auto v) { store(c + r * ldc, v, sum[r][v]); });
+  each(sum, g.c + first, g.ldc, [&](vfloat& x, float* p, auto v) { store(p, v, x); });
 }
 
 // The same for `rows` rows of V sums at the right edge of C, where a panel is not full.
@@ -107,7 +116,8 @@ void tile(const Gemm& g, const Panel& panel, std::size_t row, [[maybe_unused]] f
   constexpr std::size_t kGroups = (R + 3) / 4;
   const std::size_t stride = g.a_row, a_step = g.a_col, b_step = panel.ldb;
   const float* group[kGroups];
-  for (std::size_t i = 0; i < kGroups; ++i) group[i] = g.a + (row + 4 * i) * stride;
+  group[0] = g.a + row * stride;
+  for (std::size_t i = 1; i < kGroups; ++i) group[i] = opaque(group[i - 1]) + 4 * stride;
 
   vfloat sum[R][V] = {};
   const float* b = panel.b;
@@ -164,9 +174,32 @@ void pack(const Gemm& g, std::size_t column, std::size_t width, float* packed) {
   }
 }
 
+constexpr std::size_t divide_up(std::size_t n, std::size_t d) { return (n + d - 1) / d; }
+
+// Asks for the upcoming rows, `lines` cache lines at a time.
+class Prefetcher {
+ public:
+  Prefetcher(const Upcoming& upcoming, std::size_t steps) : upcoming_(upcoming) {
+    lines_ = divide_up(upcoming.count * divide_up(upcoming.features, kLine), steps);
+  }
+  void step() {
+    for (std::size_t i = 0; i < lines_ && row_ < upcoming_.count; ++i) {
+      __builtin_prefetch(upcoming_.rows[row_] + column_, 0, 2);
+      column_ += kLine;
+      if (column_ >= upcoming_.features) column_ = 0, ++row_;
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLine = 16;  // floats
+  const Upcoming& upcoming_;
+  std::size_t lines_, row_ = 0, column_ = 0;
+};
+
 template <std::size_t V>
-void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float* scratch) {
-  const std::size_t count = (g.m + kRows - 1) / kRows;
+void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float* scratch,
+                    Prefetcher& prefetcher) {
+  const std::size_t count = divide_up(g.m, kRows);
   const std::size_t rows = g.m / count;
   const std::size_t longer = g.m % count;  // so many tiles have one row more
   Panel panel = {g.b + column, g.ldb, column, width};
@@ -181,6 +214,7 @@ void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float*
   for (std::size_t i = 0, row = 0; i < count; ++i) {
     const std::size_t r = rows + (i < longer ? 1 : 0);
     (*kernels)[r - 1](g, panel, row, scratch);
+    prefetcher.step();
     row += r;
     panel = count > 1 ? packed : panel;
     kernels = &tiles<V, false>;
@@ -189,12 +223,13 @@ void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float*
 
 void gemm(const Gemm& g, float* scratch) {
   if (g.m == 0) return;
+  Prefetcher prefetcher(g.upcoming, divide_up(g.m, kRows) * divide_up(g.n, kPanel));
   for (std::size_t column = 0; column < g.n; column += kPanel) {
     const std::size_t width = std::min(kPanel, g.n - column);
     if (width > kLanes) {
-      multiply_panel<2>(g, column, width, scratch);
+      multiply_panel<2>(g, column, width, scratch, prefetcher);
     } else {
-      multiply_panel<1>(g, column, width, scratch);
+      multiply_panel<1>(g, column, width, scratch, prefetcher);
     }
   }
 }
