@@ -32,7 +32,10 @@ def real(
     """``value`` as a float above ``above`` (or equal to it, with ``allow``), never NaN."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if math.isnan(number) or (math.isinf(number) and not infinite):
         raise ValueError(f"{name} must be finite, got {number}")
     if number < above or (number == above and not allow and above > -math.inf):
@@ -42,11 +45,32 @@ def real(
     return number
 
 
-def vector(name: str, value: Any, length: int | None = None) -> NDArray[np.float32]:
-    """``value`` as a contiguous float32 vector, finite, of the given length."""
-    array = np.asarray(value)
+def step(name: str, value: Any) -> float:
+    """``value`` as a step size: positive, and neither 0 nor infinite as a float32."""
+    number = real(name, value, 0.0)
+    limits = np.finfo(np.float32)
+    if not float(limits.tiny) <= number <= float(limits.max):
+        raise ValueError(
+            f"{name} must lie between {limits.tiny:.3g} and {limits.max:.3g} (float32), "
+            f"got {number:g}"
+        )
+    return number
+
+
+def numeric(name: str, value: Any) -> NDArray[Any]:
+    """``value`` as an array of booleans, whole or real numbers."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} cannot be read as an array: {error}") from None
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    return array
+
+
+def vector(name: str, value: Any, length: int | None = None) -> NDArray[np.float32]:
+    """``value`` as a contiguous float32 vector, finite, of the given length."""
+    array = numeric(name, value)
     if array.ndim != 1:
         raise ValueError(
             f"{name} must be one-dimensional, got shape {array.shape}; flatten it with .ravel()"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +28,14 @@ __all__ = [
 
 INITIALISATIONS = ("normal", "he", "glorot")
 
+# Far beyond any memory, and small enough that no product in the native core overflows.
+_LARGEST_SIZE = 2**31 - 1
+_MOST_PARAMETERS = 2**48
+
+
+def _size(name: str, value: int, minimum: int = 1) -> int:
+    return _check.whole(name, value, minimum, _LARGEST_SIZE)
+
 
 @dataclass(frozen=True)
 class Dense:
@@ -35,7 +44,7 @@ class Dense:
     outputs: int
 
     def __post_init__(self) -> None:
-        _check.whole("outputs", self.outputs)
+        _size("outputs", self.outputs)
 
 
 @dataclass(frozen=True)
@@ -50,10 +59,10 @@ class Conv2d:
     padding: int = 0
 
     def __post_init__(self) -> None:
-        _check.whole("filters", self.filters)
-        _check.whole("kernel", self.kernel)
-        _check.whole("stride", self.stride)
-        _check.whole("padding", self.padding, 0)
+        _size("filters", self.filters)
+        _size("kernel", self.kernel)
+        _size("stride", self.stride)
+        _size("padding", self.padding, 0)
 
 
 @dataclass(frozen=True)
@@ -67,9 +76,9 @@ class MaxPool:
     stride: int | None = None
 
     def __post_init__(self) -> None:
-        _check.whole("size", self.size)
+        _size("size", self.size)
         if self.stride is not None:
-            _check.whole("stride", self.stride)
+            _size("stride", self.stride)
 
 
 @dataclass(frozen=True)
@@ -111,13 +120,14 @@ class Model:
     name: str = "network"
 
     def __post_init__(self) -> None:
-        shape = tuple(_check.whole("input_shape", n) for n in self.input_shape)
+        shape = tuple(_size("input_shape", n) for n in self.input_shape)
         if len(shape) != 3:
             raise ValueError(
                 f"input_shape must be (channels, height, width), got {self.input_shape}"
             )
         object.__setattr__(self, "input_shape", shape)
         object.__setattr__(self, "layers", tuple(self.layers))
+        _check_extent(shape, self.layers)
         _ = self.native
 
     @cached_property
@@ -198,23 +208,26 @@ class Model:
             TypeError: a dtype is not numeric.
             ValueError: ``x`` or ``parameters`` has the wrong shape or is not finite.
         """
-        examples = np.asarray(x)
-        if examples.dtype.kind not in "biuf":
-            raise TypeError(f"x must hold real numbers, got dtype {examples.dtype}")
-        rows = np.ascontiguousarray(
-            examples.reshape(len(examples), -1) if examples.ndim > 1 else examples[None, :],
-            np.float32,
-        )
+        examples = _check.numeric("x", x)
+        if examples.ndim == 0:
+            raise ValueError("x must be [n, features], images or one example, got a single number")
+        if examples.ndim == 1:
+            examples = examples[None, :]
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(
+                examples.reshape(len(examples), math.prod(examples.shape[1:])), np.float32
+            )
         if rows.shape[1] != self.features:
             raise ValueError(f"x must have {self.features} values per row, got {rows.shape[1]}")
         if not np.isfinite(rows).all():
-            raise ValueError("x must be finite")
+            raise ValueError("x is NaN, infinite or beyond float32 somewhere; it must be finite")
         return self.native.predict(_check.vector("parameters", parameters, self.dimension), rows)
 
     def evaluate(self, parameters: ArrayLike, data: Dataset) -> tuple[float, float]:
         """Mean loss and accuracy over a data set.
 
         Raises:
+            TypeError: ``data`` is no Dataset, or ``parameters`` holds no real numbers.
             ValueError: ``parameters`` or ``data`` does not fit the model.
         """
         check_fits(self, data, "data")
@@ -222,8 +235,30 @@ class Model:
         return self.native.evaluate(theta, data.x, data.y)
 
 
+def _check_extent(shape: tuple[int, ...], layers: tuple[Layer, ...]) -> None:
+    """ValueError where the layers, were none of them to make its input smaller, would have more
+    parameters than any machine can hold.
+    """
+    channels, height, width = shape
+    parameters = 0
+    for index, layer in enumerate(layers):
+        if isinstance(layer, Dense):
+            parameters += channels * height * width * layer.outputs
+            channels, height, width = layer.outputs, 1, 1
+        elif isinstance(layer, Conv2d):
+            height, width = height + 2 * layer.padding, width + 2 * layer.padding
+            parameters += channels * height * width * layer.filters
+            channels = layer.filters
+        if parameters > _MOST_PARAMETERS:
+            raise ValueError(f"layer {index}: {layer} is too large for any memory; make it smaller")
+
+
 def check_fits(model: Model, data: Dataset, name: str) -> None:
-    """ValueError where ``data`` has not the model's number of features or too many classes."""
+    """TypeError where ``data`` is no Dataset, ValueError where it has not the model's number of
+    features or too many classes.
+    """
+    if not isinstance(data, Dataset):
+        raise TypeError(f"{name} must be a Dataset, got {type(data).__name__}")
     if data.features != model.features:
         raise ValueError(
             f"{name} has {data.features} features, but the model takes {model.features}"
@@ -242,7 +277,7 @@ def mlp(inputs: int, hidden: Sequence[int], classes: int, name: str = "mlp") -> 
     layers: list[Layer] = []
     for width in hidden:
         layers += [Dense(width), ReLU()]
-    return Model((_check.whole("inputs", inputs), 1, 1), (*layers, Dense(classes)), name)
+    return Model((_size("inputs", inputs), 1, 1), (*layers, Dense(classes)), name)
 
 
 def cnn(
