@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from leashed import _check
@@ -11,17 +12,17 @@ __all__ = ["Discipline", "Hogwild", "Leashed", "Locked", "Sequential", "Synchron
 
 
 @dataclass(frozen=True)
-class Discipline:
+class Discipline(ABC):
     """Base of the disciplines below; not one itself."""
 
+    @abstractmethod
     def choice(self) -> tuple[str, dict[str, float]]:
         """The native discipline's name and numbers."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def label(self) -> str:
         """The name in tables and plots, after leashed-sgd, section V."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Leashed(Discipline):
 
     Raises:
         TypeError: ``persistence`` is not a whole number.
-        ValueError: ``persistence`` is negative or NaN.
+        ValueError: ``persistence`` is negative, NaN or beyond 2**53.
     """
 
     persistence: float = math.inf
@@ -117,7 +118,9 @@ class Leashed(Discipline):
                         f"persistence must be a whole number or math.inf, got {persistence:g}"
                     )
                 persistence = int(persistence)
-            object.__setattr__(self, "persistence", _check.whole("persistence", persistence, 0))
+            object.__setattr__(
+                self, "persistence", _check.whole("persistence", persistence, 0, 2**53)
+            )
 
     def choice(self) -> tuple[str, dict[str, float]]:
         return "leashed", {"persistence": float(self.persistence)}

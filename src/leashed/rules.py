@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from leashed import _check
@@ -10,12 +11,12 @@ __all__ = ["SGD", "Rule"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(ABC):
     """Base of the rules below; not one itself."""
 
+    @abstractmethod
     def choice(self) -> tuple[str, dict[str, float]]:
         """The native rule's name and numbers."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,14 @@ class SGD(Rule):
 
     Raises:
         TypeError: ``lr`` is not a number.
-        ValueError: ``lr`` is NaN, infinite, zero or negative.
+        ValueError: ``lr`` is NaN, infinite, zero or negative, or so small or large that
+            it is zero or infinite as a float32.
     """
 
     lr: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lr", _check.real("lr", self.lr, 0.0))
+        object.__setattr__(self, "lr", _check.step("lr", self.lr))
 
     def choice(self) -> tuple[str, dict[str, float]]:
         return "sgd", {"lr": self.lr}

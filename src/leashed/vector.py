@@ -65,7 +65,11 @@ class ParameterVector:
         return self._native.read()
 
     def update(
-        self, gradient: ArrayLike, lr: float, *, t_read: int | None = None,
+        self,
+        gradient: ArrayLike,
+        lr: float,
+        *,
+        t_read: int | None = None,
         persistence: float = math.inf,
     ) -> Update:
         """Publish latest − lr · gradient; under contention retry, at most ``persistence`` times.
@@ -86,7 +90,7 @@ class ParameterVector:
         return Update(
             *self._native.update(
                 _check.vector("gradient", gradient, len(self)),
-                _check.real("lr", lr, 0.0),
+                _check.step("lr", lr),
                 float(Leashed(persistence).persistence),
                 t_read,
             )
