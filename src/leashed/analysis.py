@@ -16,6 +16,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from leashed import _check
+
 __all__ = [
     "closed_form",
     "fixed_point",
@@ -26,29 +28,17 @@ __all__ = [
 ]
 
 
-def _whole(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be a whole number, not {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value}")
-    return int(value)
-
-
 def _positive(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value > 0.0):
-        raise ValueError(f"{name} must be positive and finite, not {value}")
-    return float(value)
+    return _check.real(name, value, 0.0)
 
 
 def _gamma(value: float) -> float:
-    if not value >= 0.0:
-        raise ValueError(f"gamma must not be negative or NaN, not {value}")
-    return float(value)
+    return _check.real("gamma", value, 0.0, infinite=True, allow=True)
 
 
 def _start(n0: float, m: int) -> float:
-    if not 0.0 <= n0 <= m:
-        raise ValueError(f"n0 must lie between 0 and m = {m}, not {n0}")
+    if _check.real("n0", n0, 0.0, allow=True) > m:
+        raise ValueError(f"n0 must be at most m = {m}, got {n0:g}")
     return float(n0)
 
 
@@ -68,7 +58,10 @@ def gamma(dropped: int, published: int) -> float:
     Raises:
         TypeError, ValueError: a count is not whole, or is negative.
     """
-    dropped, published = _whole("dropped", dropped, 0), _whole("published", published, 0)
+    dropped, published = (
+        _check.whole("dropped", dropped, 0),
+        _check.whole("published", published, 0),
+    )
     if published:
         return dropped / published
     return math.inf if dropped else 0.0
@@ -106,7 +99,7 @@ def fixed_point_persistence(m: int, T_c: float, T_u: float, gamma: float) -> flo
     Raises:
         TypeError, ValueError: an argument is out of range; the message names it.
     """
-    m = _whole("m", m, 1)
+    m = _check.whole("m", m, 1)
     ratio = _positive("T_c", T_c) / _positive("T_u", T_u)
     return m / (ratio * (1.0 + _gamma(gamma)) + 1.0)
 
@@ -174,7 +167,7 @@ def recurrence(
     Raises:
         TypeError, ValueError: an argument is out of range; the message names it.
     """
-    steps, m = _whole("steps", steps, 0), _whole("m", m, 1)
+    steps, m = _check.whole("steps", steps, 0), _check.whole("m", m, 1)
     arrival = _positive("dt", dt) / _positive("T_c", T_c)
     departure = dt * (1.0 + _gamma(gamma)) / _positive("T_u", T_u)
     n = np.empty(steps + 1, dtype=np.float64)

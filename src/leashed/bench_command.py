@@ -113,22 +113,29 @@ def _scaling(options: argparse.Namespace) -> int:
         line.show(f"{current}  {describe(now)}")
 
     finished: list[Run] = []
+    interrupted = False
     with contextlib.ExitStack() as stack:
         output = None
         if options.output is not None:
             output = stack.enter_context(options.output.open("w", encoding="utf-8"))
-        for run in scaling.run(plan, data, started=started, progress=progress):
-            finished.append(run)
-            line.clear()
-            print(f"{current}: {_ended(run)}", file=sys.stderr)
-            text = run.result.to_json()
-            if output is not None:
-                output.write(text + "\n")
-                output.flush()
-            if options.json_lines:
-                print(text, flush=True)
-    print(summary.report(finished), file=sys.stderr if options.json_lines else sys.stdout)
-    return 130 if finished[-1].result.reason == "interrupted" else 0
+        try:
+            for run in scaling.run(plan, data, started=started, progress=progress):
+                finished.append(run)
+                interrupted = run.result.reason == "interrupted"
+                line.clear()
+                print(f"{current}: {_ended(run)}", file=sys.stderr)
+                text = run.result.to_json()
+                if output is not None:
+                    output.write(text + "\n")
+                    output.flush()
+                if options.json_lines:
+                    print(text, flush=True)
+        except KeyboardInterrupt:  # between two runs
+            interrupted = True
+    line.clear()
+    if finished:
+        print(summary.report(finished), file=sys.stderr if options.json_lines else sys.stdout)
+    return 130 if interrupted else 0
 
 
 def _ended(run: Run) -> str:

@@ -203,6 +203,11 @@ def _known(values: Iterable[float]) -> NDArray[np.float64]:
     return np.array([v for v in values if not math.isnan(v)], dtype=np.float64)
 
 
+def model_order(model: str) -> tuple[bool, str]:
+    """Key that sorts models by name, the paper's MLP first."""
+    return (model != "mlp", model)
+
+
 def algorithm_order(algorithm: str) -> tuple[int, str]:
     """Key that sorts the paper's algorithms in its order, and others after them by name."""
     known = algorithm in ALGORITHMS
@@ -210,7 +215,7 @@ def algorithm_order(algorithm: str) -> tuple[int, str]:
 
 
 def cells(runs: Iterable[Run]) -> list[Cell]:
-    """The runs by setting: ordered by model, step size, batch size, algorithm and threads."""
+    """The runs by setting: ordered by model (MLP first), step, batch size, algorithm, threads."""
     groups: dict[tuple[str, float, int, str, int], list[Run]] = {}
     for run in runs:
         key = (run.model, run.lr, run.batch_size, run.algorithm, run.threads)
@@ -218,7 +223,7 @@ def cells(runs: Iterable[Run]) -> list[Cell]:
 
     def order(key: tuple[str, float, int, str, int]) -> tuple[object, ...]:
         model, lr, batch_size, algorithm, threads = key
-        return (model, lr, batch_size, *algorithm_order(algorithm), threads)
+        return (*model_order(model), lr, batch_size, *algorithm_order(algorithm), threads)
 
     return [Cell(tuple(groups[key])) for key in sorted(groups, key=order)]
 

@@ -76,9 +76,9 @@ def completed(until: Until, now: Progress, examples: int) -> float:
     shares += [
         math.log(now.initial_loss / now.loss) / math.log(now.initial_loss / target)
         for target in targets
-        if 0.0 < target < now.initial_loss and now.loss > 0.0
+        if 0.0 < target < now.initial_loss and 0.0 < now.loss < math.inf
     ]
-    return min(1.0, max(share for share in shares if not math.isnan(share)))
+    return min(1.0, max(shares))
 
 
 def describe(now: Progress) -> str:

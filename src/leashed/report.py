@@ -8,13 +8,16 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
-
-from leashed import figures, summary
+from leashed import summary
 from leashed.comparison import yardstick
-from leashed.plots import style
+from leashed.plots import figures
+from leashed.plots.style import style
 from leashed.runs import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ SECTIONS = (
         figures.staleness,
         "Above: distribution of τ, the updates published between the read of the parameters and "
         "the application of the update (counted from 0), over all repeats. Below: mean τ between "
-        "two evaluations, over time. SEQ and SYNC have none.",
+        "two evaluations, over time, without intervals that hold under 1% of a run's updates. SEQ "
+        "and SYNC have none.",
     ),
     Section(
         "Figure 7: the CNN",
@@ -87,7 +91,7 @@ SECTIONS = (
         figures.gradient_and_update_times,
         "Time to compute a gradient, and time to hand it over: for Leashed from entering the "
         "retry loop to leaving it, over all attempts; for ASYNC with the lock held, without the "
-        "wait for it. Boxes: quartiles and median, whiskers at 1% and 99%.",
+        "wait for it. Boxes: quartiles and median, whiskers at 5% and 95%.",
     ),
     Section(
         "Figure 10: memory",

@@ -240,9 +240,9 @@ class TrainResult:
         Raises:
             ImportError: matplotlib is not installed (``pip install leashed[plot]``).
         """
-        from leashed import plots  # noqa: PLC0415 (matplotlib is optional)
+        from leashed.plots.run import result_figure  # noqa: PLC0415 (matplotlib is optional)
 
-        figure = plots.result_figure(self)
+        figure = result_figure(self)
         if path is not None:
             figure.savefig(path)
         return figure

@@ -16,9 +16,10 @@ def number(value: float, digits: int = 3) -> str:
         return "∞" if value > 0 else "-∞"
     if value == 0.0:
         return "0"
-    magnitude = math.floor(math.log10(abs(value)))
+    scientific = f"{value:.{digits - 1}e}"
+    magnitude = int(scientific.partition("e")[2])
     if magnitude < -5:
-        return f"{value:.{digits - 1}e}"
+        return scientific
     return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
 
 

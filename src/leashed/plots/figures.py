@@ -12,21 +12,24 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 from numpy.typing import NDArray
 
-from leashed.boxes import Box, Boxes, draw_distributions
 from leashed.comparison import (
     Cell,
     algorithm_order,
     cells,
     fractions,
+    model_order,
     overview_fraction,
     yardstick,
 )
 from leashed.histogram import Histogram
-from leashed.plots import colour, dashes, lines, maybe_log, patches, shares, style
+from leashed.plots.boxes import Box, Boxes, draw_distributions
+from leashed.plots.style import PLAIN, colour, dashes, lines, maybe_log, patches, shares, style
 from leashed.runs import Run
 from leashed.table import percent
 
 _COLUMNS = 3
+_PEAKED = 50.0  # percent of the updates at one staleness, from which the axis is logarithmic
+_SHORTEST = 0.01  # of a run's updates; the last interval of a run may hold few, all of them late
 _MIB = 2.0**20
 
 
@@ -36,8 +39,7 @@ class NoDataError(LookupError):
 
 def main_model(runs: Sequence[Run]) -> str:
     """The model of the figures that show one: the paper's MLP, or else the first by name."""
-    models = sorted({run.model for run in runs})
-    return "mlp" if "mlp" in models else models[0]
+    return _models(runs)[0]
 
 
 def time_to_epsilon(runs: Sequence[Run]) -> Figure:
@@ -160,7 +162,7 @@ def statistical_efficiency(runs: Sequence[Run]) -> Figure:
 
 def gradient_and_update_times(runs: Sequence[Run]) -> Figure:
     """Figure 9: the distributions of T_c and T_u, a row per model."""
-    models = sorted({run.model for run in runs}, key=lambda name: (name != "mlp", name))
+    models = _models(runs)
     with style():
         figure = Figure(figsize=(12.0, 3.6 * len(models)))
         panels = np.atleast_2d(figure.subplots(len(models), 2))
@@ -180,7 +182,7 @@ def gradient_and_update_times(runs: Sequence[Run]) -> Figure:
 
 def memory(runs: Sequence[Run]) -> Figure:
     """Figure 10: resident memory and vectors in use, a column per model."""
-    models = sorted({run.model for run in runs}, key=lambda name: (name != "mlp", name))
+    models = _models(runs)
     with style():
         figure = Figure(figsize=(6.5 * len(models) + 1.0, 9.0))
         panels = figure.subplots(3, len(models), squeeze=False)
@@ -218,12 +220,13 @@ def loop_occupancy(runs: Sequence[Run]) -> Figure:
         for m, part in parts:
             axes = part.subplots()
             axes.set(title=f"m = {m}", xlabel="time [ms]", ylabel="threads in the loop")
-            for cell in cells(run for run in chosen if run.threads == m):
-                analysis = cell.section_iv
-                if analysis is None:
+            here = [(c, c.section_iv) for c in cells(run for run in chosen if run.threads == m)]
+            until = max((8.0 * found.relaxation for _, found in here if found), default=0.0)
+            t = np.linspace(0.0, until, 300)
+            for cell, found in here:
+                if found is None:
                     continue
-                t = np.linspace(0.0, 8.0 * analysis.relaxation, 200)
-                axes.plot(1e3 * t, analysis.occupancy(t), color=colour(cell.algorithm))
+                axes.plot(1e3 * t, found.occupancy(t), color=colour(cell.algorithm))
                 axes.axhline(
                     cell.in_loop, color=colour(cell.algorithm), linestyle="--", linewidth=1.2
                 )
@@ -233,9 +236,13 @@ def loop_occupancy(runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def _main(runs: Sequence[Run]) -> list[Run]:
+def _models(runs: Sequence[Run]) -> list[str]:
     if not runs:
         raise NoDataError("the file has no runs")
+    return sorted({run.model for run in runs}, key=model_order)
+
+
+def _main(runs: Sequence[Run]) -> list[Run]:
     model = main_model(runs)
     return yardstick([run for run in runs if run.model == model])
 
@@ -379,9 +386,10 @@ def _draw_loss(axes: Axes, runs: Sequence[Run]) -> None:
 
 
 def _draw_staleness(axes: Axes, runs: Sequence[Run]) -> None:
-    upper = 4.0
+    upper, most = 4.0, 0.0
     for cell in cells(runs):
         share = 100.0 * shares(cell.staleness)
+        most = max(most, float(share.max(initial=0.0)))
         axes.plot(
             np.arange(share.size),
             share,
@@ -392,17 +400,23 @@ def _draw_staleness(axes: Axes, runs: Sequence[Run]) -> None:
         upper = max(upper, cell.staleness.quantile(0.995))
     axes.set(xlabel="staleness τ [updates]", ylabel="share of the updates [%]")
     axes.set_xlim(-0.5, upper + 0.5)
-    axes.set_ylim(bottom=0.0)
+    if most > _PEAKED:
+        axes.set_yscale("log")
+        axes.set_ylim(0.01, 120.0)
+        axes.yaxis.set_major_formatter(PLAIN)
+    else:
+        axes.set_ylim(bottom=0.0)
     if not runs:
         axes.text(0.5, 0.5, "all staleness is 0", transform=axes.transAxes, ha="center")
 
 
 def _draw_staleness_over_time(axes: Axes, runs: Sequence[Run]) -> None:
     for run in runs:
-        means = [Histogram(row).mean() for row in run.result.staleness_over_time[1:]]
+        counts = run.result.staleness_over_time.sum(axis=1)
+        long = np.flatnonzero(counts >= _SHORTEST * counts.sum())
         axes.plot(
-            run.result.seconds[1:],
-            means,
+            run.result.seconds[long],
+            [Histogram(run.result.staleness_over_time[k]).mean() for k in long],
             color=colour(run.algorithm),
             linestyle=dashes(run.algorithm),
             linewidth=1.3,

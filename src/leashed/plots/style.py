@@ -1,28 +1,21 @@
-"""Drawing with matplotlib: the style shared by all figures, and the picture of one run."""
+"""The style that all figures share: colours, lines and axes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-try:
-    from matplotlib import rc_context
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
-except ImportError as error:
-    raise ImportError("plots need matplotlib: pip install leashed[plot]") from error
-
-if TYPE_CHECKING:
-    from leashed.histogram import Histogram
-    from leashed.result import TrainResult
+from leashed.histogram import Histogram
 
 COLOURS = {
     "SEQ": "#000000",
@@ -46,6 +39,9 @@ _MARKERS = {
     "LSH_ps0": "P",
 }
 _OTHER = "#777777"
+
+PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+"""Labels of logarithmic axes: numbers, not powers of ten."""
 
 _STYLE: Any = {
     "axes.axisbelow": True,
@@ -107,7 +103,7 @@ def maybe_log(axes: Axes, values: Sequence[float]) -> bool:
     wide = bool(finite) and min(finite) > 0.0 and max(finite) > 20.0 * min(finite)
     if wide:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_major_formatter(PLAIN)
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_minor_formatter(NullFormatter())
     return wide
@@ -116,49 +112,3 @@ def maybe_log(axes: Axes, values: Sequence[float]) -> bool:
 def shares(histogram: Histogram) -> NDArray[np.float64]:
     """float64 [bins]; the counts as shares of their sum."""
     return np.asarray(histogram.counts / max(1, histogram.total), dtype=np.float64)
-
-
-def result_figure(result: TrainResult) -> Figure:
-    """One run: loss, accuracy, examples per second over time, and the staleness distribution."""
-    with style():
-        figure = Figure(figsize=(9.0, 6.0))
-        (loss, accuracy), (eps, staleness) = figure.subplots(2, 2)
-        blue, orange = COLOURS["LSH_ps∞"], COLOURS["HOG"]
-
-        loss.plot(result.seconds, result.loss, color=blue)
-        loss.set(title="Loss", xlabel="time [s]", ylabel="mean training loss")
-        maybe_log(loss, list(result.loss))
-
-        accuracy.plot(result.seconds, 100.0 * result.accuracy, color=blue, label="training")
-        if not np.isnan(result.validation_accuracy).all():
-            accuracy.plot(
-                result.seconds,
-                100.0 * result.validation_accuracy,
-                color=orange,
-                linestyle="--",
-                label="validation",
-            )
-            accuracy.legend()
-        accuracy.set(title="Accuracy", xlabel="time [s]", ylabel="correct [%]")
-
-        eps.plot(result.seconds[1:], result.eps[1:], color=blue, drawstyle="steps-pre")
-        eps.set(title="Throughput", xlabel="time [s]", ylabel="examples per second")
-        eps.set_ylim(bottom=0.0)
-
-        share = shares(result.staleness)
-        staleness.bar(np.arange(share.size), 100.0 * share, color=blue, width=0.9)
-        staleness.set(
-            title=f"Staleness (mean {result.staleness.mean():.2f})",
-            xlabel="τ [updates]",
-            ylabel="share of the updates [%]",
-            xlim=(-0.6, max(4.0, _upper(result.staleness)) + 0.6),
-        )
-        for axes in (loss, accuracy, eps):
-            axes.set_xlim(left=0.0)
-        figure.suptitle(f"{result.outcome} ({result.reason}) after {result.elapsed:.3g} s")
-    return figure
-
-
-def _upper(histogram: Histogram) -> float:
-    upper = histogram.quantile(0.999)
-    return 0.0 if math.isnan(upper) else upper

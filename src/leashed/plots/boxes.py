@@ -11,7 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
 from leashed.histogram import TimeDistribution
-from leashed.plots import colour, maybe_log
+from leashed.plots.style import colour, maybe_log
 
 _GROUP = 0.84
 _FEW = 5
@@ -144,7 +144,7 @@ class Boxes:
 def draw_distributions(
     axes: Axes, places: Boxes, distributions: Mapping[tuple[str, str], TimeDistribution]
 ) -> None:
-    """Boxes from distributions instead of values: quartiles, median, whiskers at 1% and 99%.
+    """Boxes from distributions instead of values: quartiles, median, whiskers at 5% and 95%.
 
     Args:
         axes: where to draw.
@@ -156,7 +156,7 @@ def draw_distributions(
         if not distribution.count:
             continue
         low, first, median, third, high = (
-            distribution.quantile(q) for q in (0.01, 0.25, 0.5, 0.75, 0.99)
+            distribution.quantile(q) for q in (0.05, 0.25, 0.5, 0.75, 0.95)
         )
         drawn += [low, high]
         axes.bxp(
