@@ -93,11 +93,18 @@ py::dict train_network(const GradientSource& source, const FloatArray& theta, co
   rule_of("seconds", options.until.seconds);
   rule_of("divergence", options.until.divergence);
 
-  TrainCallbacks callbacks{interrupted, {}};
+  // Ctrl-C while Python runs the progress callback: Python raises there what it would tell us.
+  bool interrupted_in_progress = false;
+  TrainCallbacks callbacks{[&] { return interrupted_in_progress || interrupted(); }, {}};
   if (progress) {
-    callbacks.progress = [&progress](const Evaluated& now, const Evaluated& initial) {
+    callbacks.progress = [&](const Evaluated& now, const Evaluated& initial) {
       const py::gil_scoped_acquire acquire;
-      (*progress)(to_dict(now), to_dict(initial));
+      try {
+        (*progress)(to_dict(now), to_dict(initial));
+      } catch (py::error_already_set& error) {
+        if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+        interrupted_in_progress = true;
+      }
     };
   }
   TrainResult result;

@@ -174,7 +174,11 @@ class Trainer {
       result.running_seconds += telemetry.running_seconds;
     }
     result.peak_vectors = run_.discipline.peak_vectors() + workers_.size();
+    // The system brings its peak up to date later than what is resident now.
     result.peak_memory_bytes = peak_resident_bytes();
+    for (const Evaluated& e : result.evaluations) {
+      result.peak_memory_bytes = std::max(result.peak_memory_bytes, e.memory_bytes);
+    }
     return result;
   }
 
