@@ -94,7 +94,7 @@ inline Rate measure(leashed::Isa isa, const std::function<void()>& work, double 
   std::vector<double> rates, ceilings, ratios;
   for (const double start = leashed::now(); leashed::now() - start < seconds;) {
     double done = 0;
-    const double ceiling_time = timed([&] { done = multiply_adds(isa, 4000); });
+    const double ceiling_time = timed([&] { done = multiply_adds(isa, 100000); });
     const double time = timed([&] {
       for (std::size_t i = 0; i < repeats; ++i) work();
     });

@@ -54,7 +54,7 @@ void DensePass::prepare_backward(const float* theta) {
 }
 
 const float* DensePass::backward(std::size_t rows, const std::int32_t* labels, float scale,
-                                 float* gradient, bool accumulate, const Upcoming& upcoming) {
+                                 float* gradient, bool accumulate) {
   float* d_out = probabilities_.data();
   activation_.softmax_backward(d_out, rows, plan_.classes, logits_stride(), labels, scale);
   if (!plan_.dense.empty() && plan_.dense.back().relu) {
@@ -73,8 +73,7 @@ const float* DensePass::backward(std::size_t rows, const std::int32_t* labels, f
                  .ldb = stride(stage.outputs),
                  .c = gradient + stage.weight,
                  .ldc = stage.outputs,
-                 .accumulate = accumulate,
-                 .upcoming = i == 0 ? upcoming : Upcoming{}},
+                 .accumulate = accumulate},
                 scratch_.data());
     dense_.column_sums(d_out, rows, stage.outputs, stride(stage.outputs), gradient + stage.bias,
                        accumulate);

@@ -35,10 +35,9 @@ class DensePass {
   void prepare_backward(const float* theta);
   // After softmax(): the gradient of scale × the rows' losses with respect to the dense stages'
   // parameters is written, or added, to `gradient`. Returns the gradient with respect to input(),
-  // [rows][plan.flat] with stride input_stride(), or null where nothing needs it. `upcoming`: what
-  // the next forward pass will read.
+  // [rows][plan.flat] with stride input_stride(), or null where nothing needs it.
   const float* backward(std::size_t rows, const std::int32_t* labels, float scale, float* gradient,
-                        bool accumulate, const Upcoming& upcoming);
+                        bool accumulate);
 
  private:
   // Row stride of n columns: whole cache lines and an odd number of them, so that a column's

@@ -107,10 +107,7 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
     const std::int32_t* labels = batch.labels + first;
     plan_->forward(theta, batch.rows + first, count, own);
     loss += pass.softmax(count, labels);
-    const std::size_t next = first + count;
-    const Upcoming upcoming = {batch.rows + next, std::min(kMicroBatch, batch.size - next),
-                               plan_->features};
-    const float* d_input = pass.backward(count, labels, scale, gradient, first > 0, upcoming);
+    const float* d_input = pass.backward(count, labels, scale, gradient, first > 0);
     if (spatial_gradient) {
       own.spatial->backward(theta, d_input, pass.input_stride(), count, gradient);
     }

@@ -11,9 +11,6 @@
 // Rows are dealt out evenly among the tiles (64 rows are 11 11 11 11 10 10 and not 12 12 12 12 12
 // 4): a tile with few rows has too few independent sums to hide the latency of a multiply-add.
 //
-// After each tile a few cache lines of the upcoming rows are asked for, so that fetching the next
-// examples from memory costs no time of its own.
-//
 // The bias, the activation, its derivative and the sum with the old C are applied in registers.
 #include "leashed/model/kernels/dense.h"
 
@@ -126,6 +123,9 @@ void tile(const Gemm& g, const Panel& panel, std::size_t row, [[maybe_unused]] f
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < V; ++v) bv[v] = vload(b + v * kLanes);
     if constexpr (Pack) {
+      // B's rows lie apart, where no hardware follows.
+#pragma GCC unroll 2
+      for (std::size_t v = 0; v < V; ++v) __builtin_prefetch(b + 8 * b_step + v * kLanes);
 #pragma GCC unroll 2
       for (std::size_t v = 0; v < V; ++v) vstore(packed + v * kLanes, bv[v]);
       packed += V * kLanes;
@@ -176,29 +176,8 @@ void pack(const Gemm& g, std::size_t column, std::size_t width, float* packed) {
 
 constexpr std::size_t divide_up(std::size_t n, std::size_t d) { return (n + d - 1) / d; }
 
-// Asks for the upcoming rows, `lines` cache lines at a time.
-class Prefetcher {
- public:
-  Prefetcher(const Upcoming& upcoming, std::size_t steps) : upcoming_(upcoming) {
-    lines_ = divide_up(upcoming.count * divide_up(upcoming.features, kLine), steps);
-  }
-  void step() {
-    for (std::size_t i = 0; i < lines_ && row_ < upcoming_.count; ++i) {
-      __builtin_prefetch(upcoming_.rows[row_] + column_, 0, 2);
-      column_ += kLine;
-      if (column_ >= upcoming_.features) column_ = 0, ++row_;
-    }
-  }
-
- private:
-  static constexpr std::size_t kLine = 16;  // floats
-  const Upcoming& upcoming_;
-  std::size_t lines_, row_ = 0, column_ = 0;
-};
-
 template <std::size_t V>
-void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float* scratch,
-                    Prefetcher& prefetcher) {
+void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float* scratch) {
   const std::size_t count = divide_up(g.m, kRows);
   const std::size_t rows = g.m / count;
   const std::size_t longer = g.m % count;  // so many tiles have one row more
@@ -214,7 +193,6 @@ void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float*
   for (std::size_t i = 0, row = 0; i < count; ++i) {
     const std::size_t r = rows + (i < longer ? 1 : 0);
     (*kernels)[r - 1](g, panel, row, scratch);
-    prefetcher.step();
     row += r;
     panel = count > 1 ? packed : panel;
     kernels = &tiles<V, false>;
@@ -223,13 +201,12 @@ void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float*
 
 void gemm(const Gemm& g, float* scratch) {
   if (g.m == 0) return;
-  Prefetcher prefetcher(g.upcoming, divide_up(g.m, kRows) * divide_up(g.n, kPanel));
   for (std::size_t column = 0; column < g.n; column += kPanel) {
     const std::size_t width = std::min(kPanel, g.n - column);
     if (width > kLanes) {
-      multiply_panel<2>(g, column, width, scratch, prefetcher);
+      multiply_panel<2>(g, column, width, scratch);
     } else {
-      multiply_panel<1>(g, column, width, scratch, prefetcher);
+      multiply_panel<1>(g, column, width, scratch);
     }
   }
 }

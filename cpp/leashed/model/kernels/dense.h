@@ -8,12 +8,6 @@
 
 namespace leashed {
 
-// Rows of a dataset that will be wanted next: `count` pointers to `features` floats.
-struct Upcoming {
-  const float* const* rows = nullptr;
-  std::size_t count = 0, features = 0;
-};
-
 // C [m][n] (row stride ldc) = or += A B, where A(i, k) = a[i * a_row + k * a_col] and B is
 // row-major [k][n] with row stride ldb.
 struct Gemm {
@@ -28,7 +22,6 @@ struct Gemm {
   const float* bias = nullptr;  // [n], added to every row
   bool relu = false;            // then max(0, ·); NaN stays NaN
   const float* gate = nullptr;  // [m][n], row stride ldc: C becomes 0 where gate is not above 0
-  Upcoming upcoming = {};       // brought into the second-level cache meanwhile
 };
 
 struct DenseKernels {
