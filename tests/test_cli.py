@@ -90,8 +90,8 @@ def test_a_run_that_diverges_has_status_1(capsys):
         (["train", "--epochs", "0"], "epochs must"),
         (["train", "--updates", "5", "--output", "/no/such/folder/x"], "/no/such/folder/x"),
         (["bench", "scaling", "--threads", "1,x"], "separated by commas"),
-        (["bench", "scaling", "--model", "rnn"], "models must be among"),
-        (["bench", "scaling", "--epsilon", "2"], "fractions must"),
+        (["bench", "scaling", "--model", "rnn"], "model must be among"),
+        (["bench", "scaling", "--epsilon", "2"], "epsilon must"),
         (["bench", "scaling", "--preset", "S4", "--max-threads", "2"], "cuts all"),
         (["report", "/no/such/file"], "/no/such/file: No such file"),
         (["bogus"], "invalid choice"),
@@ -142,7 +142,7 @@ def test_arguments_override_a_preset():
         ["bench", "scaling", "--preset", "S2", "--repeats", "2", "--lr", "0.1,0.2"]
     )
     plan = bench_command._plan(options)
-    assert (plan.threads, plan.repeats, plan.lrs) == ((16,), 2, (0.1, 0.2))
+    assert (plan.threads, plan.repeats, plan.lr) == ((16,), 2, (0.1, 0.2))
 
 
 def test_a_report_needs_matplotlib_and_says_so():

@@ -22,7 +22,7 @@ def test_sequential_runs_with_one_thread_only():
 
 
 def test_repeats_are_the_outermost_loop():
-    repeats = [s.repeat for s in Plan(repeats=3, lrs=(0.1, 0.2)).settings()]
+    repeats = [s.repeat for s in Plan(repeats=3, lr=(0.1, 0.2)).settings()]
     assert repeats == sorted(repeats)
 
 
@@ -36,11 +36,11 @@ def test_presets_are_table_i():
     assert {plan.repeats for plan in PRESETS.values()} == {11}
     assert {plan.batch_size for plan in PRESETS.values()} == {512}
     assert (min(PRESETS["S1"].threads), max(PRESETS["S1"].threads)) == (1, 68)
-    assert (min(PRESETS["S1"].lrs), max(PRESETS["S1"].lrs)) == (0.01, 0.09)
-    assert PRESETS["S2"].fractions == (0.5, 0.1, 0.05, 0.025)
-    assert PRESETS["S3"].models == ("cnn",)
+    assert (min(PRESETS["S1"].lr), max(PRESETS["S1"].lr)) == (0.01, 0.09)
+    assert PRESETS["S2"].epsilon == (0.5, 0.1, 0.05, 0.025)
+    assert PRESETS["S3"].model == ("cnn",)
     assert PRESETS["S4"].threads == (24, 34, 68)
-    assert PRESETS["S5"].models == ("mlp", "cnn")
+    assert PRESETS["S5"].model == ("mlp", "cnn")
 
 
 def test_a_cap_tells_what_it_cuts():
@@ -54,13 +54,13 @@ def test_a_cap_tells_what_it_cuts():
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"models": ()}, "models"),
-        ({"models": ("transformer",)}, "models"),
+        ({"model": ()}, "model"),
+        ({"model": ("transformer",)}, "model"),
         ({"threads": (0,)}, "threads"),
         ({"threads": (1.5,)}, "threads"),
-        ({"fractions": (1.0,)}, "fractions"),
-        ({"fractions": (math.nan,)}, "fractions"),
-        ({"lrs": (-0.1,)}, "lrs"),
+        ({"epsilon": (1.0,)}, "epsilon"),
+        ({"epsilon": (math.nan,)}, "epsilon"),
+        ({"lr": (-0.1,)}, "lr"),
         ({"repeats": 0}, "repeats"),
         ({"batch_size": 0}, "batch_size"),
         ({"seconds": 0.0}, "seconds"),
@@ -86,7 +86,7 @@ def test_networks_are_built_for_the_data(data):
 def test_all_algorithms_run(data):
     plan = Plan(
         threads=(2,),
-        fractions=(0.9, 0.8),
+        epsilon=(0.9, 0.8),
         repeats=1,
         batch_size=16,
         seconds=20.0,
@@ -107,6 +107,6 @@ def test_all_algorithms_run(data):
 
 
 def test_repeats_have_seeds_of_their_own(data):
-    plan = Plan(threads=(1,), fractions=(0.99,), repeats=2, batch_size=16, seconds=20.0, seed=5)
+    plan = Plan(threads=(1,), epsilon=(0.99,), repeats=2, batch_size=16, seconds=20.0, seed=5)
     seeds = {run.result.config["seed"] for run in scaling.run(plan, data)}
     assert seeds == {5, 6}

@@ -55,3 +55,8 @@ def test_repeats_that_differ_are_told():
     runs = [make_run("SEQ", 1), make_run("SEQ", 1), make_run("HOG", 2)]
     ((title, _),) = summary.by_setting(runs)
     assert "1 to 2 runs per row" in title
+
+
+def test_a_run_without_a_second_evaluation_is_shown_too():
+    run = make_run(evaluations=1, seconds=0.001, updates=1)
+    assert "loss evaluated every –" in summary.conditions([run])

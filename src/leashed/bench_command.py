@@ -37,18 +37,17 @@ def add(benchmarks: Commands) -> None:
         help="a step of the paper's Table I; other arguments override its settings",
     )
     plan = parser.add_argument_group("plan", "lists are separated by commas")
-    plan.add_argument("--model", dest="models", type=listed(str), help=_help(_PLAN.models))
+    plan.add_argument("--model", type=listed(str), help=_help(_PLAN.model))
     plan.add_argument("--threads", type=listed(int), help=_help(_PLAN.threads))
     plan.add_argument(
         "--max-threads", type=int, help="leave out thread counts above this, and say which"
     )
     plan.add_argument(
         "--epsilon",
-        dest="fractions",
         type=listed(float),
-        help=f"precisions, as fractions of the initial loss; {_help(_PLAN.fractions)}",
+        help=f"precisions, as fractions of the initial loss; {_help(_PLAN.epsilon)}",
     )
-    plan.add_argument("--lr", dest="lrs", type=listed(float), help=_help(_PLAN.lrs))
+    plan.add_argument("--lr", type=listed(float), help=_help(_PLAN.lr))
     plan.add_argument("--repeats", type=int, help=_help(_PLAN.repeats))
     plan.add_argument("--batch-size", type=int, help=_help(_PLAN.batch_size))
     plan.add_argument("--seconds", type=float, help=f"most per run; {_help(_PLAN.seconds)}")

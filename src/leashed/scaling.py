@@ -79,11 +79,11 @@ class Plan:
     ``SEQ`` runs with one thread only, whatever ``threads`` holds.
 
     Args:
-        models: names of networks.
+        model: names of networks.
         threads: numbers of threads m.
-        fractions: precisions ε, as fractions of the initial loss; a run ends at the smallest, and
+        epsilon: precisions ε, as fractions of the initial loss; a run ends at the smallest, and
             the times to the others are read off its evaluations.
-        lrs: step sizes η.
+        lr: step sizes η.
         repeats: runs of each combination; the k-th has the seed ``seed + k``.
         batch_size: examples per gradient.
         seconds: after which a run counts as diverged.
@@ -95,10 +95,10 @@ class Plan:
         TypeError, ValueError: an argument is wrong; the message names it.
     """
 
-    models: tuple[str, ...] = ("mlp",)
+    model: tuple[str, ...] = ("mlp",)
     threads: tuple[int, ...] = (1, 2, 8)
-    fractions: tuple[float, ...] = (0.5,)
-    lrs: tuple[float, ...] = (0.05,)
+    epsilon: tuple[float, ...] = (0.5,)
+    lr: tuple[float, ...] = (0.05,)
     repeats: int = 3
     batch_size: int = 512
     seconds: float = 60.0
@@ -107,21 +107,21 @@ class Plan:
     evaluate_every: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("models", "threads", "fractions", "lrs"):
+        for name in ("model", "threads", "epsilon", "lr"):
             values = tuple(dict.fromkeys(getattr(self, name)))
             if not values:
                 raise ValueError(f"{name} must not be empty")
             object.__setattr__(self, name, values)
-        for model in self.models:
+        for model in self.model:
             if model not in MODELS:
-                raise ValueError(f"models must be among {', '.join(MODELS)}, got {model!r}")
+                raise ValueError(f"model must be among {', '.join(MODELS)}, got {model!r}")
         for m in self.threads:
             _check.whole("threads", m)
-        for fraction in self.fractions:
-            if not 0.0 < _check.real("fractions", fraction) < 1.0:
-                raise ValueError(f"fractions must lie between 0 and 1, got {fraction:g}")
-        for lr in self.lrs:
-            _check.real("lrs", lr, 0.0)
+        for fraction in self.epsilon:
+            if not 0.0 < _check.real("epsilon", fraction) < 1.0:
+                raise ValueError(f"epsilon must lie between 0 and 1, got {fraction:g}")
+        for lr in self.lr:
+            _check.real("lr", lr, 0.0)
         _check.whole("repeats", self.repeats)
         _check.whole("batch_size", self.batch_size)
         _check.real("seconds", self.seconds, 0.0)
@@ -148,8 +148,8 @@ class Plan:
         return [
             Setting(model, algorithm, m, lr, repeat)
             for repeat in range(self.repeats)
-            for model in self.models
-            for lr in self.lrs
+            for model in self.model
+            for lr in self.lr
             for algorithm in ALGORITHMS
             for m in ((1,) if algorithm == "SEQ" else self.threads)
         ]
@@ -158,13 +158,13 @@ class Plan:
 PRESETS: dict[str, Plan] = {
     "S1": Plan(
         threads=(1, 2, 4, 8, 16, 24, 34, 56, 68),
-        lrs=(0.01, 0.03, 0.05, 0.07, 0.09),
+        lr=(0.01, 0.03, 0.05, 0.07, 0.09),
         repeats=11,
     ),
-    "S2": Plan(threads=(16,), fractions=(0.5, 0.1, 0.05, 0.025), repeats=11),
-    "S3": Plan(models=("cnn",), threads=(16,), fractions=(0.75, 0.5, 0.25, 0.1), repeats=11),
-    "S4": Plan(threads=(24, 34, 68), fractions=(0.75, 0.5, 0.25, 0.1), repeats=11),
-    "S5": Plan(models=("mlp", "cnn"), threads=(16, 24, 34), repeats=11),
+    "S2": Plan(threads=(16,), epsilon=(0.5, 0.1, 0.05, 0.025), repeats=11),
+    "S3": Plan(model=("cnn",), threads=(16,), epsilon=(0.75, 0.5, 0.25, 0.1), repeats=11),
+    "S4": Plan(threads=(24, 34, 68), epsilon=(0.75, 0.5, 0.25, 0.1), repeats=11),
+    "S5": Plan(model=("mlp", "cnn"), threads=(16, 24, 34), repeats=11),
 }
 """The steps of the paper's Table I."""
 
@@ -190,8 +190,8 @@ def run(
     Raises:
         ValueError: the plan does not fit the data; before the first run.
     """
-    networks = {name: build_model(name, data) for name in plan.models}
-    until = Until(loss_fraction=min(plan.fractions), seconds=plan.seconds)
+    networks = {name: build_model(name, data) for name in plan.model}
+    until = Until(loss_fraction=min(plan.epsilon), seconds=plan.seconds)
     for number, setting in enumerate(plan.settings()):
         if started is not None:
             started(number, setting)
@@ -209,7 +209,7 @@ def run(
             evaluate_every=plan.evaluate_every,
             progress=progress,
         )
-        config = {**result.config, "fractions": list(plan.fractions), "repeat": setting.repeat}
+        config = {**result.config, "fractions": list(plan.epsilon), "repeat": setting.repeat}
         yield Run.of(dataclasses.replace(result, config=config, parameters=_NO_PARAMETERS))
         if result.reason == "interrupted":
             return

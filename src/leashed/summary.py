@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
+
+import numpy as np
 
 from leashed.comparison import Cell, cells, fractions
 from leashed.runs import Run
 from leashed.table import MISSING, duration, mebibytes, number, percent, spread, text
 
 COMPARISON_NOTE = (
-    "time to ε: median (least–most) of the runs that reached it, and how many did where not all. "
+    "time to ε: median (least–most) of the runs that reached it, and how many did where not all; "
+    "as fine as the evaluations. "
     "examples/s: median. T_c, T_u: mean time of a gradient and of handing it over (with all "
     "attempts). τ: mean staleness, for Leashed τᶜ + τˢ. diverged: runs that ended without the "
     "smallest ε. crashed: in NaN or Inf. vectors: most parameter vectors and gradients in use. "
@@ -107,6 +111,8 @@ def by_setting(runs: Sequence[Run]) -> list[tuple[str, list[Cell]]]:
 def conditions(runs: Sequence[Run]) -> str:
     """The machine and what all runs share, from what their results say."""
     configs = [run.result.config for run in runs]
+    pauses = np.concatenate([np.diff(run.result.seconds) for run in runs])
+    pause = float(np.median(pauses)) if pauses.size else math.nan
 
     def all_of(name: str) -> str:
         values = dict.fromkeys(config[name] for config in configs if name in config)
@@ -115,7 +121,8 @@ def conditions(runs: Sequence[Run]) -> str:
     return (
         f"{all_of('cpu')}, instruction set {all_of('isa')}, {all_of('cores')} cores; "
         f"leashed {all_of('version')}; data: {all_of('data')}, {all_of('examples')} examples; "
-        f"initialisation: {all_of('init')}"
+        f"initialisation: {all_of('init')}; "
+        f"loss evaluated every {duration(pause)} (median)"
     )
 
 
