@@ -120,6 +120,8 @@ class Model:
     name: str = "network"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"name must be a str, got {self.name!r}")
         shape = tuple(_size("input_shape", n) for n in self.input_shape)
         if len(shape) != 3:
             raise ValueError(
