@@ -2,7 +2,6 @@
 # make test    C++ tests (native, each instruction set, aarch64, sanitizers), the wheel, pytest
 # make lint    ruff, mypy, clang-format, the type stubs
 PYTHON ?= python3
-PYTHONS ?= $(wildcard $(foreach v,3.10 3.11 3.12 3.13 3.13t 3.14 3.14t,$(addsuffix /python$(v),$(subst :, ,$(PATH)))))
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -58,10 +57,10 @@ test-cpp: .venv/test
 	tests/packaging/check-kernels build/release
 	$(call CTEST,release)
 
-# The levels below the one that test-cpp used.
+# The levels that a CPU newer than x86-64-v2 does not choose by itself.
 test-isa: test-cpp
-	for isa in $$(build/release/tests/cpp/isas); do \
-	  LEASHED_ISA=$$isa $(call CTEST,release) -L kernels; \
+	for isa in $$(/lib64/ld-linux-x86-64.so.2 --help | sed -n 's/^  x86-64-\(v[23]\) (supported.*/\1/p'); do \
+	  LEASHED_ISA=$$isa $(call CTEST,release); \
 	done
 
 test-aarch64: .venv/test
@@ -75,7 +74,7 @@ endif
 test-sanitizers: .venv/test
 	$(call BUILD,thread,-DLEASHED_SANITIZE=thread)
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread)
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(vector|engine)$$'
 	$(call BUILD,address,-DLEASHED_SANITIZE=address)
 	ASAN_OPTIONS=detect_leaks=1 $(call CTEST,address)
 
