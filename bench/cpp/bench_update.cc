@@ -1,0 +1,107 @@
+// T_u of Leashed, uncontended, against one fused pass over the same memory, and what a read costs.
+//
+// An update by one thread alone claims a slot, pins the published vector, applies SGD, publishes
+// and recycles: two buffers change places and a third holds the gradient. The yardstick is the SGD
+// kernel alone on these very three buffers, the two changing places as well; 12 bytes per parameter
+// either way. Both run in turns on the thread's own clock (ceiling.h says why).
+//
+//   bench_update [seconds per figure, default 2]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ceiling.h"
+#include "leashed/base/aligned.h"
+#include "leashed/base/clock.h"
+#include "leashed/discipline/leashed.h"
+#include "leashed/update/sgd.h"
+
+using namespace leashed;
+
+namespace {
+
+constexpr float kStep = 1e-6f;
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown CPU";
+}
+
+AlignedArray<float> constant(std::size_t d, float value) {
+  AlignedArray<float> values(d);
+  std::fill_n(values.data(), d, value);
+  return values;
+}
+
+template <class F>
+double seconds_of(std::size_t repeats, F&& f) {
+  const double start = bench::thread_seconds();
+  for (std::size_t i = 0; i < repeats; ++i) f();
+  return (bench::thread_seconds() - start) / static_cast<double>(repeats);
+}
+
+// The buffers that updates by one thread alternate between.
+std::pair<float*, float*> buffers(ParameterVector& vector) {
+  const ParameterVector::Pin latest = vector.pin();
+  ParameterVector::Draft next = vector.claim();
+  return {const_cast<float*>(latest.data()), next.data()};
+}
+
+void bench_update(std::size_t d, double seconds) {
+  const AlignedArray<float> gradient = constant(d, 1);
+  ParameterVector vector(constant(d, 0).data(), d, 1, 0);
+  const Sgd rule(kStep);
+  const auto update = [&] {
+    load_and_update(vector, rule, gradient.data(), kUnboundedPersistence, 0);
+  };
+  auto [current, next] = buffers(vector);
+  const auto pass = [&, sgd = update_kernels().sgd] {
+    sgd(next, current, gradient.data(), kStep, d);
+    std::swap(current, next);
+  };
+
+  update();
+  const auto repeats =
+      std::max<std::size_t>(4, static_cast<std::size_t>(2e-3 / seconds_of(4, update)));
+  std::vector<double> updates, passes, ratios;
+  for (const double start = now(); now() - start < seconds;) {
+    pass();
+    passes.push_back(seconds_of(repeats, pass));
+    update();
+    updates.push_back(seconds_of(repeats, update));
+    ratios.push_back(updates.back() / passes.back());
+  }
+  const double pass_seconds = bench::median(passes);
+  std::printf("%10zu %14.1f %14.1f %10.1f %8.3f %8zu\n", d, bench::median(updates) * 1e6,
+              pass_seconds * 1e6, 12e-9 * static_cast<double>(d) / pass_seconds,
+              bench::median(ratios), ratios.size());
+}
+
+void bench_read(double seconds) {
+  constexpr std::size_t kReads = 10000;
+  const float initial[16] = {};
+  ParameterVector vector(initial, 16, 1, 1);
+  std::vector<double> reads;
+  for (const double start = now(); now() - start < seconds;) {
+    reads.push_back(seconds_of(kReads, [&] { vector.pin().release(); }));
+  }
+  std::printf("\nread and release: %.1f ns\n", bench::median(reads) * 1e9);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double seconds = argc > 1 ? std::atof(argv[1]) : 2;
+  std::printf("%s, isa %s\n\n", cpu_model().c_str(), isa_name(default_isa()).data());
+  std::printf("%10s %14s %14s %10s %8s %8s\n", "d", "T_u, us", "one pass, us", "GB/s", "ratio",
+              "turns");
+  for (const std::size_t d : {134'794, 10'000'000}) bench_update(d, seconds);
+  bench_read(seconds);
+}
