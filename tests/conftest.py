@@ -1,0 +1,57 @@
+"""What tests of more than one file share."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+import leashed as lsh
+
+# Deadlines measure the machine, not the code.
+settings.register_profile("leashed", deadline=None, print_blob=True)
+settings.load_profile("leashed")
+
+CONCURRENT = (
+    lsh.Synchronous(),
+    lsh.Locked(),
+    lsh.Hogwild(),
+    lsh.Hogwild(copy=False),
+    lsh.Leashed(),
+    lsh.Leashed(1),
+    lsh.Leashed(0),
+)
+
+
+def _label(discipline: lsh.Discipline) -> str:
+    return discipline.label
+
+
+@pytest.fixture(params=CONCURRENT, ids=_label)
+def concurrent(request: pytest.FixtureRequest) -> lsh.Discipline:
+    """Every discipline for several threads."""
+    return request.param
+
+
+@pytest.fixture(params=(lsh.Sequential(), *CONCURRENT), ids=_label)
+def discipline(request: pytest.FixtureRequest) -> lsh.Discipline:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def digits() -> lsh.Dataset:
+    """1,000 images, 28×28, ten classes."""
+    return lsh.datasets.synthetic_digits(n=1000, seed=0).train
+
+
+@pytest.fixture(scope="session")
+def mnist_folder() -> Path:
+    """Real MNIST, which lies beside the project, never inside it."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("LEASHED_DATA", beside)) / "mnist"
+    if not folder.is_dir():
+        pytest.skip(
+            f"REAL MNIST IS ABSENT: {folder} is not a folder, so nothing was tested on it; "
+            "set LEASHED_DATA to a folder that holds mnist/"
+        )
+    return folder
