@@ -97,7 +97,7 @@ format: .venv/dev
 	$(CPP) | xargs clang-format -i
 
 # The type stubs of the extension module, from the module itself.
-STUBS = pybind11-stubgen leashed._core -o build/stubs
+STUBS = pybind11-stubgen leashed._core -o build/stubs && ruff format -q build/stubs/leashed/_core.pyi
 stubs: .venv/dev
 	$(STUBS) && cp build/stubs/leashed/_core.pyi src/leashed/_core.pyi
 

@@ -1,0 +1,184 @@
+"""
+The native core; the package leashed checks what goes in and explains it.
+"""
+
+from __future__ import annotations
+import collections.abc
+import numpy
+import numpy.typing
+import typing
+
+__all__: list[str] = [
+    "Conv2d",
+    "Dense",
+    "Error",
+    "GradientSource",
+    "MaxPool",
+    "Network",
+    "ParameterBlock",
+    "ParameterVector",
+    "Read",
+    "Relu",
+    "available_isas",
+    "batch_rows",
+    "default_isa",
+    "time_bin_edges",
+    "train",
+]
+
+class Error(ValueError):
+    pass
+
+class Dense:
+    def __init__(self, outputs: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
+class Conv2d:
+    def __init__(
+        self,
+        filters: typing.SupportsInt | typing.SupportsIndex,
+        kernel_h: typing.SupportsInt | typing.SupportsIndex,
+        kernel_w: typing.SupportsInt | typing.SupportsIndex,
+        stride: typing.SupportsInt | typing.SupportsIndex,
+        padding: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+
+class MaxPool:
+    def __init__(
+        self,
+        size: typing.SupportsInt | typing.SupportsIndex,
+        stride: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+
+class Relu:
+    def __init__(self) -> None: ...
+
+class ParameterBlock:
+    @property
+    def fan_in(self) -> int: ...
+    @property
+    def fan_out(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def shape(self) -> list[int]: ...
+
+class GradientSource:
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def features(self) -> int: ...
+
+class Network(GradientSource):
+    def __init__(
+        self,
+        input: typing.Annotated[
+            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(3)"
+        ],
+        layers: collections.abc.Sequence[Dense | Conv2d | MaxPool | Relu],
+        isa: str | None = None,
+    ) -> None: ...
+    def evaluate(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: numpy.typing.NDArray[numpy.float32],
+        y: numpy.typing.NDArray[numpy.int32],
+    ) -> tuple[float, float]: ...
+    def gradient(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: numpy.typing.NDArray[numpy.float32],
+        y: numpy.typing.NDArray[numpy.int32],
+    ) -> tuple[float, numpy.typing.NDArray[numpy.float32]]: ...
+    def predict(
+        self, theta: numpy.typing.NDArray[numpy.float32], x: numpy.typing.NDArray[numpy.float32]
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def flops_per_example(self) -> float: ...
+    @property
+    def parameters(self) -> list[ParameterBlock]: ...
+
+class Read:
+    def __enter__(self) -> numpy.ndarray: ...
+    def __exit__(self, *args) -> None: ...
+    @property
+    def t(self) -> int:
+        """
+        Version of the vector entered last.
+        """
+
+class ParameterVector:
+    def __init__(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        workers: typing.SupportsInt | typing.SupportsIndex,
+        readers: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def read(self) -> Read: ...
+    def update(
+        self,
+        gradient: numpy.typing.NDArray[numpy.float32],
+        lr: typing.SupportsFloat | typing.SupportsIndex,
+        persistence: typing.SupportsFloat | typing.SupportsIndex,
+        t_read: typing.SupportsInt | typing.SupportsIndex,
+    ) -> tuple: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def live(self) -> int: ...
+    @property
+    def t(self) -> int: ...
+
+def available_isas() -> list[str]:
+    """
+    Instruction-set levels of this build that this CPU can run, slowest first.
+    """
+
+def batch_rows(
+    seed: typing.SupportsInt | typing.SupportsIndex,
+    rows: typing.SupportsInt | typing.SupportsIndex,
+    batch_size: typing.SupportsInt | typing.SupportsIndex,
+    k: typing.SupportsInt | typing.SupportsIndex,
+) -> list[int]:
+    """
+    Row numbers of batch k: a function of (seed, k) alone.
+    """
+
+def default_isa() -> str:
+    """
+    The level in use: the last available one, or what the environment variable LEASHED_ISA names.
+    """
+
+def time_bin_edges() -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Edges in seconds of the bins of gradient_seconds and update_seconds.
+    """
+
+def train(
+    source: GradientSource,
+    theta: numpy.typing.NDArray[numpy.float32],
+    x: numpy.typing.NDArray[numpy.float32],
+    y: numpy.typing.NDArray[numpy.int32],
+    validation_x: numpy.typing.NDArray[numpy.float32] | None,
+    validation_y: numpy.typing.NDArray[numpy.int32] | None,
+    discipline: tuple[
+        str, collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex]
+    ],
+    rule: tuple[str, collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex]],
+    threads: typing.SupportsInt | typing.SupportsIndex,
+    batch_size: typing.SupportsInt | typing.SupportsIndex,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+    until: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
+    evaluate_every: typing.SupportsFloat | typing.SupportsIndex,
+    progress: collections.abc.Callable | None,
+) -> dict:
+    """
+    Trains and returns what engine/trainer.h calls TrainResult, as a dict.
+    """
+
+__version__: str = "0.1.0"
