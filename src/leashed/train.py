@@ -85,7 +85,9 @@ def train(
         init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
         validation: evaluated for accuracy beside the training set.
         evaluate_every: seconds between evaluations of the loss, which run on a thread of their own
-            beside the workers. Default: as often as keeps them to a tenth of one thread.
+            beside the workers. Default: as often as keeps them to a tenth of one thread. Where a
+            loss ends the run, copies of the parameters kept every 5 ms between two evaluations
+            tell afterwards when it was reached.
         progress: called after every evaluation; an exception it raises stops the run.
 
     Returns:

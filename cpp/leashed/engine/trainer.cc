@@ -16,6 +16,11 @@ namespace {
 
 constexpr double kSlice = 0.02;          // seconds between two looks at signals and the clock
 constexpr double kShare = 0.1;           // of one thread, for evaluation, where no interval is given
+// Where a loss is asked for, copies of theta between two evaluations, from which the moment it was
+// reached is found afterwards. When there are too many, every second is dropped.
+constexpr double kSnapshotInterval = 0.005;  // seconds, at first
+constexpr std::size_t kSnapshots = 64;
+constexpr std::size_t kSnapshotBytes = std::size_t{64} << 20;
 constexpr double kPatience = 0.1;        // seconds of evaluation after an interruption
 constexpr double kShortestInterval = 0.01;
 
@@ -50,8 +55,11 @@ class Trainer {
   // The monitor, until all workers have ended.
   void watch(ThreadExecutor& executor) {
     double next = interval();
+    double next_snapshot = kSnapshotInterval;
+    double snapshot_interval = kSnapshotInterval;
     for (;;) {
-      const double left = std::min({kSlice, next - clock(), run_.until.seconds - clock()});
+      const double left = std::min(
+          {kSlice, next - clock(), next_snapshot - clock(), run_.until.seconds - clock()});
       if (executor.wait(std::max(left, 0.0))) return;
       look();
       if (run_.stop.stopped()) {
@@ -60,6 +68,11 @@ class Trainer {
         const double begin = clock();
         evaluate(1);
         next = (options_.evaluate_every > 0 ? begin : clock()) + interval();
+        snapshot_interval = kSnapshotInterval;
+        next_snapshot = clock() + snapshot_interval;
+      } else if (clock() >= next_snapshot) {
+        if (remember()) snapshot_interval *= 2;
+        next_snapshot = clock() + snapshot_interval;
       }
     }
   }
@@ -89,35 +102,87 @@ class Trainer {
     return was_interrupted || !interrupted_;
   }
 
-  // Records loss and accuracy now; false where it ended early.
-  bool evaluate(std::size_t threads) {
-    Evaluated now_;
-    std::optional<Evaluation> train, validate;
+  // What the monitor sees at version t, but for loss and accuracy.
+  Evaluated look_at(std::uint64_t t) const {
+    Evaluated e{};
+    e.seconds = clock();
+    e.updates = t;
+    e.live_vectors = run_.discipline.live_vectors() + workers_.size();
+    e.memory_bytes = resident_bytes();
+    for (const Worker& worker : workers_) {
+      e.gradients += worker.telemetry().gradients.get();
+      worker.telemetry().staleness.merge_bins_into(e.staleness);
+    }
+    return e;
+  }
+
+  // Adds loss and accuracy at theta; false where it ended early.
+  bool measure(Evaluated& e, const float* theta, std::size_t threads) {
     const double begin = now();
-    run_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
-      now_.seconds = clock();
-      now_.updates = t;
-      now_.live_vectors = run_.discipline.live_vectors() + workers_.size();
-      train = evaluator_(theta, run_.data, threads);
-      if (train && validation_) validate = evaluator_(theta, *validation_, threads);
-    });
+    const auto train = evaluator_(theta, run_.data, threads);
+    std::optional<Evaluation> validate;
+    if (train && validation_) validate = evaluator_(theta, *validation_, threads);
     evaluation_seconds_ = now() - begin;
     if (!train || (validation_ && !validate)) return false;
-    now_.loss = train->loss_sum / static_cast<double>(train->rows);
-    now_.accuracy = static_cast<double>(train->correct) / static_cast<double>(train->rows);
-    now_.validation_accuracy =
+    e.loss = train->loss_sum / static_cast<double>(train->rows);
+    e.accuracy = static_cast<double>(train->correct) / static_cast<double>(train->rows);
+    e.validation_accuracy =
         validate ? static_cast<double>(validate->correct) / static_cast<double>(validate->rows)
                  : std::numeric_limits<double>::quiet_NaN();
-    now_.gradients = 0;
-    for (const Worker& worker : workers_) {
-      now_.gradients += worker.telemetry().gradients.get();
-      worker.telemetry().staleness.merge_bins_into(now_.staleness);
-    }
-    now_.memory_bytes = resident_bytes();
-    evaluations_.push_back(std::move(now_));
+    return true;
+  }
+
+  // Records the state now; false where it ended early.
+  bool evaluate(std::size_t threads) {
+    Evaluated e;
+    bool complete = false;
+    run_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
+      e = look_at(t);
+      complete = measure(e, theta, threads);
+    });
+    if (!complete) return false;
+    evaluations_.push_back(std::move(e));
     judge(evaluations_.back());
+    if (!converged_) snapshots_.clear();
     if (callbacks_.progress) callbacks_.progress(evaluations_.back(), evaluations_.front());
     return true;
+  }
+
+  // Keeps a copy of the state now; true where the copies were thinned out to make room.
+  bool remember() {
+    const std::size_t dimension = run_.source.dimension();
+    const std::size_t most = std::min(kSnapshots, kSnapshotBytes / (dimension * sizeof(float)));
+    if (!run_.until.wants_loss() || most < 2) return false;
+    const bool full = snapshots_.size() >= most;
+    if (full) {
+      for (std::size_t i = 1; 2 * i < snapshots_.size(); ++i) {
+        snapshots_[i] = std::move(snapshots_[2 * i]);
+      }
+      snapshots_.resize((snapshots_.size() + 1) / 2);
+    }
+    run_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
+      snapshots_.push_back({look_at(t), {theta, theta + dimension}});
+    });
+    return full;
+  }
+
+  // Finds, among the copies kept since the last evaluation that was above the loss asked for, the
+  // first that is not (by bisection), and records what it evaluates.
+  void refine() {
+    std::size_t begin = 0, end = snapshots_.size();
+    while (begin < end) {
+      const std::size_t middle = (begin + end) / 2;
+      Snapshot& snapshot = snapshots_[middle];
+      if (!measure(snapshot.seen, snapshot.theta.data(), options_.workers)) return;
+      if (reached(snapshot.seen)) {
+        end = middle;
+      } else {
+        begin = middle + 1;
+      }
+      evaluations_.push_back(std::move(snapshot.seen));
+    }
+    std::sort(evaluations_.begin(), evaluations_.end(),
+              [](const Evaluated& a, const Evaluated& b) { return a.seconds < b.seconds; });
   }
 
   bool reached_fraction(const Evaluated& e) const {
@@ -125,17 +190,16 @@ class Trainer {
            e.loss <= run_.until.loss_fraction * evaluations_.front().loss;
   }
 
+  bool reached(const Evaluated& e) const { return reached_fraction(e) || e.loss <= run_.until.loss; }
+
   void judge(const Evaluated& e) {
     if (!std::isfinite(e.loss)) {
       crashed_ = true;
       return run_.stop.stop(StopReason::not_finite);
     }
-    if (reached_fraction(e)) {
+    if (reached(e)) {
       converged_ = true;
-      run_.stop.stop(StopReason::loss_fraction);
-    } else if (e.loss <= run_.until.loss) {
-      converged_ = true;
-      run_.stop.stop(StopReason::loss);
+      run_.stop.stop(reached_fraction(e) ? StopReason::loss_fraction : StopReason::loss);
     } else if (e.loss >= run_.until.divergence * evaluations_.front().loss) {
       run_.stop.stop(StopReason::divergence);
     }
@@ -146,6 +210,7 @@ class Trainer {
     // A user who interrupts does not want to wait for a long last evaluation.
     const bool hurry = interrupted_ && evaluation_seconds_ > kPatience;
     if (elapsed_ > 0 && !hurry) evaluate(options_.workers);
+    if (converged_) refine();
     if (evaluations_.empty()) {
       evaluations_.push_back({0, 0, std::nan(""), std::nan(""), std::nan(""), 0, 0, 0, {}});
     }
@@ -196,7 +261,12 @@ class Trainer {
   const TrainCallbacks& callbacks_;
   Evaluator evaluator_;
   std::vector<Worker> workers_;
+  struct Snapshot {
+    Evaluated seen;
+    std::vector<float> theta;
+  };
   std::vector<Evaluated> evaluations_;
+  std::vector<Snapshot> snapshots_;  // since the last evaluation, oldest first
   double start_ = 0, elapsed_ = 0, evaluation_seconds_ = 0;
   bool started_ = false, interrupted_ = false, converged_ = false, crashed_ = false;
 };

@@ -2,6 +2,7 @@
 // was given is consistent: the gradient is −1 everywhere and the step 1, so version t is t everywhere.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -173,6 +174,13 @@ TEST_CASE("a loss rule gives converged, or diverged where the run ends without i
   CHECK(result.outcome == "converged");
   CHECK(result.reason == StopReason::loss_fraction);
   CHECK(result.updates >= 99);
+  // In order of time; once at or below the loss asked for, this run stays there.
+  const auto above = [&](const Evaluated& e) {
+    return e.loss > 0.01 * result.evaluations.front().loss;
+  };
+  CHECK(std::is_partitioned(result.evaluations.begin(), result.evaluations.end(), above));
+  CHECK(std::is_sorted(result.evaluations.begin(), result.evaluations.end(),
+                       [](const Evaluated& a, const Evaluated& b) { return a.updates < b.updates; }));
 
   until.updates = 20;
   result = run(ledger, leashed, 2, until).result;
