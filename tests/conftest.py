@@ -1,12 +1,16 @@
 """What tests of more than one file share."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import leashed as lsh
+
+# Pytest's importlib mode leaves the path alone; here lie reference.py and factories.py.
+sys.path.insert(0, str(Path(__file__).parent))
 
 # Deadlines measure the machine, not the code.
 settings.register_profile("leashed", deadline=None, print_blob=True)
