@@ -190,7 +190,7 @@ def test_ctrl_c_keeps_the_state_reached():
 
 
 def test_ctrl_c_keeps_the_runs_that_ended():
-    plan = ["--epsilon", "0.001", "--seconds", "1", "--threads", "2", "--batch-size", "16"]
+    plan = ["--epsilon", "1e-9", "--seconds", "1", "--threads", "2", "--batch-size", "16"]
     lines, err = interrupt_after_the_first_line("bench", "scaling", *plan)
     assert TrainResult.from_json(lines[0]).outcome == "diverged"
     assert "runs per row" in err

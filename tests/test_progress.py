@@ -74,16 +74,21 @@ def test_any_loss_gives_a_share(loss):
 def test_before_the_first_gradient_nothing_is_done():
     start = at(seconds=0.0, updates=0, eps=math.nan, mean_staleness=math.nan, loss=2.0)
     assert completed(Until(epochs=3.0, loss_fraction=0.5), start, 1000) == 0.0
-    assert "0 examples/s" in describe(start)
+    assert "0 EPS" in describe(start)
 
 
 def test_a_bar_is_filled_to_its_share():
-    assert bar(0.0) == "░" * 24
-    assert bar(0.5) == "█" * 12 + "░" * 12
-    assert bar(7.0) == "█" * 24
+    assert bar(0.0) == "░" * 10
+    assert bar(0.5) == "█" * 5 + "░" * 5
+    assert bar(7.0) == "█" * 10
 
 
 def test_the_line_has_loss_throughput_and_staleness():
     text = describe(at(validation_accuracy=0.9))
-    for part in ("2.0 s", "loss 1.00", "1,000 examples/s", "staleness 1.25", "90.00%"):
+    for part in ("2.0 s", "loss 1.00", "1,000 EPS", "staleness 1.25", "val 90.0%"):
         assert part in text
+
+
+def test_the_line_fits_a_terminal_of_80_columns():
+    long = at(seconds=99.9, loss=0.0123, eps=999_999.0, mean_staleness=12.3, validation_accuracy=1)
+    assert len(f"{bar(1.0)} 100%  {describe(long)}") < 80

@@ -35,6 +35,7 @@ def test_presets_are_table_i():
     assert sorted(PRESETS) == ["S1", "S2", "S3", "S4", "S5"]
     assert {plan.repeats for plan in PRESETS.values()} == {11}
     assert {plan.batch_size for plan in PRESETS.values()} == {512}
+    assert {plan.init for plan in PRESETS.values()} == {"normal"}
     assert (min(PRESETS["S1"].threads), max(PRESETS["S1"].threads)) == (1, 68)
     assert (min(PRESETS["S1"].lr), max(PRESETS["S1"].lr)) == (0.01, 0.09)
     assert PRESETS["S2"].epsilon == (0.5, 0.1, 0.05, 0.025)

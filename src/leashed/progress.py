@@ -11,7 +11,7 @@ from leashed.stopping import Until
 from leashed.table import number
 from leashed.train import Progress
 
-_BAR = 24
+_BAR = 10
 _QUIET_SECONDS = 5.0
 
 
@@ -86,9 +86,9 @@ def describe(now: Progress) -> str:
     parts = [
         f"{now.seconds:.1f} s",
         f"loss {number(now.loss)}",
-        f"{0.0 if math.isnan(now.eps) else now.eps:,.0f} examples/s",
+        f"{0.0 if math.isnan(now.eps) else now.eps:,.0f} EPS",
         f"staleness {number(now.mean_staleness)}",
     ]
     if not math.isnan(now.validation_accuracy):
-        parts.append(f"validation {100.0 * now.validation_accuracy:.2f}%")
+        parts.append(f"val {100.0 * now.validation_accuracy:.1f}%")
     return "  ".join(parts)

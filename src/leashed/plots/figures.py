@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from leashed.comparison import (
@@ -400,6 +400,7 @@ def _draw_staleness(axes: Axes, runs: Sequence[Run]) -> None:
         upper = max(upper, cell.staleness.quantile(0.995))
     axes.set(xlabel="staleness τ [updates]", ylabel="share of the updates [%]")
     axes.set_xlim(-0.5, upper + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if most > _PEAKED:
         axes.set_yscale("log")
         axes.set_ylim(0.01, 120.0)
