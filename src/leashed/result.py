@@ -76,7 +76,8 @@ class TrainResult:
         total_updates: updates published.
         gradients: gradients computed.
         dropped: gradients given up because of the persistence bound.
-        staleness: staleness tau of every update, counted from 0.
+        staleness: staleness tau of every gradient published, counted from 0 (``Synchronous``
+            publishes one of each thread in an update).
         staleness_compute: its part tau_c, published while the gradient was computed.
         staleness_schedule: its part tau_s, published while the update waited in the retry loop.
         tries: failed attempts to publish, per gradient.

@@ -19,6 +19,7 @@ struct View {
 // this one (READINGS, "Words that differ"): τᶜ until the worker was ready to update, τˢ after that.
 struct Publication {
   bool published = false;
+  bool abandoned = false;  // in lockstep, because the run is being stopped: as if never computed
   std::uint64_t staleness_compute = 0;
   std::uint64_t staleness_schedule = 0;
   std::uint64_t tries = 0;      // failed attempts (CAS lost to another update)

@@ -23,7 +23,7 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
   std::unique_lock lock(mutex_, std::defer_lock);
   if (worker == 0) lock.lock();
   barrier_.wait();
-  if (abandon_.load(std::memory_order_relaxed)) return {};
+  if (abandon_.load(std::memory_order_relaxed)) return {.abandoned = true};
 
   const double ready = now();
   // Slices in whole cache lines, so that no two workers write one line.

@@ -72,11 +72,13 @@ void Worker::step() {
     run_.fail(std::current_exception());
   }
   if (!usable) return run_.discipline.withdraw(id_);
-  telemetry.gradient_seconds.add(now() - read);
-  telemetry.gradients.add(1);
+  const double computed = now();
 
   const Publication publication = run_.discipline.publish(id_, gradient_.data());
+  if (publication.abandoned) return;
   ++steps_;
+  telemetry.gradients.add(1);
+  telemetry.gradient_seconds.add(computed - read);
   telemetry.waiting_seconds += publication.waiting_seconds;
   telemetry.update_seconds.add(publication.update_seconds);
   telemetry.tries.add(publication.tries);

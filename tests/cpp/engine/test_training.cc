@@ -195,7 +195,10 @@ TEST_CASE("time and interruption end a run that has no other end") {
     const Ledger ledger;
     StopRules until;
     until.seconds = 0.05;
-    CHECK(run(ledger, named.discipline, workers, until).result.reason == StopReason::seconds);
+    const TrainResult timed = run(ledger, named.discipline, workers, until).result;
+    CHECK(timed.reason == StopReason::seconds);
+    CHECK(total(timed.staleness) + timed.dropped == timed.gradients);
+    if (named.discipline.name != "leashed") CHECK(timed.dropped == 0);
 
     int asked = 0;
     TrainCallbacks callbacks;
