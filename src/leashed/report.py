@@ -59,8 +59,8 @@ SECTIONS = (
     Section(
         "Figure 5: loss over time",
         figures.loss_over_time,
-        "Every run is a line; grey lines mark ε. The time axis ends at twice the longest run that "
-        "converged.",
+        "Every run is a line; grey lines mark ε. The time axis ends at 1.5 times the longest time to "
+        "the smallest ε.",
     ),
     Section(
         "Figure 6: staleness",
@@ -96,8 +96,8 @@ SECTIONS = (
     Section(
         "Figure 10: memory",
         figures.memory,
-        "Resident memory of the whole process, data set and interpreter included, at every "
-        "evaluation; parameter vectors and gradients in use at those moments; resident memory "
+        "Resident memory of the whole process, data set, interpreter and the copies of the "
+        "parameters that the monitor keeps included, at every evaluation; parameter vectors and gradients in use at those moments; resident memory "
         "over time at the largest number of threads.",
     ),
     Section(

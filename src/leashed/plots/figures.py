@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -379,9 +380,10 @@ def _draw_loss(axes: Axes, runs: Sequence[Run]) -> None:
         )
     finite = [run.result.loss[np.isfinite(run.result.loss)] for run in runs]
     maybe_log(axes, [float(v) for loss in finite for v in loss])
-    ended = [run.result.elapsed for run in runs]
-    good = [run.result.elapsed for run in runs if run.result.outcome == "converged"]
-    axes.set_xlim(0.0, min(max(ended), 2.0 * max(good)) if good else max(ended))
+    ended = max(run.result.elapsed for run in runs)
+    reached = [run.result.seconds_to(run.fractions[-1]) for run in runs if run.fractions]
+    last = max((t for t in reached if not math.isnan(t)), default=ended)
+    axes.set_xlim(0.0, min(ended, 1.5 * last))
     axes.set(xlabel="time [s]", ylabel="mean training loss")
 
 
