@@ -231,6 +231,7 @@ def loop_occupancy(runs: Sequence[Run]) -> Figure:
                 axes.axhline(
                     cell.in_loop, color=colour(cell.algorithm), linestyle="--", linewidth=1.2
                 )
+            axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.set_ylim(bottom=0.0)
             axes.set_xlim(left=0.0)
         _line_legend(figure, _algorithms(chosen))
@@ -385,6 +386,7 @@ def _draw_loss(axes: Axes, runs: Sequence[Run]) -> None:
     last = max((t for t in reached if not math.isnan(t)), default=ended)
     axes.set_xlim(0.0, min(ended, 1.5 * last))
     axes.set(xlabel="time [s]", ylabel="mean training loss")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _draw_staleness(axes: Axes, runs: Sequence[Run]) -> None:
@@ -426,5 +428,6 @@ def _draw_staleness_over_time(axes: Axes, runs: Sequence[Run]) -> None:
             alpha=_alpha(runs),
         )
     axes.set(xlabel="time [s]", ylabel="mean staleness τ")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlim(left=0.0)
     axes.set_ylim(bottom=0.0)
