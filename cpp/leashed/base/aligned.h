@@ -1,5 +1,8 @@
-// Memory for vectors that kernels read and write: 64-byte aligned, never shared with a neighbour's line.
+// Memory for vectors that kernels read and write: 64-byte aligned, never shared with a neighbour's
+// line, in huge pages where it is large and the system gives them.
 #pragma once
+
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdlib>
@@ -9,6 +12,7 @@
 namespace leashed {
 
 inline constexpr std::size_t kCacheLine = 64;
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 // n elements, uninitialised, on cache lines of their own.
 template <class T>
@@ -26,9 +30,11 @@ class AlignedArray {
 
  private:
   static T* allocate(std::size_t n) {
-    const std::size_t bytes = (n * sizeof(T) + kCacheLine - 1) / kCacheLine * kCacheLine;
-    void* memory = std::aligned_alloc(kCacheLine, bytes);
+    const std::size_t line = n * sizeof(T) < 2 * kHugePage ? kCacheLine : kHugePage;
+    const std::size_t bytes = (n * sizeof(T) + line - 1) / line * line;
+    void* memory = std::aligned_alloc(line, bytes);
     if (!memory) throw std::bad_alloc();
+    if (line == kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish; refusal is harmless
     return static_cast<T*>(memory);
   }
   struct Free {

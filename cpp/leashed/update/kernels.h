@@ -12,6 +12,9 @@ namespace leashed {
 struct UpdateKernels {
   // next = current − step · gradient; next may be current.
   void (*sgd)(float* next, const float* current, const float* gradient, float step, std::size_t n);
+  // The same past the caches, for vectors larger than they are; next is on a cache line's start.
+  void (*sgd_stream)(float* next, const float* current, const float* gradient, float step,
+                     std::size_t n);
   void (*sgd_racy)(float* theta, const float* gradient, float step, std::size_t n);
   void (*copy_racy)(float* to, const float* from, std::size_t n);
   // out = the mean of `count` vectors, each read from `offset` on; out may be one of them.

@@ -1,6 +1,7 @@
 // SGD: θ ← θ − η g (leashed-sgd, eq. 1).
 #pragma once
 
+#include "leashed/base/cache.h"
 #include "leashed/update/kernels.h"
 #include "leashed/update/rule.h"
 
@@ -12,7 +13,8 @@ class Sgd final : public Rule {
 
   void apply(float* next, const float* current, const float* gradient,
              std::size_t n) const override {
-    kernels_.sgd(next, current, gradient, step_size_, n);
+    const bool past_the_caches = next != current && exceeds_caches(3 * n * sizeof(float));
+    (past_the_caches ? kernels_.sgd_stream : kernels_.sgd)(next, current, gradient, step_size_, n);
   }
   void apply_racy(float* theta, const float* gradient, std::size_t n) const override {
     kernels_.sgd_racy(theta, gradient, step_size_, n);

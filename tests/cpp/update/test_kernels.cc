@@ -1,0 +1,67 @@
+#include "leashed/update/kernels.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+
+using namespace leashed;
+
+namespace {
+
+std::vector<float> random_vector(std::size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& v : values) v = normal(random);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("every sgd kernel gives the same bits, close to double precision, at any length") {
+  for (const Isa isa : available_isas()) {
+    CAPTURE(isa_name(isa));
+    const UpdateKernels& kernels = update_kernels(isa);
+    for (const std::size_t n : {0, 1, 3, 15, 16, 17, 33, 64, 1000, 1025}) {
+      const std::vector<float> theta = random_vector(n, 1), gradient = random_vector(n, 2);
+      AlignedArray<float> next(n + 16), streamed(n + 16);
+      next[n] = streamed[n] = 7;
+      std::vector<float> in_place = theta, racy = theta;
+      kernels.sgd(next.data(), theta.data(), gradient.data(), 0.3f, n);
+      kernels.sgd_stream(streamed.data(), theta.data(), gradient.data(), 0.3f, n);
+      kernels.sgd(in_place.data(), in_place.data(), gradient.data(), 0.3f, n);
+      kernels.sgd_racy(racy.data(), gradient.data(), 0.3f, n);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double exact = double{theta[i]} - double{0.3f} * double{gradient[i]};
+        REQUIRE(next[i] == doctest::Approx(exact).epsilon(1e-6));
+        REQUIRE(streamed[i] == next[i]);
+        REQUIRE(in_place[i] == next[i]);
+        REQUIRE(racy[i] == next[i]);
+      }
+      CHECK(next[n] == 7);
+      CHECK(streamed[n] == 7);
+    }
+  }
+}
+
+TEST_CASE("copy and mean") {
+  for (const Isa isa : available_isas()) {
+    const UpdateKernels& kernels = update_kernels(isa);
+    const std::size_t n = 1003;
+    const std::vector<float> a = random_vector(n, 1), b = random_vector(n, 2);
+    std::vector<float> copy(n), mean(n, 5.0f);
+    kernels.copy_racy(copy.data(), a.data(), n);
+    CHECK(copy == a);
+    const float* both[] = {a.data(), b.data()};
+    kernels.mean(mean.data(), both, 2, 16, n - 32);
+    for (std::size_t i = 0; i < n; ++i) {
+      REQUIRE(mean[i] == (i < 16 || i >= n - 16 ? 5.0f : (a[i] + b[i]) * 0.5f));
+    }
+    kernels.mean(mean.data(), both, 1, 0, n);
+    CHECK(mean == a);
+  }
+}
