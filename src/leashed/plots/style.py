@@ -29,15 +29,6 @@ COLOURS = {
 """Okabe and Ito's palette, which every kind of colour vision tells apart."""
 
 _DASHES = {"SEQ": ":", "SYNC": "-.", "ASYNC": "--", "HOG": (0, (5, 1))}
-_MARKERS = {
-    "SEQ": "x",
-    "SYNC": "v",
-    "ASYNC": "s",
-    "HOG": "D",
-    "LSH_ps∞": "o",
-    "LSH_ps1": "^",
-    "LSH_ps0": "P",
-}
 _OTHER = "#777777"
 
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
@@ -73,11 +64,6 @@ def colour(algorithm: str) -> str:
 def dashes(algorithm: str) -> Any:
     """Its line style: Leashed solid, the others each with dashes of their own."""
     return _DASHES.get(algorithm, "-")
-
-
-def marker(algorithm: str) -> str:
-    """Its marker."""
-    return _MARKERS.get(algorithm, ".")
 
 
 def patches(algorithms: Sequence[str]) -> list[Patch]:
