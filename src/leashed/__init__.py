@@ -1,11 +1,4 @@
-"""leashed: asynchronous SGD on every core, without locks.
-
-    import leashed as lsh
-
-    data = lsh.datasets.synthetic_digits()
-    model = lsh.models.mlp(784, [128, 128, 128], 10)
-    result = lsh.train(model, data, until=lsh.until(epochs=10), threads=2)
-"""
+"""Asynchronous SGD on every core, without locks: `train` a `Model` on a `Dataset`."""
 
 from leashed import analysis, datasets, models
 from leashed._core import __version__

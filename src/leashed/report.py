@@ -96,9 +96,9 @@ SECTIONS = (
     Section(
         "Figure 10: memory",
         figures.memory,
-        "Resident memory of the whole process, data set, interpreter and the copies of the "
-        "parameters that the monitor keeps included, at every evaluation; parameter vectors and gradients in use at those moments; resident memory "
-        "over time at the largest number of threads.",
+        "Resident memory of the whole process, data set and interpreter included, the monitor's "
+        "own copies of the parameters not, at every evaluation; parameter vectors and gradients in "
+        "use at those moments; resident memory over time at the largest number of threads.",
     ),
     Section(
         "Section IV: threads in the retry loop",

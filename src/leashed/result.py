@@ -67,7 +67,7 @@ class TrainResult:
         accuracy: float64 [E]; share of the training set classified correctly.
         validation_accuracy: float64 [E]; the same of the validation set, NaN without one.
         eps: float64 [E]; examples per second since the previous evaluation.
-        memory_bytes: int64 [E]; resident memory of the process.
+        memory_bytes: int64 [E]; resident memory of the process, without the monitor's copies.
         live_vectors: int64 [E]; parameter vectors and gradients in use.
         staleness_over_time: int64 [E, bins]; updates of staleness 0, 1, … since the previous
             evaluation; the last bin counts everything from it on.

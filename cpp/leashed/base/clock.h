@@ -1,12 +1,20 @@
 #pragma once
 
 #include <chrono>
+#include <ctime>
 
 namespace leashed {
 
 // Seconds on the monotonic clock.
 inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Seconds of processor time that the calling thread has used.
+inline double thread_seconds() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
 }
 
 }  // namespace leashed

@@ -102,13 +102,26 @@ class Trainer {
     return was_interrupted || !interrupted_;
   }
 
+  // A figure of the process's memory less the monitor's own copies.
+  std::uint64_t without_copies(std::uint64_t bytes) const {
+    const std::size_t copies = snapshots_.size() + spare_.size();
+    return bytes - std::min(bytes, copies * run_.source.dimension() * sizeof(float));
+  }
+
+  void forget(std::size_t first) {
+    for (std::size_t i = first; i < snapshots_.size(); ++i) {
+      spare_.push_back(std::move(snapshots_[i].theta));
+    }
+    snapshots_.resize(first);
+  }
+
   // What the monitor sees at version t, but for loss and accuracy.
   Evaluated look_at(std::uint64_t t) const {
     Evaluated e{};
     e.seconds = clock();
     e.updates = t;
     e.live_vectors = run_.discipline.live_vectors() + workers_.size();
-    e.memory_bytes = resident_bytes();
+    e.memory_bytes = without_copies(resident_bytes());
     for (const Worker& worker : workers_) {
       e.gradients += worker.telemetry().gradients.get();
       worker.telemetry().staleness.merge_bins_into(e.staleness);
@@ -118,11 +131,11 @@ class Trainer {
 
   // Adds loss and accuracy at theta; false where it ended early.
   bool measure(Evaluated& e, const float* theta, std::size_t threads) {
-    const double begin = now();
+    const double begin = thread_seconds();
     const auto train = evaluator_(theta, run_.data, threads);
     std::optional<Evaluation> validate;
     if (train && validation_) validate = evaluator_(theta, *validation_, threads);
-    evaluation_seconds_ = now() - begin;
+    evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
     if (!train || (validation_ && !validate)) return false;
     e.loss = train->loss_sum / static_cast<double>(train->rows);
     e.accuracy = static_cast<double>(train->correct) / static_cast<double>(train->rows);
@@ -143,7 +156,7 @@ class Trainer {
     if (!complete) return false;
     evaluations_.push_back(std::move(e));
     judge(evaluations_.back());
-    if (!converged_) snapshots_.clear();
+    if (!converged_) forget(0);
     if (callbacks_.progress) callbacks_.progress(evaluations_.back(), evaluations_.front());
     return true;
   }
@@ -156,12 +169,18 @@ class Trainer {
     const bool full = snapshots_.size() >= most;
     if (full) {
       for (std::size_t i = 1; 2 * i < snapshots_.size(); ++i) {
-        snapshots_[i] = std::move(snapshots_[2 * i]);
+        std::swap(snapshots_[i], snapshots_[2 * i]);
       }
-      snapshots_.resize((snapshots_.size() + 1) / 2);
+      forget((snapshots_.size() + 1) / 2);
+    }
+    std::vector<float> copy;
+    if (!spare_.empty()) {
+      copy = std::move(spare_.back());
+      spare_.pop_back();
     }
     run_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
-      snapshots_.push_back({look_at(t), {theta, theta + dimension}});
+      copy.assign(theta, theta + dimension);
+      snapshots_.push_back({look_at(t), std::move(copy)});
     });
     return full;
   }
@@ -240,7 +259,7 @@ class Trainer {
     }
     result.peak_vectors = run_.discipline.peak_vectors() + workers_.size();
     // The system brings its peak up to date later than what is resident now.
-    result.peak_memory_bytes = peak_resident_bytes();
+    result.peak_memory_bytes = without_copies(peak_resident_bytes());
     for (const Evaluated& e : result.evaluations) {
       result.peak_memory_bytes = std::max(result.peak_memory_bytes, e.memory_bytes);
     }
@@ -267,6 +286,7 @@ class Trainer {
   };
   std::vector<Evaluated> evaluations_;
   std::vector<Snapshot> snapshots_;  // since the last evaluation, oldest first
+  std::vector<std::vector<float>> spare_;  // memory for more
   double start_ = 0, elapsed_ = 0, evaluation_seconds_ = 0;
   bool started_ = false, interrupted_ = false, converged_ = false, crashed_ = false;
 };
