@@ -24,8 +24,7 @@ py::array_t<T> to_array(std::vector<T> values) {
   auto owned = std::make_unique<std::vector<T>>(std::move(values));
   T* data = owned->data();
   const std::size_t size = owned->size();
-  const py::capsule owner(owned.release(),
-                          [](void* p) { delete static_cast<std::vector<T>*>(p); });
+  const py::capsule owner(owned.release(), [](void* p) { delete static_cast<std::vector<T>*>(p); });
   return py::array_t<T>(static_cast<py::ssize_t>(size), data, owner);
 }
 

@@ -1,8 +1,10 @@
 #include "leashed/model/network.h"
 
 #include <array>
+#include <limits>
 
 #include "arrays.h"
+#include "leashed/engine/evaluator.h"
 #include "parts.h"
 
 namespace leashed {
@@ -53,9 +55,13 @@ std::pair<double, double> evaluate(const Network& network, const FloatArray& the
   const auto rows = row_pointers(x, network.features());
   check_labels(y, rows.size(), network.classes());
   const py::gil_scoped_release release;
-  const auto workspace = network.make_workspace();
-  const Evaluation sum =
-      network.evaluate(theta.data(), {rows.data(), y.data(), rows.size()}, *workspace);
+  Evaluator evaluator(network, std::numeric_limits<std::size_t>::max(), [] {
+    const py::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    return true;
+  });
+  const DatasetView data{x.data(), y.data(), rows.size(), network.features()};
+  const Evaluation sum = evaluator(theta.data(), data, evaluator.threads()).value();
   const auto n = static_cast<double>(sum.rows);
   return {sum.loss_sum / n, static_cast<double>(sum.correct) / n};
 }

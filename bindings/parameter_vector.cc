@@ -1,5 +1,5 @@
-// ParameterVector for Python: reads are zero-copy arrays that keep their vector pinned for as long as
-// anyone refers to them.
+// ParameterVector for Python: reads are zero-copy arrays that keep their vector pinned for as long
+// as anyone refers to them.
 #include "leashed/vector/parameter_vector.h"
 
 #include <atomic>
@@ -19,10 +19,12 @@ class Permits {
  public:
   explicit Permits(std::size_t n) : left_(static_cast<std::ptrdiff_t>(n)) {}
   bool take() {
-    // Acquire/release with give_back: the slots that the former holder freed are seen as free.
-    if (left_.fetch_sub(1, std::memory_order_acquire) > 0) return true;
-    left_.fetch_add(1, std::memory_order_relaxed);
-    return false;
+    std::ptrdiff_t left = left_.load(std::memory_order_relaxed);
+    // Acquire: pairs with the release in give_back; the slots that were freed are seen as free.
+    while (left > 0 && !left_.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
+                                                    std::memory_order_relaxed)) {
+    }
+    return left > 0;
   }
   void give_back() { left_.fetch_add(1, std::memory_order_release); }
 
@@ -62,6 +64,7 @@ class Read {
   explicit Read(std::shared_ptr<SharedVector> shared) : shared_(std::move(shared)) {}
 
   py::array enter() {
+    const std::lock_guard one_at_a_time(mutex_);
     if (view_) throw std::runtime_error("this read is already entered; call read() again");
     if (!shared_->reader_permits.take()) {
       throw std::runtime_error(
@@ -79,11 +82,15 @@ class Read {
     view_ = view;
     return view;
   }
-  void exit(const py::args&) { view_.reset(); }
+  void exit(const py::args&) {
+    const std::lock_guard one_at_a_time(mutex_);
+    view_.reset();
+  }
   std::uint64_t t() const { return t_; }
 
  private:
   std::shared_ptr<SharedVector> shared_;
+  std::mutex mutex_;  // on free-threaded Python two threads may enter at once
   std::optional<py::array> view_;
   std::uint64_t t_ = 0;
 };
@@ -99,15 +106,16 @@ struct PyParameterVector {
       throw std::runtime_error(
           "too many threads update at once; make the ParameterVector with more workers");
     }
+    struct GiveBack {
+      Permits& permits;
+      ~GiveBack() { permits.give_back(); }
+    } const give_back{shared->worker_permits};
     Publication result;
     {
       const py::gil_scoped_release release;
       result = load_and_update(shared->vector, Sgd(lr), gradient.data(),
-                               persistence < 9e15 ? static_cast<std::uint64_t>(persistence)
-                                                  : kUnboundedPersistence,
-                               t_read);
+                               persistence_bound(persistence), t_read);
     }
-    shared->worker_permits.give_back();
     return py::make_tuple(result.published, result.staleness_compute + result.staleness_schedule,
                           result.tries);
   }
@@ -126,7 +134,7 @@ void bind_parameter_vector(py::module_& m) {
              return PyParameterVector{std::make_shared<SharedVector>(theta, workers, readers)};
            }),
            py::arg("theta").noconvert(), py::arg("workers"), py::arg("readers"))
-      .def("read", [](const PyParameterVector& v) { return Read(v.shared); })
+      .def("read", [](const PyParameterVector& v) { return std::make_unique<Read>(v.shared); })
       .def("update", &PyParameterVector::update, py::arg("gradient").noconvert(), py::arg("lr"),
            py::arg("persistence"), py::arg("t_read"))
       .def_property_readonly("t", [](const PyParameterVector& v) { return v.shared->version(); })
@@ -134,8 +142,8 @@ void bind_parameter_vector(py::module_& m) {
                              [](const PyParameterVector& v) { return v.shared->vector.length(); })
       .def_property_readonly("live",
                              [](const PyParameterVector& v) { return v.shared->vector.live(); })
-      .def_property_readonly("capacity",
-                             [](const PyParameterVector& v) { return v.shared->vector.capacity(); });
+      .def_property_readonly(
+          "capacity", [](const PyParameterVector& v) { return v.shared->vector.capacity(); });
 }
 
 }  // namespace leashed

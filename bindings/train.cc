@@ -39,9 +39,8 @@ py::dict to_dict(TrainResult result) {
   return py::dict(
       "outcome"_a = result.outcome, "reason"_a = std::string(stop_reason_name(result.reason)),
       "parameters"_a = to_array(std::move(result.parameters)), "evaluations"_a = evaluations,
-      "elapsed"_a = result.elapsed, "updates"_a = result.updates,
-      "gradients"_a = result.gradients, "dropped"_a = result.dropped,
-      "staleness"_a = to_array(std::move(result.staleness)),
+      "elapsed"_a = result.elapsed, "updates"_a = result.updates, "gradients"_a = result.gradients,
+      "dropped"_a = result.dropped, "staleness"_a = to_array(std::move(result.staleness)),
       "staleness_compute"_a = to_array(std::move(result.staleness_compute)),
       "staleness_schedule"_a = to_array(std::move(result.staleness_schedule)),
       "tries"_a = to_array(std::move(result.tries)),
@@ -111,11 +110,10 @@ py::dict train_network(const GradientSource& source, const FloatArray& theta, co
   {
     const py::gil_scoped_release release;
     const auto rule = make_rule({rule_choice.first, rule_choice.second});
-    const auto discipline =
-        make_discipline({discipline_choice.first, discipline_choice.second},
-                        {theta.data(), source.dimension(), threads, 1, *rule});
-    result = train(source, data, validation ? &*validation : nullptr, *discipline, options,
-                   callbacks);
+    const auto discipline = make_discipline({discipline_choice.first, discipline_choice.second},
+                                            {theta.data(), source.dimension(), threads, 1, *rule});
+    result =
+        train(source, data, validation ? &*validation : nullptr, *discipline, options, callbacks);
   }
   return to_dict(std::move(result));
 }
@@ -123,8 +121,9 @@ py::dict train_network(const GradientSource& source, const FloatArray& theta, co
 }  // namespace
 
 void bind_train(py::module_& m) {
-  m.def("time_bin_edges", [] { return to_array(time_bin_edges()); },
-        "Edges in seconds of the bins of gradient_seconds and update_seconds.");
+  m.def(
+      "time_bin_edges", [] { return to_array(time_bin_edges()); },
+      "Edges in seconds of the bins of gradient_seconds and update_seconds.");
   m.def("train", train_network, py::arg("source"), py::arg("theta").noconvert(),
         py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
         py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("rule"),

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -222,7 +223,7 @@ def test_epochs_draw_so_many_batches(
     assert (result.outcome, result.reason) == ("stopped", "epochs")
     batches = max(1, math.ceil(epochs * 1000 / 16))
     if isinstance(discipline, lsh.Synchronous):
-        assert batches - threads < result.gradients <= batches  # whole steps
+        assert batches <= result.gradients < batches + threads  # whole steps
     else:
         assert result.gradients == batches
 
@@ -357,6 +358,35 @@ def test_a_keyboard_interrupt_within_progress_ends_the_run_as_any_other(digits: 
     result = run(digits, threads=2, until=lsh.until(seconds=60), progress=progress)
     assert (result.outcome, result.reason) == ("stopped", "interrupted")
     assert 0 < result.elapsed < 30
+
+
+def test_a_keyboard_interrupt_in_the_final_evaluation_is_reported(digits: Dataset) -> None:
+    def progress(now: Progress) -> None:
+        if now.updates == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    result = run(digits, threads=1, until=lsh.until(updates=5), progress=progress)
+    assert (result.outcome, result.reason) == ("stopped", "interrupted")
+    assert result.total_updates == 5
+
+
+def test_training_works_in_the_child_of_a_fork(discipline: Discipline, digits: Dataset) -> None:
+    threads = 1 if isinstance(discipline, lsh.Sequential) else 2
+    run(digits, discipline=discipline, threads=threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork in a process with threads
+        child = os.fork()
+    if not child:
+        result = run(digits, discipline=discipline, threads=threads)
+        os._exit(0 if result.total_updates == 30 else 1)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child hangs")
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
 
 
 # Python's threads.

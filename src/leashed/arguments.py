@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from leashed import datasets
@@ -48,6 +51,22 @@ def load_data(options: argparse.Namespace) -> Split:
     if options.data is None:
         return datasets.synthetic_digits()
     return datasets.mnist(options.data)
+
+
+def check_writable(path: Path | None) -> None:
+    """OSError where a file at ``path`` could not be written; asked before hours of work, not after.
+
+    None is fine: nothing is to be written.
+    """
+    if path is None:
+        return
+    folder = path.parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(path))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise PermissionError(errno.EACCES, "cannot be written", str(path))
 
 
 def explain(error: Exception) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leashed import scaling, summary
 from leashed.arguments import add_data, listed, load_data
+from leashed.models import INITIALISATIONS
 from leashed.progress import Line, describe
 from leashed.runs import Run
 from leashed.table import number, percent
@@ -52,7 +53,7 @@ def add(benchmarks: Commands) -> None:
     plan.add_argument("--batch-size", type=int, help=_help(_PLAN.batch_size))
     plan.add_argument("--seconds", type=float, help=f"most per run; {_help(_PLAN.seconds)}")
     plan.add_argument("--seed", type=int, help=_help(_PLAN.seed))
-    plan.add_argument("--init", choices=("normal", "he", "glorot"), help=_help(_PLAN.init))
+    plan.add_argument("--init", choices=INITIALISATIONS, help=_help(_PLAN.init))
     plan.add_argument(
         "--evaluate-every",
         type=float,

@@ -53,11 +53,13 @@ class TrainResult:
     """The outcome of one call of :func:`leashed.train`.
 
     The arrays of length E hold one entry per evaluation by the monitor: the first is at t = 0,
-    before training, the last is the final state.
+    before training, the last is the final state (after Ctrl-C: the last that was evaluated, where
+    evaluating the final one would take long).
 
     Attributes:
         outcome: ``converged`` (a loss rule was met), ``diverged`` (a loss rule was given and the
-            run ended without it), ``crashed`` (NaN or Inf) or ``stopped`` (no loss rule given).
+            run ended without it), ``crashed`` (NaN or Inf) or ``stopped`` (no loss rule
+            given, or interrupted).
         reason: which rule ended the run: ``loss_fraction``, ``loss``, ``updates``, ``epochs``,
             ``seconds``, ``divergence``, ``not_finite`` or ``interrupted``.
         parameters: float32 [d]; the final parameters. Empty if read from JSON without them.

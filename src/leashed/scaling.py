@@ -14,11 +14,11 @@ import numpy as np
 from leashed import _check, models
 from leashed.datasets import Dataset
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
-from leashed.models import Model
+from leashed.models import INITIALISATIONS, Model
 from leashed.rules import SGD
 from leashed.runs import ALGORITHMS, Run
 from leashed.stopping import Until
-from leashed.train import Progress, train
+from leashed.train import MAX_SEED, MAX_THREADS, Progress, train
 
 __all__ = ["DISCIPLINES", "MODELS", "PRESETS", "Plan", "Setting", "build_model", "run"]
 
@@ -118,16 +118,20 @@ class Plan:
             if model not in MODELS:
                 raise ValueError(f"model must be among {', '.join(MODELS)}, got {model!r}")
         for m in self.threads:
-            _check.whole("threads", m)
+            _check.whole("threads", m, maximum=MAX_THREADS)
         for fraction in self.epsilon:
             if not 0.0 < _check.real("epsilon", fraction) < 1.0:
                 raise ValueError(f"epsilon must lie between 0 and 1, got {fraction:g}")
         for lr in self.lr:
-            _check.real("lr", lr, 0.0)
+            _check.step("lr", lr)
         _check.whole("repeats", self.repeats)
         _check.whole("batch_size", self.batch_size)
         _check.real("seconds", self.seconds, 0.0)
-        _check.whole("seed", self.seed, 0)
+        _check.whole("seed", self.seed, 0, MAX_SEED - self.repeats)
+        if self.init not in INITIALISATIONS:
+            raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, got {self.init!r}")
+        if self.evaluate_every is not None:
+            _check.real("evaluate_every", self.evaluate_every, 0.0)
 
     def capped(self, most: int) -> tuple[Plan, tuple[int, ...]]:
         """The plan without the thread counts above ``most``, and those that were cut.
@@ -194,6 +198,11 @@ def run(
     Raises:
         ValueError: the plan does not fit the data; before the first run.
     """
+    if plan.batch_size > len(data):
+        raise ValueError(
+            f"batch_size must be at most the {len(data)} examples of the data, "
+            f"got {plan.batch_size}"
+        )
     networks = {name: build_model(name, data) for name in plan.model}
     until = Until(loss_fraction=min(plan.epsilon), seconds=plan.seconds)
     for number, setting in enumerate(plan.settings()):

@@ -9,6 +9,8 @@ from leashed import _check
 
 __all__ = ["Until", "until"]
 
+_MOST_EPOCHS = 1e6
+
 
 @dataclass(frozen=True)
 class Until:
@@ -20,7 +22,8 @@ class Until:
         loss_fraction: ε-convergence: the loss is at most this share of the initial loss (0 to 1).
         loss: the loss is at most this.
         updates: exactly so many updates are published (with ``Synchronous``: steps).
-        epochs: so many passes over the training set are drawn; fractions allowed.
+        epochs: so many passes over the training set are drawn, rounded up to whole batches (with
+            ``Synchronous``: to whole steps); fractions allowed.
         seconds: so much time has passed since the threads started.
         divergence: the loss is at least this many times the initial loss (greater than 1).
 
@@ -50,8 +53,8 @@ class Until:
             _check.real("loss", self.loss)
         if self.updates is not None:
             _check.whole("updates", self.updates, maximum=2**53)
-        if self.epochs is not None:
-            _check.real("epochs", self.epochs, 0.0)
+        if self.epochs is not None and _check.real("epochs", self.epochs, 0.0) > _MOST_EPOCHS:
+            raise ValueError(f"epochs must be at most {_MOST_EPOCHS:g}, got {self.epochs:g}")
         if self.seconds is not None:
             _check.real("seconds", self.seconds, 0.0)
         if self.divergence is not None:

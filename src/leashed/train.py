@@ -23,6 +23,7 @@ from leashed.stopping import Until
 __all__ = ["Progress", "train"]
 
 MAX_THREADS = 1024
+MAX_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def train(
         raise ValueError(
             f"batch_size must be at most the {len(data)} examples of the data, got {batch_size}"
         )
-    seed = _check.whole("seed", seed, 0, 2**63 - 1)
+    seed = _check.whole("seed", seed, 0, MAX_SEED)
     if evaluate_every is not None:
         evaluate_every = _check.real("evaluate_every", evaluate_every, 0.0)
     if progress is not None and not callable(progress):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed import checkpoint
-from leashed.arguments import add_data, load_data
+from leashed.arguments import add_data, check_writable, load_data
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.models import INITIALISATIONS, Model
 from leashed.progress import Line, bar, completed, describe
@@ -114,6 +114,8 @@ def _until(options: argparse.Namespace) -> Until:
 
 def _train(options: argparse.Namespace) -> int:
     discipline, until = _discipline(options), _until(options)
+    for path in (options.save, options.output):
+        check_writable(path)
     data = load_data(options)
     model = build_model(options.model, data.train)
     line = Line(sys.stderr)
@@ -141,10 +143,10 @@ def _train(options: argparse.Namespace) -> int:
     if options.json_lines:
         print(result.to_json(), flush=True)
     print(_summary(result), file=sys.stderr if options.json_lines else sys.stdout)
-    if options.output is not None:
-        options.output.write_text(result.to_json() + "\n", encoding="utf-8")
     if options.save is not None:
         _save(options.save, model, result)
+    if options.output is not None:
+        options.output.write_text(result.to_json() + "\n", encoding="utf-8")
     if result.reason == "interrupted":
         return 130
     return 1 if result.outcome in {"diverged", "crashed"} else 0

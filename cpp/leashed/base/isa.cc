@@ -24,10 +24,14 @@ const std::vector<Isa>& available_isas() {
 
 std::string_view isa_name(Isa isa) {
   switch (isa) {
-    case Isa::v2: return "v2";
-    case Isa::v3: return "v3";
-    case Isa::v4: return "v4";
-    case Isa::neon: return "neon";
+    case Isa::v2:
+      return "v2";
+    case Isa::v3:
+      return "v3";
+    case Isa::v4:
+      return "v4";
+    case Isa::neon:
+      return "neon";
   }
   return "?";
 }
@@ -38,7 +42,8 @@ Isa parse_isa(std::string_view name) {
     if (name == isa_name(isa)) return isa;
     known += (known.empty() ? "" : ", ") + std::string(isa_name(isa));
   }
-  throw Error("isa '" + std::string(name) + "' is not available on this machine; choose one of: " + known);
+  throw Error("isa '" + std::string(name) +
+              "' is not available on this machine; choose one of: " + known);
 }
 
 Isa default_isa() {

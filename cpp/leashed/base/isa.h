@@ -1,5 +1,6 @@
-// Instruction-set levels. Each kernel source is compiled once per level (cmake/InstructionSets.cmake)
-// and exports one table of function pointers; `Isa` names the level whose table is used.
+// Instruction-set levels. Each kernel source is compiled once per level
+// (cmake/InstructionSets.cmake) and exports one table of function pointers; `Isa` names the level
+// whose table is used.
 #pragma once
 
 #include <string_view>

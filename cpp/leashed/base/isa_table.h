@@ -5,16 +5,19 @@
 #include "leashed/base/isa.h"
 
 #if defined(__x86_64__)
-#define LEASHED_ISA_TABLE(Table, table)     \
-  extern const Table table##_v2;            \
-  extern const Table table##_v3;            \
-  extern const Table table##_v4;            \
-  const Table& table(Isa isa) {             \
-    switch (isa) {                          \
-      case Isa::v4: return table##_v4;      \
-      case Isa::v3: return table##_v3;      \
-      default: return table##_v2;           \
-    }                                       \
+#define LEASHED_ISA_TABLE(Table, table) \
+  extern const Table table##_v2;        \
+  extern const Table table##_v3;        \
+  extern const Table table##_v4;        \
+  const Table& table(Isa isa) {         \
+    switch (isa) {                      \
+      case Isa::v4:                     \
+        return table##_v4;              \
+      case Isa::v3:                     \
+        return table##_v3;              \
+      default:                          \
+        return table##_v2;              \
+    }                                   \
   }
 #else
 #define LEASHED_ISA_TABLE(Table, table) \

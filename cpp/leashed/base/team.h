@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -30,6 +31,12 @@ class TeamBarrier {
   }
 };
 
+// The most threads that a team can have and still run all at once.
+inline std::size_t largest_team() {
+  return static_cast<std::size_t>(
+      std::max(1, std::min(omp_get_num_procs(), omp_get_thread_limit())));
+}
+
 // Runs f(rank) on exactly `threads` threads at once, the caller being rank 0. f must not throw.
 // Throws Error where OpenMP gives fewer threads (OMP_THREAD_LIMIT). Not instrumented itself: what
 // the compiler hands to the team's threads passes through libgomp before the first acquire; f is.
@@ -39,7 +46,7 @@ __attribute__((noinline, no_sanitize("thread"))) void run_team(std::size_t threa
   std::size_t given = threads;
   char order = 0;
   LEASHED_TSAN_RELEASE(&order);
-#pragma omp parallel num_threads(static_cast<int>(threads))
+#pragma omp parallel num_threads(static_cast <int>(threads))
   {
     LEASHED_TSAN_ACQUIRE(&order);
     const auto rank = static_cast<std::size_t>(omp_get_thread_num());

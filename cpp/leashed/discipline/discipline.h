@@ -22,9 +22,9 @@ struct Publication {
   bool abandoned = false;  // in lockstep, because the run is being stopped: as if never computed
   std::uint64_t staleness_compute = 0;
   std::uint64_t staleness_schedule = 0;
-  std::uint64_t tries = 0;      // failed attempts (CAS lost to another update)
-  double update_seconds = 0;    // T_u: in the update itself, all attempts together
-  double waiting_seconds = 0;   // for locks and barriers
+  std::uint64_t tries = 0;     // failed attempts (CAS lost to another update)
+  double update_seconds = 0;   // T_u: in the update itself, all attempts together
+  double waiting_seconds = 0;  // for locks and barriers
 };
 
 class Discipline {
@@ -45,9 +45,6 @@ class Discipline {
   // Calls f with a consistent theta and its version (Hogwild: as consistent as Hogwild is), while
   // workers run. One caller at a time.
   virtual void with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) = 0;
-  // Updates applied so far.
-  virtual std::uint64_t t() const = 0;
-
   // Parameter vectors in use now, and the most that were ever needed at once; without gradients and
   // without the monitor's copy.
   virtual std::size_t live_vectors() const = 0;

@@ -4,8 +4,8 @@
 
 namespace leashed {
 
-Hogwild::Hogwild(const float* initial, std::size_t dimension, std::size_t workers,
-                 const Rule& rule, bool copy)
+Hogwild::Hogwild(const float* initial, std::size_t dimension, std::size_t workers, const Rule& rule,
+                 bool copy)
     : InPlace(initial, dimension, rule),
       copy_(copy),
       workers_(local_copies(workers, copy ? dimension : 0)) {}
@@ -22,7 +22,9 @@ View Hogwild::read(std::size_t worker) {
 
 Publication Hogwild::publish(std::size_t worker, float* gradient) {
   const double start = now();
-  // Acq_rel: keeps the writes of theta after it. Pairs with the acquire in read.
+  // Release: whoever reads this count with acquire (read, with_snapshot) also sees what this thread
+  // wrote before; acquire: its own writes below do not come before the count is taken. Which of the
+  // other threads' writes a reader sees is left to chance: that is Hogwild.
   const std::uint64_t replaced = t_.fetch_add(1, std::memory_order_acq_rel);
   rule_.apply_racy(theta_.data(), gradient, dimension_);
   return {.published = true,

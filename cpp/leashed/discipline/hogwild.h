@@ -20,8 +20,6 @@ class Hogwild final : public InPlace {
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t) override {}
   void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override;
-  // Relaxed: a count; what it counts is not ordered by anything.
-  std::uint64_t t() const override { return t_.load(std::memory_order_relaxed); }
   std::size_t live_vectors() const override { return 1 + (copy_ ? workers_.size() : 0); }
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include "leashed/base/aligned.h"
@@ -21,6 +22,26 @@ class InPlace : public Discipline {
   const Rule& rule_;
   AlignedArray<float> theta_;
   AlignedArray<float> snapshot_;  // the monitor's copy
+};
+
+// With a lock for those who change theta and for the monitor.
+class Guarded : public InPlace {
+ public:
+  void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override {
+    std::uint64_t t;
+    {
+      const std::lock_guard lock(mutex_);
+      std::copy_n(theta_.data(), dimension_, snapshot_.data());
+      t = t_;
+    }
+    f(snapshot_.data(), t);
+  }
+
+ protected:
+  using InPlace::InPlace;
+
+  std::mutex mutex_;
+  std::uint64_t t_ = 0;  // changes under the lock
 };
 
 // A worker's own copy of theta and the version it has.

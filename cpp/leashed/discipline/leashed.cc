@@ -54,6 +54,4 @@ void LeashedSgd::with_snapshot(const std::function<void(const float*, std::uint6
   f(latest.data(), latest.t());
 }
 
-std::uint64_t LeashedSgd::t() const { return vector_.pin().t(); }
-
 }  // namespace leashed

@@ -11,7 +11,10 @@
 
 namespace leashed {
 
-inline constexpr std::uint64_t kUnboundedPersistence = ~std::uint64_t{0};
+// T_p from a number that may be infinite.
+inline std::uint64_t persistence_bound(double bound) {
+  return bound < 9e15 ? static_cast<std::uint64_t>(bound) : ~std::uint64_t{0};
+}
 
 // The LAU-SPC loop (load and update, store persistence-conditional): publishes rule(latest,
 // gradient), or drops the gradient after more than `persistence` failed attempts. The gradient was
@@ -29,7 +32,6 @@ class LeashedSgd final : public Discipline {
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t worker) override;
   void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override;
-  std::uint64_t t() const override;
   std::size_t live_vectors() const override { return vector_.live(); }
   std::size_t peak_vectors() const override { return vector_.allocated(); }
 

@@ -24,19 +24,4 @@ Publication Locked::publish(std::size_t worker, float* gradient) {
           .waiting_seconds = locked - start};
 }
 
-void Locked::with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) {
-  std::uint64_t t;
-  {
-    const std::lock_guard lock(mutex_);
-    std::copy_n(theta_.data(), dimension_, snapshot_.data());
-    t = t_;
-  }
-  f(snapshot_.data(), t);
-}
-
-std::uint64_t Locked::t() const {
-  const std::lock_guard lock(mutex_);
-  return t_;
-}
-
 }  // namespace leashed

@@ -29,11 +29,8 @@ std::unique_ptr<Discipline> hogwild(const Choice& choice, const Context& c) {
 }
 
 std::unique_ptr<Discipline> leashed(const Choice& choice, const Context& c) {
-  const double bound = choice["persistence"];
-  const std::uint64_t persistence =
-      bound < 9e15 ? static_cast<std::uint64_t>(bound) : kUnboundedPersistence;
-  return std::make_unique<LeashedSgd>(c.initial, c.dimension, c.workers, c.rule, persistence,
-                                      c.readers);
+  return std::make_unique<LeashedSgd>(c.initial, c.dimension, c.workers, c.rule,
+                                      persistence_bound(choice["persistence"]), c.readers);
 }
 
 const std::map<std::string, Factory> kDisciplines = {
@@ -46,7 +43,8 @@ const std::map<std::string, Factory> kDisciplines = {
 
 }  // namespace
 
-std::unique_ptr<Discipline> make_discipline(const Choice& choice, const DisciplineContext& context) {
+std::unique_ptr<Discipline> make_discipline(const Choice& choice,
+                                            const DisciplineContext& context) {
   return find_choice(kDisciplines, "discipline", choice.name)(choice, context);
 }
 

@@ -7,10 +7,11 @@ namespace leashed {
 // Without the lock: theta changes only between the barriers of publish.
 View Synchronous::read(std::size_t) { return {theta_.data(), t_}; }
 
-// One worker that wants to stop stops all. The barrier orders every store to halt_ before every load
-// of it (relaxed is enough), and no one stores to it again before all have loaded: the next store is
-// in the next proceed, behind the barrier of publish or withdraw. The same holds of abandon_, which
-// must be a flag of its own: a worker may withdraw while another has yet to load halt_.
+// One worker that wants to stop stops all. The barrier orders every store to halt_ before every
+// load of it (relaxed is enough), and no one stores to it again before all have loaded: the next
+// store is in the next proceed, behind the barrier of publish or withdraw. The same holds of
+// abandon_, which must be a flag of its own: a worker may withdraw while another has yet to load
+// halt_.
 bool Synchronous::proceed(std::size_t, bool wish) {
   if (!wish) halt_.store(true, std::memory_order_relaxed);
   barrier_.wait();
@@ -47,21 +48,6 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
 void Synchronous::withdraw(std::size_t) {
   abandon_.store(true, std::memory_order_relaxed);
   barrier_.wait();
-}
-
-void Synchronous::with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) {
-  std::uint64_t t;
-  {
-    const std::lock_guard lock(mutex_);
-    std::copy_n(theta_.data(), dimension_, snapshot_.data());
-    t = t_;
-  }
-  f(snapshot_.data(), t);
-}
-
-std::uint64_t Synchronous::t() const {
-  const std::lock_guard lock(mutex_);
-  return t_;
 }
 
 }  // namespace leashed

@@ -1,10 +1,9 @@
-// SyncSGD (leashed-sgd, section I): every step all workers compute a gradient on the same theta, the
-// gradients are averaged and applied as one update. The workers are one OpenMP team: each averages
-// and updates its own slice between two barriers.
+// SyncSGD (leashed-sgd, section I): every step all workers compute a gradient on the same theta,
+// the gradients are averaged and applied as one update. The workers are one OpenMP team: each
+// averages and updates its own slice between two barriers.
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <vector>
 
 #include "leashed/base/team.h"
@@ -13,18 +12,16 @@
 
 namespace leashed {
 
-class Synchronous final : public InPlace {
+class Synchronous final : public Guarded {
  public:
   Synchronous(const float* initial, std::size_t dimension, std::size_t workers, const Rule& rule)
-      : InPlace(initial, dimension, rule), gradients_(workers) {}
+      : Guarded(initial, dimension, rule), gradients_(workers) {}
 
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t worker) override;
   bool lockstep() const override { return true; }
   bool proceed(std::size_t worker, bool wish) override;
-  void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override;
-  std::uint64_t t() const override;
   std::size_t live_vectors() const override { return 1; }
 
  private:
@@ -33,8 +30,6 @@ class Synchronous final : public InPlace {
   TeamBarrier barrier_;
   std::atomic<bool> halt_{false};     // a worker does not want another step
   std::atomic<bool> abandon_{false};  // a worker has no gradient for this step
-  mutable std::mutex mutex_;  // held by worker 0 while theta changes; for the monitor's snapshot
-  std::uint64_t t_ = 0;
 };
 
 }  // namespace leashed

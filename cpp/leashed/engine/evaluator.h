@@ -15,14 +15,18 @@ namespace leashed {
 class Evaluator {
  public:
   // `keep_on` is asked now and then on the calling thread; where it says no, evaluation ends early.
+  // At most `max_threads`, and no more than there are processors.
   Evaluator(const GradientSource& source, std::size_t max_threads, std::function<bool()> keep_on);
+
+  // The most that an evaluation can use.
+  std::size_t threads() const { return scratch_.size(); }
 
   // Nothing where it ended early.
   std::optional<Evaluation> operator()(const float* theta, const DatasetView& data,
                                        std::size_t threads);
 
  private:
-  static constexpr std::size_t kChunk = 256;  // rows between two questions
+  static constexpr std::size_t kChunk = 256;  // rows between two looks at whether to go on
 
   struct Scratch {
     std::unique_ptr<Workspace> workspace;

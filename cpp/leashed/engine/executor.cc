@@ -1,6 +1,7 @@
 #include "leashed/engine/executor.h"
 
 #include <chrono>
+#include <latch>
 #include <string>
 #include <system_error>
 
@@ -8,12 +9,29 @@
 #include "leashed/base/team.h"
 
 namespace leashed {
+namespace {
+
+// Throws std::system_error where so many threads cannot run at once. libgomp would end the process.
+void probe(std::size_t threads) {
+  std::latch all_started(1);
+  std::vector<std::jthread> started;
+  try {
+    while (started.size() < threads) started.emplace_back([&] { all_started.wait(); });
+  } catch (...) {
+    all_started.count_down();
+    throw;
+  }
+  all_started.count_down();
+}
+
+}  // namespace
 
 ThreadExecutor::ThreadExecutor(Run& run, std::vector<Worker>& workers) : run_(run) {
   running_ = run.discipline.lockstep() ? 1 : workers.size();
   threads_.reserve(running_);
   try {
     if (run.discipline.lockstep()) {
+      probe(workers.size());
       // One thread becomes rank 0 of an OpenMP team, whose barriers the discipline uses.
       threads_.emplace_back([this, &workers] {
         try {
@@ -33,10 +51,12 @@ ThreadExecutor::ThreadExecutor(Run& run, std::vector<Worker>& workers) : run_(ru
     }
   } catch (const std::system_error& error) {
     run.stop.stop(StopReason::error);
-    const std::string started = std::to_string(threads_.size());
     threads_.clear();
-    throw Error("threads is " + std::to_string(workers.size()) + ", but the system let only " +
-                started + " start (" + error.what() + "); ask for fewer");
+    throw Error("threads is " + std::to_string(workers.size()) +
+                ", more than the system lets start (" + error.what() + "); ask for fewer");
+  } catch (...) {
+    run.stop.stop(StopReason::error);
+    throw;
   }
 }
 

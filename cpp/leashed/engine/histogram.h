@@ -32,27 +32,34 @@ class CountHistogram {
       bins_[value].add(1);
     } else {
       beyond_.push_back(value);
+      beyond_count_.add(1);
     }
   }
-  // Adds the counts to `counts` (longer where it must be): while the run lasts only bins below
-  // kBins, after it everything.
+  // Adds the counts to `counts` (longer where it must be). For the monitor, while the run lasts:
+  // bin kBins counts everything from it on.
   void merge_bins_into(std::vector<std::uint64_t>& counts) const {
-    for (std::size_t i = 0; i < kBins; ++i) {
-      if (const std::uint64_t n = bins_[i].get()) grow(counts, i) += n;
-    }
+    merge_small(counts);
+    if (const std::uint64_t n = beyond_count_.get()) grow(counts, kBins) += n;
   }
+  // After the run: exact.
   void merge_into(std::vector<std::uint64_t>& counts) const {
-    merge_bins_into(counts);
+    merge_small(counts);
     for (const std::uint64_t value : beyond_) ++grow(counts, value);
   }
 
  private:
+  void merge_small(std::vector<std::uint64_t>& counts) const {
+    for (std::size_t i = 0; i < kBins; ++i) {
+      if (const std::uint64_t n = bins_[i].get()) grow(counts, i) += n;
+    }
+  }
   static std::uint64_t& grow(std::vector<std::uint64_t>& counts, std::size_t i) {
     if (counts.size() <= i) counts.resize(i + 1);
     return counts[i];
   }
   std::vector<Counter> bins_;
   std::vector<std::uint64_t> beyond_;
+  Counter beyond_count_;
 };
 
 // Durations in bins of equal width within each power of two: 16 per octave, so a bin is at most

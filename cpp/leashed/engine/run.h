@@ -1,4 +1,5 @@
-// What all workers of one training run share, and one worker's loop: the only training loop there is.
+// What all workers of one training run share, and one worker's loop: the only training loop there
+// is.
 #pragma once
 
 #include <atomic>
@@ -21,8 +22,13 @@ namespace leashed {
 struct Run {
   Run(const GradientSource& source, const DatasetView& data, Discipline& discipline,
       const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed)
-      : source(source), data(data), discipline(discipline), until(until), workers(workers),
-        batch_size(batch_size), sampler(seed, data.rows, batch_size) {}
+      : source(source),
+        data(data),
+        discipline(discipline),
+        until(until),
+        workers(workers),
+        batch_size(batch_size),
+        sampler(seed, data.rows, batch_size) {}
 
   // Keeps the first exception of a worker and stops the run.
   void fail(std::exception_ptr error) {

@@ -16,7 +16,7 @@ struct StopRules {
   double loss_fraction = 0;  // ε: loss ≤ ε · initial loss; 0: none
   double loss = -std::numeric_limits<double>::infinity();
   std::uint64_t updates = kNone;  // exactly so many are published
-  std::uint64_t batches = kNone;  // so many batches are drawn (epochs)
+  std::uint64_t batches = kNone;  // so many batches are drawn (epochs); in lockstep, whole steps
   double seconds = std::numeric_limits<double>::infinity();
   double divergence = std::numeric_limits<double>::infinity();  // loss ≥ divergence · initial loss
 
@@ -26,7 +26,16 @@ struct StopRules {
 };
 
 enum class StopReason : int {
-  none, loss_fraction, loss, updates, epochs, seconds, divergence, not_finite, interrupted, error
+  none,
+  loss_fraction,
+  loss,
+  updates,
+  epochs,
+  seconds,
+  divergence,
+  not_finite,
+  interrupted,
+  error
 };
 
 // The run's one stop flag and the first reason given.

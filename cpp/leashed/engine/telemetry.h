@@ -21,13 +21,13 @@ struct alignas(kCacheLine) WorkerTelemetry {
 
 // One look at the run by the monitor.
 struct Evaluated {
-  double seconds;            // on the training clock, when the snapshot was taken
-  std::uint64_t updates;     // its version
-  double loss, accuracy;     // on the training set
-  double validation_accuracy;  // NaN without a validation set
-  std::uint64_t gradients;   // computed so far
-  std::uint64_t memory_bytes;  // resident set
-  std::uint64_t live_vectors;  // parameter vectors and gradients in use
+  double seconds;                        // on the training clock, when the snapshot was taken
+  std::uint64_t updates;                 // its version
+  double loss, accuracy;                 // on the training set
+  double validation_accuracy;            // NaN without a validation set
+  std::uint64_t gradients;               // computed so far
+  std::uint64_t memory_bytes;            // resident set
+  std::uint64_t live_vectors;            // parameter vectors and gradients in use
   std::vector<std::uint64_t> staleness;  // counts so far
 };
 

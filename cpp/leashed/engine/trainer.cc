@@ -14,14 +14,14 @@
 namespace leashed {
 namespace {
 
-constexpr double kSlice = 0.02;          // seconds between two looks at signals and the clock
-constexpr double kShare = 0.1;           // of one thread, for evaluation, where no interval is given
+constexpr double kSlice = 0.02;  // seconds between two looks at signals and the clock
+constexpr double kShare = 0.1;   // of one thread, for evaluation, where no interval is given
 // Where a loss is asked for, copies of theta between two evaluations, from which the moment it was
 // reached is found afterwards. When there are too many, every second is dropped.
 constexpr double kSnapshotInterval = 0.005;  // seconds, at first
 constexpr std::size_t kSnapshots = 64;
 constexpr std::size_t kSnapshotBytes = std::size_t{64} << 20;
-constexpr double kPatience = 0.1;        // seconds of evaluation after an interruption
+constexpr double kPatience = 0.1;  // seconds of evaluation after an interruption
 constexpr double kShortestInterval = 0.01;
 
 class Trainer {
@@ -55,11 +55,12 @@ class Trainer {
   // The monitor, until all workers have ended.
   void watch(ThreadExecutor& executor) {
     double next = interval();
-    double next_snapshot = kSnapshotInterval;
+    double next_snapshot =
+        run_.until.wants_loss() ? kSnapshotInterval : std::numeric_limits<double>::infinity();
     double snapshot_interval = kSnapshotInterval;
     for (;;) {
-      const double left = std::min(
-          {kSlice, next - clock(), next_snapshot - clock(), run_.until.seconds - clock()});
+      const double left =
+          std::min({kSlice, next - clock(), next_snapshot - clock(), run_.until.seconds - clock()});
       if (executor.wait(std::max(left, 0.0))) return;
       look();
       if (run_.stop.stopped()) {
@@ -69,7 +70,7 @@ class Trainer {
         evaluate(1);
         next = (options_.evaluate_every > 0 ? begin : clock()) + interval();
         snapshot_interval = kSnapshotInterval;
-        next_snapshot = clock() + snapshot_interval;
+        next_snapshot = std::max(next_snapshot, clock() + snapshot_interval);
       } else if (clock() >= next_snapshot) {
         if (remember()) snapshot_interval *= 2;
         next_snapshot = clock() + snapshot_interval;
@@ -88,18 +89,21 @@ class Trainer {
   void look() {
     if (callbacks_.interrupted && callbacks_.interrupted()) {
       run_.stop.stop(StopReason::interrupted);
+      if (!interrupted_) patience_ends_ = now() + kPatience;
       interrupted_ = true;
     }
     if (started_ && clock() >= run_.until.seconds) run_.stop.stop(StopReason::seconds);
   }
 
   // An evaluation while workers run is not worth finishing once they are to stop; the final one is,
-  // unless the user is waiting.
+  // unless the user has interrupted and it takes long.
   bool keep_evaluating() {
-    const bool was_interrupted = interrupted_;
-    look();
+    if (now() >= next_look_) {
+      look();
+      next_look_ = now() + kSlice;
+    }
     if (started_) return !run_.stop.stopped();
-    return was_interrupted || !interrupted_;
+    return !interrupted_ || now() < patience_ends_;
   }
 
   // A figure of the process's memory less the monitor's own copies.
@@ -135,8 +139,8 @@ class Trainer {
     const auto train = evaluator_(theta, run_.data, threads);
     std::optional<Evaluation> validate;
     if (train && validation_) validate = evaluator_(theta, *validation_, threads);
-    evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
     if (!train || (validation_ && !validate)) return false;
+    if (threads == 1) evaluation_seconds_ = thread_seconds() - begin;
     e.loss = train->loss_sum / static_cast<double>(train->rows);
     e.accuracy = static_cast<double>(train->correct) / static_cast<double>(train->rows);
     e.validation_accuracy =
@@ -185,8 +189,9 @@ class Trainer {
     return full;
   }
 
-  // Finds, among the copies kept since the last evaluation that was above the loss asked for, the
-  // first that is not (by bisection), and records what it evaluates.
+  // Finds, by bisection among the copies kept since the last evaluation that was above the loss
+  // asked for, when it was reached (a moment where it was, if it was more than once), and records
+  // what it evaluates.
   void refine() {
     std::size_t begin = 0, end = snapshots_.size();
     while (begin < end) {
@@ -209,7 +214,9 @@ class Trainer {
            e.loss <= run_.until.loss_fraction * evaluations_.front().loss;
   }
 
-  bool reached(const Evaluated& e) const { return reached_fraction(e) || e.loss <= run_.until.loss; }
+  bool reached(const Evaluated& e) const {
+    return reached_fraction(e) || e.loss <= run_.until.loss;
+  }
 
   void judge(const Evaluated& e) {
     if (!std::isfinite(e.loss)) {
@@ -226,10 +233,9 @@ class Trainer {
 
   TrainResult result() {
     TrainResult result;
-    // A user who interrupts does not want to wait for a long last evaluation.
-    const bool hurry = interrupted_ && evaluation_seconds_ > kPatience;
-    if (elapsed_ > 0 && !hurry) evaluate(options_.workers);
+    if (elapsed_ > 0) evaluate(options_.workers);
     if (converged_) refine();
+    look();
     if (evaluations_.empty()) {
       evaluations_.push_back({0, 0, std::nan(""), std::nan(""), std::nan(""), 0, 0, 0, {}});
     }
@@ -238,7 +244,9 @@ class Trainer {
       result.updates = t;
     });
     crashed_ = crashed_ || run_.stop.reason() == StopReason::not_finite;
-    result.reason = crashed_ ? StopReason::not_finite : run_.stop.reason();
+    result.reason = crashed_       ? StopReason::not_finite
+                    : interrupted_ ? StopReason::interrupted
+                                   : run_.stop.reason();
     result.outcome = outcome(result.reason);
     result.evaluations = std::move(evaluations_);
     result.elapsed = elapsed_;
@@ -285,9 +293,11 @@ class Trainer {
     std::vector<float> theta;
   };
   std::vector<Evaluated> evaluations_;
-  std::vector<Snapshot> snapshots_;  // since the last evaluation, oldest first
+  std::vector<Snapshot> snapshots_;        // since the last evaluation, oldest first
   std::vector<std::vector<float>> spare_;  // memory for more
-  double start_ = 0, elapsed_ = 0, evaluation_seconds_ = 0;
+  double start_ = 0, elapsed_ = 0;
+  double evaluation_seconds_ = 0;  // of one thread's time, for the last evaluation beside workers
+  double next_look_ = 0, patience_ends_ = 0;
   bool started_ = false, interrupted_ = false, converged_ = false, crashed_ = false;
 };
 

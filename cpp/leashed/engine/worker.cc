@@ -17,7 +17,11 @@ Worker::Worker(Run& run, std::size_t id)
 
 void Worker::train() {
   const double start = now();
-  while (run_.discipline.proceed(id_, wants_another())) step();
+  try {
+    while (run_.discipline.proceed(id_, wants_another())) step();
+  } catch (...) {  // out of memory; never in lockstep, whose disciplines allocate nothing
+    run_.fail(std::current_exception());
+  }
   telemetry_->running_seconds = now() - start;
 }
 
@@ -28,7 +32,7 @@ bool Worker::wants_another() {
   if (run_.discipline.lockstep()) {
     if (steps_ >= run_.until.updates) return run_.stop.finish(StopReason::updates), false;
     k_ = steps_ * run_.workers + id_;
-    if ((steps_ + 1) * run_.workers > run_.until.batches) {
+    if (steps_ * run_.workers >= run_.until.batches) {  // whole steps
       return run_.stop.finish(StopReason::epochs), false;
     }
     return true;

@@ -32,7 +32,7 @@ ParameterVector::ParameterVector(const float* initial, std::size_t length, std::
   }
   slots_ = std::make_unique<Slot[]>(capacity_);
   free_ = std::make_unique<FreeWord[]>(words_for(capacity_));
-  for (std::size_t i = 0; i < capacity_; ++i) {
+  for (std::size_t i = 0; i < capacity_; ++i) {  // relaxed: no other thread knows this object yet
     free_[i / kWordBits].bits.fetch_or(std::uint64_t{1} << i % kWordBits,
                                        std::memory_order_relaxed);
   }
@@ -59,6 +59,7 @@ void ParameterVector::release(std::size_t slot) {
 ParameterVector::Draft ParameterVector::claim() {
   const std::size_t words = words_for(capacity_);
   for (std::size_t w = 0;; w = w + 1 < words ? w + 1 : 0) {
+    // Relaxed: a hint where to look; the fetch_and decides.
     std::uint64_t bits = free_[w].bits.load(std::memory_order_relaxed);
     while (bits) {
       const std::uint64_t bit = bits & -bits;
@@ -79,6 +80,7 @@ ParameterVector::Draft ParameterVector::claim() {
 
 bool ParameterVector::publish(Pin& old, Draft& next) {
   slots_[next.slot_].t = slots_[old.slot_].t + 1;
+  // Relaxed: a guess that the CAS checks.
   std::uint64_t word = published_.load(std::memory_order_relaxed);
   while (slot_of(word) == old.slot_) {
     // Release: pairs with the acquire in pin. A failure brings nothing that is read.
@@ -95,7 +97,8 @@ bool ParameterVector::publish(Pin& old, Draft& next) {
 
 void ParameterVector::transfer(std::size_t slot, std::uint64_t external_count) {
   const auto rest = static_cast<std::int64_t>(external_count) - 1;
-  // As in release: orders this thread's and the other readers' loads before the next owner's writes.
+  // As in release: orders this thread's and the other readers' loads before the next owner's
+  // writes.
   if (slots_[slot].counter.fetch_add(rest, std::memory_order_acq_rel) + rest == 0) recycle(slot);
 }
 

@@ -3,10 +3,10 @@
 //
 // The protocol ("split count"; docs/reclamation.md argues its safety, models/split_count.pml checks
 // it; the steps below carry the model's names)
-//   Vectors live in a fixed pool of *slots*; a slot's header is never freed, its buffer is allocated
-//   when first used and then recycled. `published_` is one word: the index of the published slot
-//   (16 bits) and the *external count* (48 bits), the number of pins taken through the word since the
-//   slot was published. Each slot has a signed counter of its own for releases.
+//   Vectors live in a fixed pool of *slots*; a slot's header is never freed, its buffer is
+//   allocated when first used and then recycled. `published_` is one word: the index of the
+//   published slot (16 bits) and the *external count* (48 bits), the number of pins taken through
+//   the word since the slot was published. Each slot has a signed counter of its own for releases.
 //     pin       fetch_add(1) on the word. Its result names the slot: nothing to validate, no retry.
 //     release   fetch_sub(1) on the slot's counter.
 //     claim     takes a free slot from a bitmap; the draft is private until it is published.
@@ -16,8 +16,8 @@
 //     transfer  after a successful publish: fetch_add(count − 1) on the old slot's counter. It
 //               carries the external count over and drops the publisher's own pin.
 //     recycle   whoever brings a counter to 0 gives the slot back to the bitmap; exactly one does,
-//               since before the transfer the counter is negative or was never touched, and after it
-//               counts down the pins that are left.
+//               since before the transfer the counter is negative or was never touched, and after
+//               it counts down the pins that are left.
 //   Bound: m workers (each at most one pin and one draft) and r other readers use at most 2m + r
 //   slots, so a pool of that size never makes a claim wait for a reader.
 #pragma once
@@ -42,9 +42,9 @@ class ParameterVector {
   ParameterVector(const ParameterVector&) = delete;
   ParameterVector& operator=(const ParameterVector&) = delete;
 
-  // A published vector that cannot change or be recycled until the pin is released (by destruction).
-  // Release a pin before taking the next: `p = v.pin()` over a live one holds two for a moment, and
-  // the bound counts one for each thread.
+  // A published vector that cannot change or be recycled until the pin is released (by
+  // destruction). Release a pin before taking the next: `p = v.pin()` over a live one holds two for
+  // a moment, and the bound counts one for each thread.
   class Pin {
    public:
     Pin() = default;
@@ -107,6 +107,7 @@ class ParameterVector {
   std::size_t capacity() const { return capacity_; }
   // Slots in use now, and slots whose buffer was ever needed (the most that were in use at once).
   std::size_t live() const;
+  // (Relaxed: telemetry.)
   std::size_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,5 +1,3 @@
-#include "leashed/data/sampler.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "leashed/base/philox.h"
+#include "leashed/data/sampler.h"
 
 using leashed::Sampler;
 

@@ -1,5 +1,6 @@
 // The worker loop under every discipline, with a gradient source that can tell whether the view it
-// was given is consistent: the gradient is −1 everywhere and the step 1, so version t is t everywhere.
+// was given is consistent: the gradient is −1 everywhere and the step 1, so version t is t
+// everywhere.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -81,8 +82,7 @@ Outcome run(const Ledger& ledger, const Choice& choice, std::size_t workers, Sto
   const std::vector<float> x(100, 0.0f), initial(kDimension, 0.0f);
   const std::vector<std::int32_t> y(100, 0);
   const auto rule = make_rule({"sgd", {{"lr", 1}}});
-  const auto discipline =
-      make_discipline(choice, {initial.data(), kDimension, workers, 1, *rule});
+  const auto discipline = make_discipline(choice, {initial.data(), kDimension, workers, 1, *rule});
   TrainResult result = train(ledger, {x.data(), y.data(), 100, 1}, nullptr, *discipline,
                              {workers, 4, 7, until, 0}, callbacks);
   return {std::move(result), ledger.consistent.load(std::memory_order_relaxed)};
@@ -135,8 +135,8 @@ TEST_CASE("a number of batches is drawn exactly") {
     StopRules until;
     until.batches = 50;
     const TrainResult result = run(ledger, named.discipline, workers, until).result;
-    // In lockstep only whole steps: 12 of 4.
-    CHECK(result.gradients == (named.discipline.name == "synchronous" ? 48 : 50));
+    // In lockstep whole steps: 13 of 4.
+    CHECK(result.gradients == (named.discipline.name == "synchronous" ? 52 : 50));
     CHECK(result.reason == StopReason::epochs);
   }
 }
@@ -150,6 +150,26 @@ TEST_CASE("an exception in a gradient stops the run and comes out of train") {
         run(ledger, named.discipline, named.any_number_of_workers ? 4 : 1, StopRules{}), "boom",
         std::runtime_error);
   }
+}
+
+TEST_CASE("an exception in publish stops the run and comes out of train") {
+  class OutOfMemory final : public Discipline {
+   public:
+    View read(std::size_t) override { return {theta.data(), 0}; }
+    Publication publish(std::size_t, float*) override { throw std::bad_alloc(); }
+    void withdraw(std::size_t) override {}
+    void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override {
+      f(theta.data(), 0);
+    }
+    std::size_t live_vectors() const override { return 1; }
+    std::vector<float> theta = std::vector<float>(kDimension);
+  } discipline;
+  const Ledger ledger;
+  const std::vector<float> x(100, 0.0f);
+  const std::vector<std::int32_t> y(100, 0);
+  CHECK_THROWS_AS(
+      train(ledger, {x.data(), y.data(), 100, 1}, nullptr, discipline, {4, 4, 7, {}, 0}, {}),
+      std::bad_alloc);
 }
 
 TEST_CASE("NaN is a crash, whichever rule was set") {
@@ -179,8 +199,9 @@ TEST_CASE("a loss rule gives converged, or diverged where the run ends without i
     return e.loss > 0.01 * result.evaluations.front().loss;
   };
   CHECK(std::is_partitioned(result.evaluations.begin(), result.evaluations.end(), above));
-  CHECK(std::is_sorted(result.evaluations.begin(), result.evaluations.end(),
-                       [](const Evaluated& a, const Evaluated& b) { return a.updates < b.updates; }));
+  CHECK(
+      std::is_sorted(result.evaluations.begin(), result.evaluations.end(),
+                     [](const Evaluated& a, const Evaluated& b) { return a.updates < b.updates; }));
 
   until.updates = 20;
   result = run(ledger, leashed, 2, until).result;

@@ -1,5 +1,3 @@
-#include "leashed/update/kernels.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/update/kernels.h"
 
 using namespace leashed;
 

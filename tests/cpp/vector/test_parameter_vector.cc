@@ -1,7 +1,5 @@
 // The invariants of vector/parameter_vector.h under stress: every vector that is read is internally
 // consistent, t advances without gaps, live buffers stay within the bound, nothing leaks.
-#include "leashed/vector/parameter_vector.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "leashed/base/error.h"
+#include "leashed/vector/parameter_vector.h"
 
 using leashed::ParameterVector;
 
