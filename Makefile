@@ -53,7 +53,7 @@ BUILD = cmake -S . -B build/$(1) -G Ninja -DLEASHED_PYTHON=OFF -DLEASHED_TESTS=O
 CTEST = ctest --test-dir build/$(1) --output-on-failure --timeout 300 --no-tests=error
 
 test-cpp: .venv/test
-	$(call BUILD,release)
+	$(call BUILD,release,-DLEASHED_BENCH=ON)
 	tests/packaging/check-kernels build/release
 	$(call CTEST,release)
 

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,7 +61,8 @@ void bench_update(std::size_t d, double seconds) {
   ParameterVector vector(constant(d, 0).data(), d, 1, 0);
   const Sgd rule(kStep);
   const auto update = [&] {
-    load_and_update(vector, rule, gradient.data(), kUnboundedPersistence, 0);
+    load_and_update(vector, rule, gradient.data(),
+                    persistence_bound(std::numeric_limits<double>::infinity()), 0);
   };
   auto [current, next] = buffers(vector);
   const auto pass = [&](auto kernel) {
