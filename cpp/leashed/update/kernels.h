@@ -1,5 +1,5 @@
-// One pass over memory per update. The racy kernels are the only places where threads read and write
-// the same floats without synchronisation (Hogwild): their loads and stores are opaque to the
+// One pass over memory per update. The racy kernels are the only places where threads read and
+// write the same floats without synchronisation (Hogwild): their loads and stores are opaque to the
 // compiler, each 4-byte lane is atomic on the hardware, and ThreadSanitizer is told to look away.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Every update kernel uses the same expression, current − step · gradient, in the vector part and in
-// the tail, so that all disciplines give the same bits for the same inputs.
+// Every update kernel uses the same expression, current − step · gradient, in the vector part and
+// in the tail, so that all disciplines give the same bits for the same inputs.
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -57,8 +57,8 @@ void sgd_stream(float* next, const float* current, const float* gradient, float 
 #endif
 
 // Exactly one load or one store, which the compiler can neither repeat, split nor move, whatever
-// other threads do to the same floats. (A volatile vector would do, but GCC then ignores that it may
-// be unaligned.)
+// other threads do to the same floats. (A volatile vector would do, but GCC then ignores that it
+// may be unaligned.)
 LEASHED_INLINE LEASHED_RACY vfloat load_once(const float* p) {
   vfloat v = vload(p);
   asm volatile("" : LEASHED_VECTOR_REGISTER(v) : : "memory");
@@ -108,7 +108,6 @@ void mean(float* out, const float* const* vectors, std::size_t count, std::size_
 }  // namespace
 
 extern const UpdateKernels LEASHED_ISA_NAME(update_kernels);
-const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {sgd, sgd_stream, sgd_racy, copy_racy,
-                                                               mean};
+const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {sgd, sgd_stream, sgd_racy, copy_racy, mean};
 
 }  // namespace leashed
