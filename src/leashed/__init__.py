@@ -10,6 +10,7 @@ from leashed.result import Histogram, TimeDistribution, TrainResult
 from leashed.rules import SGD, Rule
 from leashed.stopping import Until, until
 from leashed.train import Progress, train
+from leashed.tune import Tuning, tune
 from leashed.vector import ParameterVector, Update
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Synchronous",
     "TimeDistribution",
     "TrainResult",
+    "Tuning",
     "Until",
     "Update",
     "__version__",
@@ -37,5 +39,6 @@ __all__ = [
     "models",
     "save",
     "train",
+    "tune",
     "until",
 ]

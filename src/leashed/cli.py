@@ -1,4 +1,4 @@
-"""The command line: ``leashed train``, ``leashed bench scaling``, ``leashed report``."""
+"""The command line: ``leashed train``, ``leashed bench scaling``, ``leashed report``, ``leashed tune``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from leashed import __version__, arguments, bench_command, report_command, train_command
+from leashed import (
+    __version__,
+    arguments,
+    bench_command,
+    report_command,
+    train_command,
+    tune_command,
+)
 
 _INTERRUPTED = 130
 
@@ -56,4 +63,5 @@ def _parser() -> argparse.ArgumentParser:
     benchmarks: arguments.Commands = bench.add_subparsers(required=True, metavar="BENCHMARK")
     bench_command.add(benchmarks)
     report_command.add(commands)
+    tune_command.add(commands)
     return parser
