@@ -16,8 +16,8 @@ WHEEL = $(wildcard dist/leashed-*-linux_*.whl)
 
 demo: .venv/installed
 	mkdir -p reports
-	leashed bench scaling --model mlp --init normal --lr 0.1 --batch-size 16 --epsilon 0.5,0.1 \
-	  --threads 1,2,8 --repeats 3 --seconds 10 --evaluate-every 0.1 --output reports/demo.jsonl
+	leashed bench scaling --model mlp --threads 1,2,8 --repeats 3 --batch-size 16 --epsilon 0.5,0.1 \
+	  --seconds 10 --evaluate-every 0.1 --output reports/demo.jsonl
 	leashed report reports/demo.jsonl -o reports/demo.html
 
 test: test-cpp test-isa test-aarch64 test-sanitizers test-wheel test-python
