@@ -1,3 +1,8 @@
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "leashed needs g++ 12 or newer, this is ${CMAKE_CXX_COMPILER_VERSION}; "
+                      "set CXX where another is installed, as in CXX=g++-12")
+endif()
+
 # leashed_add_kernels(<target> <sources...>): compiles each source once for every instruction-set
 # level of the target architecture, with LEASHED_ISA set to the level's name (base/isa.h).
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
