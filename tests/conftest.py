@@ -1,6 +1,7 @@
 """What tests of more than one file share."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -8,6 +9,10 @@ import pytest
 from hypothesis import settings
 
 import leashed as lsh
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, which some of them send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Pytest's importlib mode leaves the path alone; here lie reference.py and factories.py.
 sys.path.insert(0, str(Path(__file__).parent))
