@@ -11,7 +11,7 @@ SHELL := bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SOURCES := $(shell find pyproject.toml CMakeLists.txt cmake cpp bindings src -type f -not -name '*.pyc')
-CPP = git ls-files 'cpp/*.h' 'cpp/*.cc' 'bindings/*.h' 'bindings/*.cc' 'tests/*.h' 'tests/*.cc'
+CPP = git ls-files '*.h' '*.cc'
 WHEEL = $(wildcard dist/leashed-*-linux_*.whl)
 
 demo: .venv/installed
