@@ -72,7 +72,7 @@ endif
 # Some settings of Linux's address-space randomisation keep ThreadSanitizer from starting, so it is
 # switched off where that is allowed.
 test-sanitizers: .venv/test
-	$(call BUILD,thread,-DLEASHED_SANITIZE=thread)
+	$(call BUILD,thread,-DLEASHED_SANITIZE=thread) --target test_vector test_engine
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
 	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(vector|engine)$$'
 	$(call BUILD,address,-DLEASHED_SANITIZE=address)
