@@ -13,87 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "ceiling.h"
 #include "leashed/base/aligned.h"
-#include "leashed/base/clock.h"
 #include "leashed/base/isa.h"
 #include "leashed/model/kernels/spatial.h"
 
 using namespace leashed;
 
 namespace {
-
-// 12 independent chains of multiply-adds for `rounds` rounds; returns the FLOPs done. The
-// volatile variables keep the compiler from knowing or dropping the result.
-template <class Vector>
-__attribute__((always_inline)) inline double fma_rounds(std::size_t rounds) {
-  static volatile float source = 0.999f;
-  const Vector factor = source - Vector{};
-  Vector acc[12] = {};
-  for (std::size_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (int j = 0; j < 12; ++j) {
-      acc[j] = acc[j] * factor + factor;
-#if defined(__x86_64__)
-      asm("" : "+v"(acc[j]));  // nothing is folded over rounds
-#endif
-    }
-  }
-  Vector sum = {};
-#pragma GCC unroll 12
-  for (int j = 0; j < 12; ++j) sum += acc[j];
-  source = source + 0 * sum[0];
-  return static_cast<double>(rounds) * 12 * 2 * (sizeof(Vector) / sizeof(float));
-}
-
-typedef float Float4 __attribute__((vector_size(16)));
-#if defined(__x86_64__)
-typedef float Float8 __attribute__((vector_size(32)));
-typedef float Float16 __attribute__((vector_size(64)));
-__attribute__((target("arch=x86-64-v4"))) double fma_v4(std::size_t rounds) {
-  return fma_rounds<Float16>(rounds);
-}
-__attribute__((target("arch=x86-64-v3"))) double fma_v3(std::size_t rounds) {
-  return fma_rounds<Float8>(rounds);
-}
-#endif
-double fma_base(std::size_t rounds) { return fma_rounds<Float4>(rounds); }
-
-double (*ceiling_of(Isa isa))(std::size_t) {
-#if defined(__x86_64__)
-  if (isa == Isa::v4) return fma_v4;
-  if (isa == Isa::v3) return fma_v3;
-#endif
-  static_cast<void>(isa);
-  return fma_base;
-}
-
-struct Rate {
-  double best, ratio;  // GFLOP/s of the best turn, and over the ceiling's best turn
-};
-
-// Work and ceiling in turns of about 0.2 ms, for `seconds`.
-Rate measure(const std::function<void()>& work, double flops, double (*ceiling)(std::size_t),
-             double seconds) {
-  const auto timed = [](auto&& f) {
-    const double start = now();
-    f();
-    return now() - start;
-  };
-  work();
-  const int repeats =
-      1 + static_cast<int>(2e-4 / std::max(1e-7, std::min(timed(work), timed(work))));
-  double best = 0, top_best = 0;
-  for (const double end = now() + seconds; now() < end;) {
-    double top_flops = 0;
-    const double top = timed([&] { top_flops = ceiling(20000); });
-    const double spent = timed([&] {
-      for (int i = 0; i < repeats; ++i) work();
-    });
-    best = std::max(best, flops * repeats / spent);
-    top_best = std::max(top_best, top_flops / top);
-  }
-  return {best * 1e-9, best / top_best};
-}
 
 struct Named {
   const char* name;
@@ -128,10 +55,10 @@ int main(int argc, char** argv) {
        make("lenet conv2", 6, 14, 14, 16, 5, 0, false)}};
   for (Isa isa : available_isas()) {
     const SpatialKernels& k = spatial_kernels(isa);
-    const auto ceiling = ceiling_of(isa);
+    const auto multiply_adds = [isa] { bench::multiply_adds(isa, 20000); };
     std::printf("%-12s %zu images per block, float32 FMA %.1f GFLOP/s\n",
                 std::string(isa_name(isa)).c_str(), k.lanes,
-                measure([&] { ceiling(20000); }, ceiling(20000), ceiling, seconds).best);
+                bench::measure(isa, multiply_adds, 0, seconds).ceiling);
     for (const auto& network : networks) {
       double total_flops = 0, total_ideal = 0, total_time = 0;
       for (const Named& n : network) {
@@ -154,13 +81,13 @@ int main(int argc, char** argv) {
 
         const auto report = [&](const char* what, double count, bool in_total,
                                 const std::function<void()>& work) {
-          const Rate rate = measure(work, count, ceiling, seconds);
+          const bench::Rate rate = bench::measure(isa, work, count, seconds);
           std::printf("  %-12s %-34s %8.1f GFLOP/s %6.2f of the ceiling %8.2f us/block\n", n.name,
-                      what, rate.best, rate.ratio, count / rate.best * 1e-3);
+                      what, rate.gflops, rate.ratio, count / rate.gflops * 1e-3);
           if (in_total) {
             total_flops += count;
             total_ideal += count / rate.ratio;
-            total_time += count / rate.best * 1e-9;
+            total_time += count / rate.gflops * 1e-9;
           }
         };
         report("convolution + ReLU + pooling", flops, true, [&] {

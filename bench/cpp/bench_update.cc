@@ -44,9 +44,9 @@ AlignedArray<float> constant(std::size_t d, float value) {
 
 template <class F>
 double seconds_of(std::size_t repeats, F&& f) {
-  const double start = bench::thread_seconds();
+  const double start = thread_seconds();
   for (std::size_t i = 0; i < repeats; ++i) f();
-  return (bench::thread_seconds() - start) / static_cast<double>(repeats);
+  return (thread_seconds() - start) / static_cast<double>(repeats);
 }
 
 // The buffers that updates by one thread alternate between.

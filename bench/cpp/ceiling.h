@@ -3,8 +3,6 @@
 // moment to the next.
 #pragma once
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -63,14 +61,6 @@ inline double multiply_adds(leashed::Isa isa, std::size_t rounds) {
   return multiply_adds_base(rounds);
 }
 
-// Seconds that this thread has run: on a shared machine the time it waited for a CPU says nothing
-// about its kernels.
-inline double thread_seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 struct Rate {
   double gflops, ceiling, ratio;  // medians; the ratio is the median of each turn's
 };
@@ -81,13 +71,14 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Runs `work` of `flops` FLOPs for `seconds`, in turns with the ceiling.
+// Runs `work` of `flops` FLOPs for `seconds`, in turns with the ceiling, on the thread's own clock:
+// on a shared machine the time it waited for a CPU says nothing about its kernels.
 inline Rate measure(leashed::Isa isa, const std::function<void()>& work, double flops,
                     double seconds) {
   const auto timed = [](const auto& f) {
-    const double start = thread_seconds();
+    const double start = leashed::thread_seconds();
     f();
-    return thread_seconds() - start;
+    return leashed::thread_seconds() - start;
   };
   work();
   const auto repeats = std::max<std::size_t>(1, static_cast<std::size_t>(1e-3 / timed(work)));
