@@ -10,6 +10,9 @@ SHELL := bash
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where changes are judged, a warning is an error; a user's newer compiler may have new ones.
+STRICT := -DLEASHED_WERROR=$(if $(CI),ON,OFF)
+export CMAKE_ARGS := $(STRICT)
 SOURCES := $(shell find pyproject.toml CMakeLists.txt cmake cpp bindings src -type f -not -name '*.pyc')
 CPP = git ls-files '*.h' '*.cc'
 WHEEL = $(wildcard dist/leashed-*-linux_*.whl)
@@ -48,7 +51,7 @@ dist/built: .venv/created $(SOURCES)
 	python -m pip install -q "$(WHEEL)[dev]"
 	touch $@
 
-BUILD = cmake -S . -B build/$(1) -G Ninja -DLEASHED_PYTHON=OFF -DLEASHED_TESTS=ON $(2) \
+BUILD = cmake -S . -B build/$(1) -G Ninja -DLEASHED_PYTHON=OFF -DLEASHED_TESTS=ON $(STRICT) $(2) \
   && cmake --build build/$(1)
 CTEST = ctest --test-dir build/$(1) --output-on-failure --timeout 300 --no-tests=error
 
