@@ -85,6 +85,9 @@ class TrainResult:
         tries: failed attempts to publish, per gradient.
         gradient_seconds: T_c, the time to compute a gradient.
         update_seconds: T_u, the time to update a parameter vector.
+        breakdown: seconds of all threads together by what they did: ``gradient``, ``update``,
+            ``sampling`` (choosing the batch), ``read`` (getting at the parameters), ``waiting``
+            (for locks and barriers) and ``rest``.
         peak_vectors: most parameter vectors and gradients ever allocated at once.
         peak_memory_bytes: most resident memory of the process.
         config: what was asked for and on what machine, as JSON's own types.
@@ -117,6 +120,7 @@ class TrainResult:
     tries: Histogram
     gradient_seconds: TimeDistribution
     update_seconds: TimeDistribution
+    breakdown: dict[str, float]
     peak_vectors: int
     peak_memory_bytes: int
     config: dict[str, Any] = field(default_factory=dict)
@@ -321,6 +325,8 @@ def _decode_field(name: str, value: Any) -> Any:
         return int(value)
     if name == "elapsed":
         return _decode_float(value)
+    if name == "breakdown":
+        return {str(key): _decode_float(item) for key, item in value.items()}
     if name == "config":
         return dict(value)
     return value

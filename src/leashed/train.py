@@ -215,6 +215,17 @@ def _staleness_over_time(evaluations: list[dict[str, Any]]) -> NDArray[np.int64]
     return np.diff(table, axis=0, prepend=np.zeros((1, bins), np.int64))
 
 
+def _breakdown(outcome: dict[str, Any]) -> dict[str, float]:
+    parts = {
+        "gradient": outcome["gradient_seconds_total"],
+        "update": outcome["update_seconds_total"],
+        "sampling": outcome["sampling_seconds"],
+        "read": outcome["read_seconds"],
+        "waiting": outcome["waiting_seconds"],
+    }
+    return {**parts, "rest": max(0.0, outcome["running_seconds"] - sum(parts.values()))}
+
+
 def _result(outcome: dict[str, Any], batch_size: int, config: dict[str, Any]) -> TrainResult:
     evaluations = outcome["evaluations"]
 
@@ -258,6 +269,7 @@ def _result(outcome: dict[str, Any], batch_size: int, config: dict[str, Any]) ->
         tries=counts("tries"),
         gradient_seconds=times("gradient_seconds"),
         update_seconds=times("update_seconds"),
+        breakdown=_breakdown(outcome),
         peak_vectors=outcome["peak_vectors"],
         peak_memory_bytes=outcome["peak_memory_bytes"],
         config=config,

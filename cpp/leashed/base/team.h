@@ -1,5 +1,5 @@
-// OpenMP as this project uses it: teams of threads and their barriers. ThreadSanitizer cannot see
-// inside libgomp, so where it is on, the order that a barrier gives is told to it by hand.
+// OpenMP as this project uses it: teams of threads. ThreadSanitizer cannot see inside libgomp, so
+// where it is on, the order in which a team starts and ends is told to it by hand.
 #pragma once
 
 #include <omp.h>
@@ -20,16 +20,6 @@
 #endif
 
 namespace leashed {
-
-// The barrier of the OpenMP team that the calling thread is in.
-class TeamBarrier {
- public:
-  void wait() {
-    LEASHED_TSAN_RELEASE(this);
-#pragma omp barrier
-    LEASHED_TSAN_ACQUIRE(this);
-  }
-};
 
 // The most threads that a team can have and still run all at once.
 inline std::size_t largest_team() {

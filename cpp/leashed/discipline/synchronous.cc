@@ -14,7 +14,7 @@ View Synchronous::read(std::size_t) { return {theta_.data(), t_}; }
 // halt_.
 bool Synchronous::proceed(std::size_t, bool wish) {
   if (!wish) halt_.store(true, std::memory_order_relaxed);
-  barrier_.wait();
+  barrier_.arrive_and_wait();
   return !halt_.load(std::memory_order_relaxed);
 }
 
@@ -23,7 +23,7 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
   gradients_[worker] = gradient;
   std::unique_lock lock(mutex_, std::defer_lock);
   if (worker == 0) lock.lock();
-  barrier_.wait();
+  barrier_.arrive_and_wait();
   if (abandon_.load(std::memory_order_relaxed)) return {.abandoned = true};
 
   const double ready = now();
@@ -38,7 +38,7 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
   rule_.apply(theta_.data() + begin, theta_.data() + begin, mean + begin, end - begin);
   if (worker == 0) ++t_;
   const double updated = now();
-  barrier_.wait();
+  barrier_.arrive_and_wait();
   return {.published = true,
           .update_seconds = updated - ready,
           .waiting_seconds = (ready - start) + (now() - updated)};
@@ -47,7 +47,7 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
 // Takes part in the barrier that the others wait at in publish, and tells them to give up.
 void Synchronous::withdraw(std::size_t) {
   abandon_.store(true, std::memory_order_relaxed);
-  barrier_.wait();
+  barrier_.arrive_and_wait();
 }
 
 }  // namespace leashed

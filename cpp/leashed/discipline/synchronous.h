@@ -4,9 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <barrier>
 #include <vector>
 
-#include "leashed/base/team.h"
 #include "leashed/discipline/in_place.h"
 #include "leashed/update/kernels.h"
 
@@ -15,7 +15,9 @@ namespace leashed {
 class Synchronous final : public Guarded {
  public:
   Synchronous(const float* initial, std::size_t dimension, std::size_t workers, const Rule& rule)
-      : Guarded(initial, dimension, rule), gradients_(workers) {}
+      : Guarded(initial, dimension, rule),
+        gradients_(workers),
+        barrier_(static_cast<std::ptrdiff_t>(workers)) {}
 
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
@@ -27,7 +29,9 @@ class Synchronous final : public Guarded {
  private:
   const UpdateKernels& kernels_ = update_kernels();
   std::vector<float*> gradients_;  // of this step, by worker
-  TeamBarrier barrier_;
+  // Sleeps after a while; OpenMP's own spins, and where processors are short it spins away the very
+  // time that the thread it waits for would need.
+  std::barrier<> barrier_;
   std::atomic<bool> halt_{false};     // a worker does not want another step
   std::atomic<bool> abandon_{false};  // a worker has no gradient for this step
 };

@@ -68,19 +68,28 @@ class Worker {
   const WorkerTelemetry& telemetry() const { return *telemetry_; }
 
  private:
+  struct Batch {
+    explicit Batch(std::size_t size) : rows(size), labels(size) {}
+    std::uint64_t k = 0;  // its number
+    std::vector<const float*> rows;
+    std::vector<std::int32_t> labels;
+  };
+  bool exists(std::uint64_t k) const { return k < run_.until.batches; }
   bool wants_another();
   void step();
+  // Claims the next batch number and samples that batch, so that its rows can come into the cache
+  // while the batch before it is worked on.
+  void look_ahead();
 
   Run& run_;
   const std::size_t id_;
-  std::uint64_t k_ = 0;       // number of the batch claimed
+  std::uint64_t claims_ = 0;  // of batches
   std::uint64_t steps_ = 0;   // taken so far
   bool may_publish_ = false;  // an update is claimed and not yet published
   std::unique_ptr<Workspace> workspace_;
   AlignedArray<float> gradient_;
   std::vector<std::size_t> indices_;
-  std::vector<const float*> rows_;
-  std::vector<std::int32_t> labels_;
+  Batch current_, next_;
   std::unique_ptr<WorkerTelemetry> telemetry_;
 };
 

@@ -11,13 +11,14 @@ Worker::Worker(Run& run, std::size_t id)
       workspace_(run.source.make_workspace()),
       gradient_(run.source.dimension()),
       indices_(run.batch_size),
-      rows_(run.batch_size),
-      labels_(run.batch_size),
+      current_(run.batch_size),
+      next_(run.batch_size),
       telemetry_(std::make_unique<WorkerTelemetry>()) {}
 
 void Worker::train() {
   const double start = now();
   try {
+    look_ahead();
     while (run_.discipline.proceed(id_, wants_another())) step();
   } catch (...) {  // out of memory; never in lockstep, whose disciplines allocate nothing
     run_.fail(std::current_exception());
@@ -25,14 +26,13 @@ void Worker::train() {
   telemetry_->running_seconds = now() - start;
 }
 
-// Claims a batch number and, where updates are counted, an update. A gradient that the persistence
-// bound dropped has used up its batch number but not its update.
+// Claims an update where updates are counted. A gradient that the persistence bound dropped has
+// used up its batch number but not its update.
 bool Worker::wants_another() {
   if (run_.stop.stopped()) return false;
   if (run_.discipline.lockstep()) {
     if (steps_ >= run_.until.updates) return run_.stop.finish(StopReason::updates), false;
-    k_ = steps_ * run_.workers + id_;
-    if (steps_ * run_.workers >= run_.until.batches) {  // whole steps
+    if (!exists(steps_ * run_.workers)) {  // whole steps
       return run_.stop.finish(StopReason::epochs), false;
     }
     return true;
@@ -43,30 +43,37 @@ bool Worker::wants_another() {
     }
     may_publish_ = true;
   }
-  k_ = run_.next_batch.fetch_add(1, std::memory_order_relaxed);
-  if (k_ >= run_.until.batches) return run_.stop.finish(StopReason::epochs), false;
+  if (!exists(next_.k)) return run_.stop.finish(StopReason::epochs), false;
   return true;
+}
+
+void Worker::look_ahead() {
+  const double start = now();
+  next_.k = run_.discipline.lockstep() ? claims_++ * run_.workers + id_
+                                       : run_.next_batch.fetch_add(1, std::memory_order_relaxed);
+  run_.sampler.batch(next_.k, indices_.data());
+  for (std::size_t i = 0; i < run_.batch_size; ++i) {
+    next_.rows[i] = run_.data.x + indices_[i] * run_.data.features;
+    next_.labels[i] = run_.data.labels[indices_[i]];
+  }
+  telemetry_->sampling_seconds += now() - start;
 }
 
 void Worker::step() {
   WorkerTelemetry& telemetry = *telemetry_;
-  const double start = now();
-  run_.sampler.batch(k_, indices_.data());
-  for (std::size_t i = 0; i < run_.batch_size; ++i) {
-    rows_[i] = run_.data.x + indices_[i] * run_.data.features;
-    labels_[i] = run_.data.labels[indices_[i]];
-  }
+  std::swap(current_, next_);
+  look_ahead();
   const double sampled = now();
   const View view = run_.discipline.read(id_);
   const double read = now();
-  telemetry.sampling_seconds += sampled - start;
   telemetry.read_seconds += read - sampled;
 
   bool usable = false;
   try {
-    const float loss =
-        run_.source.gradient(view.theta, {rows_.data(), labels_.data(), run_.batch_size},
-                             gradient_.data(), *workspace_, run_.stop.flag());
+    const float loss = run_.source.gradient(
+        view.theta,
+        {current_.rows.data(), current_.labels.data(), run_.batch_size, next_.rows.data()},
+        gradient_.data(), *workspace_, run_.stop.flag());
     usable = !run_.stop.stopped();
     if (usable && !std::isfinite(loss)) {
       run_.stop.stop(StopReason::not_finite);

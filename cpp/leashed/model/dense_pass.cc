@@ -34,7 +34,8 @@ void DensePass::forward(const float* theta, std::size_t rows) {
                  .c = outputs_[i + 1].data(),
                  .ldc = stride(stage.outputs),
                  .bias = theta + stage.bias,
-                 .relu = stage.relu},
+                 .relu = stage.relu,
+                 .ahead = &ahead_},
                 scratch_.data());
   }
 }
@@ -73,7 +74,8 @@ const float* DensePass::backward(std::size_t rows, const std::int32_t* labels, f
                  .ldb = stride(stage.outputs),
                  .c = gradient + stage.weight,
                  .ldc = stage.outputs,
-                 .accumulate = accumulate},
+                 .accumulate = accumulate,
+                 .ahead = &ahead_},
                 scratch_.data());
     dense_.column_sums(d_out, rows, stage.outputs, stride(stage.outputs), gradient + stage.bias,
                        accumulate);
@@ -88,7 +90,8 @@ const float* DensePass::backward(std::size_t rows, const std::int32_t* labels, f
                  .ldb = stride(stage.inputs),
                  .c = in,
                  .ldc = stride(stage.inputs),
-                 .gate = i > 0 && plan_.dense[i - 1].relu ? in : nullptr},
+                 .gate = i > 0 && plan_.dense[i - 1].relu ? in : nullptr,
+                 .ahead = &ahead_},
                 scratch_.data());
     d_out = in;
   }

@@ -25,6 +25,11 @@ class DensePass {
   const float* logits() const { return outputs_.back().data(); }
   std::size_t logits_stride() const { return stride(plan_.classes); }
 
+  // Rows that forward() and backward() fetch into the cache beside their work.
+  void look_ahead(const float* const* rows, std::size_t count, std::size_t length) {
+    ahead_ = {rows, rows + count, length};
+  }
+
   // input() → logits().
   void forward(const float* theta, std::size_t rows);
   // logits() → class probabilities, same layout; returns the sum of the rows' losses.
@@ -55,6 +60,7 @@ class DensePass {
   std::vector<AlignedArray<float>> outputs_;
   std::vector<AlignedArray<float>> transposed_;  // W^T of each stage whose input gradient is needed
   AlignedArray<float> probabilities_, scratch_;
+  RowsAhead ahead_;
 };
 
 }  // namespace leashed

@@ -14,6 +14,7 @@ struct BatchView {
   const float* const* rows;
   const std::int32_t* labels;
   std::size_t size;
+  const float* const* next_rows = nullptr;  // of the batch after this one, to fetch meanwhile
 };
 
 // Scratch memory of one thread; a source makes it and alone knows what is in it.

@@ -105,6 +105,12 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
   for_each_micro_batch(batch.size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
     if (cancel.load(std::memory_order_relaxed)) return false;
     const std::int32_t* labels = batch.labels + first;
+    if (const std::size_t next = first + count; next < batch.size) {
+      pass.look_ahead(batch.rows + next, std::min(kMicroBatch, batch.size - next), features());
+    } else {
+      pass.look_ahead(batch.next_rows, batch.next_rows ? std::min(kMicroBatch, batch.size) : 0,
+                      features());
+    }
     plan_->forward(theta, batch.rows + first, count, own);
     loss += pass.softmax(count, labels);
     const float* d_input = pass.backward(count, labels, scale, gradient, first > 0);
@@ -113,6 +119,7 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
     }
     return true;
   });
+  pass.look_ahead(nullptr, 0, 0);
   return static_cast<float>(loss / static_cast<double>(batch.size));
 }
 

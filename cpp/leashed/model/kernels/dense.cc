@@ -174,6 +174,19 @@ void pack(const Gemm& g, std::size_t column, std::size_t width, float* packed) {
   }
 }
 
+// A few lines: more would wait for memory, fewer would not have all rows there in time.
+LEASHED_INLINE void fetch(RowsAhead& ahead) {
+  constexpr std::size_t kLine = 64 / sizeof(float);
+  for (int line = 0; line < 8 && ahead.row != ahead.end; ++line) {
+    __builtin_prefetch(*ahead.row + ahead.column, 0, 2);
+    ahead.column += kLine;
+    if (ahead.column >= ahead.length) {
+      ahead.column = 0;
+      ++ahead.row;
+    }
+  }
+}
+
 constexpr std::size_t divide_up(std::size_t n, std::size_t d) { return (n + d - 1) / d; }
 
 template <std::size_t V>
@@ -193,6 +206,7 @@ void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float*
   for (std::size_t i = 0, row = 0; i < count; ++i) {
     const std::size_t r = rows + (i < longer ? 1 : 0);
     (*kernels)[r - 1](g, panel, row, scratch);
+    if (g.ahead) fetch(*g.ahead);
     row += r;
     panel = count > 1 ? packed : panel;
     kernels = &tiles<V, false>;

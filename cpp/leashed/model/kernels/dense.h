@@ -8,6 +8,16 @@
 
 namespace leashed {
 
+// Rows [row, end) of `length` floats that will be needed soon, from float `column` of the first on:
+// a product fetches a few cache lines of them into the second-level cache after each of its tiles,
+// so that they arrive while it computes.
+struct RowsAhead {
+  const float* const* row = nullptr;
+  const float* const* end = nullptr;
+  std::size_t length = 0;
+  std::size_t column = 0;
+};
+
 // C [m][n] (row stride ldc) = or += A B, where A(i, k) = a[i * a_row + k * a_col] and B is
 // row-major [k][n] with row stride ldb.
 struct Gemm {
@@ -22,6 +32,7 @@ struct Gemm {
   const float* bias = nullptr;  // [n], added to every row
   bool relu = false;            // then max(0, ·); NaN stays NaN
   const float* gate = nullptr;  // [m][n], row stride ldc: C becomes 0 where gate is not above 0
+  RowsAhead* ahead = nullptr;
 };
 
 struct DenseKernels {
