@@ -115,7 +115,7 @@ TRAIN = [
     case("threads", 2.0, TypeError, f"threads {WHOLE}"),
     case("threads", math.nan, TypeError, f"threads {WHOLE}"),
     case("threads", True, TypeError, f"threads {WHOLE}"),
-    case("threads", "2", TypeError, f"threads {WHOLE}"),
+    case("threads", "2", TypeError, 'threads must be a whole number or "auto"'),
     case("threads", [2], TypeError, f"threads {WHOLE}"),
     case("threads", 1025, ValueError, "threads must be at most 1024"),
     case("threads", 10**30, ValueError, "threads must be at most 1024"),

@@ -168,8 +168,8 @@ def test_a_result_is_consistent(discipline: Discipline, threads: int, digits: Da
     assert result.update_seconds.count == result.gradients
     worked = result.gradient_seconds.total + result.update_seconds.total
     assert 0 < worked <= threads * result.elapsed * 1.01
-    assert sum(result.breakdown.values()) == pytest.approx(threads * result.elapsed, rel=0.2)
-    assert all(seconds >= 0.0 for seconds in result.breakdown.values())
+    assert worked <= sum(result.breakdown.values()) <= threads * result.elapsed * 1.01
+    assert min(result.breakdown.values()) >= 0.0
 
     loss, accuracy = MLP.evaluate(result.parameters, digits)
     assert result.final_loss == pytest.approx(loss, rel=1e-5)

@@ -19,11 +19,14 @@ from leashed.models import Model, check_fits
 from leashed.result import TrainResult
 from leashed.rules import SGD, Rule
 from leashed.stopping import Until
+from leashed.threads import candidates, fastest
 
 __all__ = ["Progress", "train"]
 
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
+PROBE_SECONDS = 0.08
+PROBE_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def train(
     until: Until,
     discipline: Discipline | None = None,
     rule: Rule | None = None,
-    threads: int | None = None,
+    threads: int | str | None = None,
     batch_size: int = 64,
     seed: int = 0,
     init: str | ArrayLike = "he",
@@ -80,7 +83,9 @@ def train(
         discipline: how threads share the parameters. Default: ``Leashed()``.
         rule: the update rule. Default: ``SGD(lr=0.05)``.
         threads: worker threads. Default: the processors this process may use (1 with
-            ``Sequential``).
+            ``Sequential``). ``"auto"``: as many as train fastest here, found by training some tenths
+            of a second with 1, 2, 4, … threads first (Ctrl-C then raises ``KeyboardInterrupt``:
+            there is no state yet). ``result.config["threads"]`` tells how many they were.
         batch_size: examples per gradient.
         seed: of the initial parameters and of the batches.
         init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
@@ -114,8 +119,11 @@ def train(
         raise TypeError(f"rule must be SGD(lr=...), got {rule!r}")
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
-    if threads is None:
+    auto = isinstance(threads, str) and threads == "auto"
+    if threads is None or auto:
         threads = 1 if isinstance(discipline, Sequential) else cores()
+    if isinstance(threads, str):
+        raise TypeError(f'threads must be a whole number or "auto", got {threads!r}')
     threads = _check.whole("threads", threads, maximum=MAX_THREADS)
     if isinstance(discipline, Sequential) and threads != 1:
         raise ValueError(
@@ -140,6 +148,31 @@ def train(
         assert progress is not None
         progress(_progress(now, initial, batch_size))
 
+    def eps(m: int) -> float:
+        """Of a short run on a part of the data, to choose the number of threads."""
+        rows = max(batch_size, PROBE_ROWS)
+        probe = _core.train(
+            model.native,
+            theta,
+            data.x[:rows],
+            data.y[:rows],
+            None,
+            None,
+            discipline.choice(),
+            rule.choice(),
+            m,
+            batch_size,
+            seed,
+            {"seconds": PROBE_SECONDS},
+            math.inf,
+            None,
+        )
+        if probe["reason"] == "interrupted":
+            raise KeyboardInterrupt
+        return float(probe["gradients"] / probe["elapsed"])
+
+    if auto:
+        threads = fastest(candidates(threads), eps)
     outcome = _core.train(
         model.native,
         theta,

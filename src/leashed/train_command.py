@@ -55,7 +55,11 @@ def add(commands: Commands) -> None:
         metavar="inf|K",
         help="with leashed: drop a gradient after more than K failed attempts (default: inf)",
     )
-    parser.add_argument("--threads", type=int, help="default: all processors")
+    parser.add_argument(
+        "--threads",
+        type=_threads,
+        help='a number, or "auto": as many as are fastest here (default: all processors)',
+    )
     parser.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
     parser.add_argument("--lr", type=float, default=0.05, help="step size; default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
@@ -86,6 +90,10 @@ def add(commands: Commands) -> None:
     parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
     parser.add_argument("--save", type=Path, help="write model and parameters, as safetensors")
     parser.set_defaults(command=_train)
+
+
+def _threads(text: str) -> int | str:
+    return text if text == "auto" else int(text)
 
 
 def _persistence(value: str) -> float:
