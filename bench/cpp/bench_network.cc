@@ -43,7 +43,7 @@ void bench_product(Isa isa, const Product& p, double seconds) {
   const auto a = random_values(p.m * p.k, 1);
   const auto b = random_values(p.k * p.n, 1);
   AlignedArray<float> c(p.m * p.n);
-  AlignedArray<float> scratch(dense_kernels(isa).gemm_scratch(p.k));
+  AlignedArray<float> scratch(dense_kernels(isa).gemm_scratch(std::max(p.m, p.k)));
   const Gemm gemm = {.m = p.m,
                      .n = p.n,
                      .k = p.k,

@@ -57,7 +57,7 @@ void check_product(Isa isa, Random& random, std::size_t m, std::size_t n, std::s
   const bool gated = random.coin();
   const bool gated_by_itself = gated && random.coin();  // as in a backward pass in place
   g.gate = gated_by_itself ? c.data() : gated ? gate.data() : nullptr;
-  AlignedArray<float> scratch(kernels.gemm_scratch(k));
+  AlignedArray<float> scratch(kernels.gemm_scratch(std::max(m, k)));
   kernels.gemm(g, scratch.data());
 
   double worst = 0;

@@ -4,9 +4,12 @@
 // its strides. So one micro-kernel serves X W (rows of X), X^T dY (columns of X) and dY W^T.
 //
 // The first tile of a panel reads B in place and leaves the panel behind in scratch, contiguous,
-// where the other tiles read it: packing costs two stores per k and no pass of its own. Where there
-// is but one tile nothing is packed. A panel narrower than its vectors is packed first, padded with
-// zeros, so that only the epilogue knows about edges.
+// where the other tiles read it: packing costs two stores per k and no pass of its own. Where few
+// tiles or few rows of B make that not worth it, all read B in place. A panel narrower than its
+// vectors is packed first, padded with zeros, so that only the epilogue knows about edges.
+//
+// Few columns would leave most of a vector empty: where A is given by columns the product is then
+// computed transposed, and where C is one column it is a row of dot products.
 //
 // Rows are dealt out evenly among the tiles (64 rows are 11 11 11 11 10 10 and not 12 12 12 12 12
 // 4): a tile with few rows has too few independent sums to hide the latency of a multiply-add.
@@ -200,7 +203,7 @@ void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float*
   if (width < V * kLanes) {
     pack<V>(g, column, width, scratch);
     panel = packed;
-  } else if (count > 1) {
+  } else if (count > 2 && g.k > 32) {
     kernels = &tiles<V, true>;
   }
   for (std::size_t i = 0, row = 0; i < count; ++i) {
@@ -208,13 +211,12 @@ void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float*
     (*kernels)[r - 1](g, panel, row, scratch);
     if (g.ahead) fetch(*g.ahead);
     row += r;
-    panel = count > 1 ? packed : panel;
+    if (kernels == &tiles<V, true>) panel = packed;
     kernels = &tiles<V, false>;
   }
 }
 
-void gemm(const Gemm& g, float* scratch) {
-  if (g.m == 0) return;
+void multiply(const Gemm& g, float* scratch) {
   for (std::size_t column = 0; column < g.n; column += kPanel) {
     const std::size_t width = std::min(kPanel, g.n - column);
     if (width > kLanes) {
@@ -224,8 +226,6 @@ void gemm(const Gemm& g, float* scratch) {
     }
   }
 }
-
-std::size_t gemm_scratch(std::size_t k) { return k * kPanel; }
 
 void transpose(const float* in, std::size_t rows, std::size_t columns, std::size_t ld_in,
                float* out, std::size_t ld_out) {
@@ -261,6 +261,83 @@ void transpose(const float* in, std::size_t rows, std::size_t columns, std::size
     for (std::size_t j = 0; j < columns; ++j) out[j * ld_out + i] = in[i * ld_in + j];
   }
 }
+
+// C^T = B^T A^T, whose vectors run along A's columns.
+void multiply_transposed(const Gemm& g, float* scratch) {
+  Gemm swapped = {.m = g.n,
+                  .n = g.m,
+                  .k = g.k,
+                  .a = g.b,
+                  .a_row = 1,
+                  .a_col = g.ldb,
+                  .b = g.a,
+                  .ldb = g.a_col,
+                  .c = scratch,
+                  .ldc = g.m,
+                  .accumulate = g.accumulate,
+                  .ahead = g.ahead};
+  if (g.accumulate) transpose(g.c, g.m, g.n, g.ldc, scratch, g.m);
+  multiply(swapped, scratch + g.m * kPanel);
+  transpose(scratch, g.n, g.m, g.m, g.c, g.ldc);
+}
+
+// The sums of kLanes vectors' lanes, in order: vectors are added in pairs, lane by lane, until one
+// is left.
+LEASHED_INLINE vfloat sums(vfloat (&v)[kLanes]) {
+  vint low, high;
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    const std::size_t from = i / 2 + (i % 2) * kLanes;
+    low[i] = static_cast<std::int32_t>(from);
+    high[i] = static_cast<std::int32_t>(from + kLanes / 2);
+  }
+#pragma GCC unroll 4
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < half; ++i) {
+      v[i] = __builtin_shuffle(v[i], v[i + half], low) + __builtin_shuffle(v[i], v[i + half], high);
+    }
+  }
+  return v[0];
+}
+
+// C's only column: the rows of A, each contiguous, times the contiguous B.
+void multiply_vector(const Gemm& g) {
+  const std::size_t whole = g.k / kLanes * kLanes;
+  for (std::size_t row = 0; row < g.m; row += kLanes) {
+    const std::size_t rows = std::min(kLanes, g.m - row);
+    vfloat v[kLanes] = {};
+    for (std::size_t r = 0; r < rows; ++r) {
+      const float* a = g.a + (row + r) * g.a_row;
+      for (std::size_t k = 0; k < whole; k += kLanes) v[r] += vload(a + k) * vload(g.b + k);
+      if (whole < g.k) {
+        v[r] += vload_partial(a + whole, g.k - whole) * vload_partial(g.b + whole, g.k - whole);
+      }
+    }
+    const vfloat sum = sums(v);
+    const float bias = g.bias ? *g.bias : 0;
+    for (std::size_t r = 0; r < rows; ++r) {
+      float* c = g.c + (row + r) * g.ldc;
+      float x = sum[r] + bias + (g.accumulate ? *c : 0);
+      if (g.relu) x = x < 0 ? 0 : x;
+      if (g.gate && !(g.gate[(row + r) * g.ldc] > 0)) x = 0;
+      *c = x;
+    }
+  }
+}
+
+void gemm(const Gemm& g, float* scratch) {
+  const bool narrow = g.n < kPanel && g.n % kLanes != 0;
+  if (narrow && g.a_row == 1 && !g.bias && !g.relu && !g.gate) {
+    multiply_transposed(g, scratch);
+  } else if (g.n == 1 && g.a_col == 1 && g.ldb == 1) {
+    multiply_vector(g);
+  } else if (g.m > 0) {
+    multiply(g, scratch);
+  }
+}
+
+// A packed panel, and in front of it a transposed C, each at most `longest` long.
+std::size_t gemm_scratch(std::size_t longest) { return 2 * longest * kPanel; }
 
 void column_sums(const float* in, std::size_t rows, std::size_t columns, std::size_t ld, float* out,
                  bool accumulate) {

@@ -36,9 +36,9 @@ struct Gemm {
 };
 
 struct DenseKernels {
-  // `scratch` holds gemm_scratch(k) floats, on a cache line.
+  // `scratch` holds gemm_scratch(the larger of m and k) floats, on a cache line.
   void (*gemm)(const Gemm&, float* scratch);
-  std::size_t (*gemm_scratch)(std::size_t k);
+  std::size_t (*gemm_scratch)(std::size_t longest);
   // out [columns][rows] = in [rows][columns]^T, with row strides.
   void (*transpose)(const float* in, std::size_t rows, std::size_t columns, std::size_t ld_in,
                     float* out, std::size_t ld_out);
