@@ -8,7 +8,7 @@
 
 #include "arrays.h"
 #include "leashed/discipline/leashed.h"
-#include "leashed/update/sgd.h"
+#include "leashed/update/registry.h"
 #include "parts.h"
 
 namespace leashed {
@@ -113,7 +113,9 @@ struct PyParameterVector {
     Publication result;
     {
       const py::gil_scoped_release release;
-      result = load_and_update(shared->vector, Sgd(lr), gradient.data(),
+      const auto rule = make_rule({"sgd", {{"lr", lr}}});
+      const Updater updater(shared->vector.length(), *rule);
+      result = load_and_update(shared->vector, updater, gradient.data(),
                                persistence_bound(persistence), t_read);
     }
     return py::make_tuple(result.published, result.staleness_compute + result.staleness_schedule,

@@ -1,6 +1,7 @@
-#include "arrays.h"
+#include "choice.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/engine/trainer.h"
+#include "leashed/staleness/registry.h"
 #include "leashed/update/registry.h"
 #include "parts.h"
 
@@ -40,7 +41,8 @@ py::dict to_dict(TrainResult result) {
       "outcome"_a = result.outcome, "reason"_a = std::string(stop_reason_name(result.reason)),
       "parameters"_a = to_array(std::move(result.parameters)), "evaluations"_a = evaluations,
       "elapsed"_a = result.elapsed, "updates"_a = result.updates, "gradients"_a = result.gradients,
-      "dropped"_a = result.dropped, "staleness"_a = to_array(std::move(result.staleness)),
+      "dropped"_a = result.dropped, "excluded"_a = result.excluded,
+      "staleness"_a = to_array(std::move(result.staleness)),
       "staleness_compute"_a = to_array(std::move(result.staleness_compute)),
       "staleness_schedule"_a = to_array(std::move(result.staleness_schedule)),
       "tries"_a = to_array(std::move(result.tries)),
@@ -70,8 +72,8 @@ using Settings = std::map<std::string, double>;
 py::dict train_network(const GradientSource& source, const FloatArray& theta, const FloatArray& x,
                        const LabelArray& y, const std::optional<FloatArray>& validation_x,
                        const std::optional<LabelArray>& validation_y,
-                       const std::pair<std::string, Settings>& discipline_choice,
-                       const std::pair<std::string, Settings>& rule_choice, std::size_t threads,
+                       const PyChoice& discipline_choice, const PyChoice& rule_choice,
+                       const PyChoice& staleness_choice, std::size_t threads,
                        std::size_t batch_size, std::uint64_t seed, const Settings& until,
                        double evaluate_every, const std::optional<py::function>& progress) {
   require_length(theta, source.dimension(), "theta");
@@ -106,12 +108,15 @@ py::dict train_network(const GradientSource& source, const FloatArray& theta, co
       }
     };
   }
+  const auto rule = make_rule(to_choice(rule_choice), threads);
+  const auto staleness = make_staleness(to_choice(staleness_choice));
+  const Choice discipline_kind = to_choice(discipline_choice);
   TrainResult result;
   {
     const py::gil_scoped_release release;
-    const auto rule = make_rule({rule_choice.first, rule_choice.second});
-    const auto discipline = make_discipline({discipline_choice.first, discipline_choice.second},
-                                            {theta.data(), source.dimension(), threads, 1, *rule});
+    const auto discipline = make_discipline(
+        discipline_kind,
+        {theta.data(), source.dimension(), threads, 1, *rule, *staleness, source.block_ends()});
     result =
         train(source, data, validation ? &*validation : nullptr, *discipline, options, callbacks);
   }
@@ -127,8 +132,8 @@ void bind_train(py::module_& m) {
   m.def("train", train_network, py::arg("source"), py::arg("theta").noconvert(),
         py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
         py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("rule"),
-        py::arg("threads"), py::arg("batch_size"), py::arg("seed"), py::arg("until"),
-        py::arg("evaluate_every"), py::arg("progress"),
+        py::arg("staleness"), py::arg("threads"), py::arg("batch_size"), py::arg("seed"),
+        py::arg("until"), py::arg("evaluate_every"), py::arg("progress"),
         "Trains and returns what engine/trainer.h calls TrainResult, as a dict.");
 }
 

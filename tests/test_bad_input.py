@@ -388,4 +388,4 @@ def test_whole_numbers_of_numpy_are_taken(monkeypatch: pytest.MonkeyPatch) -> No
             batch_size=np.uint8(4),
             seed=np.uint64(1),
         )
-    assert [type(value) for value in calls[0][8:11]] == [int, int, int]
+    assert [type(value) for value in calls[0][9:12]] == [int, int, int]

@@ -20,7 +20,7 @@
 #include "leashed/base/aligned.h"
 #include "leashed/base/clock.h"
 #include "leashed/discipline/leashed.h"
-#include "leashed/update/sgd.h"
+#include "leashed/update/registry.h"
 
 using namespace leashed;
 
@@ -59,20 +59,23 @@ std::pair<float*, float*> buffers(ParameterVector& vector) {
 void bench_update(std::size_t d, double seconds) {
   const AlignedArray<float> gradient = constant(d, 1);
   ParameterVector vector(constant(d, 0).data(), d, 1, 0);
-  const Sgd rule(kStep);
+  const auto rule = make_rule({"sgd", {{"lr", kStep}}});
+  const Updater updater(d, *rule);
   const auto update = [&] {
-    load_and_update(vector, rule, gradient.data(),
+    load_and_update(vector, updater, gradient.data(),
                     persistence_bound(std::numeric_limits<double>::infinity()), 0);
   };
   auto [current, next] = buffers(vector);
-  const auto pass = [&](auto kernel) {
+  Coefficients numbers;
+  numbers.lr = kStep;
+  const auto pass = [&](Pass kernel) {
     return [&, kernel] {
-      kernel(next, current, gradient.data(), kStep, d);
+      kernel(next, current, d, gradient.data(), 0, d, numbers);
       std::swap(current, next);
     };
   };
-  const auto cached = pass(update_kernels().sgd);
-  const auto streamed = pass(update_kernels().sgd_stream);
+  const auto cached = pass(pass_table()[Arithmetic::sgd].apply);
+  const auto streamed = pass(pass_table()[Arithmetic::sgd].stream);
 
   update();
   const auto repeats =

@@ -1,13 +1,23 @@
 """Asynchronous SGD on every core, without locks: `train` a `Model` on a `Dataset`."""
 
-from leashed import analysis, datasets, models
+from leashed import analysis, datasets, models, rules, schedules, staleness
 from leashed._core import __version__
 from leashed.checkpoint import load, save
 from leashed.datasets import Dataset
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.models import Model
 from leashed.result import Histogram, TimeDistribution, TrainResult
-from leashed.rules import SGD, Rule
+from leashed.rules import (
+    SGD,
+    SWAP,
+    Adagrad,
+    Adam,
+    AdamW,
+    Momentum,
+    Nesterov,
+    RMSprop,
+    Rule,
+)
 from leashed.stopping import Until, until
 from leashed.train import Progress, train
 from leashed.tune import Tuning, tune
@@ -15,6 +25,10 @@ from leashed.vector import ParameterVector, Update
 
 __all__ = [
     "SGD",
+    "SWAP",
+    "Adagrad",
+    "Adam",
+    "AdamW",
     "Dataset",
     "Discipline",
     "Histogram",
@@ -22,8 +36,11 @@ __all__ = [
     "Leashed",
     "Locked",
     "Model",
+    "Momentum",
+    "Nesterov",
     "ParameterVector",
     "Progress",
+    "RMSprop",
     "Rule",
     "Sequential",
     "Synchronous",
@@ -37,7 +54,10 @@ __all__ = [
     "datasets",
     "load",
     "models",
+    "rules",
     "save",
+    "schedules",
+    "staleness",
     "train",
     "tune",
     "until",

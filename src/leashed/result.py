@@ -43,6 +43,7 @@ _INT_TOTALS = (
     "total_updates",
     "gradients",
     "dropped",
+    "excluded",
     "peak_vectors",
     "peak_memory_bytes",
 )
@@ -78,6 +79,7 @@ class TrainResult:
         total_updates: updates published.
         gradients: gradients computed.
         dropped: gradients given up because of the persistence bound.
+        excluded: gradients that the staleness policy left out.
         staleness: staleness tau of every gradient published, counted from 0 (``Synchronous``
             publishes one of each thread in an update).
         staleness_compute: its part tau_c, published while the gradient was computed.
@@ -124,6 +126,7 @@ class TrainResult:
     peak_vectors: int
     peak_memory_bytes: int
     config: dict[str, Any] = field(default_factory=dict)
+    excluded: int = 0
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
@@ -226,6 +229,8 @@ class TrainResult:
             raise ValueError(f"version {document.get('version')!r} of the format is unknown")
         values: dict[str, Any] = {}
         for item in fields(cls):
+            if item.name == "excluded" and item.name not in document:
+                continue  # written before there were staleness policies
             if item.name not in document:
                 raise ValueError(f"a training result without {item.name!r}")
             try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core
+from leashed import _check, _core, staleness as policies
 from leashed.datasets import Dataset, Split
 from leashed.disciplines import Discipline, Leashed, Sequential
 from leashed.histogram import Histogram, TimeDistribution
@@ -18,6 +18,7 @@ from leashed.machine import cores, cpu_model
 from leashed.models import Model, check_fits
 from leashed.result import TrainResult
 from leashed.rules import SGD, Rule
+from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.threads import candidates, fastest
 
@@ -61,6 +62,7 @@ def train(
     until: Until,
     discipline: Discipline | None = None,
     rule: Rule | None = None,
+    staleness: Policy | None = None,
     threads: int | str | None = None,
     batch_size: int = 64,
     seed: int = 0,
@@ -81,7 +83,9 @@ def train(
             goes through ``Dataset.from_arrays``.
         until: ``leashed.until(...)``: when to stop.
         discipline: how threads share the parameters. Default: ``Leashed()``.
-        rule: the update rule. Default: ``SGD(lr=0.05)``.
+        rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``.
+        staleness: what a gradient is multiplied by for its staleness, from ``leashed.staleness``.
+            Default: ``none()``. With ``Sequential`` and ``Synchronous`` staleness is always 0.
         threads: worker threads. Default: the processors this process may use (1 with
             ``Sequential``). ``"auto"``: as many as train fastest here, found by training some tenths
             of a second with 1, 2, 4, … threads first (Ctrl-C then raises ``KeyboardInterrupt``:
@@ -116,7 +120,10 @@ def train(
         )
     rule = SGD(0.05) if rule is None else rule
     if not isinstance(rule, Rule):
-        raise TypeError(f"rule must be SGD(lr=...), got {rule!r}")
+        raise TypeError(
+            f"rule must be SGD(lr=...) or another rule of leashed.rules, got {rule!r}"
+        )
+    staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
     auto = isinstance(threads, str) and threads == "auto"
@@ -160,6 +167,7 @@ def train(
             None,
             discipline.choice(),
             rule.choice(),
+            staleness.choice(),
             m,
             batch_size,
             seed,
@@ -182,6 +190,7 @@ def train(
         None if validation is None else validation.y,
         discipline.choice(),
         rule.choice(),
+        staleness.choice(),
         threads,
         batch_size,
         seed,
@@ -191,7 +200,8 @@ def train(
     )
     config = {
         "discipline": discipline.label,
-        "rule": {"name": type(rule).__name__, **asdict(rule)},
+        "rule": rule.config(),
+        "staleness": staleness.config(),
         "threads": threads,
         "batch_size": batch_size,
         "seed": seed,
@@ -296,6 +306,7 @@ def _result(outcome: dict[str, Any], batch_size: int, config: dict[str, Any]) ->
         total_updates=outcome["updates"],
         gradients=outcome["gradients"],
         dropped=outcome["dropped"],
+        excluded=outcome["excluded"],
         staleness=counts("staleness"),
         staleness_compute=counts("staleness_compute"),
         staleness_schedule=counts("staleness_schedule"),

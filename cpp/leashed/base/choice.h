@@ -1,8 +1,10 @@
-// A named choice with its numbers, as it comes from Python: {"persistence": 1} and the like.
+// A named choice with what belongs to it, as it comes from Python: numbers, tables of numbers, and
+// further choices, such as a rule's schedule.
 #pragma once
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "leashed/base/error.h"
 
@@ -10,11 +12,23 @@ namespace leashed {
 
 struct Choice {
   std::string name;
-  std::map<std::string, double> settings;
+  std::map<std::string, double> settings = {};
+  std::map<std::string, std::vector<double>> tables = {};
+  std::map<std::string, Choice> parts = {};
 
-  double operator[](const std::string& key) const {
+  double operator[](const std::string& key) const { return find(settings, key); }
+  double value(const std::string& key, double otherwise) const {
     const auto found = settings.find(key);
-    if (found == settings.end()) throw Error(name + " needs a value for '" + key + "'");
+    return found == settings.end() ? otherwise : found->second;
+  }
+  const std::vector<double>& table(const std::string& key) const { return find(tables, key); }
+  const Choice& part(const std::string& key) const { return find(parts, key); }
+
+ private:
+  template <class T>
+  const T& find(const std::map<std::string, T>& in, const std::string& key) const {
+    const auto found = in.find(key);
+    if (found == in.end()) throw Error(name + " needs a value for '" + key + "'");
     return found->second;
   }
 };

@@ -3,6 +3,12 @@
 // Everything here has internal linkage; see CMakeLists.txt for why.
 #pragma once
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -32,6 +38,20 @@ typedef float vfloat_u __attribute__((vector_size(kLanes * sizeof(float)), align
 LEASHED_INLINE vfloat vload(const float* p) { return *reinterpret_cast<const vfloat_u*>(p); }
 LEASHED_INLINE void vstore(float* p, vfloat v) { *reinterpret_cast<vfloat_u*>(p) = v; }
 LEASHED_INLINE vfloat vset(float x) { return x - vfloat{}; }
+
+// The square root, of each lane and of one float alike: GCC's vectors have none.
+LEASHED_INLINE vfloat root(vfloat v) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_sqrt_ps(0xffff, v);  // the plain one has GCC 12 warn of its own header
+#elif defined(__AVX2__)
+  return _mm256_sqrt_ps(v);
+#elif defined(__x86_64__)
+  return _mm_sqrt_ps(v);
+#else
+  return vsqrtq_f32(v);
+#endif
+}
+LEASHED_INLINE float root(float x) { return __builtin_sqrtf(x); }
 
 }  // namespace
 }  // namespace leashed

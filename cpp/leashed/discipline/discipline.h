@@ -6,8 +6,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <vector>
+
+#include "leashed/staleness/registry.h"
+#include "leashed/update/rule.h"
 
 namespace leashed {
+
+// What every discipline is made from.
+struct DisciplineContext {
+  const float* initial;  // theta [dimension], copied
+  std::size_t dimension;
+  std::size_t workers;
+  std::size_t readers;  // that may hold a snapshot besides the workers
+  const Rule& rule;     // rule and policy must outlive the discipline
+  const StalenessPolicy& staleness = no_staleness_policy();
+  std::vector<std::size_t> block_ends = {};  // where theta's variables end; empty: it is one
+  // To go on from: a buffer that with_state gave, in place of `initial`, and its version.
+  const float* state = nullptr;
+  std::uint64_t t = 0;
+};
 
 // What a worker computes its gradient on. Valid until the worker's next publish or withdraw.
 struct View {
@@ -20,6 +38,7 @@ struct View {
 struct Publication {
   bool published = false;
   bool abandoned = false;  // in lockstep, because the run is being stopped: as if never computed
+  bool excluded = false;   // by the staleness policy; the rest is unset but for the times
   std::uint64_t staleness_compute = 0;
   std::uint64_t staleness_schedule = 0;
   std::uint64_t tries = 0;     // failed attempts (CAS lost to another update)
@@ -45,6 +64,11 @@ class Discipline {
   // Calls f with a consistent theta and its version (Hogwild: as consistent as Hogwild is), while
   // workers run. One caller at a time.
   virtual void with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) = 0;
+  // The same with the rule's state behind theta (update/layout.h). Here: with_snapshot's theta is
+  // the start of the whole buffer.
+  virtual void with_state(const std::function<void(const float* buffer, std::uint64_t t)>& f) {
+    with_snapshot(f);
+  }
   // Parameter vectors in use now, and the most that were ever needed at once; without gradients and
   // without the monitor's copy.
   virtual std::size_t live_vectors() const = 0;

@@ -4,37 +4,61 @@
 
 namespace leashed {
 
-Hogwild::Hogwild(const float* initial, std::size_t dimension, std::size_t workers, const Rule& rule,
-                 bool copy)
-    : InPlace(initial, dimension, rule),
+Hogwild::Hogwild(const DisciplineContext& context, bool copy)
+    : InPlace(context),
       copy_(copy),
-      workers_(local_copies(workers, copy ? dimension : 0)) {}
+      workers_(local_copies(context.workers, copy ? context.dimension : 0)),
+      t_(context.t) {}
 
 View Hogwild::read(std::size_t worker) {
   LocalCopy& local = workers_[worker];
   // Acquire: keeps the reads of theta after it, so that τ never counts too little. Pairs with the
-  // acq_rel increment in publish.
+  // acq_rel increment in count.
   local.t = t_.load(std::memory_order_acquire);
-  if (!copy_) return {theta_.data(), local.t};
-  kernels_.copy_racy(local.theta.data(), theta_.data(), dimension_);
+  if (!copy_) return {theta(), local.t};
+  kernels_.copy_racy(local.theta.data(), theta(), dimension_);
   return {local.theta.data(), local.t};
+}
+
+bool Hogwild::count(std::uint64_t t_read, std::uint64_t& replaced) {
+  // Release: whoever reads this count with acquire (read, with_copy) also sees what this thread
+  // wrote before; acquire: its own writes below do not come before the count is taken. Which of the
+  // other threads' writes a reader sees is left to chance: that is Hogwild.
+  if (!updater_.may_exclude()) {
+    replaced = t_.fetch_add(1, std::memory_order_acq_rel);
+    return true;
+  }
+  // τ must be known before the count is taken. The first load is a guess that the CAS checks, and
+  // what a failed CAS finds is only compared with: relaxed.
+  replaced = t_.load(std::memory_order_relaxed);
+  do {
+    if (updater_.excludes(theta(), replaced - t_read)) return false;
+  } while (!t_.compare_exchange_weak(replaced, replaced + 1, std::memory_order_acq_rel,
+                                     std::memory_order_relaxed));
+  return true;
 }
 
 Publication Hogwild::publish(std::size_t worker, float* gradient) {
   const double start = now();
-  // Release: whoever reads this count with acquire (read, with_snapshot) also sees what this thread
-  // wrote before; acquire: its own writes below do not come before the count is taken. Which of the
-  // other threads' writes a reader sees is left to chance: that is Hogwild.
-  const std::uint64_t replaced = t_.fetch_add(1, std::memory_order_acq_rel);
-  rule_.apply_racy(theta_.data(), gradient, dimension_);
-  return {.published = true,
-          .staleness_compute = replaced - workers_[worker].t,
-          .update_seconds = now() - start};
+  const double clip_factor = updater_.clip_factor(gradient);
+  Publication result;
+  std::uint64_t replaced;
+  result.published = count(workers_[worker].t, replaced);
+  result.excluded = !result.published;
+  if (result.published) {
+    const std::uint64_t tau = replaced - workers_[worker].t;
+    updater_.apply_racy(buffer_.data(), gradient, {replaced, tau, clip_factor});
+    updater_.applied(tau);
+    result.staleness_compute = tau;
+  }
+  result.update_seconds = now() - start;
+  return result;
 }
 
-void Hogwild::with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) {
+void Hogwild::with_copy(std::size_t length,
+                        const std::function<void(const float*, std::uint64_t)>& f) {
   const std::uint64_t t = t_.load(std::memory_order_acquire);  // as in read
-  kernels_.copy_racy(snapshot_.data(), theta_.data(), dimension_);
+  kernels_.copy_racy(snapshot_.data(), theta(), length);
   f(snapshot_.data(), t);
 }
 

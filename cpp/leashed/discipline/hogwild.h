@@ -13,21 +13,29 @@ namespace leashed {
 
 class Hogwild final : public InPlace {
  public:
-  Hogwild(const float* initial, std::size_t dimension, std::size_t workers, const Rule& rule,
-          bool copy);
+  Hogwild(const DisciplineContext& context, bool copy);
 
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t) override {}
-  void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override;
+  void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override {
+    with_copy(dimension_, f);
+  }
+  void with_state(const std::function<void(const float*, std::uint64_t)>& f) override {
+    with_copy(updater_.layout().length(), f);
+  }
   std::size_t live_vectors() const override { return 1 + (copy_ ? workers_.size() : 0); }
 
  private:
+  void with_copy(std::size_t length, const std::function<void(const float*, std::uint64_t)>& f);
+  // Takes the next version for an update of that gradient; false where the policy excludes it.
+  bool count(std::uint64_t t_read, std::uint64_t& replaced);
+
   const bool copy_;
   const UpdateKernels& kernels_ = update_kernels();
   std::vector<LocalCopy> workers_;
   // One shared counter, incremented once an update before its first write (READINGS).
-  alignas(kCacheLine) std::atomic<std::uint64_t> t_{0};
+  alignas(kCacheLine) std::atomic<std::uint64_t> t_;
 };
 
 }  // namespace leashed

@@ -7,41 +7,55 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/discipline/discipline.h"
-#include "leashed/update/rule.h"
+#include "leashed/discipline/updater.h"
 
 namespace leashed {
 
 class InPlace : public Discipline {
  protected:
-  InPlace(const float* initial, std::size_t dimension, const Rule& rule)
-      : dimension_(dimension), rule_(rule), theta_(dimension), snapshot_(dimension) {
-    std::copy(initial, initial + dimension, theta_.data());
+  explicit InPlace(const DisciplineContext& context)
+      : updater_(context),
+        dimension_(context.dimension),
+        buffer_(updater_.layout().length()),
+        snapshot_(updater_.layout().length()) {
+    updater_.initialise(buffer_.data(), context);
   }
 
+  // Theta lies at the start of the buffer.
+  const float* theta() const { return buffer_.data(); }
+
+  const Updater updater_;
   const std::size_t dimension_;
-  const Rule& rule_;
-  AlignedArray<float> theta_;
+  AlignedArray<float> buffer_;
   AlignedArray<float> snapshot_;  // the monitor's copy
 };
 
-// With a lock for those who change theta and for the monitor.
+// With a lock for those who change the buffer and for the monitor.
 class Guarded : public InPlace {
  public:
   void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override {
+    with_copy(dimension_, f);
+  }
+  void with_state(const std::function<void(const float*, std::uint64_t)>& f) override {
+    with_copy(updater_.layout().length(), f);
+  }
+
+ protected:
+  explicit Guarded(const DisciplineContext& context) : InPlace(context), t_(context.t) {}
+
+  std::mutex mutex_;
+  std::uint64_t t_;  // changes under the lock
+
+ private:
+  void with_copy(std::size_t length, const std::function<void(const float*, std::uint64_t)>& f) {
     std::uint64_t t;
     {
       const std::lock_guard lock(mutex_);
-      std::copy_n(theta_.data(), dimension_, snapshot_.data());
+      std::copy_n(buffer_.data(), length, snapshot_.data());
       t = t_;
     }
     f(snapshot_.data(), t);
   }
-
- protected:
-  using InPlace::InPlace;
-
-  std::mutex mutex_;
-  std::uint64_t t_ = 0;  // changes under the lock
 };
 
 // A worker's own copy of theta and the version it has.

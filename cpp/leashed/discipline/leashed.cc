@@ -4,19 +4,24 @@
 
 namespace leashed {
 
-Publication load_and_update(ParameterVector& vector, const Rule& rule, const float* gradient,
+Publication load_and_update(ParameterVector& vector, const Updater& updater, const float* gradient,
                             std::uint64_t persistence, std::uint64_t t_read) {
   Publication result;
   ParameterVector::Draft next = vector.claim();
   std::uint64_t t_entry = 0;
   const double start = now();
+  const double clip_factor = updater.clip_factor(gradient);
   for (;;) {
     ParameterVector::Pin latest = vector.pin();
     const std::uint64_t t_replaced = latest.t();
     if (result.tries == 0) t_entry = t_replaced;
-    rule.apply(next.data(), latest.data(), gradient, vector.length());
+    const std::uint64_t tau = t_replaced - t_read;
+    result.excluded = updater.excludes(latest.data(), tau);
+    if (result.excluded) break;
+    updater.apply(next.data(), latest.data(), gradient, {t_replaced, tau, clip_factor});
     result.published = vector.publish(latest, next);
     if (result.published) {
+      updater.applied(tau);
       result.staleness_compute = t_entry - t_read;
       result.staleness_schedule = t_replaced - t_entry;
       break;
@@ -27,12 +32,12 @@ Publication load_and_update(ParameterVector& vector, const Rule& rule, const flo
   return result;
 }
 
-LeashedSgd::LeashedSgd(const float* initial, std::size_t dimension, std::size_t workers,
-                       const Rule& rule, std::uint64_t persistence, std::size_t readers)
-    : rule_(rule),
+LeashedSgd::LeashedSgd(const DisciplineContext& context, std::uint64_t persistence)
+    : updater_(context),
       persistence_(persistence),
-      vector_(initial, dimension, workers, readers),
-      workers_(workers) {}
+      vector_(updater_.initial(context).data(), updater_.layout().length(), context.workers,
+              context.readers, context.t),
+      workers_(context.workers) {}
 
 View LeashedSgd::read(std::size_t worker) {
   ParameterVector::Pin& view = workers_[worker].view;
@@ -44,7 +49,7 @@ Publication LeashedSgd::publish(std::size_t worker, float* gradient) {
   ParameterVector::Pin& view = workers_[worker].view;
   const std::uint64_t t_read = view.t();
   view.release();
-  return load_and_update(vector_, rule_, gradient, persistence_, t_read);
+  return load_and_update(vector_, updater_, gradient, persistence_, t_read);
 }
 
 void LeashedSgd::withdraw(std::size_t worker) { workers_[worker].view.release(); }

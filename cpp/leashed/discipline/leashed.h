@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "leashed/discipline/discipline.h"
-#include "leashed/update/rule.h"
+#include "leashed/discipline/updater.h"
 #include "leashed/vector/parameter_vector.h"
 
 namespace leashed {
@@ -17,16 +17,17 @@ inline std::uint64_t persistence_bound(double bound) {
 }
 
 // The LAU-SPC loop (load and update, store persistence-conditional): publishes rule(latest,
-// gradient), or drops the gradient after more than `persistence` failed attempts. The gradient was
-// computed on version t_read.
-Publication load_and_update(ParameterVector& vector, const Rule& rule, const float* gradient,
+// gradient), or drops the gradient after more than `persistence` failed attempts, or where the
+// staleness policy excludes it. The gradient was computed on version t_read; its staleness, and
+// with it the policy's factor, is that of the vector replaced, found anew on every attempt. The
+// vector's length is the updater's layout's: state is published with theta.
+Publication load_and_update(ParameterVector& vector, const Updater& updater, const float* gradient,
                             std::uint64_t persistence, std::uint64_t t_read);
 
 class LeashedSgd final : public Discipline {
  public:
-  // `persistence` is T_p. `readers` others may pin besides the workers.
-  LeashedSgd(const float* initial, std::size_t dimension, std::size_t workers, const Rule& rule,
-             std::uint64_t persistence, std::size_t readers);
+  // `persistence` is T_p.
+  LeashedSgd(const DisciplineContext& context, std::uint64_t persistence);
 
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
@@ -39,7 +40,7 @@ class LeashedSgd final : public Discipline {
   struct alignas(kCacheLine) Worker {
     ParameterVector::Pin view;
   };
-  const Rule& rule_;
+  const Updater updater_;
   const std::uint64_t persistence_;
   mutable ParameterVector vector_;
   std::vector<Worker> workers_;

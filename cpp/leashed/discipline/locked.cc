@@ -7,21 +7,30 @@ namespace leashed {
 View Locked::read(std::size_t worker) {
   LocalCopy& local = workers_[worker];
   const std::lock_guard lock(mutex_);
-  std::copy_n(theta_.data(), dimension_, local.theta.data());
+  std::copy_n(theta(), dimension_, local.theta.data());
   local.t = t_;
   return {local.theta.data(), local.t};
 }
 
 Publication Locked::publish(std::size_t worker, float* gradient) {
   const double start = now();
+  const double clip_factor = updater_.clip_factor(gradient);
+  const double ready = now();
   const std::lock_guard lock(mutex_);
   const double locked = now();
-  rule_.apply(theta_.data(), theta_.data(), gradient, dimension_);
-  const std::uint64_t replaced = t_++;
-  return {.published = true,
-          .staleness_compute = replaced - workers_[worker].t,
-          .update_seconds = now() - locked,
-          .waiting_seconds = locked - start};
+  Publication result;
+  const std::uint64_t tau = t_ - workers_[worker].t;
+  result.excluded = updater_.excludes(theta(), tau);
+  if (!result.excluded) {
+    updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, tau, clip_factor});
+    updater_.applied(tau);
+    ++t_;
+    result.published = true;
+    result.staleness_compute = tau;
+  }
+  result.update_seconds = (ready - start) + (now() - locked);
+  result.waiting_seconds = locked - ready;
+  return result;
 }
 
 }  // namespace leashed

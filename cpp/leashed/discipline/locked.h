@@ -10,8 +10,8 @@ namespace leashed {
 
 class Locked final : public Guarded {
  public:
-  Locked(const float* initial, std::size_t dimension, std::size_t workers, const Rule& rule)
-      : Guarded(initial, dimension, rule), workers_(local_copies(workers, dimension)) {}
+  explicit Locked(const DisciplineContext& context)
+      : Guarded(context), workers_(local_copies(context.workers, context.dimension)) {}
 
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;

@@ -14,23 +14,22 @@ using Factory = std::unique_ptr<Discipline> (*)(const Choice&, const Context&);
 
 template <class Kind>
 std::unique_ptr<Discipline> plain(const Choice&, const Context& c) {
-  return std::make_unique<Kind>(c.initial, c.dimension, c.workers, c.rule);
+  return std::make_unique<Kind>(c);
 }
 
 std::unique_ptr<Discipline> sequential(const Choice&, const Context& c) {
   if (c.workers != 1) {
     throw Error("threads is " + std::to_string(c.workers) + ", but Sequential takes 1");
   }
-  return std::make_unique<Sequential>(c.initial, c.dimension, c.rule);
+  return std::make_unique<Sequential>(c);
 }
 
 std::unique_ptr<Discipline> hogwild(const Choice& choice, const Context& c) {
-  return std::make_unique<Hogwild>(c.initial, c.dimension, c.workers, c.rule, choice["copy"] != 0);
+  return std::make_unique<Hogwild>(c, choice["copy"] != 0);
 }
 
 std::unique_ptr<Discipline> leashed(const Choice& choice, const Context& c) {
-  return std::make_unique<LeashedSgd>(c.initial, c.dimension, c.workers, c.rule,
-                                      persistence_bound(choice["persistence"]), c.readers);
+  return std::make_unique<LeashedSgd>(c, persistence_bound(choice["persistence"]));
 }
 
 const std::map<std::string, Factory> kDisciplines = {

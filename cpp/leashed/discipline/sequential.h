@@ -7,8 +7,7 @@ namespace leashed {
 
 class Sequential final : public Guarded {
  public:
-  Sequential(const float* initial, std::size_t dimension, const Rule& rule)
-      : Guarded(initial, dimension, rule) {}
+  explicit Sequential(const DisciplineContext& context) : Guarded(context) {}
 
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;

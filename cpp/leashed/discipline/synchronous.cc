@@ -1,11 +1,13 @@
 #include "leashed/discipline/synchronous.h"
 
+#include <numeric>
+
 #include "leashed/base/clock.h"
 
 namespace leashed {
 
 // Without the lock: theta changes only between the barriers of publish.
-View Synchronous::read(std::size_t) { return {theta_.data(), t_}; }
+View Synchronous::read(std::size_t) { return {theta(), t_}; }
 
 // One worker that wants to stop stops all. The barrier orders every store to halt_ before every
 // load of it (relaxed is enough), and no one stores to it again before all have loaded: the next
@@ -22,7 +24,10 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
   const double start = now();
   gradients_[worker] = gradient;
   std::unique_lock lock(mutex_, std::defer_lock);
-  if (worker == 0) lock.lock();
+  if (worker == 0) {
+    lock.lock();
+    step_ = {t_, updater_.fresh_factor()};
+  }
   barrier_.arrive_and_wait();
   if (abandon_.load(std::memory_order_relaxed)) return {.abandoned = true};
 
@@ -35,13 +40,27 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
   const std::size_t end = std::min(dimension_, lines * (worker + 1) / workers * kLine);
   float* mean = gradients_[0];
   if (workers > 1) kernels_.mean(mean, gradients_.data(), workers, begin, end - begin);
-  rule_.apply(theta_.data() + begin, theta_.data() + begin, mean + begin, end - begin);
-  if (worker == 0) ++t_;
+  const double scale = step_.scale * clip_factor(worker, mean, begin, end);
+  updater_.apply_slice(buffer_.data(), mean, begin, end, {step_.t, scale});
+  if (worker == 0) {
+    updater_.applied(0);
+    ++t_;
+  }
   const double updated = now();
   barrier_.arrive_and_wait();
   return {.published = true,
           .update_seconds = updated - ready,
           .waiting_seconds = (ready - start) + (now() - updated)};
+}
+
+// Every worker adds the slices' sums in the same order, so all have the same factor.
+double Synchronous::clip_factor(std::size_t worker, const float* mean, std::size_t begin,
+                                std::size_t end) {
+  const Rule& rule = updater_.rule();
+  if (!rule.clips_norm()) return 1;
+  squares_[worker] = rule.sum_of_squares(mean, begin, end);
+  barrier_.arrive_and_wait();
+  return rule.clip_factor(std::accumulate(squares_.begin(), squares_.end(), 0.0));
 }
 
 // Takes part in the barrier that the others wait at in publish, and tells them to give up.

@@ -14,10 +14,11 @@ namespace leashed {
 
 class Synchronous final : public Guarded {
  public:
-  Synchronous(const float* initial, std::size_t dimension, std::size_t workers, const Rule& rule)
-      : Guarded(initial, dimension, rule),
-        gradients_(workers),
-        barrier_(static_cast<std::ptrdiff_t>(workers)) {}
+  explicit Synchronous(const DisciplineContext& context)
+      : Guarded(context),
+        gradients_(context.workers),
+        squares_(context.workers),
+        barrier_(static_cast<std::ptrdiff_t>(context.workers)) {}
 
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
@@ -27,8 +28,12 @@ class Synchronous final : public Guarded {
   std::size_t live_vectors() const override { return 1; }
 
  private:
+  double clip_factor(std::size_t worker, const float* mean, std::size_t begin, std::size_t end);
+
   const UpdateKernels& kernels_ = update_kernels();
   std::vector<float*> gradients_;  // of this step, by worker
+  std::vector<double> squares_;    // the mean gradient's, summed over each worker's slice
+  Step step_;                      // without the clipping; set by worker 0
   // Sleeps after a while; OpenMP's own spins, and where processors are short it spins away the very
   // time that the thread it waits for would need.
   std::barrier<> barrier_;

@@ -254,6 +254,7 @@ class Trainer {
       const WorkerTelemetry& telemetry = worker.telemetry();
       result.gradients += telemetry.gradients.get();
       result.dropped += telemetry.dropped.get();
+      result.excluded += telemetry.excluded.get();
       telemetry.staleness.merge_into(result.staleness);
       telemetry.staleness_compute.merge_into(result.staleness_compute);
       telemetry.staleness_schedule.merge_into(result.staleness_schedule);

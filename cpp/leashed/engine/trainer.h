@@ -36,7 +36,7 @@ struct TrainResult {
   std::vector<float> parameters;
   std::vector<Evaluated> evaluations;  // the first before training, the last of the final state
   double elapsed = 0;                  // seconds, on the training clock
-  std::uint64_t updates = 0, gradients = 0, dropped = 0;
+  std::uint64_t updates = 0, gradients = 0, dropped = 0, excluded = 0;
   std::vector<std::uint64_t> staleness, staleness_compute, staleness_schedule, tries;
   TimeHistogram gradient_seconds, update_seconds;
   double read_seconds = 0, sampling_seconds = 0, waiting_seconds = 0, running_seconds = 0;

@@ -26,8 +26,8 @@ void Worker::train() {
   telemetry_->running_seconds = now() - start;
 }
 
-// Claims an update where updates are counted. A gradient that the persistence bound dropped has
-// used up its batch number but not its update.
+// Claims an update where updates are counted. A gradient that the persistence bound or the
+// staleness policy dropped has used up its batch number but not its update.
 bool Worker::wants_another() {
   if (run_.stop.stopped()) return false;
   if (run_.discipline.lockstep()) {
@@ -99,7 +99,7 @@ void Worker::step() {
     telemetry.staleness_compute.add(publication.staleness_compute);
     telemetry.staleness_schedule.add(publication.staleness_schedule);
   } else {
-    telemetry.dropped.add(1);
+    (publication.excluded ? telemetry.excluded : telemetry.dropped).add(1);
   }
 }
 

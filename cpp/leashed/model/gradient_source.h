@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace leashed {
 
@@ -39,6 +40,8 @@ class GradientSource {
   // The length of a row.
   virtual std::size_t features() const = 0;
   virtual std::unique_ptr<Workspace> make_workspace() const = 0;
+  // Where the variables that theta is made of end, in order; empty: it is one.
+  virtual std::vector<std::size_t> block_ends() const { return {}; }
 
   // Writes the gradient of the batch's mean loss at theta to gradient[0..d) (overwriting it) and
   // returns that loss. Allocates nothing, takes no lock. Where `cancel` turns true it may return at

@@ -82,6 +82,14 @@ Network::~Network() = default;
 
 std::size_t Network::dimension() const { return plan_->dimension; }
 std::size_t Network::features() const { return plan_->features; }
+std::vector<std::size_t> Network::block_ends() const {
+  std::vector<std::size_t> ends;
+  for (std::size_t i = 1; i < plan_->parameters.size(); ++i) {
+    ends.push_back(plan_->parameters[i].offset);
+  }
+  ends.push_back(plan_->dimension);
+  return ends;
+}
 std::size_t Network::classes() const { return plan_->classes; }
 const std::vector<ParameterBlock>& Network::parameters() const { return plan_->parameters; }
 double Network::flops_per_example() const { return plan_->flops; }

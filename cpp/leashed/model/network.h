@@ -18,6 +18,7 @@ class Network final : public GradientSource {
 
   std::size_t dimension() const override;
   std::size_t features() const override;
+  std::vector<std::size_t> block_ends() const override;
   std::size_t classes() const;
   const std::vector<ParameterBlock>& parameters() const;
   // Floating-point operations of one example's forward and backward pass (2 per multiply-add; the

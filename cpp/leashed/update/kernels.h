@@ -1,6 +1,5 @@
-// One pass over memory per update. The racy kernels are the only places where threads read and
-// write the same floats without synchronisation (Hogwild): their loads and stores are opaque to the
-// compiler, each 4-byte lane is atomic on the hardware, and ThreadSanitizer is told to look away.
+// Kernels around the update rules' own passes (passes.h). copy_racy reads floats that other threads
+// write meanwhile (kernels/racy.h).
 #pragma once
 
 #include <cstddef>
@@ -10,16 +9,12 @@
 namespace leashed {
 
 struct UpdateKernels {
-  // next = current − step · gradient; next may be current.
-  void (*sgd)(float* next, const float* current, const float* gradient, float step, std::size_t n);
-  // The same past the caches, for vectors larger than they are; next is on a cache line's start.
-  void (*sgd_stream)(float* next, const float* current, const float* gradient, float step,
-                     std::size_t n);
-  void (*sgd_racy)(float* theta, const float* gradient, float step, std::size_t n);
   void (*copy_racy)(float* to, const float* from, std::size_t n);
   // out = the mean of `count` vectors, each read from `offset` on; out may be one of them.
   void (*mean)(float* out, const float* const* vectors, std::size_t count, std::size_t offset,
                std::size_t n);
+  // Σ clamp(v[i], ±clip)² over [begin, end).
+  double (*sum_of_squares)(const float* v, float clip, std::size_t begin, std::size_t end);
 };
 
 const UpdateKernels& update_kernels(Isa isa = default_isa());

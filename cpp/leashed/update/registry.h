@@ -1,4 +1,4 @@
-// Update rules by name; a new one is its own file and one line in registry.cc.
+// Update rules by name; a new one is its own file, its arithmetic, and one line in registry.cc.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 
 namespace leashed {
 
-std::unique_ptr<Rule> make_rule(const Choice& choice);
+// `workers` is what a schedule may scale the learning rate by.
+std::unique_ptr<Rule> make_rule(const Choice& choice, std::size_t workers = 1);
 
 }  // namespace leashed

@@ -1,18 +1,93 @@
-// An update rule: how a gradient changes theta, as one fused pass (DESIGN decision 2).
+// An update rule: how a gradient changes theta and the rule's own state, as one fused pass (DESIGN
+// decision 2). A rule is the arithmetic of update/kernels/arithmetic.h and the numbers that it gets
+// for each update; what all rules share is here: learning rate, weight decay, clipping, SWAP.
 #pragma once
 
-#include <cstddef>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "leashed/update/kernels.h"
+#include "leashed/update/passes.h"
+#include "leashed/update/schedule.h"
 
 namespace leashed {
+
+// What an update knows of its place in the run.
+struct Step {
+  std::uint64_t t = 0;  // updates applied before this one
+  double scale = 1;     // of the gradient: clipping by norm times staleness
+};
+
+// Samples weighted according to period (extreme-scale-asgd, Algorithm 2): the accumulator of
+// squared gradients is multiplied by `decay` at every period-th update, the first excepted.
+struct Swap {
+  std::uint64_t period = 0;  // 0: none
+  double decay = 1;
+
+  double keep(std::uint64_t t) const { return period && t && t % period == 0 ? decay : 1; }
+};
+
+struct RuleOptions {
+  std::shared_ptr<const Schedule> lr;
+  double weight_decay = 0;
+  bool decoupled = false;  // weight decay shrinks theta rather than add to the gradient
+  double clip_value = std::numeric_limits<double>::infinity();
+  double clip_norm = std::numeric_limits<double>::infinity();
+  Swap swap = {};
+};
 
 class Rule {
  public:
   virtual ~Rule() = default;
-  // next[0..n) from current[0..n) and gradient[0..n); next may be current.
-  virtual void apply(float* next, const float* current, const float* gradient,
-                     std::size_t n) const = 0;
+
+  // S, vectors of state beside theta, and what they hold before the first update.
+  std::size_t states() const { return passes_.states; }
+  virtual float initial_state() const { return 0; }
+
+  // What clipping by the global norm multiplies this gradient by. Read before the update, outside
+  // of any lock and of any retry.
+  double clip_factor(const float* gradient, std::size_t n) const {
+    return clips_norm() ? clip_factor(kernels_.sum_of_squares(gradient, clip(), 0, n)) : 1;
+  }
+  // The same in slices: their sums of squares, and the factor from the sum of these.
+  bool clips_norm() const { return std::isfinite(options_.clip_norm); }
+  double sum_of_squares(const float* gradient, std::size_t begin, std::size_t end) const {
+    return kernels_.sum_of_squares(gradient, clip(), begin, end);
+  }
+  double clip_factor(double sum_of_squares) const {
+    // As torch.nn.utils.clip_grad_norm_; NaN stays NaN, to be found in the parameters.
+    const double factor = options_.clip_norm / (std::sqrt(sum_of_squares) + 1e-6);
+    return factor > 1 ? 1 : factor;
+  }
+
+  // next from current and gradient over [begin, end), the states of both buffers `stride` apart;
+  // next may be current. The sum of squares of theta's change, where it is asked for.
+  double apply(float* next, const float* current, std::size_t stride, const float* gradient,
+               std::size_t begin, std::size_t end, const Step& step, bool measure = false) const;
   // In place, while other threads do the same and read (Hogwild).
-  virtual void apply_racy(float* theta, const float* gradient, std::size_t n) const = 0;
+  double apply_racy(float* buffer, std::size_t stride, const float* gradient, std::size_t begin,
+                    std::size_t end, const Step& step, bool measure = false) const;
+
+ protected:
+  Rule(Arithmetic arithmetic, RuleOptions options)
+      : options_(std::move(options)), passes_(pass_table()[arithmetic]) {}
+
+  // Fills in what is the rule's own; the rest is set.
+  virtual void coefficients(std::uint64_t t, Coefficients& c) const = 0;
+
+  // η and SWAP's λ at t.
+  double lr(std::uint64_t t) const { return options_.lr->at(t); }
+  double keep(std::uint64_t t) const { return options_.swap.keep(t); }
+
+ private:
+  Coefficients coefficients(const Step& step) const;
+  float clip() const { return static_cast<float>(options_.clip_value); }
+
+  const RuleOptions options_;
+  const RulePasses& passes_;
+  const UpdateKernels& kernels_ = update_kernels();
 };
 
 }  // namespace leashed

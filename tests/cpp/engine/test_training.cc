@@ -247,5 +247,8 @@ TEST_CASE("what the registries do not know is an error that lists what they do")
                        "unknown discipline 'magic'; choose one of: hogwild, leashed, locked, "
                        "sequential, synchronous",
                        Error);
-  CHECK_THROWS_WITH_AS(make_rule({"magic", {}}), "unknown rule 'magic'; choose one of: sgd", Error);
+  CHECK_THROWS_WITH_AS(make_rule({"magic", {}}),
+                       "unknown rule 'magic'; choose one of: adagrad, adam, momentum, "
+                       "nesterov, rmsprop, sgd",
+                       Error);
 }

@@ -21,32 +21,6 @@ std::vector<float> random_vector(std::size_t n, unsigned seed) {
 
 }  // namespace
 
-TEST_CASE("every sgd kernel gives the same bits, close to double precision, at any length") {
-  for (const Isa isa : available_isas()) {
-    CAPTURE(isa_name(isa));
-    const UpdateKernels& kernels = update_kernels(isa);
-    for (const std::size_t n : {0, 1, 3, 15, 16, 17, 33, 64, 1000, 1025}) {
-      const std::vector<float> theta = random_vector(n, 1), gradient = random_vector(n, 2);
-      AlignedArray<float> next(n + 16), streamed(n + 16);
-      next[n] = streamed[n] = 7;
-      std::vector<float> in_place = theta, racy = theta;
-      kernels.sgd(next.data(), theta.data(), gradient.data(), 0.3f, n);
-      kernels.sgd_stream(streamed.data(), theta.data(), gradient.data(), 0.3f, n);
-      kernels.sgd(in_place.data(), in_place.data(), gradient.data(), 0.3f, n);
-      kernels.sgd_racy(racy.data(), gradient.data(), 0.3f, n);
-      for (std::size_t i = 0; i < n; ++i) {
-        const double exact = double{theta[i]} - double{0.3f} * double{gradient[i]};
-        REQUIRE(next[i] == doctest::Approx(exact).epsilon(1e-6));
-        REQUIRE(streamed[i] == next[i]);
-        REQUIRE(in_place[i] == next[i]);
-        REQUIRE(racy[i] == next[i]);
-      }
-      CHECK(next[n] == 7);
-      CHECK(streamed[n] == 7);
-    }
-  }
-}
-
 TEST_CASE("copy and mean") {
   for (const Isa isa : available_isas()) {
     const UpdateKernels& kernels = update_kernels(isa);

@@ -1,91 +1,16 @@
-// Every update kernel uses the same expression, current − step · gradient, in the vector part and
-// in the tail, so that all disciplines give the same bits for the same inputs.
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "leashed/base/isa_table.h"
 #include "leashed/base/simd.h"
 #include "leashed/update/kernels.h"
+#include "leashed/update/kernels/clamp.h"
+#include "leashed/update/kernels/racy.h"
 
 namespace leashed {
 namespace {
 
-#if defined(__x86_64__)
-LEASHED_INLINE void stream(float* p, vfloat v) {
-#if defined(__AVX512F__)
-  _mm512_stream_ps(p, v);
-#elif defined(__AVX2__)
-  _mm256_stream_ps(p, v);
-#else
-  _mm_stream_ps(p, v);
-#endif
-}
-#endif
-
-void sgd(float* next, const float* current, const float* gradient, float step, std::size_t n) {
-  const vfloat steps = vset(step);
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    vstore(next + i, vload(current + i) - steps * vload(gradient + i));
-  }
-  for (; i < n; ++i) next[i] = current[i] - step * gradient[i];
-}
-
-// Stores that bypass the caches: nothing is read to be overwritten, nothing useful is evicted.
-void sgd_stream(float* next, const float* current, const float* gradient, float step,
-                std::size_t n) {
-#if defined(__x86_64__)
-  const vfloat steps = vset(step);
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    stream(next + i, vload(current + i) - steps * vload(gradient + i));
-  }
-  for (; i < n; ++i) next[i] = current[i] - step * gradient[i];
-  // Such stores are not ordered by the release that publishes the vector; this orders them.
-  _mm_sfence();
-#else
-  sgd(next, current, gradient, step, n);
-#endif
-}
-
-#define LEASHED_RACY __attribute__((no_sanitize("thread")))
-#if defined(__x86_64__)
-#define LEASHED_VECTOR_REGISTER "+v"
-#else
-#define LEASHED_VECTOR_REGISTER "+w"
-#endif
-
-// Exactly one load or one store, which the compiler can neither repeat, split nor move, whatever
-// other threads do to the same floats. (A volatile vector would do, but GCC then ignores that it
-// may be unaligned.)
-LEASHED_INLINE LEASHED_RACY vfloat load_once(const float* p) {
-  vfloat v = vload(p);
-  asm volatile("" : LEASHED_VECTOR_REGISTER(v) : : "memory");
-  return v;
-}
-LEASHED_INLINE LEASHED_RACY void store_once(float* p, vfloat v) {
-  vstore(p, v);
-  asm volatile("" : : : "memory");
-}
-
-LEASHED_RACY void sgd_racy(float* theta, const float* gradient, float step, std::size_t n) {
-  const vfloat steps = vset(step);
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    store_once(theta + i, load_once(theta + i) - steps * vload(gradient + i));
-  }
-  for (; i < n; ++i) {
-    auto* lane = const_cast<volatile float*>(theta + i);
-    const float current = *lane;
-    *lane = current - step * gradient[i];
-  }
-}
-
 LEASHED_RACY void copy_racy(float* to, const float* from, std::size_t n) {
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) vstore(to + i, load_once(from + i));
-  for (; i < n; ++i) to[i] = *const_cast<const volatile float*>(from + i);
+  for (; i < n; ++i) to[i] = load_one(from + i);
 }
 
 void mean(float* out, const float* const* vectors, std::size_t count, std::size_t offset,
@@ -105,9 +30,33 @@ void mean(float* out, const float* const* vectors, std::size_t count, std::size_
   }
 }
 
+// In double precision, so that neither its range nor the order of the sum matters; four sums, since
+// each addition waits for the one before it.
+double sum_of_squares(const float* v, float clip, std::size_t begin, std::size_t end) {
+  const vfloat limit = vset(clip);
+  vdouble sums[4] = {};
+  std::size_t i = begin;
+  for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j) {
+      const vdouble wide =
+          __builtin_convertvector(clamp(vload(v + i + j * kLanes), limit), vdouble);
+      sums[j] += wide * wide;
+    }
+  }
+  double total = 0;
+  for (; i < end; ++i) {
+    const double x = clamp(v[i], clip);
+    total += x * x;
+  }
+  const vdouble sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (std::size_t lane = 0; lane < kLanes; ++lane) total += sum[lane];
+  return total;
+}
+
 }  // namespace
 
 extern const UpdateKernels LEASHED_ISA_NAME(update_kernels);
-const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {sgd, sgd_stream, sgd_racy, copy_racy, mean};
+const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {copy_racy, mean, sum_of_squares};
 
 }  // namespace leashed

@@ -1,0 +1,67 @@
+// What every discipline does with a gradient: the update rule on the gradient that the staleness
+// policy has damped. Disciplines differ in where they read and write; how, is here.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/discipline/discipline.h"
+#include "leashed/update/layout.h"
+
+namespace leashed {
+
+class Updater {
+ public:
+  explicit Updater(const DisciplineContext& context);
+  // Of a rule alone: no staleness policy.
+  Updater(std::size_t dimension, const Rule& rule);
+
+  // The buffer that a discipline keeps or publishes.
+  const Layout& layout() const { return layout_; }
+  // The buffer to start from: theta and the state before the first update, or what was saved.
+  void initialise(float* buffer, const DisciplineContext& context) const;
+  AlignedArray<float> initial(const DisciplineContext& context) const;
+
+  // Of one update.
+  struct Update {
+    std::uint64_t t;     // updates applied before it
+    std::uint64_t tau;   // its staleness
+    double clip_factor;  // of its gradient: clip_factor(gradient), found once whatever the tries
+  };
+  double clip_factor(const float* gradient) const {
+    return rule_.clip_factor(gradient, layout_.dimension);
+  }
+
+  // Whether the staleness policy ever leaves a gradient out, and whether it does this one.
+  bool may_exclude() const { return staleness_.excludes(); }
+  bool excludes(const float* current, std::uint64_t tau) const;
+
+  // next ← rule(current, gradient), both whole buffers; next may be current.
+  void apply(float* next, const float* current, const float* gradient, const Update& update) const;
+  // In place, while other threads do the same and read.
+  void apply_racy(float* buffer, const float* gradient, const Update& update) const;
+  // Parameters [begin, end), in place, at staleness 0, with the gradient's factors known.
+  void apply_slice(float* buffer, const float* gradient, std::size_t begin, std::size_t end,
+                   const Step& step) const {
+    rule_.apply(buffer, buffer, layout_.stride(), gradient, begin, end, step);
+  }
+  double fresh_factor() const { return staleness_.factor(0); }
+
+  // Once for each update applied.
+  void applied(std::uint64_t tau) const { staleness_.observe(tau); }
+
+  const Rule& rule() const { return rule_; }
+
+ private:
+  double factor(const float* current, std::size_t block, std::uint64_t tau) const;
+  template <class F>
+  void for_each_block(F&& f) const;
+
+  const Rule& rule_;
+  const StalenessPolicy& staleness_;
+  const std::vector<std::size_t> block_ends_;
+  const Layout layout_;
+};
+
+}  // namespace leashed

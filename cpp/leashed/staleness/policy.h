@@ -1,0 +1,29 @@
+// A staleness policy: what a gradient is multiplied by for its staleness τ, counted from 0
+// (READINGS, "Words that differ"). It multiplies the gradient and not the step size
+// (extreme-scale-asgd, eq. 8), so momentum and accumulators are not punished for a stale gradient.
+#pragma once
+
+#include <cstdint>
+
+namespace leashed {
+
+class StalenessPolicy {
+ public:
+  virtual ~StalenessPolicy() = default;
+
+  // ρ(τ) ≥ 0, for whole τ or, where it is stage-aware, for any real τ ≥ 0. 0: the gradient is left
+  // out altogether. ρ(0) > 0, so that some gradient always gets through.
+  virtual double factor(double tau) const = 0;
+  // Whether ρ may be 0.
+  virtual bool excludes() const { return false; }
+
+  // The stage-aware transform (eqs. 5, 6): the factor of a variable whose last update had that
+  // Euclidean norm is ρ(τ · stage(norm)).
+  virtual bool stage_aware() const { return false; }
+  virtual double stage(double /*last_update*/) const { return 1; }
+
+  // Told of the staleness of every update applied, by any thread at any time.
+  virtual void observe(std::uint64_t /*tau*/) const {}
+};
+
+}  // namespace leashed

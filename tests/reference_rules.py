@@ -1,0 +1,108 @@
+"""Update rules, clipping and schedules in NumPy and double precision, from their papers.
+
+Independent of the engine: it knows nothing of it but the rules' Python arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+import leashed as lsh
+
+Array = NDArray[np.float64]
+
+
+def clipped(g: Array, value: float | None, norm: float | None) -> Array:
+    """By value, then by the global norm."""
+    if value is not None:
+        g = np.clip(g, -value, value)
+    if norm is not None:
+        g = g * min(1.0, norm / (math.sqrt(float((g**2).sum())) + 1e-6))
+    return g
+
+
+class Reference:
+    """One vector under one rule; ``step`` applies a gradient."""
+
+    def __init__(self, rule: lsh.Rule, theta: NDArray[np.floating]) -> None:
+        self.period, self.decay = 0, 1.0
+        if isinstance(rule, lsh.SWAP):
+            self.period, self.decay, rule = rule.period, rule.decay, rule.rule
+        self.rule = rule
+        self.theta = np.asarray(theta, np.float64)
+        self.m = np.zeros_like(self.theta)
+        self.v = np.zeros_like(self.theta)
+        if isinstance(rule, lsh.Adagrad):
+            self.v += rule.initial_accumulator
+        self.t = 0
+
+    @property
+    def kept(self) -> float:
+        """SWAP's λ at t: once every period, not at the first update."""
+        return self.decay if self.period and self.t and self.t % self.period == 0 else 1.0
+
+    def step(self, gradient: NDArray[np.floating], factor: float = 1.0, lr: float = math.nan) -> None:
+        rule = self.rule
+        lr = float(rule.lr) if math.isnan(lr) else lr
+        g = factor * clipped(np.asarray(gradient, np.float64), rule.clip_value, rule.clip_norm)
+        if isinstance(rule, lsh.AdamW) or getattr(rule, "decoupled", False):
+            self.theta = (1.0 - lr * rule.weight_decay) * self.theta
+        else:
+            g = g + rule.weight_decay * self.theta
+        self.theta = self.theta - self._change(rule, g, lr)
+        self.t += 1
+
+    def _change(self, rule: lsh.Rule, g: Array, lr: float) -> Array:
+        match rule:
+            case lsh.SGD():
+                return lr * g
+            case lsh.Nesterov(momentum=mu):
+                self.m = mu * self.m + g
+                return lr * (g + mu * self.m)
+            case lsh.Momentum(momentum=mu):
+                self.m = mu * self.m + g
+                return lr * self.m
+            case lsh.Adagrad(eps=eps):
+                self.v = self.kept * self.v + g**2
+                return lr * g / (np.sqrt(self.v) + eps)
+            case lsh.RMSprop(alpha=alpha, eps=eps):
+                self.v = alpha * self.kept * self.v + (1.0 - alpha) * g**2
+                return lr * g / (np.sqrt(self.v) + eps)
+            case lsh.Adam(beta1=beta1, beta2=beta2, eps=eps):
+                self.m = beta1 * self.m + (1.0 - beta1) * g
+                self.v = beta2 * self.kept * self.v + (1.0 - beta2) * g**2
+                m_hat = self.m / (1.0 - beta1 ** (self.t + 1))
+                v_hat = self.v / (1.0 - beta2 ** (self.t + 1))
+                return lr * m_hat / (np.sqrt(v_hat) + eps)
+        raise AssertionError(rule)
+
+
+RULES: dict[str, Callable[[], lsh.Rule]] = {
+    "SGD": lambda: lsh.SGD(0.05),
+    "SGD, coupled decay": lambda: lsh.SGD(0.05, weight_decay=0.1),
+    "SGD, decoupled decay": lambda: lsh.SGD(0.05, weight_decay=0.1, decoupled=True),
+    "SGD, clipped by value": lambda: lsh.SGD(0.05, clip_value=0.5),
+    "SGD, clipped by norm": lambda: lsh.SGD(0.05, clip_norm=3.0),
+    "SGD, clipped by both": lambda: lsh.SGD(0.05, clip_value=0.8, clip_norm=2.0),
+    "Momentum": lambda: lsh.Momentum(0.02, 0.9),
+    "Momentum, decay, clipped": lambda: lsh.Momentum(
+        0.02, 0.8, weight_decay=0.05, clip_value=1.0, clip_norm=5.0
+    ),
+    "Nesterov": lambda: lsh.Nesterov(0.02, 0.9),
+    "Nesterov, decay": lambda: lsh.Nesterov(0.02, 0.9, weight_decay=0.05),
+    "Adagrad": lambda: lsh.Adagrad(0.05),
+    "Adagrad, decay": lambda: lsh.Adagrad(0.05, initial_accumulator=0.1, weight_decay=0.05),
+    "RMSprop": lambda: lsh.RMSprop(0.01),
+    "RMSprop, decay": lambda: lsh.RMSprop(0.01, 0.9, 1e-6, weight_decay=0.05),
+    "Adam": lambda: lsh.Adam(0.01),
+    "Adam, decay": lambda: lsh.Adam(0.01, 0.8, 0.99, 1e-6, weight_decay=0.05, clip_norm=4.0),
+    "AdamW": lambda: lsh.AdamW(0.01, weight_decay=0.1),
+    "SWAP over Adagrad": lambda: lsh.SWAP(lsh.Adagrad(0.05), 50, 0.5),
+    "SWAP over RMSprop": lambda: lsh.SWAP(lsh.RMSprop(0.01, 0.9), 50, 0.5),
+    "SWAP over Adam": lambda: lsh.SWAP(lsh.Adam(0.01), 30, 0.6),
+    "SWAP over AdamW": lambda: lsh.SWAP(lsh.AdamW(0.01), 1, 0.9),
+}
