@@ -115,8 +115,9 @@ struct PyParameterVector {
       const py::gil_scoped_release release;
       const auto rule = make_rule({"sgd", {{"lr", lr}}});
       const Updater updater(shared->vector.length(), *rule);
+      StoreChoice stores(1, 0);  // a thread of the user's own; nothing is known of it
       result = load_and_update(shared->vector, updater, gradient.data(),
-                               persistence_bound(persistence), t_read);
+                               persistence_bound(persistence), t_read, stores);
     }
     return py::make_tuple(result.published, result.staleness_compute + result.staleness_schedule,
                           result.tries);

@@ -61,9 +61,10 @@ void bench_update(std::size_t d, double seconds) {
   ParameterVector vector(constant(d, 0).data(), d, 1, 0);
   const auto rule = make_rule({"sgd", {{"lr", kStep}}});
   const Updater updater(d, *rule);
+  StoreChoice stores(1, d);
   const auto update = [&] {
     load_and_update(vector, updater, gradient.data(),
-                    persistence_bound(std::numeric_limits<double>::infinity()), 0);
+                    persistence_bound(std::numeric_limits<double>::infinity()), 0, stores);
   };
   auto [current, next] = buffers(vector);
   Coefficients numbers;

@@ -7,7 +7,7 @@ namespace leashed {
 Hogwild::Hogwild(const DisciplineContext& context, bool copy)
     : InPlace(context),
       copy_(copy),
-      workers_(local_copies(context.workers, copy ? context.dimension : 0)),
+      workers_(local_copies(context.workers, buffer_.size(), copy ? context.dimension : 0)),
       t_(context.t) {}
 
 View Hogwild::read(std::size_t worker) {
@@ -42,12 +42,16 @@ Publication Hogwild::publish(std::size_t worker, float* gradient) {
   const double start = now();
   const double clip_factor = updater_.clip_factor(gradient);
   Publication result;
+  LocalCopy& local = workers_[worker];
   std::uint64_t replaced;
-  result.published = count(workers_[worker].t, replaced);
+  result.published = count(local.t, replaced);
   result.excluded = !result.published;
   if (result.published) {
-    const std::uint64_t tau = replaced - workers_[worker].t;
-    updater_.apply_racy(buffer_.data(), gradient, {replaced, tau, clip_factor});
+    const std::uint64_t tau = replaced - local.t;
+    const Stores stores = local.stores.at(replaced);
+    const double begin = now();
+    updater_.apply_racy(buffer_.data(), gradient, {replaced, tau, clip_factor, stores});
+    local.stores.took(replaced, now() - begin);
     updater_.applied(tau);
     result.staleness_compute = tau;
   }

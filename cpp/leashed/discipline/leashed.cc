@@ -5,7 +5,7 @@
 namespace leashed {
 
 Publication load_and_update(ParameterVector& vector, const Updater& updater, const float* gradient,
-                            std::uint64_t persistence, std::uint64_t t_read) {
+                            std::uint64_t persistence, std::uint64_t t_read, StoreChoice& stores) {
   Publication result;
   ParameterVector::Draft next = vector.claim();
   std::uint64_t t_entry = 0;
@@ -18,7 +18,10 @@ Publication load_and_update(ParameterVector& vector, const Updater& updater, con
     const std::uint64_t tau = t_replaced - t_read;
     result.excluded = updater.excludes(latest.data(), tau);
     if (result.excluded) break;
-    updater.apply(next.data(), latest.data(), gradient, {t_replaced, tau, clip_factor});
+    const double begin = now();
+    updater.apply(next.data(), latest.data(), gradient,
+                  {t_replaced, tau, clip_factor, stores.at(t_replaced)});
+    stores.took(t_replaced, now() - begin);
     result.published = vector.publish(latest, next);
     if (result.published) {
       updater.applied(tau);
@@ -37,7 +40,12 @@ LeashedSgd::LeashedSgd(const DisciplineContext& context, std::uint64_t persisten
       persistence_(persistence),
       vector_(updater_.initial(context).data(), updater_.layout().length(), context.workers,
               context.readers, context.t),
-      workers_(context.workers) {}
+      workers_() {
+  workers_.reserve(context.workers);
+  for (std::size_t worker = 0; worker < context.workers; ++worker) {
+    workers_.push_back({{}, StoreChoice(context.workers, vector_.length())});
+  }
+}
 
 View LeashedSgd::read(std::size_t worker) {
   ParameterVector::Pin& view = workers_[worker].view;
@@ -49,7 +57,8 @@ Publication LeashedSgd::publish(std::size_t worker, float* gradient) {
   ParameterVector::Pin& view = workers_[worker].view;
   const std::uint64_t t_read = view.t();
   view.release();
-  return load_and_update(vector_, updater_, gradient, persistence_, t_read);
+  return load_and_update(vector_, updater_, gradient, persistence_, t_read,
+                         workers_[worker].stores);
 }
 
 void LeashedSgd::withdraw(std::size_t worker) { workers_[worker].view.release(); }

@@ -22,7 +22,7 @@ inline std::uint64_t persistence_bound(double bound) {
 // with it the policy's factor, is that of the vector replaced, found anew on every attempt. The
 // vector's length is the updater's layout's: state is published with theta.
 Publication load_and_update(ParameterVector& vector, const Updater& updater, const float* gradient,
-                            std::uint64_t persistence, std::uint64_t t_read);
+                            std::uint64_t persistence, std::uint64_t t_read, StoreChoice& stores);
 
 class LeashedSgd final : public Discipline {
  public:
@@ -39,6 +39,7 @@ class LeashedSgd final : public Discipline {
  private:
   struct alignas(kCacheLine) Worker {
     ParameterVector::Pin view;
+    StoreChoice stores;
   };
   const Updater updater_;
   const std::uint64_t persistence_;

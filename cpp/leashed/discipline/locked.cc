@@ -19,10 +19,13 @@ Publication Locked::publish(std::size_t worker, float* gradient) {
   const std::lock_guard lock(mutex_);
   const double locked = now();
   Publication result;
-  const std::uint64_t tau = t_ - workers_[worker].t;
+  LocalCopy& local = workers_[worker];
+  const std::uint64_t tau = t_ - local.t;
   result.excluded = updater_.excludes(theta(), tau);
   if (!result.excluded) {
-    updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, tau, clip_factor});
+    const Stores stores = local.stores.at(t_);
+    updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, tau, clip_factor, stores});
+    local.stores.took(t_, now() - locked);
     updater_.applied(tau);
     ++t_;
     result.published = true;

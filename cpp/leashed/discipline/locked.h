@@ -11,7 +11,8 @@ namespace leashed {
 class Locked final : public Guarded {
  public:
   explicit Locked(const DisciplineContext& context)
-      : Guarded(context), workers_(local_copies(context.workers, context.dimension)) {}
+      : Guarded(context),
+        workers_(local_copies(context.workers, buffer_.size(), context.dimension)) {}
 
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;

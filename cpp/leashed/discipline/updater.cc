@@ -78,7 +78,8 @@ void Updater::apply(float* next, const float* current, const float* gradient,
                     const Update& update) const {
   if (layout_.blocks == 0) {
     const double scale = staleness_.factor(static_cast<double>(update.tau)) * update.clip_factor;
-    rule_.apply(next, current, layout_.stride(), gradient, 0, layout_.dimension, {update.t, scale});
+    rule_.apply(next, current, layout_.stride(), gradient, 0, layout_.dimension,
+                {update.t, scale, update.stores});
     return;
   }
   for_each_block([&](std::size_t b, std::size_t begin, std::size_t end) {
@@ -86,7 +87,7 @@ void Updater::apply(float* next, const float* current, const float* gradient,
     float* norm = next + layout_.last_updates() + b;
     if (factor != 0) {
       store(norm, rule_.apply(next, current, layout_.stride(), gradient, begin, end,
-                              {update.t, factor * update.clip_factor}, true));
+                              {update.t, factor * update.clip_factor, update.stores}, true));
     } else if (next != current) {  // this variable's gradient is left out: it stays as it is
       *norm = current[layout_.last_updates() + b];
       for (std::size_t k = 0; k <= layout_.states; ++k) {
@@ -100,7 +101,8 @@ void Updater::apply(float* next, const float* current, const float* gradient,
 void Updater::apply_racy(float* buffer, const float* gradient, const Update& update) const {
   if (layout_.blocks == 0) {
     const double scale = staleness_.factor(static_cast<double>(update.tau)) * update.clip_factor;
-    rule_.apply_racy(buffer, layout_.stride(), gradient, 0, layout_.dimension, {update.t, scale});
+    rule_.apply_racy(buffer, layout_.stride(), gradient, 0, layout_.dimension,
+                     {update.t, scale, update.stores});
     return;
   }
   for_each_block([&](std::size_t b, std::size_t begin, std::size_t end) {
@@ -108,7 +110,7 @@ void Updater::apply_racy(float* buffer, const float* gradient, const Update& upd
     if (factor == 0) return;
     store(buffer + layout_.last_updates() + b,
           rule_.apply_racy(buffer, layout_.stride(), gradient, begin, end,
-                           {update.t, factor * update.clip_factor}, true));
+                           {update.t, factor * update.clip_factor, update.stores}, true));
   });
 }
 

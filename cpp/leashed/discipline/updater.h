@@ -28,6 +28,7 @@ class Updater {
     std::uint64_t t;     // updates applied before it
     std::uint64_t tau;   // its staleness
     double clip_factor;  // of its gradient: clip_factor(gradient), found once whatever the tries
+    Stores stores = Stores::cached;
   };
   double clip_factor(const float* gradient) const {
     return rule_.clip_factor(gradient, layout_.dimension);

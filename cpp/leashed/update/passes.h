@@ -36,9 +36,10 @@ using Pass = double (*)(float* next, const float* current, std::size_t stride,
 
 struct RulePasses {
   Pass apply;
-  Pass stream;  // past the caches, for vectors larger than they are; next is another vector
+  Pass stream;  // past the caches
   Pass racy;    // in place, while others read and write the same floats
-  Pass measured, measured_stream, measured_racy;
+  Pass racy_stream;
+  Pass measured, measured_stream, measured_racy, measured_racy_stream;
   std::size_t states;
 };
 

@@ -20,7 +20,7 @@ double Rule::apply(float* next, const float* current, std::size_t stride, const 
                    std::size_t begin, std::size_t end, const Step& step, bool measure) const {
   const Coefficients c = coefficients(step);
   const std::size_t touched = (2 * (1 + states()) + 1) * stride * sizeof(float);
-  if (next != current && exceeds_caches(touched)) {
+  if (step.stores == Stores::streamed || (next != current && exceeds_caches(touched))) {
     return (measure ? passes_.measured_stream : passes_.stream)(next, current, stride, gradient,
                                                                 begin, end, c);
   }
@@ -30,8 +30,10 @@ double Rule::apply(float* next, const float* current, std::size_t stride, const 
 
 double Rule::apply_racy(float* buffer, std::size_t stride, const float* gradient, std::size_t begin,
                         std::size_t end, const Step& step, bool measure) const {
-  return (measure ? passes_.measured_racy : passes_.racy)(buffer, buffer, stride, gradient, begin,
-                                                          end, coefficients(step));
+  const bool stream = step.stores == Stores::streamed;
+  const Pass pass = measure ? (stream ? passes_.measured_racy_stream : passes_.measured_racy)
+                            : (stream ? passes_.racy_stream : passes_.racy);
+  return pass(buffer, buffer, stride, gradient, begin, end, coefficients(step));
 }
 
 }  // namespace leashed

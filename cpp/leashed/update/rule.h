@@ -11,6 +11,7 @@
 #include "leashed/update/kernels.h"
 #include "leashed/update/passes.h"
 #include "leashed/update/schedule.h"
+#include "leashed/update/stores.h"
 
 namespace leashed {
 
@@ -18,6 +19,7 @@ namespace leashed {
 struct Step {
   std::uint64_t t = 0;  // updates applied before this one
   double scale = 1;     // of the gradient: clipping by norm times staleness
+  Stores stores = Stores::cached;
 };
 
 // Samples weighted according to period (extreme-scale-asgd, Algorithm 2): the accumulator of

@@ -11,7 +11,9 @@
 namespace leashed {
 namespace {
 
-enum class Mode { cached, streamed, racy };
+enum class Mode { cached, streamed, racy, racy_streamed };
+constexpr bool races(Mode mode) { return mode == Mode::racy || mode == Mode::racy_streamed; }
+constexpr bool streams(Mode mode) { return mode == Mode::streamed || mode == Mode::racy_streamed; }
 
 LEASHED_INLINE void stream(float* p, vfloat v) {
 #if defined(__AVX512F__)
@@ -34,7 +36,10 @@ struct Lanes<vfloat> {
   LEASHED_INLINE vfloat load_racy(const float* p) { return load_once(p); }
   LEASHED_INLINE void store(float* p, vfloat v) { vstore(p, v); }
   LEASHED_INLINE void store_racy(float* p, vfloat v) { store_once(p, v); }
-  LEASHED_INLINE void store_streamed(float* p, vfloat v) { stream(p, v); }
+  LEASHED_INLINE void store_streamed(float* p, vfloat v) {
+    stream(p, v);
+    asm volatile("" : : : "memory");  // once and here, as store_once
+  }
 };
 template <>
 struct Lanes<float> {
@@ -42,12 +47,12 @@ struct Lanes<float> {
   LEASHED_INLINE float load_racy(const float* p) { return load_one(p); }
   LEASHED_INLINE void store(float* p, float x) { *p = x; }
   LEASHED_INLINE void store_racy(float* p, float x) { store_one(p, x); }
-  LEASHED_INLINE void store_streamed(float* p, float x) { *p = x; }
+  LEASHED_INLINE void store_streamed(float* p, float x) { store_one(p, x); }
 };
 
 template <class V, Mode mode>
 LEASHED_INLINE V load(const float* p) {
-  if constexpr (mode == Mode::racy) {
+  if constexpr (races(mode)) {
     return Lanes<V>::load_racy(p);
   } else {
     return Lanes<V>::load(p);
@@ -55,10 +60,10 @@ LEASHED_INLINE V load(const float* p) {
 }
 template <class V, Mode mode>
 LEASHED_INLINE void store(float* p, V v) {
-  if constexpr (mode == Mode::racy) {
-    Lanes<V>::store_racy(p, v);
-  } else if constexpr (mode == Mode::streamed) {
+  if constexpr (streams(mode)) {
     Lanes<V>::store_streamed(p, v);
+  } else if constexpr (races(mode)) {
+    Lanes<V>::store_racy(p, v);
   } else {
     Lanes<V>::store(p, v);
   }
@@ -93,7 +98,7 @@ LEASHED_INLINE double run(float* next, const float* current, std::size_t stride,
     if constexpr (measure) total += change * change;
   };
   std::size_t i = begin;
-  if constexpr (mode == Mode::streamed) {  // such stores need vectors that are aligned
+  if constexpr (streams(mode)) {  // such stores need vectors that are aligned
     for (; i < end && i % kLanes != 0; ++i) one(i);
   }
   vdouble sums = {};
@@ -107,7 +112,7 @@ LEASHED_INLINE double run(float* next, const float* current, std::size_t stride,
   for (; i < end; ++i) one(i);
 #if defined(__x86_64__)
   // Streaming stores are not ordered by the release that publishes the vector; this orders them.
-  if constexpr (mode == Mode::streamed) _mm_sfence();
+  if constexpr (streams(mode)) _mm_sfence();
 #endif
   if constexpr (measure) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) total += sums[lane];
@@ -120,21 +125,23 @@ double pass(float* next, const float* current, std::size_t stride, const float* 
             std::size_t begin, std::size_t end, const Coefficients& c) {
   return run<Rule, mode, measure>(next, current, stride, gradient, begin, end, c);
 }
-template <class Rule, bool measure>
+template <class Rule, Mode mode, bool measure>
 LEASHED_RACY double racy_pass(float* next, const float* current, std::size_t stride,
                               const float* gradient, std::size_t begin, std::size_t end,
                               const Coefficients& c) {
-  return run<Rule, Mode::racy, measure>(next, current, stride, gradient, begin, end, c);
+  return run<Rule, mode, measure>(next, current, stride, gradient, begin, end, c);
 }
 
 template <class Rule>
 constexpr RulePasses passes() {
   return {pass<Rule, Mode::cached, false>,
           pass<Rule, Mode::streamed, false>,
-          racy_pass<Rule, false>,
+          racy_pass<Rule, Mode::racy, false>,
+          racy_pass<Rule, Mode::racy_streamed, false>,
           pass<Rule, Mode::cached, true>,
           pass<Rule, Mode::streamed, true>,
-          racy_pass<Rule, true>,
+          racy_pass<Rule, Mode::racy, true>,
+          racy_pass<Rule, Mode::racy_streamed, true>,
           Rule::kStates};
 }
 
