@@ -1,15 +1,11 @@
-// The float32 multiply-add rate of one core at an instruction-set level, and measuring work against
-// it: both run in turns of about a millisecond, because what a virtual CPU gives changes from one
-// moment to the next.
+// The float32 multiply-add rate of a core at an instruction-set level, and measuring one thread's
+// work against it.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <functional>
-#include <vector>
 
-#include "leashed/base/clock.h"
 #include "leashed/base/isa.h"
+#include "turns.h"
 
 namespace bench {
 
@@ -63,37 +59,16 @@ inline double multiply_adds(leashed::Isa isa, std::size_t rounds) {
 
 struct Rate {
   double gflops, ceiling, ratio;  // medians; the ratio is the median of each turn's
+  double cpu_share;
 };
 
-inline double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
-
-// Runs `work` of `flops` FLOPs for `seconds`, in turns with the ceiling, on the thread's own clock:
-// on a shared machine the time it waited for a CPU says nothing about its kernels.
-inline Rate measure(leashed::Isa isa, const std::function<void()>& work, double flops,
-                    double seconds) {
-  const auto timed = [](const auto& f) {
-    const double start = leashed::thread_seconds();
-    f();
-    return leashed::thread_seconds() - start;
-  };
-  work();
-  const auto repeats = std::max<std::size_t>(1, static_cast<std::size_t>(1e-3 / timed(work)));
-  std::vector<double> rates, ceilings, ratios;
-  for (const double start = leashed::now(); leashed::now() - start < seconds;) {
-    double done = 0;
-    const double ceiling_time = timed([&] { done = multiply_adds(isa, 100000); });
-    const double time = timed([&] {
-      for (std::size_t i = 0; i < repeats; ++i) work();
-    });
-    rates.push_back(flops * static_cast<double>(repeats) / time * 1e-9);
-    ceilings.push_back(done / ceiling_time * 1e-9);
-    ratios.push_back(rates.back() / ceilings.back());
-  }
-  return {median(rates), median(ceilings), median(ratios)};
+// Runs `work` of `flops` FLOPs for `seconds`, in turns with the ceiling.
+inline Rate measure(leashed::Isa isa, const Work& work, double flops, double seconds) {
+  constexpr std::size_t kRounds = 100000;
+  const double ceiling_flops = multiply_adds(isa, 1) * kRounds;
+  const Turns turns = take_turns({[isa] { multiply_adds(isa, kRounds); }, work}, seconds);
+  return {flops / turns.median_seconds(1) * 1e-9, ceiling_flops / turns.median_seconds(0) * 1e-9,
+          flops / ceiling_flops * turns.median_ratio(0, 1), turns.cpu_share};
 }
 
 }  // namespace bench

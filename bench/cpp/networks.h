@@ -1,0 +1,69 @@
+// The networks of leashed-sgd, Tables II and III, and random data for them: what they cost does not
+// depend on the values.
+#pragma once
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/data/dataset_view.h"
+#include "leashed/model/network.h"
+
+namespace bench {
+
+inline leashed::Network make_network(const std::string& name,
+                                     leashed::Isa isa = leashed::default_isa()) {
+  using namespace leashed;
+  const std::vector<Layer> mlp = {Dense{128}, Relu{}, Dense{128}, Relu{},
+                                  Dense{128}, Relu{}, Dense{10}};
+  const std::vector<Layer> cnn = {Conv2d{4, 3, 3}, Relu{}, MaxPool{2, 2},
+                                  Conv2d{8, 3, 3}, Relu{}, MaxPool{2, 2},
+                                  Dense{128},      Relu{}, Dense{10}};
+  return {{1, 28, 28}, name == "MLP" ? mlp : cnn, isa};
+}
+
+inline leashed::AlignedArray<float> random_values(std::size_t n, float scale) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> draw(-scale, scale);
+  leashed::AlignedArray<float> values(n);
+  for (std::size_t i = 0; i < n; ++i) values[i] = draw(random);
+  return values;
+}
+
+// 10,000 images and their labels.
+inline const leashed::DatasetView& images() {
+  constexpr std::size_t kImages = 10000, kPixels = 784;
+  static const auto pixels = random_values(kImages * kPixels, 1);
+  static const auto labels = [] {
+    std::vector<std::int32_t> drawn(kImages);
+    std::mt19937 random(2);
+    for (auto& label : drawn) label = static_cast<std::int32_t>(random() % 10);
+    return drawn;
+  }();
+  static const leashed::DatasetView view = {pixels.data(), labels.data(), kImages, kPixels};
+  return view;
+}
+
+// A batch of images drawn anew by every call, as training does it.
+class RandomBatch {
+ public:
+  explicit RandomBatch(std::size_t size) : rows_(size), labels_(size) {}
+
+  leashed::BatchView draw() {
+    const leashed::DatasetView& data = images();
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const std::size_t row = random_() % data.rows;
+      rows_[i] = data.x + row * data.features;
+      labels_[i] = data.labels[row];
+    }
+    return {rows_.data(), labels_.data(), rows_.size()};
+  }
+
+ private:
+  std::mt19937 random_{3};
+  std::vector<const float*> rows_;
+  std::vector<std::int32_t> labels_;
+};
+
+}  // namespace bench
