@@ -20,9 +20,9 @@ void run(Isa isa, const char* name, std::size_t batch_size, double seconds) {
   AlignedArray<float> gradient(network.dimension());
   const auto workspace = network.make_workspace();
   const std::atomic<bool> cancel{false};
-  bench::RandomBatch batch(batch_size);
+  bench::RandomBatches batches(batch_size);
   const auto work = [&] {
-    network.gradient(theta.data(), batch.draw(), gradient.data(), *workspace, cancel);
+    network.gradient(theta.data(), batches.next(), gradient.data(), *workspace, cancel);
   };
   const double flops = network.flops_per_example() * static_cast<double>(batch_size);
   const bench::Rate rate = bench::measure(isa, work, flops, seconds);

@@ -40,7 +40,7 @@ struct Stage {
 class Mlp {
  public:
   explicit Mlp(std::size_t batch_size)
-      : batch_size_(batch_size), rows_(std::min(batch_size, kMicroBatch)), batch_(batch_size) {
+      : batch_size_(batch_size), rows_(std::min(batch_size, kMicroBatch)), batches_(batch_size) {
     std::size_t offset = 0;
     for (std::size_t i = 0; i <= kLayers; ++i) {
       outputs_.push_back(bench::random_values(kMicroBatch * stride(kWidths[i]), 1));
@@ -55,15 +55,17 @@ class Mlp {
     next_ = bench::random_values(offset, 0);
     probabilities_ = bench::random_values(kMicroBatch * stride(kWidths[kLayers]), 1);
     scratch_ = AlignedArray<float>(dense_.gemm_scratch(kWidths[0]));
-    view_ = batch_.draw();
     make_stages();
   }
 
   // One gradient and one update, every stage timed.
   void step() {
     for (Stage& stage : stages_) stage.seconds = 0;
-    view_ = batch_.draw();
+    view_ = batches_.next();
     for (first_ = 0; first_ < batch_size_; first_ += rows_) {
+      const float* const* next =
+          first_ + rows_ < batch_size_ ? view_.rows + first_ + rows_ : view_.next_rows;
+      ahead_ = {next, next + rows_, kWidths[0]};
       for (Stage& stage : stages_) {
         const bool once = stage.name.starts_with("transpose") || stage.name == "update";
         if (once && (stage.name == "update" ? first_ + rows_ < batch_size_ : first_ > 0)) continue;
@@ -111,10 +113,10 @@ class Mlp {
     for (std::size_t i = 0; i < kLayers; ++i) add_forward(i);
     const std::size_t classes = kWidths[kLayers];
     add("softmax", false, 0, 3 * real(rows_ * classes), [=, this] {
-      dense_activation_.softmax(outputs_[kLayers].data(), rows_, classes, stride(classes),
-                                view_.labels + first_, probabilities_.data());
-      dense_activation_.softmax_backward(probabilities_.data(), rows_, classes, stride(classes),
-                                         view_.labels + first_, 1e-3f);
+      activation_.softmax(outputs_[kLayers].data(), rows_, classes, stride(classes),
+                          view_.labels + first_, probabilities_.data());
+      activation_.softmax_backward(probabilities_.data(), rows_, classes, stride(classes),
+                                   view_.labels + first_, 1e-3f);
     });
     for (std::size_t i = kLayers; i-- > 0;) add_backward(i);
     const std::size_t d = theta_.size();
@@ -140,7 +142,8 @@ class Mlp {
                        .c = outputs_[i + 1].data(),
                        .ldc = stride(out),
                        .bias = theta_.data() + bias_[i],
-                       .relu = i + 1 < kLayers},
+                       .relu = i + 1 < kLayers,
+                       .ahead = &ahead_},
                       scratch_.data());
         });
   }
@@ -162,7 +165,8 @@ class Mlp {
                    .ldb = stride(out),
                    .c = gradient_.data() + weight_[i],
                    .ldc = out,
-                   .accumulate = first_ > 0},
+                   .accumulate = first_ > 0,
+                   .ahead = &ahead_},
                   scratch_.data());
     });
     add("db" + number, false, m * n, m * n + n, [=, this] {
@@ -180,16 +184,18 @@ class Mlp {
                    .ldb = stride(in),
                    .c = outputs_[i].data(),
                    .ldc = stride(in),
-                   .gate = outputs_[i].data()},
+                   .gate = outputs_[i].data(),
+                   .ahead = &ahead_},
                   scratch_.data());
     });
   }
 
   const std::size_t batch_size_, rows_;
   const DenseKernels& dense_ = dense_kernels(default_isa());
-  const ActivationKernels& dense_activation_ = activation_kernels(default_isa());
-  bench::RandomBatch batch_;
+  const ActivationKernels& activation_ = activation_kernels(default_isa());
+  bench::RandomBatches batches_;
   BatchView view_{};
+  RowsAhead ahead_;
   std::size_t first_ = 0;
   std::vector<std::size_t> weight_, bias_;
   std::vector<AlignedArray<float>> outputs_, transposed_;
@@ -203,7 +209,7 @@ void profile(std::size_t batch_size, double seconds) {
   AlignedArray<float> gradient(network.dimension());
   const auto workspace = network.make_workspace();
   const std::atomic<bool> cancel{false};
-  bench::RandomBatch batch(batch_size);
+  bench::RandomBatches batches(batch_size);
   Mlp mlp(batch_size);
   constexpr std::size_t kRounds = 20000;
   const double ceiling_flops = bench::multiply_adds(default_isa(), 1) * kRounds;
@@ -215,7 +221,7 @@ void profile(std::size_t batch_size, double seconds) {
     double begin = now();
     bench::multiply_adds(default_isa(), kRounds);
     ceilings.push_back(ceiling_flops / (now() - begin) * 1e-9);
-    const BatchView view = batch.draw();
+    const BatchView view = batches.next();
     begin = now();
     network.gradient(theta.data(), view, gradient.data(), *workspace, cancel);
     whole.push_back(now() - begin);

@@ -4,6 +4,7 @@
 
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/aligned.h"
@@ -45,25 +46,36 @@ inline const leashed::DatasetView& images() {
   return view;
 }
 
-// A batch of images drawn anew by every call, as training does it.
-class RandomBatch {
+// Batches of images drawn at random, each with the rows of the one after it, as training does it.
+class RandomBatches {
  public:
-  explicit RandomBatch(std::size_t size) : rows_(size), labels_(size) {}
+  explicit RandomBatches(std::size_t size) : now_(size), next_(size) { draw(next_); }
 
-  leashed::BatchView draw() {
-    const leashed::DatasetView& data = images();
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      const std::size_t row = random_() % data.rows;
-      rows_[i] = data.x + row * data.features;
-      labels_[i] = data.labels[row];
-    }
-    return {rows_.data(), labels_.data(), rows_.size()};
+  // Valid until the call after the next.
+  leashed::BatchView next() {
+    std::swap(now_, next_);
+    draw(next_);
+    return {now_.rows.data(), now_.labels.data(), now_.rows.size(), next_.rows.data()};
   }
 
  private:
+  struct Batch {
+    explicit Batch(std::size_t size) : rows(size), labels(size) {}
+    std::vector<const float*> rows;
+    std::vector<std::int32_t> labels;
+  };
+
+  void draw(Batch& batch) {
+    const leashed::DatasetView& data = images();
+    for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+      const std::size_t row = random_() % data.rows;
+      batch.rows[i] = data.x + row * data.features;
+      batch.labels[i] = data.labels[row];
+    }
+  }
+
   std::mt19937 random_{3};
-  std::vector<const float*> rows_;
-  std::vector<std::int32_t> labels_;
+  Batch now_, next_;
 };
 
 }  // namespace bench
