@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 from leashed import _core
@@ -23,6 +24,21 @@ def slug() -> str:
     machine = describe()
     words = f"{machine['cpu']} {machine['isa']} {machine['cores']} cores"
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def busy_share(seconds: float) -> float:
+    """The share of the machine's processors that is in use over the next so many seconds."""
+
+    def ticks() -> tuple[int, int]:
+        first = Path("/proc/stat").read_text("ascii").split("\n", maxsplit=1)[0]
+        user, nice, system, idle, waiting, *rest = map(int, first.split()[1:9])
+        busy = user + nice + system + sum(rest)
+        return busy, busy + idle + waiting
+
+    busy, total = ticks()
+    time.sleep(seconds)
+    busy_after, total_after = ticks()
+    return (busy_after - busy) / max(1, total_after - total)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""SGD in PyTorch as fast as its eager mode goes: the peer's side of ``peers.py``.
+"""SGD in PyTorch as fast as its eager mode goes.
 
 The data is cut into batches once, and training walks over these batches: no sampling, no copying.
 Gradients come from ``torch.autograd.grad`` and are not accumulated; the update is one in-place
@@ -16,10 +16,9 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-SHAPES = {
-    "mlp": [(128, 784), (128,), (128, 128), (128,), (128, 128), (128,), (10, 128), (10,)],
-    "cnn": [(4, 1, 3, 3), (4,), (8, 4, 3, 3), (8,), (128, 200), (128,), (10, 128), (10,)],
-}
+from bench.networks import Floats, torch_parameters
+from leashed.datasets import Dataset
+
 WARM_UP = 10
 
 Forward = Callable[..., torch.Tensor]
@@ -48,68 +47,64 @@ def cnn_pool_first(x: torch.Tensor, *p: torch.Tensor) -> torch.Tensor:
     return F.linear(x, p[6], p[7])
 
 
-def parameters(network: str, seed: int = 0) -> list[torch.Tensor]:
-    """Weights N(0, 0.05), as leaves that require gradients."""
-    generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.normal(0.0, 0.05, shape, generator=generator).requires_grad_()
-        for shape in SHAPES[network]
-    ]
-
-
 class Trainer:
     """One network trained at one batch size, some seconds at a time.
 
     Args:
-        network: ``"mlp"`` or ``"cnn"``.
-        x: float32 [n, 784].
-        y: whole numbers [n].
+        network: ``"MLP"`` or ``"CNN"``.
+        data: the training set.
         batch_size: examples per step.
-        weights: what to train, possibly in shared memory.
+        memory: holds the parameters, possibly shared with other processes.
+        lr: the step size.
         channels_last: convolutions in that memory format, pooling before ReLU.
+        order: the rows of the data in the order in which to walk over them; default: as they lie.
     """
 
     def __init__(
         self,
         network: str,
-        x: NDArray[np.float32],
-        y: NDArray[np.int32],
+        data: Dataset,
         batch_size: int,
-        weights: list[torch.Tensor],
+        memory: Floats,
+        lr: float = 0.01,
         channels_last: bool = False,
+        order: NDArray[np.int64] | None = None,
     ) -> None:
-        self.forward: Forward = mlp if network == "mlp" else cnn
-        self.weights = weights
-        self.batch_size = batch_size
-        whole = len(x) // batch_size * batch_size
-        inputs = torch.from_numpy(x[:whole])
-        if network == "cnn":
+        self.forward: Forward = mlp if network == "MLP" else cnn
+        self.weights = [
+            torch.from_numpy(w).requires_grad_() for w in torch_parameters(network, memory)
+        ]
+        self.batch_size, self.lr = batch_size, lr
+        whole = len(data) // batch_size * batch_size
+        rows = np.arange(whole) if order is None else order[:whole]
+        inputs = torch.from_numpy(data.x[rows])
+        if network == "CNN":
             inputs = inputs.view(-1, 1, 28, 28)
         batches = list(inputs.split(batch_size))
         if channels_last:
             self.forward = cnn_pool_first
             batches = [b.contiguous(memory_format=torch.channels_last) for b in batches]
-        labels = torch.from_numpy(y[:whole].astype(np.int64)).split(batch_size)
+        labels = torch.from_numpy(data.y[rows].astype(np.int64)).split(batch_size)
         self.batches: Iterator[tuple[torch.Tensor, torch.Tensor]] = itertools.cycle(
             zip(batches, labels, strict=True)
         )
         for _ in range(WARM_UP):
             self.step()
 
-    def step(self, lr: float = 0.01) -> None:
+    def step(self) -> None:
         """θ ← θ − η g on the next batch."""
         x, y = next(self.batches)
         loss = F.cross_entropy(self.forward(x, *self.weights), y)
         gradients = torch.autograd.grad(loss, self.weights)
         with torch.no_grad():
-            torch._foreach_add_(self.weights, gradients, alpha=-lr)
+            torch._foreach_add_(self.weights, gradients, alpha=-self.lr)
 
-    def train(self, seconds: float) -> float:
-        """Train for so long; examples per second."""
-        start = time.perf_counter()
-        examples, elapsed = 0, 0.0
-        while elapsed < seconds:
+    def train(self, end: float) -> float:
+        """Train until that moment of ``time.perf_counter``; examples per second."""
+        start = now = time.perf_counter()
+        examples = 0
+        while now < end:
             self.step()
             examples += self.batch_size
-            elapsed = time.perf_counter() - start
-        return examples / elapsed
+            now = time.perf_counter()
+        return examples / (now - start) if examples else 0.0

@@ -1,0 +1,1 @@
+"""Everything that is said about leashed's speed, measured: see README.md."""

@@ -1,0 +1,1 @@
+"""What is measured, a section a file: each has ``measure(bench)``, which returns its figures."""
