@@ -177,9 +177,7 @@ def _views(memory: dict[str, Any]) -> dict[str, Floats]:
     return {network: aligned(np.frombuffer(m, np.float32)) for network, m in memory.items()}
 
 
-def _serve(
-    pipe: Connection, contender: Contender, data: Dataset, shared: dict[str, Any]
-) -> None:
+def _serve(pipe: Connection, contender: Contender, data: Dataset, shared: dict[str, Any]) -> None:
     """A contender's process: plays until the other side hangs up."""
     views = _views(shared)
     kind = LeashedPlayer if contender.library == "leashed" else PeerPlayer

@@ -62,7 +62,9 @@ def _innermost(code: list[tuple[int, str, str]]) -> list[list[tuple[str, str]]]:
             if first is not None and first < i:
                 loops.append((first, i))
     inner = [
-        (a, b) for a, b in loops if not any((c, d) != (a, b) and a <= c and d <= b for c, d in loops)
+        (a, b)
+        for a, b in loops
+        if not any((c, d) != (a, b) and a <= c and d <= b for c, d in loops)
     ]
     return [[(operation, operands) for _, operation, operands in code[a : b + 1]] for a, b in inner]
 

@@ -55,7 +55,7 @@ class Trainer:
         value = x
         for i, out in enumerate(self.outputs):
             np.matmul(value, self.weights[i], out=out)
-            out += self.biases[i]
+            np.add(out, self.biases[i], out=out)
             if i < last:
                 np.maximum(out, 0.0, out=out)
             value = out

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import leashed
-from bench.context import Bench, Record
 from bench.contenders import DISCIPLINES
+from bench.context import Bench, Record
 from bench.networks import NETWORKS
 from bench.turns import Turn, timed
 

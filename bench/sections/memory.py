@@ -7,8 +7,8 @@ from __future__ import annotations
 import statistics
 
 import leashed
-from bench.context import Bench, Record
 from bench.contenders import DISCIPLINES
+from bench.context import Bench, Record
 from bench.networks import NETWORKS
 from leashed.datasets import Dataset
 

@@ -20,7 +20,10 @@ def measure(bench: Bench) -> dict[str, Any]:
     """
     return {
         "training": bench.run(
-            "bench_training", bench.threads, max(0.1, bench.seconds(_RUN_SECONDS)), bench.times(_RUNS)
+            "bench_training",
+            bench.threads,
+            max(0.1, bench.seconds(_RUN_SECONDS)),
+            bench.times(_RUNS),
         ),
         "gradients": bench.run("bench_network", bench.seconds(_GRADIENT_SECONDS)),
         "stages": bench.run("bench_profile", bench.seconds(_PROFILE_SECONDS)),

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from bench.context import BATCHES, Bench, Record
 from bench.contenders import Cell, Team, contenders
+from bench.context import BATCHES, Bench, Record
 from bench.networks import NETWORKS
 from bench.turns import Turn, repeat_disturbed
 

@@ -4,8 +4,8 @@ two of a virtual machine may be one core.
 
 from __future__ import annotations
 
-from bench.context import Bench, Record
 from bench.contenders import Cell, Contender, Team
+from bench.context import Bench, Record
 from bench.networks import NETWORKS
 from bench.turns import Turn, repeat_disturbed
 

@@ -1,0 +1,161 @@
+"""The goals: what is measured, how much is asked for, and which profile explains a miss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from bench import figures
+from bench.context import BATCHES, only
+from bench.figures import Results
+from bench.sections import scaling
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One line of the goal table.
+
+    Attributes:
+        work: what is measured.
+        target: the number to reach.
+        measure: the number reached; None where it was not measured.
+        profile: what on the page tells where the time goes.
+        least: whether the target is the least that will do; else it is the most.
+        unit: of both numbers.
+    """
+
+    work: str
+    target: float
+    measure: Callable[[Results], float | None]
+    profile: str
+    least: bool = True
+    unit: str = ""
+
+    def met(self, value: float) -> bool:
+        """Whether a number reaches the target."""
+        return value >= self.target if self.least else value <= self.target
+
+
+def _of_ceiling(network: str, batch_size: int, all_threads: bool, results: Results) -> float | None:
+    threads = figures.threads(results) if all_threads else 1
+    best = figures.best_training(results, network, batch_size, threads)
+    return None if best is None else figures.training_ratio(best)
+
+
+def _training(network: str, batch_size: int, target: float, target_all: float) -> list[Goal]:
+    name = f"{network}, batch {batch_size}, training at the FMA ceiling"
+    return [
+        Goal(
+            f"{name}, {who}",
+            wanted,
+            partial(_of_ceiling, network, batch_size, all_threads),
+            network,
+        )
+        for who, wanted, all_threads in (
+            ("1 thread", target, False),
+            ("all threads", target_all, True),
+        )
+    ]
+
+
+def _against_torch(network: str, batch_size: int, target: float) -> Goal:
+    return Goal(
+        f"{network}, batch {batch_size}, examples/s over PyTorch's best",
+        target,
+        lambda results: figures.peer_ratio(results, "PyTorch", network, batch_size),
+        "peers",
+        unit="×",
+    )
+
+
+def _least_product(results: Results) -> float | None:
+    return min((figures.product_ratio(results, p) for p in figures.products(results)), default=None)
+
+
+def _update(dimension: int, results: Results) -> float | None:
+    found = only(figures.figures(results, "update"), figure="update", dimension=dimension)
+    return float(found[0]["ratio"]) if found else None
+
+
+def _read(results: Results) -> float | None:
+    found = only(figures.figures(results, "update"), figure="read and release")
+    return 1e9 * float(found[0]["seconds"]) if found else None
+
+
+def _discipline(results: Results) -> float | None:
+    records = figures.part(results, "disciplines", "one_thread")
+    return min(map(figures.discipline_ratio, records), default=None)
+
+
+def _live(results: Results) -> float | None:
+    return max(
+        (
+            record["mean"] / record["baseline"]
+            for record in figures.figures(results, "memory")
+            if record["discipline"].startswith("LSH")
+        ),
+        default=None,
+    )
+
+
+def goals(results: Results) -> list[Goal]:
+    """The goals for the machine of these results."""
+    wide = results["machine"]["isa"] == "v4"
+    small, medium, large = BATCHES
+    return [
+        *_training("MLP", large, 0.90, 0.95),
+        *_training("MLP", medium, 0.80, 0.80),
+        *_training("MLP", small, 0.60, 0.60),
+        _against_torch("MLP", small, 4.0 if wide else 5.0),
+        *_training("CNN", large, 0.60, 0.60),
+        *(_against_torch("CNN", batch_size, 7.0) for batch_size in BATCHES),
+        Goal("GEMM, every shape, over the fastest library at it", 0.97, _least_product, "gemm"),
+        Goal(
+            "GEMM, weighted by FLOPs, over the fastest library at each",
+            1.0,
+            figures.weighted_ratio,
+            "gemm",
+        ),
+        *(
+            Goal(
+                f"T_u of Leashed, d = {dimension:,}, over one fused pass",
+                1.15,
+                partial(_update, dimension),
+                "update",
+                least=False,
+            )
+            for dimension in (134_794, 10_000_000)
+        ),
+        Goal("read and release", 100.0, _read, "update", least=False, unit=" ns"),
+        Goal(
+            "any discipline, 1 thread, batches 64 and 512, EPS over Sequential's",
+            0.97,
+            _discipline,
+            "disciplines",
+        ),
+        Goal(
+            "time to 10% of the initial loss, times sooner than PyTorch's best",
+            2.0,
+            figures.race_ratio,
+            "time_to_loss",
+            unit="×",
+        ),
+        Goal(
+            "Leashed's mean live buffers, CNN, over 2m+1, largest over m and persistence",
+            1.0,
+            _live,
+            "memory",
+            least=False,
+        ),
+        *(
+            Goal(
+                f"{network}, {kind}: EPS of all threads over one thread's times their number",
+                0.85,
+                lambda results, n=network, k=kind: figures.scaling_ratio(results, n, k),  # type: ignore[misc]
+                "scaling",
+            )
+            for network in ("MLP", "CNN")
+            for kind in scaling.KINDS
+        ),
+    ]
