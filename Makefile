@@ -1,12 +1,13 @@
 # make demo    virtual environment, build, every algorithm on the embedded digits, reports/demo.html
 # make test    C++ tests (native, each instruction set, aarch64, sanitizers), the wheel, pytest
+# make bench   everything that is said about speed, measured here: bench/results and docs/performance.md
 # make lint    ruff, mypy, clang-format, the type stubs
 PYTHON ?= python3
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .PHONY: demo test test-cpp test-isa test-aarch64 test-sanitizers test-wheel test-python \
-        lint format stubs wheels clean
+        bench bench-page lint format stubs wheels clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -86,6 +87,25 @@ test-wheel: .venv/test
 
 test-python: .venv/test
 	pytest
+
+# PyTorch's CPU build: from where pip is told to look, else from PyTorch's own index. The one on PyPI
+# brings gigabytes of CUDA.
+.venv/bench: .venv/installed bench/requirements.txt
+	python -m pip install -q "torch==2.13.0+cpu" || \
+	  python -m pip install -q "torch==2.13.0" --index-url https://download.pytorch.org/whl/cpu
+	python -m pip install -q -r bench/requirements.txt
+	touch $@
+
+# BENCH: arguments of bench/run.py, such as BENCH="--scale 0.1" for a look of two minutes.
+bench: .venv/bench
+	cmake -S . -B build/bench -G Ninja -DLEASHED_PYTHON=OFF -DLEASHED_BENCH=ON $(STRICT)
+	cmake --build build/bench
+	python -m bench.run $(BENCH)
+	python -m bench.page
+
+# The page once more from the results that are there.
+bench-page: .venv/bench
+	python -m bench.page
 
 lint: .venv/dev
 	ruff check

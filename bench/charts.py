@@ -60,7 +60,7 @@ def draw(bars: Bars, path: Path) -> None:
                     label="_nolegend_" if place else "goal",
                 )
         axes.set_yticks(range(len(bars.groups)), bars.groups)
-        axes.invert_yaxis()
+        axes.set_ylim(len(bars.groups) - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(bars.axis)
         axes.set_title(bars.title, loc="left")

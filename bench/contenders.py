@@ -108,11 +108,12 @@ class Player(Protocol):
 
 
 class LeashedPlayer:
-    """leashed, with the monitor's evaluations before and after the training that is timed."""
+    """leashed; the monitor evaluates before and after the training that is timed."""
 
     def __init__(self, contender: Contender, data: Dataset, shared: dict[str, Floats]) -> None:
         self.contender, self.data, self.shared = contender, data, shared
         self.cell = Cell("MLP", 1)
+        self.theta = {name: NETWORKS[name].init(0) for name in shared}
 
     def prepare(self, cell: Cell) -> None:
         if cell != self.cell:
@@ -129,6 +130,7 @@ class LeashedPlayer:
             rule=leashed.SGD(self.cell.lr),
             threads=self.contender.threads,
             batch_size=self.cell.batch_size,
+            init=self.theta[self.cell.network],
             evaluate_every=1e6,
         ).mean_eps
 

@@ -59,6 +59,12 @@ def best_training(
     return max(found, key=training_ratio, default=None)
 
 
+def training_ceiling(results: Results, of_threads: int) -> float | None:
+    """The highest multiply-add rate, GFLOP/s, that was measured beside training."""
+    found = only(part(results, "network", "training"), threads=of_threads)
+    return max((quiet_median(r["ceiling"], r["ceiling_cpu_share"]) for r in found), default=None)
+
+
 def best_peer(results: Results, library: str, network: str, batch_size: int) -> Record | None:
     """A library's fastest setting."""
     found = only(figures(results, "peers"), library=library, network=network, batch_size=batch_size)

@@ -17,7 +17,8 @@ _MULTIPLY_ADD = re.compile(r"v?fn?m(add|sub|la)\w*|mulps")
 
 def inner_loops(build: Path, source: str, isa: str) -> list[Record]:
     """Per iteration of every innermost loop that multiplies and adds: the instructions, how many of
-    them are multiply-adds, loads, broadcasts of one float, stores and prefetches.
+    them are multiply-adds, loads, broadcasts of one float, stores and prefetches. Loops of one
+    function that count alike are told once.
 
     Args:
         build: CMake's build folder.
@@ -31,12 +32,12 @@ def inner_loops(build: Path, source: str, isa: str) -> list[Record]:
         stdout=subprocess.PIPE,
         encoding="utf-8",
     ).stdout
-    loops = []
+    loops: list[Record] = []
     for name, code in _functions(listing):
         for body in _innermost(code):
-            counts = _counts(body)
-            if counts["multiply_adds"] >= _FEWEST:
-                loops.append({"function": name, **counts})
+            loop = {"function": name, **_counts(body)}
+            if loop["multiply_adds"] >= _FEWEST and loop not in loops:
+                loops.append(loop)
     return loops
 
 

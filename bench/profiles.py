@@ -243,7 +243,6 @@ def peers(results: Results) -> str:
     """How far both are from the ceiling, and so how far the ratio can go."""
     rows = []
     records = figures.figures(results, "peers")
-    isa = results["machine"]["isa"]
     for network in dict.fromkeys(record["network"] for record in records):
         for batch_size in BATCHES:
             line = [f"{network}, batch {batch_size}"]
@@ -253,7 +252,7 @@ def peers(results: Results) -> str:
                     continue
                 threads = best["threads"] * best["processes"]
                 rate = figures.eps(best) * best["flops_per_example"] * 1e-9
-                ceiling = figures.ceiling(results, "fma", isa, threads)
+                ceiling = figures.training_ceiling(results, threads)
                 line += [
                     best["contender"],
                     number(rate),
