@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class Bars:
 
     title: str
     groups: Sequence[str]
-    series: dict[str, Sequence[float | None]]
+    series: Mapping[str, Sequence[float | None]]
     axis: str
     stacked: bool = False
     line: tuple[float, str] | None = None

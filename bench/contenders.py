@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
@@ -188,7 +189,7 @@ def _serve(pipe: Connection, contender: Contender, data: Dataset, shared: dict[s
         player.prepare(cell)
         pipe.send(None)
         seconds, end = pipe.recv()
-        pipe.send(timed(lambda s=seconds, e=end: player.train(s, e), contender.threads))
+        pipe.send(timed(partial(player.train, seconds, end), contender.threads))
 
 
 class Snapshot(NamedTuple):

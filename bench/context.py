@@ -35,9 +35,9 @@ class Bench:
     threads: int
     scale: float = 1.0
 
-    def seconds(self, full: float) -> float:
+    def seconds(self, full: float, least: float = 0.0) -> float:
         """How long something takes that takes so long at scale 1."""
-        return full * self.scale
+        return max(least, full * self.scale)
 
     def times(self, full: int, least: int = 1) -> int:
         """How often something is done that is done so often at scale 1."""

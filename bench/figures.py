@@ -80,7 +80,7 @@ def peer_ratio(results: Results, library: str, network: str, batch_size: int) ->
 
 def flops(product: Record) -> float:
     """Of a matrix product, as often as the network has it."""
-    return 2.0 * product["m"] * product["n"] * product["k"] * float(product["count"])
+    return float(2 * product["m"] * product["n"] * product["k"] * product["count"])
 
 
 def best_library(results: Results, product: Record) -> str | None:
@@ -158,4 +158,4 @@ def scaling_ratio(results: Results, network: str, discipline: str) -> float | No
     if not by_threads:
         return None
     most = max(by_threads)
-    return by_threads[most] / (most * by_threads[1])
+    return float(by_threads[most] / (most * by_threads[1]))

@@ -20,6 +20,7 @@ from bench.markdown import count, number, paragraphs, table, thousands
 from bench.profiles import PROFILES
 from bench.run import RESULTS, ROOT
 from bench.sections import scaling
+from bench.turns import quiet_median
 from leashed.table import MISSING
 
 DOCS = ROOT / "docs"
@@ -118,6 +119,8 @@ def _image(title: str, name: str) -> str:
 
 
 def _chart(bars: Bars, docs: Path, name: str) -> str:
+    if not bars.series:
+        return ""
     draw(bars, docs / CHARTS / f"{name}.svg")
     return _image(bars.title, name)
 
@@ -131,12 +134,11 @@ def _ceilings(results: Results, _: Path) -> str:
     rows = []
     for record in only(records, threads=1):
         line = [f"{record['figure']}, {record['kind']}"]
-        rates = [
+        told = (
             figures.ceiling(results, record["figure"], record["kind"], n) for n in _team(results)
-        ]
-        line += [MISSING if rate is None else number(rate) for rate in rates]
-        if None not in rates:
-            line.append(f"{rates[-1] / rates[0]:.2f}")
+        )
+        rates = [rate for rate in told if rate is not None]
+        line += [*map(number, rates), f"{rates[-1] / rates[0]:.2f}"]
         shares = [
             min(
                 only(records, figure=record["figure"], kind=record["kind"], threads=n)[0][
@@ -182,7 +184,7 @@ def _training(results: Results, docs: Path) -> str:
                 best["discipline"],
                 f"{figures.eps(best):,.0f}",
                 number(figures.eps(best) * best["flops_per_example"] * 1e-9),
-                number(figures.quiet_median(best["ceiling"], best["ceiling_cpu_share"])),
+                number(quiet_median(best["ceiling"], best["ceiling_cpu_share"])),
                 f"{ratio:.2f}",
                 f"{min(max(best['cpu_share']), 1.0):.2f}",
                 MISSING if mark is None else f"{mark:.2f}",

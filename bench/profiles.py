@@ -10,6 +10,7 @@ from bench.context import BATCHES, Record, only
 from bench.figures import Results
 from bench.markdown import number, paragraphs, table, thousands
 from bench.networks import NETWORKS
+from bench.turns import quiet_median
 
 _GROUPS = {
     "forward": "forward products",
@@ -218,7 +219,7 @@ def disciplines(results: Results) -> str:
     """What a step costs beyond Sequential's."""
     rows = []
     for record in figures.part(results, "disciplines", "one_thread"):
-        sequential = figures.quiet_median(record["sequential_eps"], record["sequential_cpu_share"])
+        sequential = quiet_median(record["sequential_eps"], record["sequential_cpu_share"])
         ratio = figures.discipline_ratio(record)
         extra = record["batch_size"] / sequential * (1.0 / ratio - 1.0)
         rows.append(
@@ -321,15 +322,13 @@ def memory(results: Results) -> str:
 
 def scaling(results: Results) -> str:
     """What several threads share."""
-    rates = [
-        figures.ceiling(results, "fma", results["machine"]["isa"], n)
-        for n in (1, figures.threads(results))
-    ]
-    if None in rates or not rates[0]:
+    isa, threads = results["machine"]["isa"], figures.threads(results)
+    one, most = (figures.ceiling(results, "fma", isa, n) for n in (1, threads))
+    if not one or not most:
         return ""
     return (
-        f"All threads together reach {rates[1] / rates[0]:.2f} times one thread's multiply-add rate "
-        f"on this machine of {figures.threads(results)} processors."
+        f"All threads together reach {most / one:.2f} times one thread's multiply-add rate "
+        f"on this machine of {threads} processors."
     )
 
 

@@ -143,7 +143,7 @@ class Bench {
     const auto a = random_values(stride(largest) * std::max(shape.m, shape.k));
     const auto b = random_values(stride(shape.n) * shape.k);
     AlignedArray<float> c(stride(shape.n) * shape.m), reference(c.size());
-    AlignedArray<float> scratch(kernels_.gemm_scratch(shape.k));
+    AlignedArray<float> scratch(kernels_.gemm_scratch(std::max(shape.m, shape.k)));
     const Gemm gemm = shape.gemm(a.data(), b.data(), c.data());
 
     const double flops = 2.0 * static_cast<double>(shape.m * shape.n * shape.k);

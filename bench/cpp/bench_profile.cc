@@ -16,7 +16,7 @@
 #include "json_line.h"
 #include "leashed/model/kernels/activation.h"
 #include "leashed/model/kernels/dense.h"
-#include "leashed/update/kernels.h"
+#include "leashed/update/passes.h"
 #include "networks.h"
 
 using namespace leashed;
@@ -121,7 +121,10 @@ class Mlp {
     for (std::size_t i = kLayers; i-- > 0;) add_backward(i);
     const std::size_t d = theta_.size();
     add("update", true, 2 * real(d), 3 * real(d), [=, this] {
-      update_kernels().sgd(next_.data(), theta_.data(), gradient_.data(), 1e-6f, d);
+      Coefficients numbers;
+      numbers.lr = 1e-6f;
+      pass_table()[Arithmetic::sgd].apply(next_.data(), theta_.data(), d, gradient_.data(), 0, d,
+                                          numbers);
     });
   }
 

@@ -47,7 +47,7 @@ def _train(
 
 def _beside_sequential(bench: Bench, name: str, batch_size: int) -> Record:
     def turn(which: str) -> Turn:
-        seconds = bench.seconds(_SECONDS)
+        seconds = bench.seconds(_SECONDS, least=0.05)
         return timed(lambda: _train(bench, which, 1, batch_size, seconds).mean_eps, 1)
 
     turns: dict[str, list[Turn]] = {"SEQ": [], name: []}
@@ -70,7 +70,7 @@ def _breakdown(bench: Bench, name: str, batch_size: int) -> Record:
 
     def run() -> float:
         shown.append(
-            _train(bench, name, threads, batch_size, max(0.1, bench.seconds(_BREAKDOWN_SECONDS)))
+            _train(bench, name, threads, batch_size, bench.seconds(_BREAKDOWN_SECONDS, least=0.1))
         )
         return float(shown[0].mean_eps)
 

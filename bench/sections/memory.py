@@ -29,7 +29,7 @@ def measure(bench: Bench) -> list[Record]:
             result = leashed.train(
                 NETWORKS["CNN"],
                 data,
-                until=leashed.until(seconds=max(0.2, bench.seconds(_SECONDS))),
+                until=leashed.until(seconds=bench.seconds(_SECONDS, least=0.2)),
                 discipline=DISCIPLINES[name],
                 rule=leashed.SGD(0.01),
                 threads=threads,

@@ -22,7 +22,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         "training": bench.run(
             "bench_training",
             bench.threads,
-            max(0.1, bench.seconds(_RUN_SECONDS)),
+            bench.seconds(_RUN_SECONDS, least=0.1),
             bench.times(_RUNS),
         ),
         "gradients": bench.run("bench_network", bench.seconds(_GRADIENT_SECONDS)),

@@ -49,7 +49,7 @@ def measure(bench: Bench) -> list[Record]:
 
 
 def _turns(bench: Bench, teams: dict[str, Team], cell: Cell) -> dict[str, list[Turn]]:
-    seconds = bench.seconds(_SECONDS)
+    seconds = bench.seconds(_SECONDS, least=0.05)
 
     def play(name: str) -> Turn:
         return teams[name].turn(cell, seconds)

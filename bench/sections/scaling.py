@@ -34,7 +34,7 @@ def measure(bench: Bench) -> list[Record]:
         turns: dict[tuple[str, int], list[Turn]] = {key: [] for key in teams}
 
         def play(key: tuple[str, int], teams: dict[tuple[str, int], Team] = teams) -> Turn:
-            return teams[key].turn(Cell(network, BATCH_SIZE), bench.seconds(_SECONDS))  # noqa: B023
+            return teams[key].turn(Cell(network, BATCH_SIZE), bench.seconds(_SECONDS, least=0.05))  # noqa: B023
 
         for _ in range(bench.times(_ROUNDS)):
             for key, played in turns.items():

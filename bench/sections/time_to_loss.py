@@ -157,7 +157,7 @@ class _Search:
         cell = Cell("MLP", entry.batch_size, entry.lr, seed)
         snapshots = self.teams[entry.contender].race(cell, theta, seconds)
         target = LOSS_FRACTION * model.evaluate(theta, self.data)[0]
-        return _reached(snapshots, lambda copy: _loss(copy, self.data) <= target)
+        return reached(snapshots, lambda copy: _loss(copy, self.data) <= target)
 
 
 def _loss(theta: Floats, data: Dataset) -> float:
@@ -167,7 +167,7 @@ def _loss(theta: Floats, data: Dataset) -> float:
     return NETWORKS["MLP"].evaluate(theta, data)[0]
 
 
-def _reached(snapshots: list[Snapshot], there: Callable[[Floats], bool]) -> float:
+def reached(snapshots: list[Snapshot], there: Callable[[Floats], bool]) -> float:
     """When the loss was first there: a look at some of the copies, then bisection between two."""
     stride = max(1, len(snapshots) // _PARTS)
     begin = 0

@@ -1,0 +1,107 @@
+"""The page of results, from a recorded file of results cut down to a few records a section."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bench import figures, goals, page, run
+
+RECORDED = Path(__file__).parent / "results.json"
+
+
+@pytest.fixture
+def results() -> figures.Results:
+    return json.loads(RECORDED.read_text("utf-8"))
+
+
+@pytest.fixture
+def words_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts take most of the time that a page takes."""
+    monkeypatch.setattr("bench.page.draw", lambda *_: None)
+
+
+def _goal_lines(text: str) -> list[str]:
+    table = text.partition("## Goals")[2].partition("\n## ")[0]
+    return [line for line in table.splitlines() if line.startswith("| ")][2:]
+
+
+def test_the_page_shows_every_goal_and_every_chart(
+    results: figures.Results, tmp_path: Path
+) -> None:
+    text = page.page(results, tmp_path)
+    lines = _goal_lines(text)
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines] == [
+        goal.work for goal in goals.goals(results)
+    ]
+    charts = re.findall(r"\]\((performance/\w+\.svg)\)", text)
+    assert len(charts) >= 5
+    assert all((tmp_path / chart).stat().st_size > 0 for chart in charts)
+
+
+def test_a_page_can_be_made_again_without_a_change(
+    results: figures.Results, tmp_path: Path
+) -> None:
+    first = page.page(results, tmp_path)
+    charts = {path: path.read_bytes() for path in (tmp_path / "performance").iterdir()}
+    assert page.page(results, tmp_path) == first
+    assert {path: path.read_bytes() for path in charts} == charts
+
+
+@pytest.mark.usefixtures("words_only")
+def test_a_goal_is_met_or_missed_by_its_number(results: figures.Results, tmp_path: Path) -> None:
+    goal = next(g for g in goals.goals(results) if g.work.startswith("T_u"))
+    record = next(r for r in figures.figures(results, "update") if r["dimension"] == 134_794)
+
+    record["ratio"] = goal.target
+    line = next(x for x in _goal_lines(page.page(results, tmp_path)) if goal.work in x)
+    assert "met" in line
+    assert "missed" not in line
+
+    record["ratio"] = goal.target + 0.01
+    text = page.page(results, tmp_path)
+    assert "missed" in next(x for x in _goal_lines(text) if goal.work in x)
+    assert f"- {goal.work}: 1.16, goal 1.15" in text
+    assert "## Profile: Publishing" in text
+
+
+@pytest.mark.usefixtures("words_only")
+@pytest.mark.parametrize("section", run.SECTIONS)
+def test_a_section_may_be_missing(results: figures.Results, section: str, tmp_path: Path) -> None:
+    results["sections"].pop(section)
+    assert "## Goals" in page.page(results, tmp_path)
+
+
+@pytest.mark.usefixtures("words_only")
+def test_where_no_peer_is_installed_their_goals_are_not_measured(
+    results: figures.Results, tmp_path: Path
+) -> None:
+    peers = results["sections"]["peers"]
+    peers["figures"] = [r for r in peers["figures"] if r["library"] == "leashed"]
+    results["sections"]["gemm"]["figures"]["libraries"] = []
+    results["sections"]["time_to_loss"]["figures"]["PyTorch"] = []
+    lines = _goal_lines(page.page(results, tmp_path))
+    for word in ("PyTorch", "GEMM"):
+        assert all("not measured" in line for line in lines if word in line)
+
+
+@pytest.mark.usefixtures("words_only")
+def test_shortened_results_say_so(results: figures.Results, tmp_path: Path) -> None:
+    for section in results["sections"].values():
+        section["scale"] = 1.0
+    assert "shortened" not in page.page(results, tmp_path)
+    results["sections"]["update"]["scale"] = 0.5
+    assert "shortened" in page.page(results, tmp_path)
+
+
+def test_results_are_written_as_json_with_a_record_a_line(results: figures.Results) -> None:
+    text = run.text(results)
+    assert json.loads(text) == results
+    assert max(map(len, text.splitlines())) < 1000
+
+
+def test_what_is_no_number_is_written_as_null() -> None:
+    assert run.rounded({"a": [float("nan"), float("inf"), 1.23456789]}) == {
+        "a": [None, None, 1.23457]
+    }
