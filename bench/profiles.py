@@ -68,7 +68,32 @@ def mlp(results: Results) -> str:
         "must read and write at least (most come from the caches). Copies here reach: "
         f"{_copies(results)} (read and written).",
         *(_mlp_step(only(stages, batch_size=batch_size)) for batch_size in BATCHES),
+        _together(results),
         _loops(results),
+    )
+
+
+def _together(results: Results) -> str:
+    """What a step's parts take when all threads run, beside one thread alone."""
+    records = figures.part(results, "disciplines", "all_threads")
+    one, most = (figures.training_ceiling(results, n) for n in (1, figures.threads(results)))
+    if not records or not one or not most:
+        return ""
+    rows = [
+        [
+            f"{record['discipline']} ×{record['threads']}, batch {record['batch_size']}",
+            *(
+                number(record["breakdown"][part] / record["gradients"] * 1e6)
+                for part in ("gradient", "update", "read", "sampling", "waiting")
+            ),
+        ]
+        for record in records
+        if record["gradients"]
+    ]
+    return paragraphs(
+        f"**All threads** reached at most {most / one:.2f} times one thread's multiply-add rate. What "
+        "a step of one worker takes, alone (SEQ) and beside the others, in µs:",
+        table(["", "gradient", "update", "read", "sampling", "waiting"], rows),
     )
 
 

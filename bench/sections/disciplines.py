@@ -8,11 +8,11 @@ from typing import Any
 
 import leashed
 from bench.contenders import DISCIPLINES
-from bench.context import Bench, Record
+from bench.context import BATCHES, Bench, Record
 from bench.networks import NETWORKS
 from bench.turns import Turn, timed
 
-BATCHES = (64, 512)
+COMPARED = (64, 512)  # batch sizes
 _SECONDS = 0.25
 _ROUNDS = 9
 _BREAKDOWN_SECONDS = 1.0
@@ -20,14 +20,17 @@ _BREAKDOWN_SECONDS = 1.0
 
 def measure(bench: Bench) -> dict[str, list[Record]]:
     """``one_thread``: rates of every turn beside Sequential's; ``all_threads``: a run each."""
-    one_thread: list[Record] = []
-    all_threads: list[Record] = []
-    for batch_size in BATCHES:
-        one_thread += [
-            _beside_sequential(bench, name, batch_size) for name in DISCIPLINES if name != "SEQ"
-        ]
-        all_threads += [_breakdown(bench, name, batch_size) for name in DISCIPLINES]
-    return {"one_thread": one_thread, "all_threads": all_threads}
+    return {
+        "one_thread": [
+            _beside_sequential(bench, name, batch_size)
+            for batch_size in COMPARED
+            for name in DISCIPLINES
+            if name != "SEQ"
+        ],
+        "all_threads": [
+            _breakdown(bench, name, batch_size) for batch_size in BATCHES for name in DISCIPLINES
+        ],
+    }
 
 
 def _train(
