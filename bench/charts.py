@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ class Bars:
     Attributes:
         title: above the chart.
         groups: the names down the left side.
-        series: by name in the legend, a value for each group; None leaves a gap.
+        series: by name in the legend, a value for each group; None and infinity leave a gap.
         axis: what the numbers are.
         stacked: whether a group's bars are parts of one.
         line: a number to mark, and what it is.
@@ -73,7 +74,7 @@ def _bars(axes: Axes, bars: Bars) -> None:
     ends = [0.0] * len(bars.groups)
     for k, (name, values) in enumerate(bars.series.items()):
         shift = 0.0 if bars.stacked else (k - (len(bars.series) - 1) / 2) * height
-        lengths = [value or 0.0 for value in values]
+        lengths = [value if value and math.isfinite(value) else 0.0 for value in values]
         axes.barh(
             [place + shift for place in range(len(bars.groups))],
             lengths,

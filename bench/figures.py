@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.context import Record, only
-from bench.turns import quiet_median
+from bench.turns import QUIET, quiet_median
 
 Results = dict[str, Any]
 
@@ -29,6 +29,22 @@ def threads(results: Results) -> int:
     """All threads of the machine."""
     count: int = results["machine"]["cores"]
     return count
+
+
+def disturbed(results: Results) -> tuple[int, int]:
+    """How many turns of whole threads got less of the processors than counts as quiet, of all."""
+    shares = [
+        share
+        for records in (
+            figures(results, "peers"),
+            figures(results, "scaling"),
+            part(results, "network", "training"),
+            part(results, "disciplines", "one_thread"),
+        )
+        for record in records
+        for share in record["cpu_share"]
+    ]
+    return sum(share < QUIET for share in shares), len(shares)
 
 
 def eps(record: Record) -> float:

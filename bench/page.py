@@ -20,7 +20,7 @@ from bench.markdown import count, number, paragraphs, table, thousands
 from bench.profiles import PROFILES
 from bench.run import RESULTS, ROOT
 from bench.sections import scaling
-from bench.turns import quiet_median
+from bench.turns import QUIET, quiet_median
 from leashed.table import MISSING
 
 DOCS = ROOT / "docs"
@@ -74,6 +74,12 @@ def _machine(results: Results) -> str:
         f"{number(sum(section['seconds'] for section in sections) / 60.0)} minutes; the load before "
         f"a section was at most {max(section['load_before'] for section in sections):.1f}."
     )
+    disturbed, turns = figures.disturbed(results)
+    if turns:
+        text += (
+            f" {disturbed} of {turns} turns of training got less than {QUIET} of the processors that "
+            "they asked for: other programs ran."
+        )
     if any(section["scale"] < 1.0 for section in sections):
         text += " **Some sections were measured with shortened turns: no results to keep.**"
     return text

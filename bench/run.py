@@ -122,6 +122,7 @@ def main() -> None:
         "versions": versions(),
         "data": {"name": data.name, "examples": len(data)},
     }
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
     print(", ".join(f"{name} {value}" for name, value in result["machine"].items()), flush=True)
     for name in arguments.only or SECTIONS:
         start, load = time.monotonic(), os.getloadavg()[0]
@@ -135,8 +136,7 @@ def main() -> None:
             "load_before": load,
             "figures": rounded(figures),
         }
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(text(result), "utf-8")
+        arguments.output.write_text(text(result), "utf-8")
     print(arguments.output)
 
 

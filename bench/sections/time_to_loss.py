@@ -47,7 +47,11 @@ def measure(bench: Bench) -> dict[str, Any]:
     model = NETWORKS["MLP"]
     start = time.monotonic()
     tuning = leashed.tune(
-        model, bench.data, loss_fraction=LOSS_FRACTION, seconds=bench.seconds(_TUNE_SECONDS), seed=0
+        model,
+        bench.data,
+        loss_fraction=LOSS_FRACTION,
+        seconds=bench.seconds(_TUNE_SECONDS, least=5.0),
+        seed=0,
     )
     tuned = time.monotonic()
     teams = {
