@@ -1,8 +1,10 @@
 // The fused passes against the rules' formulas in double precision, at every instruction-set level.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/aligned.h"
@@ -37,12 +39,14 @@ struct Buffer {
   AlignedArray<float> values;
 };
 
-Coefficients some_coefficients() {
+Coefficients some_coefficients(bool bare) {
   Coefficients c;
   c.scale = 0.6f;
-  c.clip = 0.9f;
-  c.coupled = 0.05f;
-  c.shrink = 0.99f;
+  if (!bare) {
+    c.clip = 0.9f;
+    c.coupled = 0.05f;
+    c.shrink = 0.99f;
+  }
   c.lr = 0.3f;
   c.momentum = 0.8f;
   c.add1 = 0.1f;
@@ -83,69 +87,86 @@ std::vector<double> reference(Arithmetic rule, double theta, double g, std::vect
   return {};
 }
 
+void check_passes(Isa isa, Arithmetic rule, const Coefficients& c, std::size_t n) {
+  const RulePasses& passes = pass_table(isa)[rule];
+  const Buffer current(n, passes.states, 1), gradient(n, 0, 2);
+  const float* g = gradient.values.data();
+  Buffer next(current);
+  const auto cached = passes(Mode::cached, false, c);
+  CHECK(cached(next.values.data(), current.values.data(), current.stride, g, 0, n, c) == 0);
+  double squares = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<double> states;
+    for (std::size_t k = 1; k <= passes.states; ++k) {
+      states.push_back(double{current.values[k * current.stride + i]});
+    }
+    const double theta = current.values[i];
+    const auto exact = reference(rule, theta, double{g[i]}, states, c);
+    REQUIRE(exact.size() == passes.states + 1);
+    for (std::size_t k = 0; k <= passes.states; ++k) {
+      const double found = next.values[k * next.stride + i];
+      REQUIRE(found == doctest::Approx(exact[k]).epsilon(1e-5));
+    }
+    squares += (exact[0] - theta) * (exact[0] - theta);
+  }
+  for (std::size_t k = 0; k <= passes.states; ++k) {
+    REQUIRE(next.values[k * next.stride + n] == 7.0f);  // nothing behind is touched
+  }
+  // The others write the same bits: to another buffer, in place, and in pieces that begin anywhere.
+  for (const Mode mode : {Mode::cached, Mode::streamed, Mode::racy, Mode::racy_streamed}) {
+    for (const bool measure : {false, true}) {
+      const Pass pass = passes(mode, measure, c);
+      Buffer other(current);
+      float* to = other.values.data();
+      const float* from = mode == Mode::streamed ? current.values.data() : to;
+      const std::size_t third = n / 3;
+      double measured = pass(to, from, other.stride, g, 0, third, c);
+      measured += pass(to, from, other.stride, g, third, n, c);
+      REQUIRE(other == next);
+      if (measure) REQUIRE(measured == doctest::Approx(squares).epsilon(1e-4));
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("every pass follows its formula at any length, and all give the same bits") {
-  const Coefficients c = some_coefficients();
   for (const Isa isa : available_isas()) {
     CAPTURE(isa_name(isa));
     for (const Arithmetic rule : kAll) {
       CAPTURE(static_cast<int>(rule));
-      const RulePasses& passes = pass_table(isa)[rule];
-      for (const std::size_t n : kLengths) {
-        const Buffer current(n, passes.states, 1);
-        const Buffer gradient(n, 0, 2);
-        Buffer next(current);
-        next.values[0] = 0;
-        const float* g = gradient.values.data();
-        CHECK(passes.apply(next.values.data(), current.values.data(), current.stride, g, 0, n, c) ==
-              0);
-        double squares = 0;
-        for (std::size_t i = 0; i < n; ++i) {
-          std::vector<double> states;
-          for (std::size_t k = 1; k <= passes.states; ++k) {
-            states.push_back(double{current.values[k * current.stride + i]});
-          }
-          const double theta = current.values[i];
-          const auto exact = reference(rule, theta, double{g[i]}, states, c);
-          REQUIRE(exact.size() == passes.states + 1);
-          for (std::size_t k = 0; k <= passes.states; ++k) {
-            REQUIRE(double{next.values[k * next.stride + i]} ==
-                    doctest::Approx(exact[k]).epsilon(1e-5));
-          }
-          squares += (exact[0] - theta) * (exact[0] - theta);
+      for (const bool bare : {false, true}) {
+        CAPTURE(bare);
+        for (const std::size_t n : kLengths) {
+          CAPTURE(n);
+          check_passes(isa, rule, some_coefficients(bare), n);
         }
-        for (std::size_t k = 0; k <= passes.states; ++k) {
-          REQUIRE(next.values[k * next.stride + n] ==
-                  (n ? 7.0f : next.values[k * next.stride + n]));
-        }
-        // The others write the same bits, out of place, in place and in pieces.
-        for (const Pass pass : {passes.stream, passes.measured, passes.measured_stream}) {
-          Buffer other(current);
-          const double measured =
-              pass(other.values.data(), current.values.data(), current.stride, g, 0, n, c);
-          if (n > 0) REQUIRE(other == next);
-          if (pass != passes.stream) REQUIRE(measured == doctest::Approx(squares).epsilon(1e-4));
-        }
-        for (const Pass pass : {passes.apply, passes.racy, passes.measured, passes.measured_racy}) {
-          Buffer other(current);
-          float* values = other.values.data();
-          const std::size_t third = n / 3;
-          double measured = pass(values, values, other.stride, g, 0, third, c);
-          measured += pass(values, values, other.stride, g, third, n, c);
-          if (n > 0) REQUIRE(other == next);
-          if (pass == passes.measured || pass == passes.measured_racy) {
-            REQUIRE(measured == doctest::Approx(squares).epsilon(1e-4));
-          }
-        }
-        if (n > 40) {  // streaming from the middle of a line
-          Buffer other(current);
-          for (const auto& [begin, end] : {std::pair<std::size_t, std::size_t>{0, 5}, {5, n}}) {
-            passes.stream(other.values.data(), current.values.data(), current.stride, g, begin, end,
-                          c);
-          }
-          REQUIRE(other == next);
-        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the root of nothing divides nothing, and NaN shows") {
+  Coefficients c;
+  c.lr = 0.1f;
+  c.keep2 = 1;
+  c.epsilon = 1e-10f;
+  for (const Isa isa : available_isas()) {
+    Buffer buffer(40, 1, 1);
+    Buffer gradient(40, 0, 2);
+    std::fill_n(buffer.values.data() + buffer.stride, 40, 0.0f);
+    const Buffer before(buffer);
+    for (std::size_t i = 0; i < 40; ++i) gradient.values[i] = i % 3 ? 0.0f : 1e-30f;
+    gradient.values[5] = gradient.values[39] = std::nanf("");
+    float* values = buffer.values.data();
+    pass_table(isa)[Arithmetic::adagrad](Mode::cached, false, c)(values, values, buffer.stride,
+                                                                 gradient.values.data(), 0, 40, c);
+    for (std::size_t i = 0; i < 40; ++i) {
+      CAPTURE(i);
+      if (i == 5 || i == 39) {
+        CHECK(std::isnan(values[i]));
+      } else {
+        CHECK(values[i] == before.values[i]);
       }
     }
   }
@@ -158,8 +179,8 @@ TEST_CASE("numbers that say nothing leave plain SGD to the bit") {
     Buffer next(current);
     Coefficients c;
     c.lr = 0.25f;  // exact, so that fusing the multiplication changes nothing
-    pass_table(isa)[Arithmetic::sgd].apply(next.values.data(), current.values.data(),
-                                           current.stride, gradient.values.data(), 0, n, c);
+    pass_table(isa)[Arithmetic::sgd](Mode::cached, false, c)(
+        next.values.data(), current.values.data(), current.stride, gradient.values.data(), 0, n, c);
     for (std::size_t i = 0; i < n; ++i) {
       REQUIRE(next.values[i] == current.values[i] - 0.25f * gradient.values[i]);
     }
