@@ -26,7 +26,7 @@ from leashed.rules import (
 from leashed.schedules import Schedule
 from leashed.staleness import Policy
 
-__all__ = ["POLICIES", "RULES", "add_rule", "rule_of", "staleness_of"]
+__all__ = ["POLICIES", "RULES", "add_rule", "policy_of", "rule_of", "staleness_of"]
 
 T = TypeVar("T")
 
@@ -127,10 +127,19 @@ def staleness_of(options: argparse.Namespace) -> Policy:
     Raises:
         TypeError, ValueError: they describe none; the message says which argument is wrong.
     """
-    policy = _made(POLICIES, "--staleness", options.staleness)()
+    policy = policy_of(options.staleness)
     if options.stage_aware is None:
         return policy
     return staleness.stage_aware(policy, options.stage_aware)
+
+
+def policy_of(text: str, option: str = "--staleness") -> Policy:
+    """The staleness policy that ``NAME:key=value,…`` describes.
+
+    Raises:
+        ValueError: it describes none; the message says what is wrong.
+    """
+    return _made(POLICIES, option, text)()
 
 
 def _steps() -> str:
