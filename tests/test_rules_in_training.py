@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reference_rules import RULES
 
 import leashed as lsh
 from leashed import Discipline, schedules, staleness
-from reference_rules import RULES
 
 MODEL = lsh.models.mlp(784, [16], 10)
 
@@ -17,9 +17,7 @@ def run(
 ) -> lsh.TrainResult:
     arguments.setdefault("until", lsh.until(updates=30))
     arguments.setdefault("threads", 1)
-    return lsh.train(
-        MODEL, digits, rule=rule, discipline=discipline, batch_size=16, **arguments
-    )  # type: ignore[arg-type]
+    return lsh.train(MODEL, digits, rule=rule, discipline=discipline, batch_size=16, **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", RULES)

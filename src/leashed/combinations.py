@@ -74,6 +74,13 @@ POLICIES: tuple[Policy, ...] = (
 )
 
 
+_CELLS = (
+    f"Each cell is the number of updates after which the training loss was at most "
+    f"{100 * FRACTION:g}% of the initial one; *diverged* or *crashed* where it never was. "
+    "Under `SYNC` one update takes a gradient of every thread, so it needs fewer."
+)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Of one combination.
@@ -162,9 +169,7 @@ def page(outcomes: Sequence[Outcome], produced: str) -> str:
         "",
         produced,
         "",
-        f"Each cell is the number of updates after which the training loss was at most "
-        f"{100 * FRACTION:g}% of the initial one; *diverged* or *crashed* where it never was. "
-        "Under `SYNC` one update takes a gradient of every thread, so it needs fewer.",
+        _CELLS,
     ]
     reached = sum(o.outcome == "converged" for o in outcomes)
     lines += ["", f"{reached} of {len(outcomes)} runs got there.", ""]

@@ -7,7 +7,6 @@ line in its table below.
 from __future__ import annotations
 
 import argparse
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -107,7 +106,7 @@ def rule_of(options: argparse.Namespace) -> Rule:
     Raises:
         TypeError, ValueError: they describe none; the message says which argument is wrong.
     """
-    make, default = _choose(RULES, "--rule", options.rule.partition(":")[0])
+    _, default = _choose(RULES, "--rule", options.rule.partition(":")[0])
     lr: float | Schedule = default if options.lr is None else options.lr
     for text in options.schedule:
         schedule = _made(SCHEDULES, "--schedule", text)
@@ -118,7 +117,11 @@ def rule_of(options: argparse.Namespace) -> Rule:
     rule = _made({name: made for name, (made, _) in RULES.items()}, "--rule", options.rule)(lr)
     if options.swap is None:
         return rule
-    return functools.partial(SWAP, rule, **_settings("--swap", options.swap))()
+    swap: Callable[..., Rule] = SWAP
+    try:
+        return swap(rule, **_settings("--swap", options.swap))
+    except TypeError as error:
+        raise ValueError(f"--swap {options.swap}: {_plain(error)}") from None
 
 
 def staleness_of(options: argparse.Namespace) -> Policy:
