@@ -76,9 +76,9 @@ endif
 # Some settings of Linux's address-space randomisation keep ThreadSanitizer from starting, so it is
 # switched off where that is allowed.
 test-sanitizers: .venv/test
-	$(call BUILD,thread,-DLEASHED_SANITIZE=thread) --target test_vector test_engine
+	$(call BUILD,thread,-DLEASHED_SANITIZE=thread) --target test_vector test_engine test_discipline
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(vector|engine)$$'
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(vector|engine|discipline)$$'
 	$(call BUILD,address,-DLEASHED_SANITIZE=address)
 	ASAN_OPTIONS=detect_leaks=1 $(call CTEST,address)
 

@@ -45,7 +45,9 @@ class Reference:
         """SWAP's λ at t: once every period, not at the first update."""
         return self.decay if self.period and self.t and self.t % self.period == 0 else 1.0
 
-    def step(self, gradient: NDArray[np.floating], factor: float = 1.0, lr: float = math.nan) -> None:
+    def step(
+        self, gradient: NDArray[np.floating], factor: float = 1.0, lr: float = math.nan
+    ) -> None:
         rule = self.rule
         lr = float(rule.lr) if math.isnan(lr) else lr
         g = factor * clipped(np.asarray(gradient, np.float64), rule.clip_value, rule.clip_norm)

@@ -123,8 +123,8 @@ class Mlp {
     add("update", true, 2 * real(d), 3 * real(d), [=, this] {
       Coefficients numbers;
       numbers.lr = 1e-6f;
-      pass_table()[Arithmetic::sgd].apply(next_.data(), theta_.data(), d, gradient_.data(), 0, d,
-                                          numbers);
+      const Pass pass = pass_table()[Arithmetic::sgd](Mode::cached, false, numbers);
+      pass(next_.data(), theta_.data(), d, gradient_.data(), 0, d, numbers);
     });
   }
 

@@ -60,7 +60,9 @@ void bench_update(std::size_t d, double seconds) {
   };
   const RulePasses& passes = pass_table()[Arithmetic::sgd];
   const bench::Turns turns =
-      bench::take_turns({pass(passes.apply), pass(passes.stream), update}, seconds);
+      bench::take_turns({pass(passes(Mode::cached, false, numbers)),
+                         pass(passes(Mode::streamed, false, numbers)), update},
+                        seconds);
   std::vector<double> ratios;
   for (std::size_t i = 0; i < turns.seconds[2].size(); ++i) {
     ratios.push_back(turns.seconds[2][i] / std::min(turns.seconds[0][i], turns.seconds[1][i]));

@@ -19,9 +19,12 @@ __all__: list[str] = [
     "ParameterVector",
     "Read",
     "Relu",
+    "RuleState",
     "available_isas",
     "batch_rows",
     "default_isa",
+    "schedule_values",
+    "staleness_factors",
     "time_bin_edges",
     "train",
 ]
@@ -134,6 +137,21 @@ class ParameterVector:
     @property
     def t(self) -> int: ...
 
+class RuleState:
+    """
+    A vector with an update rule's state.
+    """
+    def __init__(
+        self, rule: tuple[str, dict], theta: numpy.typing.NDArray[numpy.float32]
+    ) -> None: ...
+    def update(self, gradient: numpy.typing.NDArray[numpy.float32]) -> None: ...
+    def vector(
+        self, k: typing.SupportsInt | typing.SupportsIndex
+    ) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        A copy of theta (0) or of state k.
+        """
+
 def available_isas() -> list[str]:
     """
     Instruction-set levels of this build that this CPU can run, slowest first.
@@ -154,6 +172,24 @@ def default_isa() -> str:
     The level in use: the last available one, or what the environment variable LEASHED_ISA names.
     """
 
+def schedule_values(
+    choice: tuple[str, dict],
+    t: numpy.typing.NDArray[numpy.uint64],
+    workers: typing.SupportsInt | typing.SupportsIndex,
+) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    The schedule 'lr' of the choice at each t.
+    """
+
+def staleness_factors(
+    choice: tuple[str, dict],
+    tau: numpy.typing.NDArray[numpy.float64],
+    last_update: typing.SupportsFloat | typing.SupportsIndex,
+) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    The policy's factor at each staleness.
+    """
+
 def time_bin_edges() -> numpy.typing.NDArray[numpy.float64]:
     """
     Edges in seconds of the bins of gradient_seconds and update_seconds.
@@ -166,10 +202,9 @@ def train(
     y: numpy.typing.NDArray[numpy.int32],
     validation_x: numpy.typing.NDArray[numpy.float32] | None,
     validation_y: numpy.typing.NDArray[numpy.int32] | None,
-    discipline: tuple[
-        str, collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex]
-    ],
-    rule: tuple[str, collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex]],
+    discipline: tuple[str, dict],
+    rule: tuple[str, dict],
+    staleness: tuple[str, dict],
     threads: typing.SupportsInt | typing.SupportsIndex,
     batch_size: typing.SupportsInt | typing.SupportsIndex,
     seed: typing.SupportsInt | typing.SupportsIndex,

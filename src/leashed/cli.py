@@ -12,6 +12,8 @@ from leashed import (
     __version__,
     arguments,
     bench_command,
+    combinations_command,
+    policies_command,
     report_command,
     train_command,
     tune_command,
@@ -62,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="benchmarks")
     benchmarks: arguments.Commands = bench.add_subparsers(required=True, metavar="BENCHMARK")
     bench_command.add(benchmarks)
+    combinations_command.add(benchmarks)
     report_command.add(commands)
+    policies_command.add(commands)
     tune_command.add(commands)
     return parser

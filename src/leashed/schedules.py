@@ -71,9 +71,8 @@ class Schedule:
             raise ValueError(f"t must be at least 0, got {times.min()}")
         workers = _check.whole("workers", workers)
         flat = np.ascontiguousarray(times.ravel(), dtype=np.uint64)
-        return _core.schedule_values(("schedule", {"lr": self.setting()}), flat, workers).reshape(
-            times.shape
-        )
+        values = _core.schedule_values(("schedule", {"lr": self.setting()}), flat, workers)
+        return np.asarray(values, np.float64).reshape(times.shape)
 
     def config(self) -> dict[str, Any]:
         """Its name and settings, as JSON's own types."""
@@ -114,7 +113,7 @@ def step(lr: float, *, every: int, factor: float = 0.1) -> Schedule:
 
 
 def cosine(lr: float, *, total: int, final: float = 0.0) -> Schedule:
-    """final + (η − final)(1 + cos(π t / total)) / 2, and ``final`` from ``total`` on.
+    """η' + (η − η')(1 + cos(π t / total)) / 2 with η' = ``final``, and η' from ``total`` on.
 
     Args:
         lr: η at first.
@@ -176,5 +175,3 @@ def of(lr: Any) -> Schedule:
 def setting(lr: float | Schedule) -> Setting:
     """What the native core makes the learning rate from."""
     return of(lr).setting()
-
-

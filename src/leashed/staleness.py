@@ -90,7 +90,8 @@ class Policy:
         if not (values >= 0).all() or not np.isfinite(values).all():
             raise ValueError("tau must be finite and at least 0")
         flat = np.ascontiguousarray(values.ravel())
-        return _core.staleness_factors(self.choice(), flat, last_update).reshape(values.shape)
+        factors = _core.staleness_factors(self.choice(), flat, last_update)
+        return np.asarray(factors, np.float64).reshape(values.shape)
 
 
 def _setting(value: float | tuple[float, ...] | Policy) -> Setting:
@@ -333,9 +334,7 @@ def mindthestep(mean: float | None = None, momentum: float = 1.0, bound: float =
     if fixed > 500.0:
         raise ValueError(f"mean must be at most 500, where e^-mean is still a number, got {mean:g}")
     label = "mindthestep" if mean is None else f"mindthestep({fixed:g})"
-    return Policy(
-        label, "mindthestep", (("mean", fixed), ("momentum", momentum), ("bound", bound))
-    )
+    return Policy(label, "mindthestep", (("mean", fixed), ("momentum", momentum), ("bound", bound)))
 
 
 def table(values: ArrayLike) -> Policy:
@@ -387,5 +386,7 @@ def of(name: str, policy: Any) -> Policy:
         TypeError: it is not.
     """
     if not isinstance(policy, Policy):
-        raise TypeError(f"{name} must come from leashed.staleness, such as inverse(), got {policy!r}")
+        raise TypeError(
+            f"{name} must come from leashed.staleness, such as inverse(), got {policy!r}"
+        )
     return policy

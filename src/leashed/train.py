@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core, staleness as policies
+from leashed import _check, _core
+from leashed import staleness as policies
 from leashed.datasets import Dataset, Split
 from leashed.disciplines import Discipline, Leashed, Sequential
 from leashed.histogram import Histogram, TimeDistribution
@@ -120,9 +121,7 @@ def train(
         )
     rule = SGD(0.05) if rule is None else rule
     if not isinstance(rule, Rule):
-        raise TypeError(
-            f"rule must be SGD(lr=...) or another rule of leashed.rules, got {rule!r}"
-        )
+        raise TypeError(f"rule must be SGD(lr=...) or another rule of leashed.rules, got {rule!r}")
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")

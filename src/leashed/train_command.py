@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leashed import checkpoint
 from leashed.arguments import add_data, check_writable, load_data
@@ -16,7 +16,7 @@ from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential
 from leashed.models import INITIALISATIONS, Model
 from leashed.progress import Line, bar, completed, describe
 from leashed.result import TrainResult
-from leashed.rules import SGD
+from leashed.rule_arguments import add_rule, rule_of, staleness_of
 from leashed.scaling import MODELS, build_model
 from leashed.stopping import Until
 from leashed.table import duration, mebibytes, number, pairs
@@ -61,7 +61,6 @@ def add(commands: Commands) -> None:
         help='a number, or "auto": as many as are fastest here (default: all processors)',
     )
     parser.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
-    parser.add_argument("--lr", type=float, default=0.05, help="step size; default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument(
         "--init", choices=INITIALISATIONS, default="he", help="default: %(default)s"
@@ -72,6 +71,7 @@ def add(commands: Commands) -> None:
         metavar="SECONDS",
         help="between evaluations of the loss (default: so that they take a tenth of a thread)",
     )
+    add_rule(parser)
     until = parser.add_argument_group(
         "stop rules", f"the first to hold ends the run (default: --epochs {_EPOCHS:g})"
     )
@@ -122,6 +122,7 @@ def _until(options: argparse.Namespace) -> Until:
 
 def _train(options: argparse.Namespace) -> int:
     discipline, until = _discipline(options), _until(options)
+    rule, staleness = rule_of(options), staleness_of(options)
     for path in (options.save, options.output):
         check_writable(path)
     data = load_data(options)
@@ -139,7 +140,8 @@ def _train(options: argparse.Namespace) -> int:
         data,
         until=until,
         discipline=discipline,
-        rule=SGD(options.lr),
+        rule=rule,
+        staleness=staleness,
         threads=options.threads,
         batch_size=options.batch_size,
         seed=options.seed,
@@ -182,14 +184,16 @@ def _summary(result: TrainResult) -> str:
             ("model", f"{config['model']}, d = {config['dimension']:,}"),
             ("data", f"{config['data']}, {config['examples']:,} examples"),
             ("algorithm", f"{config['discipline']}, m = {config['threads']}"),
+            ("rule", _rule(config["rule"])),
             ("step", f"η = {config['rule']['lr']:g}, batch {config['batch_size']}"),
             ("machine", f"{config['cpu']}, {config['isa']}, {config['cores']} cores"),
             ("outcome", f"{result.outcome} ({result.reason}) after {duration(result.elapsed)}"),
             ("loss", f"{number(result.initial_loss)} → {number(result.final_loss)}"),
             ("accuracy", f"{_percentage(result.accuracy[-1])} of the training set"),
             ("validation", f"{_percentage(result.validation_accuracy[-1])} of the test set"),
-            ("updates", f"{result.total_updates:,} ({result.dropped:,} gradients dropped)"),
+            ("updates", f"{result.total_updates:,} ({_left_out(result)})"),
             ("throughput", f"{result.mean_eps:,.0f} examples/s"),
+            ("policy", config["staleness"]),
             ("staleness", f"mean {number(result.staleness.mean())}, most {result.staleness.max()}"),
             ("T_c", f"{duration(result.gradient_seconds.mean())} per gradient"),
             ("T_u", f"{duration(result.update_seconds.mean())} per update"),
@@ -197,6 +201,21 @@ def _summary(result: TrainResult) -> str:
             ("memory", f"{mebibytes(result.peak_memory_bytes)} (of the process)"),
         ]
     )
+
+
+def _rule(config: dict[str, Any]) -> str:
+    """The rule's name and whatever else was set but the step size."""
+    settings = [
+        f"{name} {value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in config.items()
+        if name not in {"name", "lr"}
+    ]
+    return ", ".join([config["name"], *settings])
+
+
+def _left_out(result: TrainResult) -> str:
+    dropped = f"{result.dropped:,} gradients dropped"
+    return dropped + (f", {result.excluded:,} too stale" if result.excluded else "")
 
 
 def _percentage(share: float) -> str:

@@ -172,5 +172,5 @@ def test_wrong_arguments_are_named(call: Any, error: type[Exception], message: s
 
 def test_train_takes_a_policy_and_nothing_else(digits: lsh.Dataset) -> None:
     model = lsh.models.mlp(784, [], 10)
-    with pytest.raises(TypeError, match="staleness must come from leashed.staleness"):
+    with pytest.raises(TypeError, match=r"staleness must come from leashed\.staleness"):
         lsh.train(model, digits, staleness="inverse", until=lsh.until(updates=1))

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference_rules import RULES, Reference
 
 import leashed as lsh
 from leashed import _core, schedules
-from reference_rules import RULES, Reference
 
 TOLERANCE = 2e-5
 STEPS = 200
@@ -92,7 +92,9 @@ def test_every_step_equals_pytorch(name: str, clip_norm: float | None) -> None:
 
 def test_swap_decays_at_the_end_of_each_period_and_not_at_first() -> None:
     """Algorithm 2 with constant gradients of 1: v counts the steps, weighted by period."""
-    ours = _core.RuleState(lsh.SWAP(lsh.Adagrad(0.1), period=4, decay=0.5).choice(), np.zeros(3, "f"))
+    ours = _core.RuleState(
+        lsh.SWAP(lsh.Adagrad(0.1), period=4, decay=0.5).choice(), np.zeros(3, "f")
+    )
     expected = [1, 2, 3, 4, 3, 4, 5, 6, 4, 5]  # at t = 4 and t = 8: half of what there was, plus 1
     for v in expected:
         ours.update(np.ones(3, np.float32))

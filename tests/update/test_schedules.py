@@ -27,9 +27,7 @@ def test_step(t: list[int], lr: float, every: int, factor: float) -> None:
 @given(times, rates, counts, st.floats(0.0, 1.0))
 def test_cosine(t: list[int], lr: float, total: int, final: float) -> None:
     found = schedules.cosine(lr, total=total, final=final).at(t)
-    wanted = [
-        final + (lr - final) * (1 + math.cos(math.pi * min(i / total, 1.0))) / 2 for i in t
-    ]
+    wanted = [final + (lr - final) * (1 + math.cos(math.pi * min(i / total, 1.0))) / 2 for i in t]
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 

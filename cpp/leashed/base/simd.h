@@ -39,19 +39,52 @@ LEASHED_INLINE vfloat vload(const float* p) { return *reinterpret_cast<const vfl
 LEASHED_INLINE void vstore(float* p, vfloat v) { *reinterpret_cast<vfloat_u*>(p) = v; }
 LEASHED_INLINE vfloat vset(float x) { return x - vfloat{}; }
 
-// The square root, of each lane and of one float alike: GCC's vectors have none.
+#if defined(__x86_64__)
+#define LEASHED_VECTOR_REGISTER "+v"
+#else
+#define LEASHED_VECTOR_REGISTER "+w"
+#endif
+
+// A product as it is rounded, never fused with what is added to it.
+LEASHED_INLINE vfloat rounded(vfloat product) {
+  asm("" : LEASHED_VECTOR_REGISTER(product));
+  return product;
+}
+
+// Square roots and inverses of each lane. The unit that takes roots and divides is slow and stalls
+// its neighbours: updates would wait for it and not for memory. So from AVX2 on it is an estimate
+// and a Newton step, which leaves the last bit or two of the mantissa uncertain. Of numbers below
+// the smallest normal one the root is that one's, and of infinity NaN; inverses take normal
+// numbers up to 2^125.
 LEASHED_INLINE vfloat root(vfloat v) {
 #if defined(__AVX512F__)
-  return _mm512_maskz_sqrt_ps(0xffff, v);  // the plain one has GCC 12 warn of its own header
+  v = _mm512_maskz_max_ps(0xffff, vset(0x1p-126f), v);  // v where it is NaN
+  const vfloat inverse = _mm512_maskz_rsqrt14_ps(0xffff, v);
 #elif defined(__AVX2__)
-  return _mm256_sqrt_ps(v);
+  v = _mm256_max_ps(vset(0x1p-126f), v);
+  const vfloat inverse = _mm256_rsqrt_ps(v);
+#endif
+#if defined(__AVX2__)
+  const vfloat estimate = v * inverse;
+  return estimate + (0.5f * estimate) * (1.0f - estimate * inverse);
 #elif defined(__x86_64__)
   return _mm_sqrt_ps(v);
 #else
   return vsqrtq_f32(v);
 #endif
 }
-LEASHED_INLINE float root(float x) { return __builtin_sqrtf(x); }
+
+LEASHED_INLINE vfloat inverse(vfloat v) {
+#if defined(__AVX512F__)
+  const vfloat estimate = _mm512_maskz_rcp14_ps(0xffff, v);
+  return estimate + estimate * (1.0f - v * estimate);
+#elif defined(__AVX2__)
+  const vfloat estimate = _mm256_rcp_ps(v);
+  return estimate + estimate * (1.0f - v * estimate);
+#else
+  return 1.0f / v;
+#endif
+}
 
 }  // namespace
 }  // namespace leashed

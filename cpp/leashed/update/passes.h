@@ -25,6 +25,11 @@ struct Coefficients {
   float keep2 = 0, add2 = 0;  // squares: v ← keep2 · v + add2 · ĝ²
   float correction = 0;       // of √v
   float epsilon = 0;
+
+  // Neither clipping by value nor weight decay.
+  bool bare() const {
+    return clip == std::numeric_limits<float>::infinity() && coupled == 0 && shrink == 1;
+  }
 };
 
 // next[i] from current[i] and gradient[i] for i in [begin, end), state k being at i + (k + 1) ·
@@ -34,13 +39,22 @@ using Pass = double (*)(float* next, const float* current, std::size_t stride,
                         const float* gradient, std::size_t begin, std::size_t end,
                         const Coefficients& coefficients);
 
+// How a pass writes: through the caches or past them (stores.h), and in a buffer that others read
+// and write meanwhile (racy, in place) or not.
+enum class Mode : std::size_t { cached, streamed, racy, racy_streamed };
+inline constexpr std::size_t kModes = 4;
+constexpr bool races(Mode mode) { return mode == Mode::racy || mode == Mode::racy_streamed; }
+constexpr bool streams(Mode mode) { return mode == Mode::streamed || mode == Mode::racy_streamed; }
+
 struct RulePasses {
-  Pass apply;
-  Pass stream;  // past the caches
-  Pass racy;    // in place, while others read and write the same floats
-  Pass racy_stream;
-  Pass measured, measured_stream, measured_racy, measured_racy_stream;
+  // By mode. The bare ones take clip, coupled and shrink to say nothing; in the second-level cache
+  // the difference shows.
+  Pass bare[kModes], full[kModes], measured[kModes];
   std::size_t states;
+
+  Pass operator()(Mode mode, bool measure, const Coefficients& c) const {
+    return (measure ? measured : c.bare() ? bare : full)[static_cast<std::size_t>(mode)];
+  }
 };
 
 struct PassTable {

@@ -20,20 +20,17 @@ double Rule::apply(float* next, const float* current, std::size_t stride, const 
                    std::size_t begin, std::size_t end, const Step& step, bool measure) const {
   const Coefficients c = coefficients(step);
   const std::size_t touched = (2 * (1 + states()) + 1) * stride * sizeof(float);
-  if (step.stores == Stores::streamed || (next != current && exceeds_caches(touched))) {
-    return (measure ? passes_.measured_stream : passes_.stream)(next, current, stride, gradient,
-                                                                begin, end, c);
-  }
-  return (measure ? passes_.measured : passes_.apply)(next, current, stride, gradient, begin, end,
-                                                      c);
+  const bool stream =
+      step.stores == Stores::streamed || (next != current && exceeds_caches(touched));
+  const Pass pass = passes_(stream ? Mode::streamed : Mode::cached, measure, c);
+  return pass(next, current, stride, gradient, begin, end, c);
 }
 
 double Rule::apply_racy(float* buffer, std::size_t stride, const float* gradient, std::size_t begin,
                         std::size_t end, const Step& step, bool measure) const {
-  const bool stream = step.stores == Stores::streamed;
-  const Pass pass = measure ? (stream ? passes_.measured_racy_stream : passes_.measured_racy)
-                            : (stream ? passes_.racy_stream : passes_.racy);
-  return pass(buffer, buffer, stride, gradient, begin, end, coefficients(step));
+  const Coefficients c = coefficients(step);
+  const Mode mode = step.stores == Stores::streamed ? Mode::racy_streamed : Mode::racy;
+  return passes_(mode, measure, c)(buffer, buffer, stride, gradient, begin, end, c);
 }
 
 }  // namespace leashed

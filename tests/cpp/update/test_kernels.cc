@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -36,5 +37,30 @@ TEST_CASE("copy and mean") {
     }
     kernels.mean(mean.data(), both, 1, 0, n);
     CHECK(mean == a);
+  }
+}
+
+TEST_CASE("the sum of squares is of the clipped values, and neither overflows nor hides NaN") {
+  for (const Isa isa : available_isas()) {
+    const UpdateKernels& kernels = update_kernels(isa);
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (const std::size_t n : {0, 1, 15, 64, 65, 1000}) {
+      const std::vector<float> v = random_vector(n, 1);
+      double plain = 0, clipped = 0;
+      for (const float x : v) {
+        plain += double{x} * double{x};
+        const double c = std::fmin(std::fmax(double{x}, -0.5), 0.5);
+        clipped += c * c;
+      }
+      CHECK(kernels.sum_of_squares(v.data(), infinity, 0, n) == doctest::Approx(plain));
+      CHECK(kernels.sum_of_squares(v.data(), 0.5f, 0, n) == doctest::Approx(clipped));
+      const double parts = kernels.sum_of_squares(v.data(), infinity, 0, n / 3) +
+                           kernels.sum_of_squares(v.data(), infinity, n / 3, n);
+      CHECK(parts == doctest::Approx(plain));
+    }
+    std::vector<float> v(100, 1e30f);
+    CHECK(kernels.sum_of_squares(v.data(), infinity, 0, 100) == doctest::Approx(1e62));
+    v[50] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(std::isnan(kernels.sum_of_squares(v.data(), 0.5f, 0, 100)));
   }
 }

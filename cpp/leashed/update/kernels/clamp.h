@@ -7,11 +7,6 @@ namespace {
 
 typedef double vdouble __attribute__((vector_size(kLanes * sizeof(double))));
 
-template <class V>
-LEASHED_INLINE V broadcast(float x) {
-  return x - V{};
-}
-
 // g within ±limit. NaN goes through: it is the second operand that both selections give then.
 template <class V>
 LEASHED_INLINE V clamp(V g, V limit) {

@@ -1,6 +1,8 @@
-// Vectors and the tail go through the same arithmetic, so that all disciplines give the same bits
-// for the same inputs, however they cut the vector.
+// Whole vectors and what is left over go through the same arithmetic, so that all disciplines give
+// the same bits for the same inputs, however they cut the vector.
 #include "leashed/update/passes.h"
+
+#include <algorithm>
 
 #include "leashed/base/isa_table.h"
 #include "leashed/base/simd.h"
@@ -10,10 +12,6 @@
 
 namespace leashed {
 namespace {
-
-enum class Mode { cached, streamed, racy, racy_streamed };
-constexpr bool races(Mode mode) { return mode == Mode::racy || mode == Mode::racy_streamed; }
-constexpr bool streams(Mode mode) { return mode == Mode::streamed || mode == Mode::racy_streamed; }
 
 LEASHED_INLINE void stream(float* p, vfloat v) {
 #if defined(__AVX512F__)
@@ -27,122 +25,154 @@ LEASHED_INLINE void stream(float* p, vfloat v) {
 #endif
 }
 
-// What depends on whether a vector of parameters is worked on or one.
-template <class V>
-struct Lanes;
-template <>
-struct Lanes<vfloat> {
-  LEASHED_INLINE vfloat load(const float* p) { return vload(p); }
-  LEASHED_INLINE vfloat load_racy(const float* p) { return load_once(p); }
-  LEASHED_INLINE void store(float* p, vfloat v) { vstore(p, v); }
-  LEASHED_INLINE void store_racy(float* p, vfloat v) { store_once(p, v); }
-  LEASHED_INLINE void store_streamed(float* p, vfloat v) {
+template <Mode mode>
+LEASHED_INLINE vfloat load(const float* p) {
+  if constexpr (races(mode)) return load_once(p);
+  return vload(p);
+}
+template <Mode mode>
+LEASHED_INLINE void store(float* p, vfloat v) {
+  if constexpr (streams(mode)) {
     stream(p, v);
     asm volatile("" : : : "memory");  // once and here, as store_once
-  }
-};
-template <>
-struct Lanes<float> {
-  LEASHED_INLINE float load(const float* p) { return *p; }
-  LEASHED_INLINE float load_racy(const float* p) { return load_one(p); }
-  LEASHED_INLINE void store(float* p, float x) { *p = x; }
-  LEASHED_INLINE void store_racy(float* p, float x) { store_one(p, x); }
-  LEASHED_INLINE void store_streamed(float* p, float x) { store_one(p, x); }
-};
-
-template <class V, Mode mode>
-LEASHED_INLINE V load(const float* p) {
-  if constexpr (races(mode)) {
-    return Lanes<V>::load_racy(p);
-  } else {
-    return Lanes<V>::load(p);
-  }
-}
-template <class V, Mode mode>
-LEASHED_INLINE void store(float* p, V v) {
-  if constexpr (streams(mode)) {
-    Lanes<V>::store_streamed(p, v);
   } else if constexpr (races(mode)) {
-    Lanes<V>::store_racy(p, v);
+    store_once(p, v);
   } else {
-    Lanes<V>::store(p, v);
+    vstore(p, v);
   }
 }
 
-// Parameters [i, i + lanes of V): returns θ's change.
-template <class Rule, Mode mode, class V>
-LEASHED_INLINE V update(float* next, const float* current, std::size_t stride,
-                        const float* gradient, std::size_t i, const Coefficients& c) {
-  V state[Rule::kStates + 1];
-  for (std::size_t k = 0; k < Rule::kStates; ++k) {
-    state[k] = load<V, mode>(current + (k + 1) * stride + i);
+// kLanes parameters: theta, gradient and states in vectors, theta and states changed.
+template <class Rule, bool bare>
+LEASHED_INLINE void step(vfloat& theta, vfloat g, vfloat* state, const Coefficients& c) {
+  if constexpr (bare) {
+    theta = Rule::step(theta, rounded(c.scale * g), state, c);
+  } else {
+    const vfloat seen = rounded(c.scale * clamp(g, vset(c.clip))) + c.coupled * theta;
+    theta = Rule::step(rounded(c.shrink * theta), seen, state, c);
   }
-  const V theta = load<V, mode>(current + i);
-  const V clipped = clamp(Lanes<V>::load(gradient + i), broadcast<V>(c.clip));
-  const V changed = Rule::step(c.shrink * theta, c.scale * clipped + c.coupled * theta, state, c);
-  for (std::size_t k = 0; k < Rule::kStates; ++k) {
-    store<V, mode>(next + (k + 1) * stride + i, state[k]);
-  }
-  store<V, mode>(next + i, changed);
-  return changed - theta;
 }
 
-template <class Rule, Mode mode, bool measure>
+LEASHED_INLINE void add_squares(vdouble& sums, vfloat change) {
+  const vdouble wide = __builtin_convertvector(change, vdouble);
+  sums += wide * wide;
+}
+
+// Parameters [i, i + n), fewer than a vector: the same vectors, 0 where there are no parameters.
+template <class Rule, bool racy, bool bare>
+LEASHED_INLINE void some(float* next, const float* current, std::size_t stride,
+                         const float* gradient, std::size_t i, std::size_t n, const Coefficients& c,
+                         vdouble& sums) {
+  float lanes[Rule::kStates + 2][kLanes] = {};
+  for (std::size_t k = 0; k <= Rule::kStates; ++k) {
+    const float* from = current + k * stride + i;
+    for (std::size_t j = 0; j < n; ++j) lanes[k][j] = racy ? load_one(from + j) : from[j];
+  }
+  std::copy_n(gradient + i, n, lanes[Rule::kStates + 1]);
+
+  vfloat theta = vload(lanes[0]);
+  vfloat state[Rule::kStates + 1];
+  for (std::size_t k = 0; k < Rule::kStates; ++k) state[k] = vload(lanes[k + 1]);
+  const vfloat before = theta;
+  step<Rule, bare>(theta, vload(lanes[Rule::kStates + 1]), state, c);
+  add_squares(sums, theta - before);
+
+  vstore(lanes[0], theta);
+  for (std::size_t k = 0; k < Rule::kStates; ++k) vstore(lanes[k + 1], state[k]);
+  for (std::size_t k = 0; k <= Rule::kStates; ++k) {
+    float* to = next + k * stride + i;
+    for (std::size_t j = 0; j < n; ++j) {
+      if constexpr (racy) {
+        store_one(to + j, lanes[k][j]);
+      } else {
+        to[j] = lanes[k][j];
+      }
+    }
+  }
+}
+template <class Rule, bool racy, bool bare>
+struct Rest {
+  __attribute__((noinline)) static void update(float* next, const float* current,
+                                               std::size_t stride, const float* gradient,
+                                               std::size_t i, std::size_t n, const Coefficients& c,
+                                               vdouble& sums) {
+    some<Rule, false, bare>(next, current, stride, gradient, i, n, c, sums);
+  }
+};
+template <class Rule, bool bare>
+struct Rest<Rule, true, bare> {
+  LEASHED_RACY __attribute__((noinline)) static void update(float* next, const float* current,
+                                                            std::size_t stride,
+                                                            const float* gradient, std::size_t i,
+                                                            std::size_t n, const Coefficients& c,
+                                                            vdouble& sums) {
+    some<Rule, true, bare>(next, current, stride, gradient, i, n, c, sums);
+  }
+};
+
+template <class Rule, Mode mode, bool measure, bool bare>
 LEASHED_INLINE double run(float* next, const float* current, std::size_t stride,
                           const float* gradient, std::size_t begin, std::size_t end,
                           const Coefficients& coefficients) {
   const Coefficients c = coefficients;  // a copy: nothing that is stored can change it
-  double total = 0;
-  const auto one = [&](std::size_t i) __attribute__((always_inline)) {
-    const double change = update<Rule, mode, float>(next, current, stride, gradient, i, c);
-    if constexpr (measure) total += change * change;
-  };
+  using RestOf = Rest<Rule, races(mode), bare>;
+  vdouble sums = {}, rest = {};
   std::size_t i = begin;
   if constexpr (streams(mode)) {  // such stores need vectors that are aligned
-    for (; i < end && i % kLanes != 0; ++i) one(i);
+    const std::size_t head = std::min((kLanes - begin % kLanes) % kLanes, end - begin);
+    if (head) RestOf::update(next, current, stride, gradient, i, head, coefficients, rest);
+    i += head;
   }
-  vdouble sums = {};
   for (; i + kLanes <= end; i += kLanes) {
-    const vfloat change = update<Rule, mode, vfloat>(next, current, stride, gradient, i, c);
-    if constexpr (measure) {
-      const vdouble wide = __builtin_convertvector(change, vdouble);
-      sums += wide * wide;
+    vfloat state[Rule::kStates + 1];
+    for (std::size_t k = 0; k < Rule::kStates; ++k) {
+      state[k] = load<mode>(current + (k + 1) * stride + i);
     }
+    vfloat theta = load<mode>(current + i);
+    const vfloat before = theta;
+    step<Rule, bare>(theta, vload(gradient + i), state, c);
+    for (std::size_t k = 0; k < Rule::kStates; ++k) {
+      store<mode>(next + (k + 1) * stride + i, state[k]);
+    }
+    store<mode>(next + i, theta);
+    if constexpr (measure) add_squares(sums, theta - before);
   }
-  for (; i < end; ++i) one(i);
+  if (i < end) RestOf::update(next, current, stride, gradient, i, end - i, coefficients, rest);
 #if defined(__x86_64__)
   // Streaming stores are not ordered by the release that publishes the vector; this orders them.
   if constexpr (streams(mode)) _mm_sfence();
 #endif
+  double total = 0;
   if constexpr (measure) {
+    sums += rest;
     for (std::size_t lane = 0; lane < kLanes; ++lane) total += sums[lane];
   }
   return total;
 }
 
-template <class Rule, Mode mode, bool measure>
+template <class Rule, Mode mode, bool measure, bool bare>
 double pass(float* next, const float* current, std::size_t stride, const float* gradient,
             std::size_t begin, std::size_t end, const Coefficients& c) {
-  return run<Rule, mode, measure>(next, current, stride, gradient, begin, end, c);
+  return run<Rule, mode, measure, bare>(next, current, stride, gradient, begin, end, c);
 }
-template <class Rule, Mode mode, bool measure>
+template <class Rule, Mode mode, bool measure, bool bare>
 LEASHED_RACY double racy_pass(float* next, const float* current, std::size_t stride,
                               const float* gradient, std::size_t begin, std::size_t end,
                               const Coefficients& c) {
-  return run<Rule, mode, measure>(next, current, stride, gradient, begin, end, c);
+  return run<Rule, mode, measure, bare>(next, current, stride, gradient, begin, end, c);
 }
 
 template <class Rule>
 constexpr RulePasses passes() {
-  return {pass<Rule, Mode::cached, false>,
-          pass<Rule, Mode::streamed, false>,
-          racy_pass<Rule, Mode::racy, false>,
-          racy_pass<Rule, Mode::racy_streamed, false>,
-          pass<Rule, Mode::cached, true>,
-          pass<Rule, Mode::streamed, true>,
-          racy_pass<Rule, Mode::racy, true>,
-          racy_pass<Rule, Mode::racy_streamed, true>,
-          Rule::kStates};
+  return {
+      {pass<Rule, Mode::cached, false, true>, pass<Rule, Mode::streamed, false, true>,
+       racy_pass<Rule, Mode::racy, false, true>, racy_pass<Rule, Mode::racy_streamed, false, true>},
+      {pass<Rule, Mode::cached, false, false>, pass<Rule, Mode::streamed, false, false>,
+       racy_pass<Rule, Mode::racy, false, false>,
+       racy_pass<Rule, Mode::racy_streamed, false, false>},
+      {pass<Rule, Mode::cached, true, false>, pass<Rule, Mode::streamed, true, false>,
+       racy_pass<Rule, Mode::racy, true, false>, racy_pass<Rule, Mode::racy_streamed, true, false>},
+      Rule::kStates};
 }
 
 }  // namespace

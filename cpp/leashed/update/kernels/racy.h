@@ -7,11 +7,6 @@
 #include "leashed/base/simd.h"
 
 #define LEASHED_RACY __attribute__((no_sanitize("thread")))
-#if defined(__x86_64__)
-#define LEASHED_VECTOR_REGISTER "+v"
-#else
-#define LEASHED_VECTOR_REGISTER "+w"
-#endif
 
 namespace leashed {
 namespace {

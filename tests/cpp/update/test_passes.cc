@@ -1,0 +1,188 @@
+// The fused passes against the rules' formulas in double precision, at every instruction-set level.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/update/passes.h"
+
+using namespace leashed;
+
+namespace {
+
+constexpr std::size_t kLengths[] = {0, 1, 3, 15, 16, 17, 33, 64, 1000, 1025};
+constexpr Arithmetic kAll[] = {Arithmetic::sgd,     Arithmetic::momentum, Arithmetic::nesterov,
+                               Arithmetic::adagrad, Arithmetic::rmsprop,  Arithmetic::adam};
+
+// A buffer of theta and states with room behind, aligned as a discipline's.
+struct Buffer {
+  explicit Buffer(std::size_t n, std::size_t states, unsigned seed = 0)
+      : stride((n + 15) / 16 * 16 + 16), values((states + 1) * stride) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = i % stride >= n ? 7.0f : i < stride ? normal(random) : std::abs(normal(random));
+    }
+  }
+  Buffer(const Buffer& other) : stride(other.stride), values(other.values.size()) {
+    std::copy_n(other.values.data(), values.size(), values.data());
+  }
+  bool operator==(const Buffer& other) const {
+    return std::equal(values.data(), values.data() + values.size(), other.values.data());
+  }
+
+  std::size_t stride;
+  AlignedArray<float> values;
+};
+
+Coefficients some_coefficients(bool bare) {
+  Coefficients c;
+  c.scale = 0.6f;
+  if (!bare) {
+    c.clip = 0.9f;
+    c.coupled = 0.05f;
+    c.shrink = 0.99f;
+  }
+  c.lr = 0.3f;
+  c.momentum = 0.8f;
+  c.add1 = 0.1f;
+  c.keep2 = 0.9f;
+  c.add2 = 0.05f;
+  c.correction = 1.7f;
+  c.epsilon = 1e-3f;
+  return c;
+}
+
+// One parameter: theta and its states after the update.
+std::vector<double> reference(Arithmetic rule, double theta, double g, std::vector<double> s,
+                              const Coefficients& c) {
+  const double clip = c.clip;
+  g = double{c.scale} * std::fmin(std::fmax(g, -clip), clip) + double{c.coupled} * theta;
+  theta *= double{c.shrink};
+  const double lr = c.lr, mu = c.momentum, epsilon = c.epsilon;
+  switch (rule) {
+    case Arithmetic::sgd:
+      return {theta - lr * g};
+    case Arithmetic::momentum:
+      s[0] = mu * s[0] + g;
+      return {theta - lr * s[0], s[0]};
+    case Arithmetic::nesterov:
+      s[0] = mu * s[0] + g;
+      return {theta - lr * (g + mu * s[0]), s[0]};
+    case Arithmetic::adagrad:
+      s[0] = double{c.keep2} * s[0] + g * g;
+      return {theta - lr * g / (std::sqrt(s[0]) + epsilon), s[0]};
+    case Arithmetic::rmsprop:
+      s[0] = double{c.keep2} * s[0] + double{c.add2} * g * g;
+      return {theta - lr * g / (std::sqrt(s[0]) + epsilon), s[0]};
+    case Arithmetic::adam:
+      s[0] += double{c.add1} * (g - s[0]);
+      s[1] = double{c.keep2} * s[1] + double{c.add2} * g * g;
+      return {theta - lr * s[0] / (std::sqrt(s[1]) * double{c.correction} + epsilon), s[0], s[1]};
+  }
+  return {};
+}
+
+void check_passes(Isa isa, Arithmetic rule, const Coefficients& c, std::size_t n) {
+  const RulePasses& passes = pass_table(isa)[rule];
+  const Buffer current(n, passes.states, 1), gradient(n, 0, 2);
+  const float* g = gradient.values.data();
+  Buffer next(current);
+  const auto cached = passes(Mode::cached, false, c);
+  CHECK(cached(next.values.data(), current.values.data(), current.stride, g, 0, n, c) == 0);
+  double squares = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<double> states;
+    for (std::size_t k = 1; k <= passes.states; ++k) {
+      states.push_back(double{current.values[k * current.stride + i]});
+    }
+    const double theta = current.values[i];
+    const auto exact = reference(rule, theta, double{g[i]}, states, c);
+    REQUIRE(exact.size() == passes.states + 1);
+    for (std::size_t k = 0; k <= passes.states; ++k) {
+      const double found = next.values[k * next.stride + i];
+      REQUIRE(found == doctest::Approx(exact[k]).epsilon(1e-5));
+    }
+    squares += (exact[0] - theta) * (exact[0] - theta);
+  }
+  for (std::size_t k = 0; k <= passes.states; ++k) {
+    REQUIRE(next.values[k * next.stride + n] == 7.0f);  // nothing behind is touched
+  }
+  // The others write the same bits: to another buffer, in place, and in pieces that begin anywhere.
+  for (const Mode mode : {Mode::cached, Mode::streamed, Mode::racy, Mode::racy_streamed}) {
+    for (const bool measure : {false, true}) {
+      const Pass pass = passes(mode, measure, c);
+      Buffer other(current);
+      float* to = other.values.data();
+      const float* from = mode == Mode::streamed ? current.values.data() : to;
+      const std::size_t third = n / 3;
+      double measured = pass(to, from, other.stride, g, 0, third, c);
+      measured += pass(to, from, other.stride, g, third, n, c);
+      REQUIRE(other == next);
+      if (measure) REQUIRE(measured == doctest::Approx(squares).epsilon(1e-4));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every pass follows its formula at any length, and all give the same bits") {
+  for (const Isa isa : available_isas()) {
+    CAPTURE(isa_name(isa));
+    for (const Arithmetic rule : kAll) {
+      CAPTURE(static_cast<int>(rule));
+      for (const bool bare : {false, true}) {
+        CAPTURE(bare);
+        for (const std::size_t n : kLengths) {
+          CAPTURE(n);
+          check_passes(isa, rule, some_coefficients(bare), n);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the root of nothing divides nothing, and NaN shows") {
+  Coefficients c;
+  c.lr = 0.1f;
+  c.keep2 = 1;
+  c.epsilon = 1e-10f;
+  for (const Isa isa : available_isas()) {
+    Buffer buffer(40, 1, 1);
+    Buffer gradient(40, 0, 2);
+    std::fill_n(buffer.values.data() + buffer.stride, 40, 0.0f);
+    const Buffer before(buffer);
+    for (std::size_t i = 0; i < 40; ++i) gradient.values[i] = i % 3 ? 0.0f : 1e-30f;
+    gradient.values[5] = gradient.values[39] = std::nanf("");
+    float* values = buffer.values.data();
+    pass_table(isa)[Arithmetic::adagrad](Mode::cached, false, c)(values, values, buffer.stride,
+                                                                 gradient.values.data(), 0, 40, c);
+    for (std::size_t i = 0; i < 40; ++i) {
+      CAPTURE(i);
+      if (i == 5 || i == 39) {
+        CHECK(std::isnan(values[i]));
+      } else {
+        CHECK(values[i] == before.values[i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("numbers that say nothing leave plain SGD to the bit") {
+  for (const Isa isa : available_isas()) {
+    const std::size_t n = 1003;
+    const Buffer current(n, 0, 1), gradient(n, 0, 2);
+    Buffer next(current);
+    Coefficients c;
+    c.lr = 0.25f;  // exact, so that fusing the multiplication changes nothing
+    pass_table(isa)[Arithmetic::sgd](Mode::cached, false, c)(
+        next.values.data(), current.values.data(), current.stride, gradient.values.data(), 0, n, c);
+    for (std::size_t i = 0; i < n; ++i) {
+      REQUIRE(next.values[i] == current.values[i] - 0.25f * gradient.values[i]);
+    }
+  }
+}
