@@ -19,11 +19,12 @@
  * A d_step is one atomic instruction together with what is private to the process, and with the
  * assertions. Filling a slot is two steps: whoever dies between them leaves a half-made vector.
  *
- * Parameters (-D): SEATS, PROCESSES (the first SEATS find a seat free; the others come whenever
- * they like, and give up where none is), READERS (the last so many processes only read), UPDATES
- * (gradients per writer), KILLS, SLOTS.
+ * Parameters (-D): SEATS, PROCESSES (the first SEATS have their seats; the others come when all
+ * kills are done, and give up where no seat is free), READERS (the last so many of the first only
+ * read), UPDATES (gradients per writer), KILLS, VICTIMS (processes that are killed are among the
+ * first so many), SLOTS.
  * Mutations (-D), each refuted: SLOTS=2*SEATS-1, PIN_UNCHECKED (does not load P again),
- * CLAIM_UNCHECKED (does not look again after the CAS), CLEAR_BEFORE_PUBLISH (gives the claim up
+ * CLAIM_UNCHECKED (does not look again after the CAS), RECYCLE_BEFORE_PUBLISH (gives the claim up
  * before the CAS of P), CLEAR_WITHOUT_SEAT (the reaper does not take the seat over first).
  */
 
@@ -41,6 +42,9 @@
 #endif
 #ifndef KILLS
 #define KILLS 1
+#endif
+#ifndef VICTIMS
+#define VICTIMS KILLS /* writers are all alike */
 #endif
 #ifndef SLOTS
 #define SLOTS (2 * SEATS)
@@ -202,7 +206,7 @@ inline fill() {
 }
 
 inline publish() {
-#ifdef CLEAR_BEFORE_PUBLISH
+#ifdef RECYCLE_BEFORE_PUBLISH
   recycle(new);
 #endif
   d_step { /* CAS */
@@ -218,7 +222,7 @@ inline publish() {
     :: else -> printf("%d  publish   fails\n", me)
     fi
   }
-#ifdef CLEAR_BEFORE_PUBLISH
+#ifdef RECYCLE_BEFORE_PUBLISH
   if
   :: k == 0 -> claimed[new] = seat + 1
   :: else
@@ -316,7 +320,10 @@ proctype participant(byte me; byte gradients) {
   byte seat, new, word_slot, word_t;
   byte k, s, found;
   {
-    join();
+    if
+    :: me < SEATS -> seat = me
+    :: else -> kills == KILLS -> join()
+    fi;
     if
     :: seat == SEATS -> goto done
     :: else
@@ -351,15 +358,15 @@ done:
 proctype killer() {
   byte k;
   do
-  :: kills < KILLS ->
+  :: kills == KILLS -> break
+  :: else ->
     k = 0;
     do
-    :: k < PROCESSES - 1 -> k++
+    :: k < VICTIMS - 1 -> k++
     :: break
     od;
     dead[k] = 1;
     kills++
-  :: break
   od
 }
 
@@ -367,8 +374,11 @@ init {
   byte me = PROCESSES, k, s, found, seat;
   atomic {
     t[0] = 0;
+    for (k : 0 .. SEATS - 1) {
+      identity[k] = k + 1
+    }
     for (k : 0 .. PROCESSES - 1) {
-      run participant(k, (k < PROCESSES - READERS -> UPDATES : 0))
+      run participant(k, (k < SEATS - READERS || k >= SEATS -> UPDATES : 0))
     }
     k = 0;
     run killer()
@@ -384,6 +394,6 @@ init {
     for (k : 0 .. SLOTS - 1) {
       assert(claimed[k] == 0)
     }
-    assert(KILLS != 0 || PROCESSES != SEATS || published == (PROCESSES - READERS) * UPDATES)
+    assert(KILLS != 0 || published == (PROCESSES - READERS) * UPDATES)
   }
 }

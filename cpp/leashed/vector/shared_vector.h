@@ -66,6 +66,7 @@ class SharedVector {
   // Releases what dead participants held. Throws Error where this is not the process that attached.
   void reap();
   void require_mine() const;
+  bool is_mine() const { return memory_.is_mine(); }
 
  private:
   struct Header {

@@ -348,6 +348,11 @@ void survive(const Place* step, std::mt19937& random) {
     const int passes = by_itself && step->when == Place::repeated ? below(300) : 0;
     const pid_t victim =
         spawn_trainer(name, board, kProcesses - 1, by_itself ? step->name : nullptr, passes);
+    if (step && step->when == Place::reaping) {  // or another that joins would reap the victim
+      for (std::size_t i = 0; i < kProcesses; ++i) {
+        while (board.published[i] == 0) sleep_ms(1);
+      }
+    }
     sleep_ms(5 + below(25));
     if (!by_itself) kill(victim, SIGKILL);
     CHECK(wait_for(victim) == -SIGKILL);
