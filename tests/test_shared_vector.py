@@ -199,16 +199,12 @@ def test_a_pickled_vector_attaches_where_it_arrives(name: str) -> None:
 def test_one_that_is_killed_neither_blocks_nor_corrupts(name: str) -> None:
     with SharedVector.create(name, np.zeros(5000), rule=lsh.SGD(1.0), participants=4) as vector:
         processes = [python(TRAIN, name) for _ in range(3)]
-        for victim in list(processes):
+        end(processes[0])
+        processes.append(python(TRAIN, name))  # takes the dead one's place
+        for process in processes[1:]:
             then = vector.t
             wait_until(lambda then=then: vector.t > then + 20)  # type: ignore[misc]
-            end(victim)
-            processes.remove(victim)
-            if len(processes) == 2:
-                processes.append(python(TRAIN, name))  # a dead one's place can be taken
-        then = vector.t
-        wait_until(lambda: vector.t > then + 20)
-        end(processes.pop())
+            end(process)
         state, t = vector.state()
         np.testing.assert_array_equal(state, -t)
         vector.reap()
@@ -412,3 +408,14 @@ def test_the_example_runs() -> None:
     assert found, done.stdout
     assert int(found[1]) > 0
     assert not list(Path("/dev/shm").glob("leashed.example.*"))
+
+
+def test_kill_minus_9_at_random_moments() -> None:
+    """``python tests/shared_kills.py 200`` for more."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "shared_kills.py", "20"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

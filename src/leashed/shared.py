@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core, choice, staleness as policies
+from leashed import _check, _core, choice
+from leashed import staleness as policies
 from leashed.disciplines import Discipline, Hogwild, Leashed
 from leashed.rules import SGD, Rule
 from leashed.staleness import Policy
