@@ -19,10 +19,10 @@
  * A d_step is one atomic instruction together with what is private to the process, and with the
  * assertions. Filling a slot is two steps: whoever dies between them leaves a half-made vector.
  *
- * Parameters (-D): SEATS, PROCESSES (the first SEATS have their seats; the others come when all
- * kills are done, and give up where no seat is free), READERS (the last so many of the first only
- * read), UPDATES (gradients per writer), KILLS, VICTIMS (processes that are killed are among the
- * first so many), SLOTS.
+ * Parameters (-D): SEATS, PROCESSES (the first SEATS have their seats; the others come after the
+ * first kill, and give up where no seat is free), READERS (the last so many of the first only read),
+ * UPDATES (gradients per writer), KILLS (the first of two is process 0's), VICTIMS (processes that
+ * are killed are among the first so many), SLOTS.
  * Mutations (-D), each refuted: SLOTS=2*SEATS-1, PIN_UNCHECKED (does not load P again),
  * CLAIM_UNCHECKED (does not look again after the CAS), RECYCLE_BEFORE_PUBLISH (gives the claim up
  * before the CAS of P), CLEAR_WITHOUT_SEAT (the reaper does not take the seat over first).
@@ -44,7 +44,11 @@
 #define KILLS 1
 #endif
 #ifndef VICTIMS
-#define VICTIMS KILLS /* writers are all alike */
+#if KILLS > 1
+#define VICTIMS PROCESSES
+#else
+#define VICTIMS 1 /* writers are all alike */
+#endif
 #endif
 #ifndef SLOTS
 #define SLOTS (2 * SEATS)
@@ -322,7 +326,7 @@ proctype participant(byte me; byte gradients) {
   {
     if
     :: me < SEATS -> seat = me
-    :: else -> kills == KILLS -> join()
+    :: else -> kills > 0 || KILLS == 0 -> join()
     fi;
     if
     :: seat == SEATS -> goto done
@@ -362,7 +366,7 @@ proctype killer() {
   :: else ->
     k = 0;
     do
-    :: k < VICTIMS - 1 -> k++
+    :: k < VICTIMS - 1 && (KILLS == 1 || kills > 0) -> k++
     :: break
     od;
     dead[k] = 1;

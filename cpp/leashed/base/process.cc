@@ -21,9 +21,11 @@ struct Status {
   ProcessId id;
 };
 
-// Of /proc/<pid>/stat; nothing where that cannot be read.
+// Of the process's first thread, which has the process's pid and start time; nothing where that
+// cannot be read. (/proc/<pid>/stat has the same, but an emulator makes up its own process's.)
 std::optional<Status> status_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string number_of = std::to_string(pid);
+  std::ifstream file("/proc/" + number_of + "/task/" + number_of + "/stat");
   std::string text;
   if (!std::getline(file, text, '\0')) return std::nullopt;
   // The name, in parentheses, may hold anything; what follows is words: state, and up to the start
@@ -47,7 +49,7 @@ std::optional<Status> status_of(pid_t pid) {
 
 ProcessId this_process() {
   const auto status = status_of(getpid());
-  if (!status) throw Error("/proc/self/stat cannot be read; is /proc mounted?");
+  if (!status) throw Error("/proc cannot be read; is /proc mounted?");
   return status->id;
 }
 
@@ -65,7 +67,7 @@ bool is_alive(ProcessId id) {
 std::uint64_t pid_namespace() {
   struct stat found {};
   if (stat("/proc/self/ns/pid", &found) != 0) {
-    throw Error("/proc/self/ns/pid cannot be read; is /proc mounted?");
+    throw Error("/proc cannot be read; is /proc mounted?");
   }
   return found.st_ino;
 }
