@@ -1,7 +1,9 @@
 #include "choice.h"
 #include "leashed/discipline/registry.h"
+#include "leashed/discipline/updater.h"
 #include "leashed/engine/trainer.h"
 #include "leashed/staleness/registry.h"
+#include "leashed/staleness/statistics.h"
 #include "leashed/update/registry.h"
 #include "parts.h"
 
@@ -69,19 +71,66 @@ std::vector<double> time_bin_edges() {
 
 using Settings = std::map<std::string, double>;
 
+// What a run goes on from.
+struct Resumption {
+  FloatArray vectors;       // [1 + S, d]: theta and the rule's states
+  FloatArray last_updates;  // [variables], with a stage-aware staleness policy
+  Position position;
+  double initial_loss;
+  std::vector<std::uint64_t> staleness;  // StalenessStatistics
+};
+
+AlignedArray<float> to_buffer(const Resumption& from, const Layout& layout) {
+  if (from.vectors.ndim() != 2 ||
+      static_cast<std::size_t>(from.vectors.shape(0)) != 1 + layout.states ||
+      static_cast<std::size_t>(from.vectors.shape(1)) != layout.dimension) {
+    throw py::value_error("vectors must have shape [" + std::to_string(1 + layout.states) + ", " +
+                          std::to_string(layout.dimension) + "]");
+  }
+  require_length(from.last_updates, layout.blocks, "last_updates");
+  AlignedArray<float> buffer(layout.length());
+  std::fill_n(buffer.data(), layout.length(), 0.0f);
+  for (std::size_t k = 0; k <= layout.states; ++k) {
+    std::copy_n(from.vectors.data(static_cast<py::ssize_t>(k), 0), layout.dimension,
+                buffer.data() + k * layout.stride());
+  }
+  std::copy_n(from.last_updates.data(), layout.blocks, buffer.data() + layout.last_updates());
+  return buffer;
+}
+
+Resumption to_resumption(const Checkpoint& checkpoint, const Layout& layout,
+                         const StalenessPolicy& staleness) {
+  FloatArray vectors({1 + layout.states, layout.dimension});
+  for (std::size_t k = 0; k <= layout.states; ++k) {
+    std::copy_n(checkpoint.buffer + k * layout.stride(), layout.dimension,
+                vectors.mutable_data(static_cast<py::ssize_t>(k), 0));
+  }
+  const auto blocks = static_cast<py::ssize_t>(layout.blocks);
+  FloatArray last_updates(blocks, checkpoint.buffer + layout.last_updates());
+  const StalenessStatistics* statistics = staleness.statistics();
+  return {std::move(vectors), std::move(last_updates), checkpoint.position, checkpoint.initial_loss,
+          statistics ? statistics->save() : std::vector<std::uint64_t>{}};
+}
+
 py::dict train_network(const GradientSource& source, const FloatArray& theta, const FloatArray& x,
                        const LabelArray& y, const std::optional<FloatArray>& validation_x,
                        const std::optional<LabelArray>& validation_y,
                        const PyChoice& discipline_choice, const PyChoice& rule_choice,
                        const PyChoice& staleness_choice, std::size_t threads,
                        std::size_t batch_size, std::uint64_t seed, const Settings& until,
-                       double evaluate_every, const std::optional<py::function>& progress) {
+                       double evaluate_every, const std::optional<py::function>& progress,
+                       const std::optional<py::function>& checkpoint, double checkpoint_every,
+                       const std::optional<Resumption>& resume) {
   require_length(theta, source.dimension(), "theta");
   const DatasetView data = view_of(x, y, source);
   std::optional<DatasetView> validation;
   if (validation_x && validation_y) validation = view_of(*validation_x, *validation_y, source);
 
-  TrainOptions options{threads, batch_size, seed, {}, evaluate_every};
+  TrainOptions options{threads, batch_size, seed, {}, evaluate_every, checkpoint_every};
+  if (resume) {
+    options.from = resume->position;
+    options.initial_loss = resume->initial_loss;
+  }
   const auto rule_of = [&until](const char* name, auto& value) {
     if (const auto found = until.find(name); found != until.end()) {
       value = static_cast<std::remove_reference_t<decltype(value)>>(found->second);
@@ -96,27 +145,46 @@ py::dict train_network(const GradientSource& source, const FloatArray& theta, co
 
   // Ctrl-C while Python runs the progress callback: Python raises there what it would tell us.
   bool interrupted_in_progress = false;
-  TrainCallbacks callbacks{[&] { return interrupted_in_progress || interrupted(); }, {}};
+  const auto call = [&](const py::function& callback, auto&&... arguments) {
+    try {
+      callback(std::forward<decltype(arguments)>(arguments)...);
+    } catch (py::error_already_set& error) {
+      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+      interrupted_in_progress = true;
+    }
+  };
+  TrainCallbacks callbacks{[&] { return interrupted_in_progress || interrupted(); }, {}, {}};
   if (progress) {
-    callbacks.progress = [&](const Evaluated& now, const Evaluated& initial) {
+    callbacks.progress = [&](const Evaluated& now, double initial_loss) {
       const py::gil_scoped_acquire acquire;
-      try {
-        (*progress)(to_dict(now), to_dict(initial));
-      } catch (py::error_already_set& error) {
-        if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-        interrupted_in_progress = true;
-      }
+      call(*progress, to_dict(now), initial_loss);
     };
   }
   const auto rule = make_rule(to_choice(rule_choice), threads);
   const auto staleness = make_staleness(to_choice(staleness_choice));
+  DisciplineContext context{theta.data(), source.dimension(), threads, 1, *rule,
+                            *staleness,   source.block_ends()};
+  const Layout layout = Updater(context).layout();
+  if (checkpoint) {
+    callbacks.checkpoint = [&](const Checkpoint& reached) {
+      const py::gil_scoped_acquire acquire;
+      call(*checkpoint, to_resumption(reached, layout, *staleness));
+    };
+  }
+  AlignedArray<float> state;
+  if (resume) {
+    state = to_buffer(*resume, layout);
+    context.state = state.data();
+    context.t = resume->position.updates;
+    if (StalenessStatistics* statistics = staleness->statistics()) {
+      statistics->restore(resume->staleness);
+    }
+  }
   const Choice discipline_kind = to_choice(discipline_choice);
   TrainResult result;
   {
     const py::gil_scoped_release release;
-    const auto discipline = make_discipline(
-        discipline_kind,
-        {theta.data(), source.dimension(), threads, 1, *rule, *staleness, source.block_ends()});
+    const auto discipline = make_discipline(discipline_kind, context);
     result =
         train(source, data, validation ? &*validation : nullptr, *discipline, options, callbacks);
   }
@@ -129,11 +197,31 @@ void bind_train(py::module_& m) {
   m.def(
       "time_bin_edges", [] { return to_array(time_bin_edges()); },
       "Edges in seconds of the bins of gradient_seconds and update_seconds.");
+  py::class_<Resumption>(m, "Resumption", "What a run goes on from.")
+      .def(py::init([](FloatArray vectors, FloatArray last_updates, std::uint64_t updates,
+                       std::uint64_t batches, double initial_loss,
+                       std::vector<std::uint64_t> staleness) {
+             return Resumption{std::move(vectors),
+                               std::move(last_updates),
+                               {updates, batches},
+                               initial_loss,
+                               std::move(staleness)};
+           }),
+           py::arg("vectors").noconvert(), py::arg("last_updates").noconvert(), py::arg("updates"),
+           py::arg("batches"), py::arg("initial_loss"), py::arg("staleness"))
+      .def_readonly("vectors", &Resumption::vectors, "Theta and the rule's states, [1 + S, d].")
+      .def_readonly("last_updates", &Resumption::last_updates,
+                    "Norm of each variable's last update, with a stage-aware staleness policy.")
+      .def_property_readonly("updates", [](const Resumption& r) { return r.position.updates; })
+      .def_property_readonly("batches", [](const Resumption& r) { return r.position.batches; })
+      .def_readonly("initial_loss", &Resumption::initial_loss)
+      .def_readonly("staleness", &Resumption::staleness, "What the staleness policy has gathered.");
   m.def("train", train_network, py::arg("source"), py::arg("theta").noconvert(),
         py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
         py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("rule"),
         py::arg("staleness"), py::arg("threads"), py::arg("batch_size"), py::arg("seed"),
-        py::arg("until"), py::arg("evaluate_every"), py::arg("progress"),
+        py::arg("until"), py::arg("evaluate_every"), py::arg("progress"), py::arg("checkpoint"),
+        py::arg("checkpoint_every"), py::arg("resume"),
         "Trains and returns what engine/trainer.h calls TrainResult, as a dict.");
 }
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leashed import Model, load, models, save
+from leashed import Model, checkpoint, load, models, save
 from leashed.models import Conv2d, Dense, MaxPool, ReLU
 
 MODELS = [
@@ -93,6 +93,7 @@ def test_parameters_are_placed_by_their_names(path: Path) -> None:
         reordered += data[begin:end]
         header[name]["data_offsets"] = [offset, offset + end - begin]
         offset += end - begin
+    header["__metadata__"]["checksum"] = checkpoint.checksum(header, [reordered])
     path.write_bytes(with_header(content, header)[: -len(data)] + reordered)
     np.testing.assert_array_equal(load(path)[1], theta)
 
@@ -164,14 +165,18 @@ DENSE = {"kind": "Dense", "outputs": 2}
     ("alter", "message"),
     [
         (change("__metadata__", "format", to="pt"), "no leashed model"),
-        (change("__metadata__", "version", to="2"), "version is 2.* reads 1; upgrade"),
+        (change("__metadata__", "version", to="3"), "version is 3.* reads 1 to 2; upgrade"),
+        (change("__metadata__", "version", to="0"), "upgrade"),
+        (change("__metadata__", "name", to="other"), "checksum is not that of its content"),
+        (change("__metadata__", "checksum", to="00"), "checksum"),
+        (lambda header: header["__metadata__"].pop("checksum"), "lacks 'checksum'"),
         (change("__metadata__", "version", to="new"), ""),
         (change("__metadata__", "version", to=None), ""),
         (change("__metadata__", "version", to="-1"), ""),
         (change("__metadata__", "name", to=None), ""),
         (change("__metadata__", "input_shape", to="[3, 1]"), "input_shape"),
         (change("__metadata__", "input_shape", to="7"), ""),
-        (change("__metadata__", "input_shape", to="[4, 1, 1]"), "bytes of parameters"),
+        (change("__metadata__", "input_shape", to="[4, 1, 1]"), "0.weight is .* the layers need"),
         (change("__metadata__", "input_shape", to="[-3, 1, 1]"), "input_shape"),
         (change("__metadata__", "input_shape", to="[" * 100_000), ""),
         (change("__metadata__", "layers", to="[" * 100_000), ""),
@@ -179,14 +184,14 @@ DENSE = {"kind": "Dense", "outputs": 2}
         (change("__metadata__", "layers", to="null"), ""),
         (layers(), "at least one layer"),
         (layers("Dense"), ""),
-        (layers(DENSE), "bytes of parameters"),
+        (layers(DENSE), "checksum"),
         (layers({"outputs": 2}), "lacks 'kind'"),
         (layers({"kind": "Model"}), "Model"),
         (layers({"kind": ["Dense"]}), ""),
         (layers({**DENSE, "extra": 1}), "extra"),
         (layers({"kind": "Dense", "outputs": 2.5}), "outputs"),
         (layers({"kind": "Dense", "outputs": 10**30}), "outputs"),
-        (layers({"kind": "Dense", "outputs": 2**31 - 1}), "bytes of parameters"),
+        (layers({"kind": "Dense", "outputs": 2**31 - 1}), "0.weight is"),
         (layers(*[{"kind": "Dense", "outputs": 2**62}, {"kind": "Dense", "outputs": 4}] * 4), ""),
         (layers(*[{"kind": "Conv2d", "filters": 1, "kernel": 1, "padding": 2**63}]), "padding"),
         (change("0.weight", "shape", to=[2, 3]), "0.weight"),
@@ -301,3 +306,23 @@ def test_fuzzed_files_are_loaded_or_refused(
         assert theta.shape == (model.dimension,)
         assert np.isfinite(theta).all()
         assert model.predict(theta, np.zeros((2, model.features))).shape == (2, model.classes)
+
+
+def test_a_changed_parameter_is_noticed(path: Path) -> None:
+    save(path, SMALL, SMALL.init(1))
+    content = path.read_bytes()
+    path.write_bytes(content[:-4] + np.array([0.5], "<f4").tobytes())
+    with pytest.raises(ValueError, match=rf"cannot load .*{path.name}: its checksum"):
+        load(path)
+
+
+def test_files_of_the_first_version_are_read(path: Path) -> None:
+    """They had no checksum."""
+    theta = SMALL.init(1)
+    save(path, SMALL, theta)
+    content = path.read_bytes()
+    header = header_of(content)
+    del header["__metadata__"]["checksum"]
+    header["__metadata__"]["version"] = "1"
+    path.write_bytes(with_header(content, header))
+    np.testing.assert_array_equal(load(path)[1], theta)

@@ -18,6 +18,7 @@ from leashed.rules import (
     RMSprop,
     Rule,
 )
+from leashed.shared import SharedVector
 from leashed.stopping import Until, until
 from leashed.train import Progress, train
 from leashed.tune import Tuning, tune
@@ -43,6 +44,7 @@ __all__ = [
     "RMSprop",
     "Rule",
     "Sequential",
+    "SharedVector",
     "Synchronous",
     "TimeDistribution",
     "TrainResult",

@@ -1,14 +1,17 @@
-"""Models and their parameters in files.
+"""Models, their parameters and what else a run has reached, in files.
 
-The format is safetensors (8-byte length, JSON header, raw tensors), with the architecture in the
-header's metadata. Nothing is pickled.
+The format is safetensors (8-byte length, JSON header, raw tensors), with the architecture, the run
+and a checksum of everything in the header's metadata. Nothing is pickled.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
 import threading
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ from leashed.models import Conv2d, Dense, Layer, MaxPool, Model, ReLU
 __all__ = ["load", "save"]
 
 _FORMAT = "leashed.model"
-_VERSION = 1
+_VERSION = 2  # of the format; 1 had no checksum
 _KINDS: dict[str, type[Layer]] = {k.__name__: k for k in (Dense, Conv2d, MaxPool, ReLU)}
 _MAX_HEADER = 100_000_000
 
@@ -39,6 +42,16 @@ def save(path: str | os.PathLike[str], model: Model, parameters: ArrayLike) -> N
     if not isinstance(model, Model):
         raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
     theta = _check.vector("parameters", parameters, model.dimension)
+    write(path, model, model.unflatten(theta))
+
+
+def write(
+    path: str | os.PathLike[str],
+    model: Model,
+    tensors: dict[str, NDArray[np.float32]],
+    metadata: dict[str, str] | None = None,
+) -> None:
+    """Write a model, float32 tensors by name, and further metadata to ``path``, atomically."""
     header: dict[str, Any] = {
         "__metadata__": {
             "format": _FORMAT,
@@ -48,35 +61,53 @@ def save(path: str | os.PathLike[str], model: Model, parameters: ArrayLike) -> N
             "layers": json.dumps(
                 [{"kind": type(layer).__name__, **asdict(layer)} for layer in model.layers]
             ),
+            **(metadata or {}),
         }
     }
     offset = 0
-    for name, part in model.unflatten(theta).items():
+    parts = [np.ascontiguousarray(tensor, "<f4") for tensor in tensors.values()]
+    for name, part in zip(tensors, parts, strict=True):
         header[name] = {
             "dtype": "F32",
             "shape": list(part.shape),
             "data_offsets": [offset, offset + part.nbytes],
         }
         offset += part.nbytes
+    data = [part.reshape(-1).view(np.uint8).data for part in parts]
+    header["__metadata__"]["checksum"] = checksum(header, data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    _write_atomically(
-        Path(path), len(text).to_bytes(8, "little") + text + theta.astype("<f4").tobytes()
+    _write_atomically(Path(path), [len(text).to_bytes(8, "little") + text, *data])
+
+
+def checksum(header: dict[str, Any], data: Iterable[bytes | memoryview]) -> str:
+    """SHA-256 of a header, its own checksum left out, and of the tensors' bytes."""
+    metadata = {k: v for k, v in header["__metadata__"].items() if k != "checksum"}
+    digest = hashlib.sha256(
+        json.dumps({**header, "__metadata__": metadata}, sort_keys=True).encode()
     )
+    for part in data:
+        digest.update(part)
+    return digest.hexdigest()
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def _write_atomically(path: Path, content: Iterable[bytes | memoryview]) -> None:
     # Opened by name, not by tempfile, for the permissions that any new file gets.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("xb") as file:
-            file.write(content)
+            file.writelines(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name, too, survives a loss of power
+    finally:
+        os.close(folder)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Model, NDArray[np.float32]]:
@@ -86,14 +117,33 @@ def load(path: str | os.PathLike[str]) -> tuple[Model, NDArray[np.float32]]:
         FileNotFoundError: there is no such file.
         ValueError: the file is truncated, altered, of another kind or of a newer version.
     """
+    model, tensors, _ = read(path)
+    theta = np.empty(model.dimension, np.float32)
+    for name, part in model.unflatten(theta).items():
+        part[...] = tensors[name]
+    return model, theta
+
+
+def read(
+    path: str | os.PathLike[str],
+) -> tuple[Model, dict[str, NDArray[np.float32]], dict[str, str]]:
+    """Read what ``write`` wrote: the model, tensors by name, among them the model's parameters, and
+    the metadata. Everything is finite. Raises what ``load`` does.
+    """
     content = Path(path).read_bytes()
     try:
         header, data = _split(content)
-        model = _model(header["__metadata__"])
-        return model, _parameters(model, header, data)
+        metadata = header.pop("__metadata__")
+        model = _model(metadata)
+        tensors = _tensors(model, header, data)
+        if metadata["version"] != "1":
+            expected = checksum({**header, "__metadata__": metadata}, [data])
+            if metadata["checksum"] != expected:
+                raise ValueError("its checksum is not that of its content; use an unaltered copy")
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         reason = f"its header lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"cannot load {path}: {reason}") from error
+    return model, tensors, metadata
 
 
 def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
@@ -109,9 +159,9 @@ def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
 def _model(metadata: dict[str, str]) -> Model:
     if metadata["format"] != _FORMAT:
         raise ValueError("it holds no leashed model")
-    if int(metadata["version"]) != _VERSION:
+    if not 1 <= int(metadata["version"]) <= _VERSION:
         raise ValueError(
-            f"its format version is {metadata['version']}, this release reads {_VERSION}; "
+            f"its format version is {metadata['version']}, this release reads 1 to {_VERSION}; "
             "upgrade leashed"
         )
     layers = []
@@ -120,26 +170,29 @@ def _model(metadata: dict[str, str]) -> Model:
     return Model(tuple(json.loads(metadata["input_shape"])), tuple(layers), metadata["name"])
 
 
-def _parameters(model: Model, header: dict[str, Any], data: bytes) -> NDArray[np.float32]:
-    if len(data) != 4 * model.dimension:
-        raise ValueError(
-            f"it should hold {4 * model.dimension} bytes of parameters, not {len(data)}"
-        )
-    theta = np.empty(model.dimension, np.float32)
+def _tensors(model: Model, header: dict[str, Any], data: bytes) -> dict[str, NDArray[np.float32]]:
+    tensors = {}
     spans = []
-    for name, part in model.unflatten(theta).items():
-        tensor = header[name]
-        if tensor["dtype"] != "F32" or tensor["shape"] != list(part.shape):
-            raise ValueError(
-                f"{name} is {tensor['dtype']} {tensor['shape']}, the layers need F32 "
-                f"{list(part.shape)}"
-            )
-        begin, end = tensor["data_offsets"]
-        if end - begin != part.nbytes:
-            raise ValueError(f"{name} has {end - begin} bytes, its shape needs {part.nbytes}")
+    for name, tensor in header.items():
+        shape, (begin, end) = tensor["shape"], tensor["data_offsets"]
+        if tensor["dtype"] != "F32":
+            raise ValueError(f"{name} is {tensor['dtype']}, leashed keeps F32")
+        size = 4 * math.prod(shape)
+        if not 0 <= begin <= end <= len(data) or end - begin != size:
+            raise ValueError(f"{name} has {end - begin} bytes, its shape needs {size}")
         spans.append((begin, end))
-        part[...] = np.frombuffer(data[begin:end], "<f4").reshape(part.shape)
+        values = np.frombuffer(data[begin:end], "<f4").astype(np.float32)
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} holds values that are not finite")
+        tensors[name] = values.reshape(shape)
+    for block in model.native.parameters:
+        if tensors[block.name].shape != tuple(block.shape):
+            raise ValueError(
+                f"{block.name} is {list(tensors[block.name].shape)}, the layers need "
+                f"{list(block.shape)}"
+            )
     spans.sort()
-    if [begin for begin, _ in spans] != [0, *(end for _, end in spans[:-1])]:
+    ends = [end for _, end in spans]
+    if [begin for begin, _ in spans] != [0, *ends[:-1]] or ends[-1] != len(data):
         raise ValueError("its tensors overlap or leave gaps")
-    return _check.vector("parameters", theta)
+    return tensors

@@ -15,6 +15,7 @@ from leashed import (
     combinations_command,
     policies_command,
     report_command,
+    shm_command,
     train_command,
     tune_command,
 )
@@ -68,4 +69,5 @@ def _parser() -> argparse.ArgumentParser:
     report_command.add(commands)
     policies_command.add(commands)
     tune_command.add(commands)
+    shm_command.add(commands)
     return parser

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core
+from leashed import _check, _core, resuming
 from leashed import staleness as policies
 from leashed.datasets import Dataset, Split
 from leashed.disciplines import Discipline, Leashed, Sequential
@@ -71,6 +73,9 @@ def train(
     validation: Dataset | None = None,
     evaluate_every: float | None = None,
     progress: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float | None = None,
+    resume: str | os.PathLike[str] | None = None,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
@@ -100,12 +105,27 @@ def train(
             loss ends the run, copies of the parameters kept every 5 ms between two evaluations
             tell afterwards when it was reached.
         progress: called after every evaluation; an exception it raises stops the run.
+        checkpoint: a file that takes the state at the end of the run, and while it goes on if
+            ``checkpoint_every`` is given: parameters, the rule's state, counters and settings. No
+            thread stops for it. Under ``Leashed`` and the disciplines with a lock it is one
+            published state; under ``Hogwild`` it is a copy of what threads change meanwhile, as
+            consistent as the views that they read (the one at the end is exact). Written beside the old file, flushed, renamed; a RuntimeWarning where that fails.
+        checkpoint_every: seconds between checkpoints.
+        resume: a checkpoint to go on from, with the same model, data, rule, staleness policy, seed
+            and batch size; the discipline and the number of threads may differ. ``init`` is not
+            used. One thread gives the same bits as without the interruption. With several, the
+            batches that were under way may be used twice, others not at all. Stop rules count
+            updates and epochs from the run's beginning, seconds from now; losses are compared with
+            the run's initial loss. The result's ``updates`` count from the run's beginning,
+            everything else in it from now.
 
     Returns:
         A ``TrainResult``.
 
     Raises:
-        TypeError, ValueError: an argument is wrong; the message names it. No thread has started.
+        TypeError, ValueError: an argument is wrong, or the file to resume from is damaged, of a
+            newer version or of another run; the message names it. No thread has started.
+        OSError: a checkpoint cannot be read, or could not be written.
     """
     if not isinstance(model, Model):
         raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
@@ -143,6 +163,10 @@ def train(
     seed = _check.whole("seed", seed, 0, MAX_SEED)
     if evaluate_every is not None:
         evaluate_every = _check.real("evaluate_every", evaluate_every, 0.0)
+    if checkpoint_every is not None:
+        checkpoint_every = _check.real("checkpoint_every", checkpoint_every, 0.0)
+        if checkpoint is None:
+            raise ValueError("checkpoint_every needs checkpoint, the file to write")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable, got {progress!r}")
     if isinstance(init, str):
@@ -150,9 +174,34 @@ def train(
     else:
         theta = _check.vector("init", init, model.dimension)
 
-    def report(now: dict[str, Any], initial: dict[str, Any]) -> None:
+    config = {
+        "discipline": discipline.label,
+        "rule": rule.config(),
+        "state_vectors": rule.state_vectors,
+        "staleness": staleness.config(),
+        "threads": threads,
+        "batch_size": batch_size,
+        "seed": seed,
+        "init": init if isinstance(init, str) else "array",
+        "until": {name: value for name, value in asdict(until).items() if value is not None},
+        "model": model.name,
+        "dimension": model.dimension,
+        "flops_per_example": model.flops_per_example,
+        "data": data.name,
+        "examples": len(data),
+        "isa": _core.default_isa(),
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "version": _core.__version__,
+    }
+    resumption = None
+    if resume is not None:
+        resumption = resuming.resume(resume, model, config)
+        config["resumed_at"] = resumption.updates
+
+    def report(now: dict[str, Any], initial_loss: float) -> None:
         assert progress is not None
-        progress(_progress(now, initial, batch_size))
+        progress(_progress(now, initial_loss, batch_size))
 
     def eps(m: int) -> float:
         """Of a short run on a part of the data, to choose the number of threads."""
@@ -173,49 +222,40 @@ def train(
             {"seconds": PROBE_SECONDS},
             math.inf,
             None,
+            None,
+            math.inf,
+            None,
         )
         if probe["reason"] == "interrupted":
             raise KeyboardInterrupt
         return float(probe["gradients"] / probe["elapsed"])
 
     if auto:
-        threads = fastest(candidates(threads), eps)
-    outcome = _core.train(
-        model.native,
-        theta,
-        data.x,
-        data.y,
-        None if validation is None else validation.x,
-        None if validation is None else validation.y,
-        discipline.choice(),
-        rule.choice(),
-        staleness.choice(),
-        threads,
-        batch_size,
-        seed,
-        until.rules(len(data), batch_size),
-        evaluate_every or 0.0,
-        None if progress is None else report,
-    )
-    config = {
-        "discipline": discipline.label,
-        "rule": rule.config(),
-        "staleness": staleness.config(),
-        "threads": threads,
-        "batch_size": batch_size,
-        "seed": seed,
-        "init": init if isinstance(init, str) else "array",
-        "until": {name: value for name, value in asdict(until).items() if value is not None},
-        "model": model.name,
-        "dimension": model.dimension,
-        "flops_per_example": model.flops_per_example,
-        "data": data.name,
-        "examples": len(data),
-        "isa": _core.default_isa(),
-        "cpu": cpu_model(),
-        "cores": cores(),
-        "version": _core.__version__,
-    }
+        config["threads"] = threads = fastest(candidates(threads), eps)
+    with ExitStack() as stack:
+        checkpointer = None
+        if checkpoint is not None:
+            checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
+        outcome = _core.train(
+            model.native,
+            theta,
+            data.x,
+            data.y,
+            None if validation is None else validation.x,
+            None if validation is None else validation.y,
+            discipline.choice(),
+            rule.choice(),
+            staleness.choice(),
+            threads,
+            batch_size,
+            seed,
+            until.rules(len(data), batch_size),
+            evaluate_every or 0.0,
+            None if progress is None else report,
+            checkpointer,
+            math.inf if checkpoint_every is None else checkpoint_every,
+            resumption,
+        )
     return _result(outcome, batch_size, config)
 
 
@@ -235,7 +275,7 @@ def _datasets(
     return data, validation
 
 
-def _progress(now: dict[str, Any], initial: dict[str, Any], batch_size: int) -> Progress:
+def _progress(now: dict[str, Any], initial_loss: float, batch_size: int) -> Progress:
     seconds = now["seconds"]
     return Progress(
         seconds=seconds,
@@ -245,7 +285,7 @@ def _progress(now: dict[str, Any], initial: dict[str, Any], batch_size: int) -> 
         validation_accuracy=now["validation_accuracy"],
         eps=now["gradients"] * batch_size / seconds if seconds > 0 else math.nan,
         mean_staleness=Histogram(now["staleness"]).mean(),
-        initial_loss=initial["loss"],
+        initial_loss=initial_loss,
     )
 
 

@@ -87,6 +87,25 @@ def add(commands: Commands) -> None:
         help="print each evaluation, and at last the result, as a line of JSON; "
         "the summary goes to standard error",
     )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="write the state of the run at its end, also after Ctrl-C, to go on from",
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=float,
+        metavar="SECONDS",
+        help="write it meanwhile, too; no thread stops for it",
+    )
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="go on from a checkpoint, with the same model, data, rule, seed and batch size; "
+        "--updates and --epochs count from the run's beginning",
+    )
     parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
     parser.add_argument("--save", type=Path, help="write model and parameters, as safetensors")
     parser.set_defaults(command=_train)
@@ -123,7 +142,7 @@ def _until(options: argparse.Namespace) -> Until:
 def _train(options: argparse.Namespace) -> int:
     discipline, until = _discipline(options), _until(options)
     rule, staleness = rule_of(options), staleness_of(options)
-    for path in (options.save, options.output):
+    for path in (options.save, options.output, options.checkpoint):
         check_writable(path)
     data = load_data(options)
     model = build_model(options.model, data.train)
@@ -148,6 +167,9 @@ def _train(options: argparse.Namespace) -> int:
         init=options.init,
         evaluate_every=options.evaluate_every,
         progress=progress,
+        checkpoint=options.checkpoint,
+        checkpoint_every=options.checkpoint_every,
+        resume=options.resume,
     )
     line.clear()
     if options.json_lines:

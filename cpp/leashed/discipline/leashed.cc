@@ -1,18 +1,20 @@
 #include "leashed/discipline/leashed.h"
 
 #include "leashed/base/clock.h"
+#include "leashed/vector/shared_vector.h"
 
 namespace leashed {
 
-Publication load_and_update(ParameterVector& vector, const Updater& updater, const float* gradient,
+template <class Vector>
+Publication load_and_update(Vector& vector, const Updater& updater, const float* gradient,
                             std::uint64_t persistence, std::uint64_t t_read, StoreChoice& stores) {
   Publication result;
-  ParameterVector::Draft next = vector.claim();
+  typename Vector::Draft next = vector.claim();
   std::uint64_t t_entry = 0;
   const double start = now();
   const double clip_factor = updater.clip_factor(gradient);
   for (;;) {
-    ParameterVector::Pin latest = vector.pin();
+    typename Vector::Pin latest = vector.pin();
     const std::uint64_t t_replaced = latest.t();
     if (result.tries == 0) t_entry = t_replaced;
     const std::uint64_t tau = t_replaced - t_read;
@@ -34,6 +36,11 @@ Publication load_and_update(ParameterVector& vector, const Updater& updater, con
   result.update_seconds = now() - start;
   return result;
 }
+
+template Publication load_and_update(ParameterVector&, const Updater&, const float*, std::uint64_t,
+                                     std::uint64_t, StoreChoice&);
+template Publication load_and_update(SharedVector::Participant&, const Updater&, const float*,
+                                     std::uint64_t, std::uint64_t, StoreChoice&);
 
 LeashedSgd::LeashedSgd(const DisciplineContext& context, std::uint64_t persistence)
     : updater_(context),

@@ -21,7 +21,9 @@ inline std::uint64_t persistence_bound(double bound) {
 // staleness policy excludes it. The gradient was computed on version t_read; its staleness, and
 // with it the policy's factor, is that of the vector replaced, found anew on every attempt. The
 // vector's length is the updater's layout's: state is published with theta.
-Publication load_and_update(ParameterVector& vector, const Updater& updater, const float* gradient,
+// ParameterVector, or a participant in a SharedVector.
+template <class Vector>
+Publication load_and_update(Vector& vector, const Updater& updater, const float* gradient,
                             std::uint64_t persistence, std::uint64_t t_read, StoreChoice& stores);
 
 class LeashedSgd final : public Discipline {

@@ -19,16 +19,27 @@
 
 namespace leashed {
 
+// How far a run has come that goes on from a checkpoint; stop rules that count do so from the run's
+// beginning. The parameters and the rule's state are the discipline's.
+struct Position {
+  std::uint64_t updates = 0;  // published: the discipline's version
+  std::uint64_t batches = 0;  // used
+};
+
 struct Run {
   Run(const GradientSource& source, const DatasetView& data, Discipline& discipline,
-      const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed)
+      const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed,
+      const Position& from)
       : source(source),
         data(data),
         discipline(discipline),
         until(until),
         workers(workers),
         batch_size(batch_size),
-        sampler(seed, data.rows, batch_size) {}
+        sampler(seed, data.rows, batch_size),
+        from(from),
+        next_batch(from.batches),
+        next_update(from.updates) {}
 
   // Keeps the first exception of a worker and stops the run.
   void fail(std::exception_ptr error) {
@@ -46,12 +57,13 @@ struct Run {
   const std::size_t workers;
   const std::size_t batch_size;
   const Sampler sampler;
+  const Position from;
 
   StopFlag stop;
   // Each worker claims its next batch number, and one update it may publish, from these. Relaxed:
   // distinct numbers are all that is asked of them.
-  alignas(kCacheLine) std::atomic<std::uint64_t> next_batch{0};
-  alignas(kCacheLine) std::atomic<std::uint64_t> next_update{0};
+  alignas(kCacheLine) std::atomic<std::uint64_t> next_batch;
+  alignas(kCacheLine) std::atomic<std::uint64_t> next_update;
 
   std::mutex failure_mutex;
   std::exception_ptr failure;

@@ -29,7 +29,7 @@ class Trainer {
   Trainer(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
           Discipline& discipline, const TrainOptions& options, const TrainCallbacks& callbacks)
       : run_(source, data, discipline, options.until, options.workers, options.batch_size,
-             options.seed),
+             options.seed, options.from),
         validation_(validation),
         options_(options),
         callbacks_(callbacks),
@@ -58,13 +58,17 @@ class Trainer {
     double next_snapshot =
         run_.until.wants_loss() ? kSnapshotInterval : std::numeric_limits<double>::infinity();
     double snapshot_interval = kSnapshotInterval;
+    double next_checkpoint = options_.checkpoint_every;
     for (;;) {
-      const double left =
-          std::min({kSlice, next - clock(), next_snapshot - clock(), run_.until.seconds - clock()});
+      const double left = std::min({kSlice, next - clock(), next_snapshot - clock(),
+                                    next_checkpoint - clock(), run_.until.seconds - clock()});
       if (executor.wait(std::max(left, 0.0))) return;
       look();
       if (run_.stop.stopped()) {
         executor.wait(kSlice);
+      } else if (clock() >= next_checkpoint) {
+        save();
+        next_checkpoint = clock() + options_.checkpoint_every;
       } else if (clock() >= next) {
         const double begin = clock();
         evaluate(1);
@@ -149,6 +153,29 @@ class Trainer {
     return true;
   }
 
+  double initial_loss() const {
+    return evaluations_.empty() || !std::isnan(options_.initial_loss) ? options_.initial_loss
+                                                                      : evaluations_.front().loss;
+  }
+
+  // Batches whose gradients are in theta at version t, or were given up. Not those that workers
+  // have claimed ahead: a run that goes on uses them again.
+  std::uint64_t used_batches(std::uint64_t t) const {
+    std::uint64_t used = t - run_.from.updates;
+    if (run_.discipline.lockstep()) return run_.from.batches + used * run_.workers;
+    for (const Worker& worker : workers_) {
+      used += worker.telemetry().dropped.get() + worker.telemetry().excluded.get();
+    }
+    return run_.from.batches + used;
+  }
+
+  void save() {
+    if (!callbacks_.checkpoint) return;
+    run_.discipline.with_state([&](const float* buffer, std::uint64_t t) {
+      callbacks_.checkpoint({buffer, {t, used_batches(t)}, initial_loss()});
+    });
+  }
+
   // Records the state now; false where it ended early.
   bool evaluate(std::size_t threads) {
     Evaluated e;
@@ -161,7 +188,7 @@ class Trainer {
     evaluations_.push_back(std::move(e));
     judge(evaluations_.back());
     if (!converged_) forget(0);
-    if (callbacks_.progress) callbacks_.progress(evaluations_.back(), evaluations_.front());
+    if (callbacks_.progress) callbacks_.progress(evaluations_.back(), initial_loss());
     return true;
   }
 
@@ -210,8 +237,7 @@ class Trainer {
   }
 
   bool reached_fraction(const Evaluated& e) const {
-    return run_.until.loss_fraction > 0 &&
-           e.loss <= run_.until.loss_fraction * evaluations_.front().loss;
+    return run_.until.loss_fraction > 0 && e.loss <= run_.until.loss_fraction * initial_loss();
   }
 
   bool reached(const Evaluated& e) const {
@@ -226,7 +252,7 @@ class Trainer {
     if (reached(e)) {
       converged_ = true;
       run_.stop.stop(reached_fraction(e) ? StopReason::loss_fraction : StopReason::loss);
-    } else if (e.loss >= run_.until.divergence * evaluations_.front().loss) {
+    } else if (e.loss >= run_.until.divergence * initial_loss()) {
       run_.stop.stop(StopReason::divergence);
     }
   }
@@ -244,6 +270,7 @@ class Trainer {
       result.updates = t;
     });
     crashed_ = crashed_ || run_.stop.reason() == StopReason::not_finite;
+    if (elapsed_ > 0 && !crashed_) save();
     result.reason = crashed_       ? StopReason::not_finite
                     : interrupted_ ? StopReason::interrupted
                                    : run_.stop.reason();

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "leashed/data/dataset_view.h"
 #include "leashed/discipline/discipline.h"
+#include "leashed/engine/run.h"
 #include "leashed/engine/stop.h"
 #include "leashed/engine/telemetry.h"
 #include "leashed/model/gradient_source.h"
@@ -20,6 +22,18 @@ struct TrainOptions {
   StopRules until;
   // Seconds between the monitor's evaluations; 0: as often as keeps them to a tenth of one thread.
   double evaluate_every = 0;
+  // Seconds between checkpoints.
+  double checkpoint_every = std::numeric_limits<double>::infinity();
+  Position from = {};
+  // Where the run goes on from a checkpoint: the loss at its beginning. NaN: it begins here.
+  double initial_loss = std::numeric_limits<double>::quiet_NaN();
+};
+
+// What a run can go on from.
+struct Checkpoint {
+  const float* buffer;  // theta and the rule's state (update/layout.h), only for now
+  Position position;    // with one thread exactly that of `buffer`
+  double initial_loss;
 };
 
 struct TrainCallbacks {
@@ -27,7 +41,10 @@ struct TrainCallbacks {
   // throw: the run is stopped and the exception passed on.
   std::function<bool()> interrupted;
   // Told of each evaluation, on the calling thread. May throw likewise.
-  std::function<void(const Evaluated&, const Evaluated& initial)> progress;
+  std::function<void(const Evaluated&, double initial_loss)> progress;
+  // Given a checkpoint, on the calling thread: while the workers go on, and of the final state
+  // unless it is not finite. May throw likewise.
+  std::function<void(const Checkpoint&)> checkpoint;
 };
 
 struct TrainResult {

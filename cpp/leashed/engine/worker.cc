@@ -31,8 +31,9 @@ void Worker::train() {
 bool Worker::wants_another() {
   if (run_.stop.stopped()) return false;
   if (run_.discipline.lockstep()) {
-    if (steps_ >= run_.until.updates) return run_.stop.finish(StopReason::updates), false;
-    if (!exists(steps_ * run_.workers)) {  // whole steps
+    if (run_.from.updates + steps_ >= run_.until.updates)
+      return run_.stop.finish(StopReason::updates), false;
+    if (!exists(run_.from.batches + steps_ * run_.workers)) {  // whole steps
       return run_.stop.finish(StopReason::epochs), false;
     }
     return true;
@@ -49,7 +50,7 @@ bool Worker::wants_another() {
 
 void Worker::look_ahead() {
   const double start = now();
-  next_.k = run_.discipline.lockstep() ? claims_++ * run_.workers + id_
+  next_.k = run_.discipline.lockstep() ? run_.from.batches + claims_++ * run_.workers + id_
                                        : run_.next_batch.fetch_add(1, std::memory_order_relaxed);
   run_.sampler.batch(next_.k, indices_.data());
   for (std::size_t i = 0; i < run_.batch_size; ++i) {

@@ -20,6 +20,7 @@ class TailTau final : public StalenessPolicy {
     return 1 + amplitude_ * (1 - 2 * statistics_.below(tau));
   }
   void observe(std::uint64_t tau) const override { statistics_.add(tau); }
+  StalenessStatistics* statistics() const override { return &statistics_; }
 
  private:
   const double amplitude_;
@@ -43,6 +44,7 @@ class Fleet final : public StalenessPolicy {
   void observe(std::uint64_t tau) const override {
     if (threshold_ == 0) statistics_.add(tau);
   }
+  StalenessStatistics* statistics() const override { return &statistics_; }
 
  private:
   const double threshold_, percentile_;
@@ -76,6 +78,7 @@ class MindTheStep final : public StalenessPolicy {
   void observe(std::uint64_t tau) const override {
     if (mean_ == 0) statistics_.add(tau);
   }
+  StalenessStatistics* statistics() const override { return &statistics_; }
 
  private:
   const double mean_, momentum_, bound_;

@@ -7,6 +7,8 @@
 
 namespace leashed {
 
+class StalenessStatistics;
+
 class StalenessPolicy {
  public:
   virtual ~StalenessPolicy() = default;
@@ -24,6 +26,8 @@ class StalenessPolicy {
 
   // Told of the staleness of every update applied, by any thread at any time.
   virtual void observe(std::uint64_t /*tau*/) const {}
+  // What it has gathered of them, for a checkpoint to keep and to put back; null: nothing.
+  virtual StalenessStatistics* statistics() const { return nullptr; }
 };
 
 }  // namespace leashed

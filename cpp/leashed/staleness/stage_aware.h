@@ -22,6 +22,7 @@ class StageAware final : public StalenessPolicy {
     return 1 / (1 + std::exp(-lambda_ * last_update));
   }
   void observe(std::uint64_t tau) const override { policy_->observe(tau); }
+  StalenessStatistics* statistics() const override { return policy_->statistics(); }
 
  private:
   const std::unique_ptr<const StalenessPolicy> policy_;

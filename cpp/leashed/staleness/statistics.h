@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "leashed/base/aligned.h"
 
@@ -47,8 +48,23 @@ class StalenessStatistics {
     return kBins - 1;
   }
 
+  // All of it in numbers, and from them.
+  std::vector<std::uint64_t> save() const {
+    std::vector<std::uint64_t> numbers;
+    for (const auto* total : {&count_, &sum_, &squares_}) numbers.push_back(total->load(kRelaxed));
+    for (const auto& bin : bins_) numbers.push_back(bin.load(kRelaxed));
+    return numbers;
+  }
+  void restore(const std::vector<std::uint64_t>& numbers) {
+    auto next = numbers.begin();
+    const auto take = [&] { return next == numbers.end() ? 0 : *next++; };
+    for (auto* total : {&count_, &sum_, &squares_}) total->store(take(), kRelaxed);
+    for (auto& bin : bins_) bin.store(take(), kRelaxed);
+  }
+
  private:
   static constexpr std::size_t kBins = 1024;
+  static constexpr auto kRelaxed = std::memory_order_relaxed;
 
   double moment(const std::atomic<std::uint64_t>& sum) const {
     return static_cast<double>(sum.load(std::memory_order_relaxed)) / std::max<double>(1, count());

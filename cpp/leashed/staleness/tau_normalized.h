@@ -29,6 +29,7 @@ class TauNormalized final : public StalenessPolicy {
     return 1 / std::max(1.0, scale * (tau + 1 - mean) + baseline_mean_);
   }
   void observe(std::uint64_t tau) const override { statistics_.add(tau); }
+  StalenessStatistics* statistics() const override { return &statistics_; }
 
  private:
   const double mean_, deviation_, baseline_mean_, baseline_deviation_;

@@ -234,7 +234,7 @@ TEST_CASE("time and interruption end a run that has no other end") {
 TEST_CASE("an exception of the progress callback stops the run and comes out of train") {
   const Ledger ledger;
   TrainCallbacks callbacks;
-  callbacks.progress = [](const Evaluated& now, const Evaluated&) {
+  callbacks.progress = [](const Evaluated& now, double) {
     if (now.seconds > 0) throw std::runtime_error("enough");
   };
   CHECK_THROWS_WITH_AS(run(ledger, {"hogwild", {{"copy", 1}}}, 3, StopRules{}, callbacks), "enough",

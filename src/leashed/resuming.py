@@ -1,0 +1,184 @@
+"""Checkpoints that a run goes on from: taken while it trains, resumed bit for bit."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _core, checkpoint
+from leashed.arguments import check_writable
+from leashed.models import Model
+
+__all__ = ["Checkpointer", "resume"]
+
+_LAST_UPDATES = "last_updates"
+# What a run must be continued with, and how a message calls it.
+_SAME = {
+    "rule": "rule",
+    "staleness": "staleness",
+    "seed": "seed",
+    "batch_size": "batch_size",
+    "examples": "the number of examples in data",
+}
+
+
+class Checkpointer:
+    """Writes checkpoints on a thread of its own, so that the monitor waits for no disk.
+
+    At every moment the file is the newest one complete. Where writing fails, a RuntimeWarning says
+    why, training goes on and the file stays as it was.
+
+    Args:
+        path: the file.
+        model: what is trained.
+        config: what ``leashed.train`` was asked for, as JSON's own types.
+
+    Raises:
+        OSError: the file could not be written; found before training, not after.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], model: Model, config: dict[str, Any]) -> None:
+        self._path = Path(path)
+        self._model = model
+        self._config = config
+        check_writable(self._path)
+        self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
+        self._lock = threading.Lock()
+        self._newest: _core.Resumption | None = None  # to be written; None: the thread is idle
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> Checkpointer:  # noqa: PYI034 (Self is of Python 3.11)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._thread.shutdown()
+        if error is None:
+            self._warn()
+
+    def __call__(self, reached: _core.Resumption) -> None:
+        """Write this; if another is being written, then afterwards, unless a newer one has come."""
+        self._warn()
+        with self._lock:
+            idle = self._newest is None
+            self._newest = reached
+        if idle:
+            self._thread.submit(self._write)
+
+    def _write(self) -> None:
+        while (reached := self._newest) is not None:
+            try:
+                _write(self._path, self._model, reached, self._config)
+            except Exception as error:  # noqa: BLE001 (told by the thread that trains)
+                self._failure = error
+            with self._lock:
+                if self._newest is reached:
+                    self._newest = None
+
+    def _warn(self) -> None:
+        if self._failure is not None:
+            message = f"no checkpoint was written to {self._path}: {self._failure}"
+            self._failure = None
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _write(path: Path, model: Model, reached: _core.Resumption, config: dict[str, Any]) -> None:
+    if not np.isfinite(reached.vectors).all():
+        return  # training has crashed; the last checkpoint before that is worth more
+    theta, *states = reached.vectors
+    tensors = model.unflatten(theta)
+    for k, state in enumerate(states, 1):
+        tensors.update(
+            {f"{_state(k)}{name}": part for name, part in model.unflatten(state).items()}
+        )
+    if reached.last_updates.size:
+        tensors[_LAST_UPDATES] = reached.last_updates
+    counts = np.trim_zeros(np.asarray(reached.staleness, np.uint64), "b").tolist()
+    run = {
+        **config,
+        "updates": reached.updates,
+        "batches": reached.batches,
+        "initial_loss": reached.initial_loss if math.isfinite(reached.initial_loss) else None,
+        "staleness_counts": counts,
+    }
+    checkpoint.write(path, model, tensors, {"run": json.dumps(run)})
+
+
+def _state(k: int) -> str:
+    return f"state.{k}."
+
+
+def resume(path: str | os.PathLike[str], model: Model, config: dict[str, Any]) -> _core.Resumption:
+    """What a checkpoint of a run of that model and configuration holds.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is truncated, altered, of a newer version, without a run, or of another one.
+    """
+    found, tensors, metadata = checkpoint.read(path)
+    if "run" not in metadata:
+        raise ValueError(
+            f"cannot resume {path}: it holds parameters but no run; begin one with them: "
+            "init=leashed.load(path)[1]"
+        )
+    if found != model:
+        raise ValueError(
+            f"cannot resume {path}: it is of another model ({found.name}, d = {found.dimension:,})"
+            "; use the model that leashed.load(path) gives"
+        )
+    try:
+        return _resumption(path, model, tensors, json.loads(metadata["run"]), config)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
+
+
+def _resumption(
+    path: str | os.PathLike[str],
+    model: Model,
+    tensors: dict[str, NDArray[np.float32]],
+    run: dict[str, Any],
+    config: dict[str, Any],
+) -> _core.Resumption:
+    here = json.loads(json.dumps(config))
+    for key, name in _SAME.items():
+        if run[key] != here[key]:
+            raise ValueError(
+                f"cannot resume {path}: {name} was {_text(run[key])} and is {_text(here[key])}; "
+                "give the same, or begin a new run with init=leashed.load(path)[1]"
+            )
+    vectors = [
+        np.concatenate(
+            [tensors[f"{prefix}{block.name}"].ravel() for block in model.native.parameters]
+        )
+        for prefix in ("", *(_state(k) for k in range(1, run["state_vectors"] + 1)))
+    ]
+    loss = run["initial_loss"]
+    return _core.Resumption(
+        np.stack(vectors),
+        tensors.get(_LAST_UPDATES, np.empty(0, np.float32)),
+        run["updates"],
+        run["batches"],
+        math.nan if loss is None else loss,
+        run["staleness_counts"],
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        settings = ", ".join(f"{k}={_text(v)}" for k, v in value.items() if k != "name")
+        return f"{value.get('name', '')}({settings})"
+    return str(value)

@@ -1,0 +1,421 @@
+"""A vector that processes share: what Python sees of it, and that nothing is left of it.
+
+The protocol itself, with processes killed at every step, is tested in tests/cpp/vector.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import leashed as lsh
+from leashed import SharedVector, cli, shared, staleness
+
+ROOT = Path(__file__).parents[1]
+RULES = [
+    lsh.SGD(0.1, weight_decay=0.01, clip_norm=3.0),
+    lsh.Momentum(lsh.schedules.warmup(lsh.schedules.cosine(0.05, total=100), steps=10)),
+    lsh.Adam(0.01),
+    lsh.SWAP(lsh.Adagrad(0.1), period=7),
+]
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A name of which nothing must be left."""
+    unique = f"{os.getpid()}.{re.sub('[^a-zA-Z0-9]', '-', request.node.name)}"[:150]
+    yield unique
+    gc.collect()
+    wait_until(lambda: not path_of(unique).exists())
+
+
+def path_of(name: str) -> Path:
+    return Path("/dev/shm") / f"leashed.{name}"
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def python(code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """A process of its own, which says "ready" when it is."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import leashed as lsh, numpy as np, sys\n{code}", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+TRAIN = """
+vector = lsh.SharedVector.attach(sys.argv[1])
+print("ready", flush=True)
+while True:
+    with vector.read() as theta:
+        assert (theta == theta[0]).all()
+    vector.push(np.ones(len(vector), np.float32))
+"""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_every_participant_applies_the_rule_of_the_vector(rule: lsh.Rule, name: str) -> None:
+    rng = np.random.default_rng(0)
+    theta = rng.standard_normal(37).astype(np.float32)
+    expected = lsh._core.RuleState(rule.choice(), theta)
+    with SharedVector.create(name, theta, rule=rule) as a, SharedVector.attach(name) as b:
+        assert a.config == b.config
+        assert a.config["rule"] == rule.config()
+        for step in range(40):
+            gradient = rng.standard_normal(37).astype(np.float32)
+            expected.update(gradient)
+            update = (a, b)[step % 2].push(gradient)
+            assert update.published
+        state, t = b.state()
+        assert t == a.t == b.t == 40
+        assert len(state) == 1 + rule.state_vectors
+        for k, vector in enumerate(state):
+            np.testing.assert_array_equal(vector, expected.vector(k))
+
+
+def test_hogwild_changes_the_vector_in_place(name: str) -> None:
+    zeros = np.zeros(100, np.float32)
+    rule = lsh.SGD(1.0)
+    with SharedVector.create(name, zeros, rule=rule, discipline=lsh.Hogwild()) as vector:
+        with vector.read() as theta:
+            assert not theta.flags.writeable
+            with SharedVector.attach(name) as other:
+                assert other.push(-np.ones(100)).staleness == 0
+            np.testing.assert_array_equal(theta, 1.0)
+        assert vector.push(-np.ones(100)).staleness == 1
+        assert vector.t == 2
+        state, t = vector.state()
+        np.testing.assert_array_equal(state, 2.0)
+        assert t == 2
+        del theta
+
+
+def test_staleness_counts_from_the_last_read_and_damps(name: str) -> None:
+    policy = staleness.from_function(lambda tau: 1.0 / (1.0 + tau), 8)
+    with (
+        SharedVector.create(name, np.zeros(3), rule=lsh.SGD(1.0), staleness=policy) as a,
+        SharedVector.attach(name) as b,
+    ):
+        with b.read():
+            a.push(np.zeros(3))
+        assert b.push(np.full(3, -1.0)).staleness == 1
+        np.testing.assert_array_equal(a.state()[0][0], 0.5)
+        assert b.push(np.zeros(3), t_read=0).staleness == 2
+
+
+def test_a_view_stays_as_it_was(name: str) -> None:
+    vector = SharedVector.create(name, np.zeros(10), rule=lsh.SGD(1.0), participants=1)
+    view = vector.read()
+    with view as theta:
+        pass
+    assert view.t == 0
+    for _ in range(20):
+        vector.push(-np.ones(10))
+    np.testing.assert_array_equal(theta, 0.0)
+    with pytest.raises(ValueError, match="read-only"):
+        theta[0] = 1.0
+    assert vector.live == 2
+    with vector.read() as second, pytest.raises(ValueError, match="too many views are alive"):
+        vector.read().__enter__()
+    vector.close()
+    np.testing.assert_array_equal(theta, 0.0)  # the memory goes with the last view
+    assert path_of(name).exists()
+    np.testing.assert_array_equal(second, 20.0)
+    del theta, second
+    gc.collect()
+    assert not path_of(name).exists()
+    assert repr(vector).endswith("closed)")
+    with pytest.raises(ValueError, match="closed; attach again"):
+        vector.push(np.zeros(10))
+
+
+def test_the_usual_loop_needs_two_views_at_most(name: str) -> None:
+    """`theta` refers to the last view while the next is entered."""
+    with SharedVector.create(name, np.zeros(10), participants=1) as vector:
+        for _ in range(50):
+            with vector.read() as theta:
+                gradient = theta + 1
+            vector.push(gradient)
+        del theta
+        assert vector.live == 1
+
+
+def test_threads_that_attach_run_side_by_side(name: str) -> None:
+    with SharedVector.create(name, np.zeros(1000), rule=lsh.SGD(1.0), participants=4) as vector:
+
+        def train() -> None:
+            with SharedVector.attach(name) as own:
+                for _ in range(100):
+                    own.push(-np.ones(1000))
+
+        threads = [threading.Thread(target=train) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert vector.t == 300
+        np.testing.assert_array_equal(vector.state()[0][0], 300.0)
+        assert vector.live == 1
+
+
+def test_a_pickled_vector_attaches_where_it_arrives(name: str) -> None:
+    with SharedVector.create(name, np.zeros(3)) as vector:
+        other = pickle.loads(pickle.dumps(vector))
+        assert len(vector.pids) == 2
+        other.close()
+        assert vector.pids == [os.getpid()]
+
+
+def test_one_that_is_killed_neither_blocks_nor_corrupts(name: str) -> None:
+    with SharedVector.create(name, np.zeros(5000), rule=lsh.SGD(1.0), participants=4) as vector:
+        processes = [python(TRAIN, name) for _ in range(3)]
+        end(processes[0])
+        processes.append(python(TRAIN, name))  # takes the dead one's place
+        for process in processes[1:]:
+            then = vector.t
+            wait_until(lambda then=then: vector.t > then + 20)  # type: ignore[misc]
+            end(process)
+        state, t = vector.state()
+        np.testing.assert_array_equal(state, -t)
+        vector.reap()
+        assert vector.live == 1
+        assert vector.pids == [os.getpid()]
+
+
+def test_nothing_is_left_when_all_are_killed(name: str) -> None:
+    creator = python(
+        "v = lsh.SharedVector.create(sys.argv[1], np.zeros(10))\nprint('ready', flush=True)\n"
+        "sys.stdin.read()",
+        name,
+    )
+    others = [python(TRAIN, name) for _ in range(2)]
+    for process in (creator, *others):
+        assert path_of(name).exists()
+        end(process)
+    wait_until(lambda: not path_of(name).exists())
+
+
+def test_a_process_that_ends_without_closing_leaves(name: str) -> None:
+    code = "v = lsh.SharedVector.create(sys.argv[1], np.zeros(10)); print('ready', flush=True)"
+    process = python(code, name)
+    assert process.communicate() == ("", None)
+    assert process.returncode == 0
+    assert not path_of(name).exists()
+
+
+def test_ctrl_c_of_the_creator_leaves_the_vector_to_the_others(name: str) -> None:
+    creator = python(
+        "v = lsh.SharedVector.create(sys.argv[1], np.zeros(10))\nprint('ready', flush=True)\n"
+        "try:\n  sys.stdin.read()\nexcept KeyboardInterrupt:\n  pass",
+        name,
+    )
+    with SharedVector.attach(name) as vector:
+        creator.send_signal(signal.SIGINT)
+        creator.communicate()
+        vector.push(np.ones(10))
+        assert vector.pids == [os.getpid()]
+    assert not path_of(name).exists()
+
+
+def without_janitor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "_start_janitor", lambda _: None)
+
+
+ORPHAN = """
+from leashed import shared
+shared._start_janitor = lambda _: None
+v = lsh.SharedVector.create(sys.argv[1], np.zeros(10))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_killed_janitor_left_is_removed_by_the_next(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end(python(ORPHAN, name))
+    assert path_of(name).exists()
+    with pytest.raises(ValueError, match=r"create it first \(all its participants were killed\)"):
+        SharedVector.attach(name)
+    assert not path_of(name).exists()
+
+    end(python(ORPHAN, name))
+    with SharedVector.create(name, np.zeros(3)) as vector:
+        assert len(vector) == 3
+        assert cli.main(["shm", "clean"]) == 0
+        assert f"in use  {name}" in capsys.readouterr().out
+        assert path_of(name).exists()
+
+    end(python(ORPHAN, name))
+    assert cli.main(["shm", "clean"]) == 0
+    assert f"removed {name}" in capsys.readouterr().out
+
+
+def test_a_janitor_leaves_a_name_that_is_another_vectors(name: str) -> None:
+    janitor = Path(shared.__file__).with_name("_janitor.py")
+    with SharedVector.create(name, np.zeros(3)):
+        command = [sys.executable, "-I", "-S", str(janitor), str(path_of(name)), "1"]
+        subprocess.run(command, check=True)
+        time.sleep(0.05)
+        assert path_of(name).exists()
+
+
+def test_a_forked_child_attaches_itself(name: str) -> None:
+    code = """
+import os, sys
+v = lsh.SharedVector.create(sys.argv[1], np.zeros(10), rule=lsh.SGD(1.0))
+with v.read() as theta: pass
+if os.fork() == 0:
+    try:
+        v.push(np.ones(10))
+    except ValueError as error:
+        assert "forked" in str(error), error
+    try:
+        with v.read(): pass
+    except ValueError as error:
+        assert "forked" in str(error), error
+    del theta
+    v.close()
+    with lsh.SharedVector.attach(sys.argv[1]) as own:
+        own.push(-np.ones(10))
+    os._exit(0)
+_, status = os.wait()
+assert status == 0, status
+assert (theta == 0).all()
+v.push(-np.ones(10))
+assert (v.state()[0] == 2).all()
+assert v.pids == [os.getpid()]
+print("ready", flush=True)
+"""
+    process = python(code, name)
+    process.communicate()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"name": 3}, TypeError, "name must be a str"),
+        ({"name": "a/b"}, ValueError, "name must be 1 to 200 letters"),
+        ({"name": ""}, ValueError, "name must be"),
+        ({"theta": []}, ValueError, "theta must not be empty"),
+        ({"theta": [np.nan]}, ValueError, r"theta\[0\]"),
+        ({"rule": 0.1}, TypeError, "rule must be"),
+        ({"discipline": lsh.Locked()}, TypeError, "a lock .* would wait for ever"),
+        ({"discipline": lsh.Synchronous()}, TypeError, "must be Leashed.. or Hogwild"),
+        ({"staleness": 1}, TypeError, "staleness must come from"),
+        ({"participants": 0}, ValueError, "participants must be at least 1"),
+        ({"participants": 10**6}, ValueError, "participants must be at most 4096"),
+        ({"theta": np.zeros(10**6), "participants": 4096}, ValueError, "fewer participants"),
+    ],
+)
+def test_wrong_arguments_are_told_before_anything_is_made(
+    arguments: dict[str, Any], error: type[Exception], message: str, name: str
+) -> None:
+    free = os.statvfs("/dev/shm")
+    if "fewer" in message and free.f_blocks * free.f_frsize > 60e9:
+        pytest.skip("there is room for everything here")
+    given = {"name": name, "theta": np.zeros(3), **arguments}
+    with pytest.raises(error, match=message):
+        SharedVector.create(**given)
+    assert not path_of(name).exists()
+
+
+def test_names_that_are_missing_or_taken(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"no shared memory .*{name}; create it first"):
+        SharedVector.attach(name)
+    with SharedVector.create(name, np.zeros(3), participants=2) as vector:
+        with pytest.raises(ValueError, match="exists already and is in use; attach"):
+            SharedVector.create(name, np.zeros(3))
+        other = SharedVector.attach(name)
+        with pytest.raises(ValueError, match="all 2 participants have their seats"):
+            SharedVector.attach(name)
+        other.close()
+        SharedVector.attach(name).close()
+        assert vector.pids == [os.getpid()]
+
+
+def test_wrong_gradients_change_nothing(name: str) -> None:
+    with SharedVector.create(name, np.zeros(3)) as vector:
+        for gradient, error in [
+            (np.zeros(4), ValueError),
+            (np.zeros((3, 1)), ValueError),
+            ([0.0, np.nan, 0.0], ValueError),
+            (["a", "b", "c"], TypeError),
+            (np.zeros(3, complex), TypeError),
+        ]:
+            with pytest.raises(error, match="gradient"):
+                vector.push(gradient)
+        with pytest.raises(ValueError, match="t_read must be at most 0"):
+            vector.push(np.zeros(3), t_read=1)
+        assert vector.t == 0
+
+
+def test_something_else_under_the_name_is_refused(name: str) -> None:
+    path = path_of(name)
+    with path.open("w+b") as file:
+        import fcntl  # noqa: PLC0415 (of Unix)
+
+        fcntl.flock(file, fcntl.LOCK_SH)  # in use by another program
+        for content, message in [(b"", "truncated"), (b"x" * 4096, "no leashed vector")]:
+            path.write_bytes(content)
+            with pytest.raises(ValueError, match=message):
+                SharedVector.attach(name)
+            with pytest.raises(ValueError, match="exists already"):
+                SharedVector.create(name, np.zeros(3))
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+
+
+def test_the_example_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "four_processes.py", "4", "0.5"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(r"4 processes, (\d+) updates: loss .* → ([\d.]+)", done.stdout)
+    assert found, done.stdout
+    assert int(found[1]) > 0
+    assert not list(Path("/dev/shm").glob("leashed.example.*"))
+
+
+def test_kill_minus_9_at_random_moments() -> None:
+    """``python tests/shared_kills.py 200`` for more."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "shared_kills.py", "20"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
