@@ -161,22 +161,28 @@ py::dict train_network(const GradientSource& given_source, const FloatArray& giv
   const auto staleness = make_staleness(to_choice(staleness_choice));
   const Choice discipline_kind = to_choice(discipline_choice);
   SparseUse sparse;
-  if (ordered && source.updates_in_place(*rule) && staleness_choice.first == "none") {
-    sparse = {(ordered->rows->active() + 1) * linear->outputs(), linear->outputs()};
+  if (ordered && source.updates_in_place(*rule) && staleness_choice.first == "none" &&
+      staleness_choice.second.empty()) {
+    sparse = {(ordered->rows->active() + 1) * linear->outputs(), linear->outputs(),
+              ordered->rows->mean_squares()};
   }
   TrainResult result;
+  bool in_place = false;
   {
     const py::gil_scoped_release release;
     const auto discipline =
         make_discipline(discipline_kind, {theta, source.dimension(), threads, 1, *rule, *staleness,
                                           source.block_ends(), nullptr, 0, sparse});
+    in_place = discipline->in_place();
     result =
         train(source, data, validation ? &*validation : nullptr, *discipline, options, callbacks);
   }
   if (ordered) {
     result.parameters = ordered->rows->original(result.parameters, linear->outputs());
   }
-  return to_dict(std::move(result));
+  py::dict figures = to_dict(std::move(result));
+  figures["in_place"] = in_place;
+  return figures;
 }
 
 }  // namespace

@@ -73,6 +73,12 @@ OrderedRows::OrderedRows(const SparseRows& sparse, std::size_t rows, std::size_t
     : rank_(features), from_(permutation(rows, seed)), offsets_(rows + 1) {
   number_columns(sparse, rows);
   copy(sparse);
+  mean_squares_.resize(active_);
+  for (std::int64_t j = 0; j < offsets_[rows]; ++j) {
+    const float value = values_[static_cast<std::size_t>(j)];
+    mean_squares_[static_cast<std::size_t>(columns_[static_cast<std::size_t>(j)])] += value * value;
+  }
+  for (float& square : mean_squares_) square /= static_cast<float>(rows);
 }
 
 OrderedRows::OrderedRows(const SparseRows& sparse, std::size_t rows, const OrderedRows& like)

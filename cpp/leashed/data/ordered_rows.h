@@ -29,6 +29,9 @@ class OrderedRows {
   // Columns that occur; the others have the last numbers.
   std::size_t active() const { return active_; }
 
+  // Of each active column, the mean square of its values over all rows.
+  const float* mean_squares() const { return mean_squares_.data(); }
+
   // What belongs to the rows, in their order.
   template <class T>
   std::vector<T> shuffled(const T* given) const {
@@ -47,6 +50,7 @@ class OrderedRows {
   std::vector<std::int32_t> rank_;   // the new number of a column
   std::vector<std::uint32_t> from_;  // the place that a row comes from; empty: its own
   std::size_t active_ = 0;
+  std::vector<float> mean_squares_;
   AlignedArray<std::int64_t> offsets_;
   AlignedArray<std::int32_t> columns_;
   AlignedArray<float> values_;

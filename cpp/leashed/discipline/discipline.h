@@ -17,6 +17,15 @@ namespace leashed {
 struct SparseUse {
   std::size_t active = 0;   // parameters that change at all, which come first; 0: no such updates
   std::size_t outputs = 1;  // of the model: so many intercepts come first of all
+  // Of each column that changes, the mean square of its values over all rows; outlives the
+  // discipline.
+  const float* mean_squares = nullptr;
+};
+
+// What a run of updates does beside adding gradients.
+struct RunEffect {
+  double log_shrink = 0;   // what is no intercept is to be multiplied by e to this
+  double contraction = 0;  // Σ η · the loss's largest curvature
 };
 
 // What every discipline is made from.
@@ -82,10 +91,9 @@ class Discipline {
   virtual bool in_place() const { return false; }
   // Where it may, from now on.
   virtual InPlaceView open(std::size_t /*worker*/, std::uint64_t /*updates*/) { return {}; }
-  // It has; what is no intercept is to be multiplied by e^log_shrink besides. Staleness is the mean
-  // over the updates.
+  // It has. Staleness is the mean over the updates.
   virtual Publication close(std::size_t /*worker*/, std::uint64_t /*updates*/,
-                            double /*log_shrink*/) {
+                            const RunEffect& /*effect*/) {
     return {};
   }
   // The worker has made its last.

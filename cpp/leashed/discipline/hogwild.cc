@@ -77,7 +77,7 @@ InPlaceView Hogwild::open(std::size_t worker, std::uint64_t updates) {
 
 // Without copies every batch reads what is there, so it is behind by what the others did while this
 // worker did one update. With copies, by what they have done since the last merge before this run.
-Publication Hogwild::close(std::size_t worker, std::uint64_t updates, double log_shrink) {
+Publication Hogwild::close(std::size_t worker, std::uint64_t updates, const RunEffect& effect) {
   const double start = now();
   const std::uint64_t t = t_.load(std::memory_order_acquire);  // as in read
   std::uint64_t& seen = workers_[worker].t;
@@ -85,10 +85,10 @@ Publication Hogwild::close(std::size_t worker, std::uint64_t updates, double log
   if (!replicas_.empty()) {
     result.staleness_compute = t - updates - seen;
     seen = t;
-    replicas_.merge(worker, buffer_.data(), log_shrink);
+    replicas_.merge(worker, buffer_.data(), effect);
   } else {
     result.staleness_compute = (t - seen + updates / 2) / updates;
-    shrinks_[worker].add(log_shrink, buffer_.data());
+    shrinks_[worker].add(effect.log_shrink, buffer_.data());
   }
   result.update_seconds = now() - start;
   return result;

@@ -32,7 +32,7 @@ class Hogwild final : public InPlace {
 
   bool in_place() const override { return sparse_.active > 0; }
   InPlaceView open(std::size_t worker, std::uint64_t updates) override;
-  Publication close(std::size_t worker, std::uint64_t updates, double log_shrink) override;
+  Publication close(std::size_t worker, std::uint64_t updates, const RunEffect& effect) override;
   void leave(std::size_t worker) override;
 
  private:

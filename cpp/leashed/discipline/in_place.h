@@ -51,8 +51,8 @@ class Guarded : public InPlace {
     mutex_.lock();
     return {buffer_.data(), updater_.layout().stride(), t_, &updater_.rule(), now() - start};
   }
-  Publication close(std::size_t, std::uint64_t updates, double log_shrink) override {
-    shrink_.add(log_shrink, buffer_.data());
+  Publication close(std::size_t, std::uint64_t updates, const RunEffect& effect) override {
+    shrink_.add(effect.log_shrink, buffer_.data());
     t_ += updates;
     mutex_.unlock();
     return {.published = true};

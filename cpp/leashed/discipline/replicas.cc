@@ -13,9 +13,12 @@ Replicas::Replicas(const float* buffer, const Layout& layout, std::size_t worker
       parts_(1 + layout.states),
       stride_(Layout{use.active}.stride()),
       replicas_(workers) {
-  for (std::size_t columns = kFirst;; columns *= 2) {
-    ends_.push_back(std::min((columns + 1) * use.outputs, use.active));
-    if (ends_.back() == use.active) break;
+  if (workers == 0) return;
+  const std::size_t active = use.active / use.outputs - 1;  // columns
+  for (std::size_t begin = 0, end = kFirst; begin < active; begin = end, end *= 2) {
+    end = std::min(end, active);
+    ends_.push_back((end + 1) * use.outputs);
+    mean_squares_.push_back(*std::max_element(use.mean_squares + begin, use.mean_squares + end));
   }
   for (Replica& replica : replicas_) {
     replica.local = AlignedArray<float>(parts_ * stride_);
@@ -29,9 +32,16 @@ Replicas::Replicas(const float* buffer, const Layout& layout, std::size_t worker
   }
 }
 
-void Replicas::merge(std::size_t worker, float* buffer, double log_shrink) {
+float Replicas::weight(double contraction, double mean_square) const {
+  const auto m = static_cast<double>(replicas_.size());
+  const double c = kMargin * contraction * mean_square;
+  return c > 0 ? static_cast<float>(std::expm1(-m * c) / (m * std::expm1(-c))) : 1.0f;
+}
+
+void Replicas::merge(std::size_t worker, float* buffer, const RunEffect& effect) {
   Replica& replica = replicas_[worker];
-  replica.total += log_shrink;
+  replica.total.log_shrink += effect.log_shrink;
+  replica.total.contraction += effect.contraction;
   const auto doublings = static_cast<std::size_t>(std::countr_zero(++replica.merges));
   merge_tiers(replica, buffer, std::min(1 + doublings, ends_.size()));
 }
@@ -41,22 +51,25 @@ void Replicas::merge_all(std::size_t worker, float* buffer) {
 }
 
 void Replicas::merge_tiers(Replica& replica, float* buffer, std::size_t tiers) {
-  const auto merge = [&](std::size_t part, std::size_t begin, std::size_t end, float factor) {
+  const auto merge = [&](std::size_t part, std::size_t begin, std::size_t end, double log_factor,
+                         float weight) {
     const std::size_t at = part * stride_ + begin;
     kernels_.merge_racy(buffer + part * buffer_stride_ + begin, replica.local.data() + at,
-                        replica.base.data() + at, factor, end - begin);
+                        replica.base.data() + at, static_cast<float>(std::exp(log_factor)), weight,
+                        end - begin);
   };
-  for (std::size_t tier = 0; tier < tiers; ++tier) {
-    const auto factor = static_cast<float>(std::exp(replica.total - replica.done[tier]));
-    replica.done[tier] = replica.total;
-    std::size_t begin = tier ? ends_[tier - 1] : 0;
-    if (tier == 0) {
-      begin = std::min(use_.outputs, ends_[0]);
-      merge(0, 0, begin, 1.0f);  // the intercept
-    }
-    merge(0, begin, ends_[tier], factor);
+  std::size_t begin = use_.outputs;
+  if (tiers > 0) {
+    const double contraction = replica.total.contraction - replica.done[0].contraction;
+    merge(0, 0, begin, 0, weight(contraction, 1));  // the intercept
   }
-  for (std::size_t part = 1; part < parts_; ++part) merge(part, 0, ends_[tiers - 1], 1.0f);
+  for (std::size_t tier = 0; tier < tiers; begin = ends_[tier++]) {
+    RunEffect& done = replica.done[tier];
+    merge(0, begin, ends_[tier], replica.total.log_shrink - done.log_shrink,
+          weight(replica.total.contraction - done.contraction, mean_squares_[tier]));
+    done = replica.total;
+  }
+  for (std::size_t part = 1; part < parts_; ++part) merge(part, 0, begin, 0, 1);
 }
 
 }  // namespace leashed

@@ -12,6 +12,13 @@
 // merged as often, so each sees about as many updates of its own between merges as any other, and
 // every tier costs the same. A merge reads and writes memory in order.
 //
+// Where a parameter has gone all the way to its optimum between two merges, in all copies at once,
+// the sum of their changes goes m times as far, and what is to be added is their mean. So a change
+// is weighted with what m n updates one after another would contract the distance by, over what m
+// times n do: (1 − qᵐ) / (m (1 − q)) with q = e^−c, from 1 where c is small to 1/m where it is
+// large. c is estimated from the learning rate, the loss's curvature and the mean square of the
+// column's values, times kMargin, since columns do not change alone.
+//
 // Merging is as racy as Hogwild is: two merges at once may lose part of one.
 #pragma once
 
@@ -36,26 +43,30 @@ class Replicas {
   float* local(std::size_t worker) { return replicas_[worker].local.data(); }
   std::size_t stride() const { return stride_; }
 
-  // After updates that shrink what is no intercept by e^log_shrink: the next merge.
-  void merge(std::size_t worker, float* buffer, double log_shrink);
+  // After a run of updates: the next merge.
+  void merge(std::size_t worker, float* buffer, const RunEffect& effect);
   // Everything.
   void merge_all(std::size_t worker, float* buffer);
 
  private:
   static constexpr std::size_t kFirst = 64;
+  static constexpr double kMargin = 4;
 
   struct alignas(kCacheLine) Replica {
     AlignedArray<float> local, base;  // now, and at the last merge
     std::uint64_t merges = 0;
-    double total = 0;          // log_shrink so far
-    std::vector<double> done;  // of it, what each tier has had
+    RunEffect total;              // so far
+    std::vector<RunEffect> done;  // of it, what each tier has had
   };
+  // What a change is weighted with.
+  float weight(double contraction, double mean_square) const;
   void merge_tiers(Replica& replica, float* buffer, std::size_t tiers);
 
   const UpdateKernels& kernels_ = update_kernels();
   const SparseUse use_;
   const std::size_t buffer_stride_, parts_, stride_;
-  std::vector<std::size_t> ends_;  // of the tiers, in parameters
+  std::vector<std::size_t> ends_;     // of the tiers, in parameters
+  std::vector<double> mean_squares_;  // the largest of each tier
   std::vector<Replica> replicas_;
 };
 

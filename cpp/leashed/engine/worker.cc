@@ -157,12 +157,12 @@ void Worker::step_in_place() {
     run_.fail(std::current_exception());
   }
   const double updated = now();
-  double log_shrink = 0;
-  if (run_.source.l2() > 0) {
-    const double rate = view.rule->coefficients({view.t}).lr;
-    log_shrink = static_cast<double>(updates) * std::log1p(-rate * run_.source.l2());
-  }
-  const Publication publication = run_.discipline.close(id_, updates, log_shrink);
+  const double rate = view.rule->coefficients({view.t}).lr;
+  const auto n = static_cast<double>(updates);
+  const Publication publication =
+      run_.discipline.close(id_, updates,
+                            {.log_shrink = n * std::log1p(-rate * run_.source.l2()),
+                             .contraction = n * rate * run_.source.curvature()});
   may_publish_ = 0;
   ++steps_;
   WorkerTelemetry& telemetry = *telemetry_;

@@ -71,6 +71,8 @@ class GradientSource {
   virtual float update(const SparseUpdate&, const BatchView&, Workspace&) const { return 0; }
   // The penalty λ/2 |w|² on what is not intercept, which update() leaves to its caller.
   virtual double l2() const { return 0; }
+  // The largest second derivative of a row's loss with respect to an output.
+  virtual double curvature() const { return 0; }
 
   // Loss and number of rows classified right at theta, over the batch (any size).
   virtual Evaluation evaluate(const float* theta, const BatchView& batch,

@@ -32,6 +32,7 @@ class SparseLinear final : public GradientSource {
   float update(const SparseUpdate& update, const BatchView& rows,
                Workspace& workspace) const override;
   double l2() const override { return l2_; }
+  double curvature() const override { return head_curvature(head_); }
   Evaluation evaluate(const float* theta, const BatchView& batch,
                       Workspace& workspace) const override;
   // What a prediction is (kernels/heads.h), [size][outputs].

@@ -13,18 +13,18 @@ LEASHED_RACY void copy_racy(float* to, const float* from, std::size_t n) {
   for (; i < n; ++i) to[i] = load_one(from + i);
 }
 
-LEASHED_RACY void merge_racy(float* shared, float* local, float* base, float factor,
+LEASHED_RACY void merge_racy(float* shared, float* local, float* base, float factor, float weight,
                              std::size_t n) {
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    const vfloat change = vload(local + i) * factor - vload(base + i);
+    const vfloat change = weight * (vload(local + i) * factor - vload(base + i));
     const vfloat sum = load_once(shared + i) + change;
     store_once(shared + i, sum);
     vstore(local + i, sum);
     vstore(base + i, sum);
   }
   for (; i < n; ++i) {
-    const float sum = load_one(shared + i) + (local[i] * factor - base[i]);
+    const float sum = load_one(shared + i) + weight * (local[i] * factor - base[i]);
     store_one(shared + i, sum);
     local[i] = base[i] = sum;
   }
