@@ -34,8 +34,8 @@ Replicas::Replicas(const float* buffer, const Layout& layout, std::size_t worker
 
 float Replicas::weight(double contraction, double mean_square) const {
   const auto m = static_cast<double>(replicas_.size());
-  const double c = kMargin * contraction * mean_square;
-  return c > 0 ? static_cast<float>(std::expm1(-m * c) / (m * std::expm1(-c))) : 1.0f;
+  const double gone = -std::expm1(-kMargin * contraction * mean_square);
+  return m * gone > 1 ? static_cast<float>(1 / (m * gone)) : 1.0f;
 }
 
 void Replicas::merge(std::size_t worker, float* buffer, const RunEffect& effect) {
