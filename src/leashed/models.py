@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -156,6 +156,9 @@ class Model:
         object.__setattr__(self, "layers", tuple(self.layers))
         _check_extent(shape, self.layers)
         _ = self.native
+
+    def __getstate__(self) -> dict[str, object]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # no native parts
 
     @cached_property
     def native(self) -> _core.Network:
