@@ -9,6 +9,7 @@ namespace leashed {
 
 // What rows are to give: a class each, or a number each.
 struct Targets {
+  Targets() = default;
   Targets(const std::int32_t* l) : labels(l) {}
   Targets(const float* v) : values(v) {}
 
