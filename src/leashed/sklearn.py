@@ -73,7 +73,9 @@ class _Estimator(BaseEstimator):
         if discipline is None:
             discipline = Sequential() if threads == 1 else Hogwild()
         tol = math.nan if self.tol is None else _check.real("tol", self.tol, 0.0, allow=True)
-        each = epochs if math.isnan(tol) else _check.whole("n_iter_no_change", self.n_iter_no_change)
+        each = (
+            epochs if math.isnan(tol) else _check.whole("n_iter_no_change", self.n_iter_no_change)
+        )
         before, self.n_iter_ = math.inf, 0
         while self.n_iter_ < epochs:
             count = min(each, epochs - self.n_iter_)
@@ -187,8 +189,7 @@ class _Classifier(ClassifierMixin, _Estimator):
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(
-                "The number of classes has to be greater than one; got "
-                f"{len(self.classes_)} class"
+                f"The number of classes has to be greater than one; got {len(self.classes_)} class"
             )
 
     def _data(self, x: Any, y: Any) -> Dataset | SparseDataset:
