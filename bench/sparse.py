@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib
 import json
 import os
 import statistics
@@ -104,15 +105,14 @@ def leashed(p: Problem, threads: int, discipline: lsh.Discipline) -> Contender:
 
 
 def scikit_learn(p: Problem, dtype: type[np.generic]) -> Contender:
-    from sklearn.linear_model import SGDClassifier
-
+    linear_model = importlib.import_module("sklearn.linear_model")
     x = sp.csr_matrix(
         (p.x.data.astype(dtype), p.x.indices.astype(np.int32), p.x.indptr.astype(np.int32)),
         shape=p.x.shape,
     )
 
     def run(passes: int) -> Callable[[], float]:
-        model = SGDClassifier(
+        model = linear_model.SGDClassifier(
             loss="log_loss",
             penalty=None,
             learning_rate="constant",
@@ -155,15 +155,14 @@ def classical(p: Problem, threads: int, folder: Path) -> Contender:
 
 
 def vowpal_wabbit(p: Problem, folder: Path) -> Contender:
-    from vowpalwabbit import Workspace
-
+    workspace = importlib.import_module("vowpalwabbit").Workspace
     text, cache = folder / "rows.vw", folder / "rows.cache"
     with text.open("w", encoding="ascii") as file:
         for label, ids in zip(p.y, p.x.indices.reshape(-1, FEATURES), strict=True):
             file.write(f"{2 * label - 1} | {' '.join(map(str, ids))}\n")
 
     def run(passes: int) -> Callable[[], float]:
-        learner = Workspace(
+        learner = workspace(
             f"-d {text} --cache_file {cache} --passes {passes} --loss_function logistic -b 18 --sgd "
             f"--power_t 0 --initial_t 1 -l {LR} --holdout_off --quiet"
         )
@@ -176,8 +175,7 @@ def vowpal_wabbit(p: Problem, folder: Path) -> Contender:
 
 
 def xlearn(p: Problem, folder: Path) -> Contender:
-    import xlearn as xl
-
+    xl = importlib.import_module("xlearn")
     path = folder / "rows.libsvm"
     with path.open("w", encoding="ascii") as file:
         for label, ids in zip(p.y, p.x.indices.reshape(-1, FEATURES), strict=True):
