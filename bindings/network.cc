@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "leashed/engine/evaluator.h"
 #include "parts.h"
+#include "sparse.h"
 
 namespace leashed {
 namespace {
@@ -20,47 +21,52 @@ std::vector<const float*> row_pointers(const FloatArray& x, std::size_t features
   return rows;
 }
 
-void check_labels(const LabelArray& y, std::size_t rows, std::size_t classes) {
-  require_length(y, rows, "y");
+Targets checked_targets(const py::array& y, std::size_t rows, std::size_t classes) {
+  const Targets targets = targets_of(y, rows);
+  if ((classes == 0) != (targets.labels == nullptr)) {
+    throw py::type_error(classes == 0 ? "y must be a float32 array" : "y must be an int32 array");
+  }
+  if (classes == 0) return targets;
   for (std::size_t i = 0; i < rows; ++i) {
-    const std::int32_t label = y.data()[i];
+    const std::int32_t label = targets.labels[i];
     if (label < 0 || static_cast<std::size_t>(label) >= classes) {
       throw py::value_error("y[" + std::to_string(i) + "] is " + std::to_string(label) +
                             ", outside 0.." + std::to_string(classes - 1));
     }
   }
+  return targets;
 }
 
 // (loss, gradient) of the mean loss over a batch; for tests and for loops of the user's own.
 std::pair<float, py::array_t<float>> gradient(const Network& network, const FloatArray& theta,
-                                              const FloatArray& x, const LabelArray& y) {
+                                              const FloatArray& x, const py::array& y) {
   require_length(theta, network.dimension(), "theta");
   const auto rows = row_pointers(x, network.features());
-  check_labels(y, rows.size(), network.classes());
+  const Targets targets = checked_targets(y, rows.size(), network.classes());
   std::vector<float> result(network.dimension());
   const std::atomic<bool> never{false};
   float loss = 0;
   {
     const py::gil_scoped_release release;
     const auto workspace = network.make_workspace();
-    loss = network.gradient(theta.data(), {rows.data(), y.data(), rows.size()}, result.data(),
+    loss = network.gradient(theta.data(), {rows.data(), targets, rows.size()}, result.data(),
                             *workspace, never);
   }
   return {loss, to_array(std::move(result))};
 }
 
 std::pair<double, double> evaluate(const Network& network, const FloatArray& theta,
-                                   const FloatArray& x, const LabelArray& y) {
+                                   const FloatArray& x, const py::array& y) {
   require_length(theta, network.dimension(), "theta");
   const auto rows = row_pointers(x, network.features());
-  check_labels(y, rows.size(), network.classes());
+  const Targets targets = checked_targets(y, rows.size(), network.classes());
   const py::gil_scoped_release release;
   Evaluator evaluator(network, std::numeric_limits<std::size_t>::max(), [] {
     const py::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     return true;
   });
-  const DatasetView data{x.data(), y.data(), rows.size(), network.features()};
+  const DatasetView data{x.data(), targets, rows.size(), network.features()};
   const Evaluation sum = evaluator(theta.data(), data, evaluator.threads()).value();
   const auto n = static_cast<double>(sum.rows);
   return {sum.loss_sum / n, static_cast<double>(sum.correct) / n};
@@ -69,12 +75,12 @@ std::pair<double, double> evaluate(const Network& network, const FloatArray& the
 py::array_t<float> predict(const Network& network, const FloatArray& theta, const FloatArray& x) {
   require_length(theta, network.dimension(), "theta");
   const auto rows = row_pointers(x, network.features());
-  py::array_t<float> probabilities({rows.size(), network.classes()});
-  float* out = probabilities.mutable_data();
+  py::array_t<float> predictions({rows.size(), network.outputs()});
+  float* out = predictions.mutable_data();
   const py::gil_scoped_release release;
   const auto workspace = network.make_workspace();
   network.predict(theta.data(), rows.data(), rows.size(), out, *workspace);
-  return probabilities;
+  return predictions;
 }
 
 }  // namespace
@@ -102,12 +108,14 @@ void bind_network(py::module_& m) {
 
   py::class_<Network, GradientSource>(m, "Network")
       .def(py::init([](std::array<std::size_t, 3> input, std::vector<Layer> layers,
-                       const std::optional<std::string>& isa) {
-             return std::make_unique<Network>(Shape{input[0], input[1], input[2]},
-                                              std::move(layers),
-                                              isa ? parse_isa(*isa) : default_isa());
+                       const std::optional<std::string>& isa, const std::string& loss, double l2) {
+             return std::make_unique<Network>(
+                 Shape{input[0], input[1], input[2]}, std::move(layers),
+                 isa ? parse_isa(*isa) : default_isa(), parse_head(loss), l2);
            }),
-           py::arg("input"), py::arg("layers"), py::arg("isa") = py::none())
+           py::arg("input"), py::arg("layers"), py::arg("isa") = py::none(),
+           py::arg("loss") = "softmax", py::arg("l2") = 0.0)
+      .def_property_readonly("outputs", &Network::outputs)
       .def_property_readonly("classes", &Network::classes)
       .def_property_readonly("parameters", &Network::parameters)
       .def_property_readonly("flops_per_example", &Network::flops_per_example)

@@ -9,6 +9,7 @@ void bind_network(pybind11::module_& m);
 void bind_parameter_vector(pybind11::module_& m);
 void bind_rules(pybind11::module_& m);
 void bind_shared_vector(pybind11::module_& m);
+void bind_sparse(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 
 }  // namespace leashed

@@ -2,21 +2,49 @@
 #include "leashed/discipline/registry.h"
 #include "leashed/discipline/updater.h"
 #include "leashed/engine/trainer.h"
+#include "leashed/model/sparse_linear.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/staleness/statistics.h"
 #include "leashed/update/registry.h"
 #include "parts.h"
+#include "sparse.h"
 
 namespace leashed {
 namespace {
 
-DatasetView view_of(const FloatArray& x, const LabelArray& y, const GradientSource& source) {
+// Data as the engine takes it: x is an array or sparse rows, y int32 or float32.
+DatasetView view_of(const py::object& given, const py::array& y, const GradientSource& source) {
+  if (!py::isinstance<FloatArray>(given)) {
+    throw py::type_error("x must be a float32 array, for sparse rows source a SparseLinear");
+  }
+  const auto x = py::cast<FloatArray>(given);
   if (x.ndim() != 2 || static_cast<std::size_t>(x.shape(1)) != source.features()) {
     throw py::value_error("x must have shape [rows, " + std::to_string(source.features()) + "]");
   }
-  require_length(y, static_cast<std::size_t>(x.shape(0)), "y");
-  return {x.data(), y.data(), static_cast<std::size_t>(x.shape(0)), source.features()};
+  const auto rows = static_cast<std::size_t>(x.shape(0));
+  return {x.data(), targets_of(y, rows), rows, source.features()};
 }
+
+// Sparse rows in the order of a run, what they are to give, and the view of both.
+struct OrderedData {
+  OrderedData(std::shared_ptr<const OrderedRows> given, const py::array& y)
+      : rows(std::move(given)) {
+    const Targets targets = targets_of(y, rows->rows());
+    if (targets.labels) {
+      labels = rows->shuffled(targets.labels);
+    } else {
+      values = rows->shuffled(targets.values);
+    }
+  }
+  DatasetView view() const {
+    return {nullptr, labels.empty() ? Targets(values.data()) : Targets(labels.data()), rows->rows(),
+            rows->features(), rows->view()};
+  }
+
+  std::shared_ptr<const OrderedRows> rows;
+  std::vector<std::int32_t> labels;
+  std::vector<float> values;
+};
 
 // True at Ctrl-C; any other exception of a signal handler is thrown.
 bool interrupted() {
@@ -112,19 +140,40 @@ Resumption to_resumption(const Checkpoint& checkpoint, const Layout& layout,
           statistics ? statistics->save() : std::vector<std::uint64_t>{}};
 }
 
-py::dict train_network(const GradientSource& source, const FloatArray& theta, const FloatArray& x,
-                       const LabelArray& y, const std::optional<FloatArray>& validation_x,
-                       const std::optional<LabelArray>& validation_y,
+py::dict train_network(const GradientSource& given_source, const FloatArray& given_theta,
+                       const py::object& x, const py::array& y,
+                       const std::optional<py::object>& validation_x,
+                       const std::optional<py::array>& validation_y,
                        const PyChoice& discipline_choice, const PyChoice& rule_choice,
                        const PyChoice& staleness_choice, std::size_t threads,
                        std::size_t batch_size, std::uint64_t seed, const Settings& until,
                        double evaluate_every, const std::optional<py::function>& progress,
                        const std::optional<py::function>& checkpoint, double checkpoint_every,
                        const std::optional<Resumption>& resume) {
-  require_length(theta, source.dimension(), "theta");
-  const DatasetView data = view_of(x, y, source);
+  require_length(given_theta, given_source.dimension(), "theta");
+  // Sparse rows are trained on with their columns, and with them theta, in another order.
+  const auto* linear = dynamic_cast<const SparseLinear*>(&given_source);
+  std::optional<SparseLinear> ordered_source;
+  std::optional<OrderedData> ordered, ordered_validation;
+  std::vector<float> ordered_theta;
   std::optional<DatasetView> validation;
-  if (validation_x && validation_y) validation = view_of(*validation_x, *validation_y, source);
+  if (linear) {
+    ordered_source.emplace(linear->bias_first());
+    ordered.emplace(py::cast<const PySparseRows&>(x).ordered(seed), y);
+    ordered_theta = ordered->rows->ordered(given_theta.data(), linear->outputs());
+    if (validation_x && validation_y) {
+      const auto& rows = py::cast<const PySparseRows&>(*validation_x);
+      ordered_validation.emplace(
+          std::make_shared<const OrderedRows>(rows.view(), rows.rows(), *ordered->rows),
+          *validation_y);
+      validation = ordered_validation->view();
+    }
+  } else if (validation_x && validation_y) {
+    validation = view_of(*validation_x, *validation_y, given_source);
+  }
+  const GradientSource& source = ordered_source ? *ordered_source : given_source;
+  const float* theta = ordered ? ordered_theta.data() : given_theta.data();
+  const DatasetView data = ordered ? ordered->view() : view_of(x, y, source);
 
   TrainOptions options{threads, batch_size, seed, {}, evaluate_every, checkpoint_every};
   if (resume) {
@@ -162,8 +211,8 @@ py::dict train_network(const GradientSource& source, const FloatArray& theta, co
   }
   const auto rule = make_rule(to_choice(rule_choice), threads);
   const auto staleness = make_staleness(to_choice(staleness_choice));
-  DisciplineContext context{theta.data(), source.dimension(), threads, 1, *rule,
-                            *staleness,   source.block_ends()};
+  DisciplineContext context{theta,      source.dimension(), threads, 1, *rule,
+                            *staleness, source.block_ends()};
   const Layout layout = Updater(context).layout();
   if (checkpoint) {
     callbacks.checkpoint = [&](const Checkpoint& reached) {
@@ -181,14 +230,26 @@ py::dict train_network(const GradientSource& source, const FloatArray& theta, co
     }
   }
   const Choice discipline_kind = to_choice(discipline_choice);
+  if (ordered && source.updates_in_place(*rule) && staleness_choice.first == "none" &&
+      staleness_choice.second.empty()) {
+    context.sparse = {(ordered->rows->active() + 1) * linear->outputs(), linear->outputs(),
+                      ordered->rows->mean_squares()};
+  }
   TrainResult result;
+  bool in_place = false;
   {
     const py::gil_scoped_release release;
     const auto discipline = make_discipline(discipline_kind, context);
+    in_place = discipline->in_place();
     result =
         train(source, data, validation ? &*validation : nullptr, *discipline, options, callbacks);
   }
-  return to_dict(std::move(result));
+  if (ordered) {
+    result.parameters = ordered->rows->original(result.parameters, linear->outputs());
+  }
+  py::dict figures = to_dict(std::move(result));
+  figures["in_place"] = in_place;
+  return figures;
 }
 
 }  // namespace
@@ -216,8 +277,8 @@ void bind_train(py::module_& m) {
       .def_property_readonly("batches", [](const Resumption& r) { return r.position.batches; })
       .def_readonly("initial_loss", &Resumption::initial_loss)
       .def_readonly("staleness", &Resumption::staleness, "What the staleness policy has gathered.");
-  m.def("train", train_network, py::arg("source"), py::arg("theta").noconvert(),
-        py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
+  m.def("train", train_network, py::arg("source"), py::arg("theta").noconvert(), py::arg("x"),
+        py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
         py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("rule"),
         py::arg("staleness"), py::arg("threads"), py::arg("batch_size"), py::arg("seed"),
         py::arg("until"), py::arg("evaluate_every"), py::arg("progress"), py::arg("checkpoint"),

@@ -114,9 +114,9 @@ class Mlp {
     const std::size_t classes = kWidths[kLayers];
     add("softmax", false, 0, 3 * real(rows_ * classes), [=, this] {
       activation_.softmax(outputs_[kLayers].data(), rows_, classes, stride(classes),
-                          view_.labels + first_, probabilities_.data());
+                          view_.targets.labels + first_, probabilities_.data());
       activation_.softmax_backward(probabilities_.data(), rows_, classes, stride(classes),
-                                   view_.labels + first_, 1e-3f);
+                                   view_.targets.labels + first_, 1e-3f);
     });
     for (std::size_t i = kLayers; i-- > 0;) add_backward(i);
     const std::size_t d = theta_.size();

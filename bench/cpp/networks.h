@@ -70,7 +70,7 @@ class RandomBatches {
     for (std::size_t i = 0; i < batch.rows.size(); ++i) {
       const std::size_t row = random_() % data.rows;
       batch.rows[i] = data.x + row * data.features;
-      batch.labels[i] = data.labels[row];
+      batch.labels[i] = data.targets.labels[row];
     }
   }
 

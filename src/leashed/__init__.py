@@ -3,7 +3,7 @@
 from leashed import analysis, datasets, models, rules, schedules, staleness
 from leashed._core import __version__
 from leashed.checkpoint import load, save
-from leashed.datasets import Dataset
+from leashed.datasets import Dataset, SparseDataset
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.models import Model
 from leashed.result import Histogram, TimeDistribution, TrainResult
@@ -45,6 +45,7 @@ __all__ = [
     "Rule",
     "Sequential",
     "SharedVector",
+    "SparseDataset",
     "Synchronous",
     "TimeDistribution",
     "TrainResult",

@@ -1,20 +1,21 @@
-"""Networks, as lists of layers whose parameters lie flattened in one vector."""
+"""Networks and linear models, as lists of layers whose parameters lie flattened in one vector."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core
-from leashed.datasets import Dataset
+from leashed.datasets import Dataset, SparseDataset
 
 __all__ = [
     "INITIALISATIONS",
+    "LOSSES",
     "Conv2d",
     "Dense",
     "Layer",
@@ -23,10 +24,15 @@ __all__ = [
     "ReLU",
     "cnn",
     "lenet",
+    "linear_regression",
+    "linear_svm",
+    "logistic_regression",
     "mlp",
+    "softmax_regression",
 ]
 
 INITIALISATIONS = ("normal", "he", "glorot")
+LOSSES = ("softmax", "log_loss", "hinge", "squared_error")
 
 # Far beyond any memory, and small enough that no product in the native core overflows.
 _LARGEST_SIZE = 2**31 - 1
@@ -103,12 +109,26 @@ def _native(layer: Layer) -> _core.Dense | _core.Conv2d | _core.MaxPool | _core.
 
 @dataclass(frozen=True)
 class Model:
-    """A feed-forward classifier: ``layers``, then softmax with cross-entropy.
+    """A feed-forward network: ``layers``, and a loss on the outputs o of the last one.
+
+    Losses, for an example of class c, with z_k = 1 where k = c and 0 elsewhere (with one output
+    there are two classes, and z = c):
+
+    - ``"softmax"``: −log softmax(o)_c, cross-entropy.
+    - ``"log_loss"``: Σ_k log(1 + e^o_k) − z_k o_k: logistic regression, with several outputs each
+      class against the rest.
+    - ``"hinge"``: Σ_k max(0, 1 − (2 z_k − 1) o_k), of support vector machines.
+    - ``"squared_error"``: ½ (o − v)², with one output, for an example of value v.
+
+    A model of one dense layer is a linear model, and takes a ``SparseDataset`` too.
 
     Args:
         input_shape: (channels, height, width) of an example; (features, 1, 1) for a flat one.
         layers: the layers, the last giving one output per class.
         name: what plots and reports call it.
+        loss: one of the above.
+        l2: λ of the penalty λ/2 |w|² over all weights that are no biases. It is part of what is
+            minimised, not of the losses that are reported.
 
     Raises:
         TypeError: a layer is none of the four kinds, or a size is not a whole number.
@@ -118,8 +138,13 @@ class Model:
     input_shape: tuple[int, int, int]
     layers: tuple[Layer, ...]
     name: str = "network"
+    loss: str = "softmax"
+    l2: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
+        object.__setattr__(self, "l2", _check.real("l2", self.l2, 0.0, allow=True))
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {self.name!r}")
         shape = tuple(_size("input_shape", n) for n in self.input_shape)
@@ -132,10 +157,32 @@ class Model:
         _check_extent(shape, self.layers)
         _ = self.native
 
+    def __getstate__(self) -> dict[str, object]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # no native parts
+
     @cached_property
     def native(self) -> _core.Network:
         """The native network."""
-        return _core.Network(self.input_shape, [_native(layer) for layer in self.layers])
+        return _core.Network(
+            self.input_shape,
+            [_native(layer) for layer in self.layers],
+            loss=self.loss,
+            l2=self.l2,
+        )
+
+    @cached_property
+    def sparse(self) -> _core.SparseLinear:
+        """The native model of sparse rows.
+
+        Raises:
+            ValueError: the model is more than one dense layer.
+        """
+        if len(self.layers) != 1 or not isinstance(self.layers[0], Dense):
+            raise ValueError(
+                f"model {self.name} cannot take sparse rows, which only linear models do, such as "
+                "models.logistic_regression(features); make the data dense with x.toarray()"
+            )
+        return _core.SparseLinear(self.features, self.outputs, self.loss, self.l2)
 
     @property
     def dimension(self) -> int:
@@ -149,8 +196,13 @@ class Model:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """Number of classes; 0 with the loss ``"squared_error"``."""
         return self.native.classes
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of the last layer."""
+        return self.native.outputs
 
     @property
     def flops_per_example(self) -> float:
@@ -203,13 +255,23 @@ class Model:
             for block in self.native.parameters
         }
 
-    def predict(self, parameters: ArrayLike, x: ArrayLike) -> NDArray[np.float32]:
-        """Class probabilities, float32 [n, classes], of examples ``x``: [n, features] or images.
+    def predict(self, parameters: ArrayLike, x: ArrayLike | SparseDataset) -> NDArray[np.float32]:
+        """What the model says of examples ``x``, float32 [n, outputs]: the classes' probabilities
+        with the losses ``"softmax"`` and ``"log_loss"`` (one output: that of class 1; several: each
+        against the rest), the outputs themselves with the others.
+
+        Args:
+            parameters: float32 [d].
+            x: [n, features], images, or a ``SparseDataset``.
 
         Raises:
             TypeError: a dtype is not numeric.
             ValueError: ``x`` or ``parameters`` has the wrong shape or is not finite.
         """
+        if isinstance(x, SparseDataset):
+            check_fits(self, x, "x")
+            theta = _check.vector("parameters", parameters, self.dimension)
+            return self.sparse.predict(theta, x.rows)
         examples = _check.numeric("x", x)
         if examples.ndim == 0:
             raise ValueError("x must be [n, features], images or one example, got a single number")
@@ -225,8 +287,8 @@ class Model:
             raise ValueError("x is NaN, infinite or beyond float32 somewhere; it must be finite")
         return self.native.predict(_check.vector("parameters", parameters, self.dimension), rows)
 
-    def evaluate(self, parameters: ArrayLike, data: Dataset) -> tuple[float, float]:
-        """Mean loss and accuracy over a data set.
+    def evaluate(self, parameters: ArrayLike, data: Dataset | SparseDataset) -> tuple[float, float]:
+        """Mean loss and accuracy over a data set; 0 for the accuracy where there are no classes.
 
         Raises:
             TypeError: ``data`` is no Dataset, or ``parameters`` holds no real numbers.
@@ -234,6 +296,8 @@ class Model:
         """
         check_fits(self, data, "data")
         theta = _check.vector("parameters", parameters, self.dimension)
+        if isinstance(data, SparseDataset):
+            return self.sparse.evaluate(theta, data.rows, data.y)
         return self.native.evaluate(theta, data.x, data.y)
 
 
@@ -255,16 +319,26 @@ def _check_extent(shape: tuple[int, ...], layers: tuple[Layer, ...]) -> None:
             raise ValueError(f"layer {index}: {layer} is too large for any memory; make it smaller")
 
 
-def check_fits(model: Model, data: Dataset, name: str) -> None:
-    """TypeError where ``data`` is no Dataset, ValueError where it has not the model's number of
-    features or too many classes.
+def check_fits(model: Model, data: Dataset | SparseDataset, name: str) -> None:
+    """TypeError where ``data`` is no data set, ValueError where it has not the model's number of
+    features, too many classes, or numbers for a model of classes.
     """
-    if not isinstance(data, Dataset):
+    if not isinstance(data, (Dataset, SparseDataset)):
         raise TypeError(f"{name} must be a Dataset, got {type(data).__name__}")
+    if isinstance(data, SparseDataset):
+        _ = model.sparse
     if data.features != model.features:
         raise ValueError(
             f"{name} has {data.features} features, but the model takes {model.features}"
         )
+    if model.classes == 0 or data.classes == 0:
+        if model.classes != data.classes:
+            raise ValueError(
+                f"{name} has {'numbers' if data.classes == 0 else 'labels'}, but the loss "
+                f"{model.loss} takes {'numbers' if model.classes == 0 else 'labels'}; "
+                "Dataset.regression(x, y) and Dataset.from_arrays(x, y) make the one and the other"
+            )
+        return
     if int(data.y.max()) >= model.classes:
         raise ValueError(
             f"{name} has labels up to {int(data.y.max())}, but the model knows "
@@ -280,6 +354,52 @@ def mlp(inputs: int, hidden: Sequence[int], classes: int, name: str = "mlp") -> 
     for width in hidden:
         layers += [Dense(width), ReLU()]
     return Model((_size("inputs", inputs), 1, 1), (*layers, Dense(classes)), name)
+
+
+def linear_regression(features: int, *, l2: float = 0.0) -> Model:
+    """O = x·w + b with the loss ½ (o − v)². Takes dense and sparse data.
+
+    Args:
+        features: values per example.
+        l2: λ of the penalty λ/2 |w|², which leaves the intercept out.
+    """
+    return _linear(features, 1, "linear_regression", "squared_error", l2)
+
+
+def logistic_regression(features: int, classes: int = 2, *, l2: float = 0.0) -> Model:
+    """Logistic regression; with more than two classes, of each against the rest. Takes dense and
+    sparse data.
+
+    Args:
+        features: values per example.
+        classes: at least 2.
+        l2: λ of the penalty λ/2 |w|², which leaves the intercepts out.
+    """
+    return _linear(features, _outputs(classes), "logistic_regression", "log_loss", l2)
+
+
+def linear_svm(features: int, classes: int = 2, *, l2: float = 0.0) -> Model:
+    """A linear support vector machine: the hinge loss; with more than two classes, of each against
+    the rest. Takes dense and sparse data; arguments as for ``logistic_regression``.
+    """
+    return _linear(features, _outputs(classes), "linear_svm", "hinge", l2)
+
+
+def softmax_regression(features: int, classes: int, *, l2: float = 0.0) -> Model:
+    """Multinomial logistic regression. Takes dense and sparse data; arguments as for
+    ``logistic_regression``.
+    """
+    return _linear(
+        features, _check.whole("classes", classes, 2), "softmax_regression", "softmax", l2
+    )
+
+
+def _outputs(classes: int) -> int:
+    return 1 if _check.whole("classes", classes, 2) == 2 else classes
+
+
+def _linear(features: int, outputs: int, name: str, loss: str, l2: float) -> Model:
+    return Model((_size("features", features), 1, 1), (Dense(outputs),), name, loss, l2)
 
 
 def cnn(

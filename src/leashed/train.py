@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core, resuming
 from leashed import staleness as policies
-from leashed.datasets import Dataset, Split
+from leashed.datasets import Dataset, SparseDataset, Split
+from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Leashed, Sequential
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
@@ -60,7 +61,7 @@ class Progress:
 
 def train(
     model: Model,
-    data: Dataset | Split | tuple[ArrayLike, ArrayLike],
+    data: Dataset | SparseDataset | Split | tuple[Any, ArrayLike],
     *,
     until: Until,
     discipline: Discipline | None = None,
@@ -70,7 +71,7 @@ def train(
     batch_size: int = 64,
     seed: int = 0,
     init: str | ArrayLike = "he",
-    validation: Dataset | None = None,
+    validation: Dataset | SparseDataset | None = None,
     evaluate_every: float | None = None,
     progress: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -86,7 +87,19 @@ def train(
     Args:
         model: from :mod:`leashed.models`.
         data: the training set; a ``Split`` brings its test set as ``validation``; a pair of arrays
-            goes through ``Dataset.from_arrays``.
+            goes through ``Dataset.from_arrays``, of a matrix in CSR form and an array through
+            ``SparseDataset.from_csr``.
+
+            On sparse data ``Sequential``, ``Locked`` and ``Hogwild`` touch only the columns that
+            the rows of a batch have, where the rule is ``SGD`` or ``Adagrad`` without weight decay
+            (give the model ``l2``; with Adagrad not that either), clipping or SWAP, and there is no
+            staleness policy. ``Hogwild()`` then gives every thread a copy that it merges with the
+            shared vector now and then, the columns that occur most often the most often;
+            ``Hogwild(copy=False)`` writes straight to the shared vector, as the original does. The
+            penalty l2 reaches a column a little later than the update it belongs to. Everything
+            else, such as ``Leashed``, whose vectors are published whole, passes over all
+            parameters for every batch: choose a large ``batch_size``.
+            ``result.config["sparse_updates"]`` tells which it was.
         until: ``leashed.until(...)``: when to stop.
         discipline: how threads share the parameters. Default: ``Leashed()``.
         rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``.
@@ -132,6 +145,8 @@ def train(
     data, validation = _datasets(data, validation)
     check_fits(model, data, "data")
     if validation is not None:
+        if isinstance(validation, SparseDataset) != isinstance(data, SparseDataset):
+            raise TypeError("validation must be sparse where data is, and dense where it is dense")
         check_fits(model, validation, "validation")
     discipline = Leashed() if discipline is None else discipline
     if not isinstance(discipline, Discipline):
@@ -159,6 +174,11 @@ def train(
     if batch_size > len(data):
         raise ValueError(
             f"batch_size must be at most the {len(data)} examples of the data, got {batch_size}"
+        )
+    if isinstance(data, SparseDataset) and (checkpoint, resume) != (None, None):
+        raise ValueError(
+            "checkpoint and resume take dense data; of a run on sparse rows keep "
+            "result.parameters and give them as init"
         )
     seed = _check.whole("seed", seed, 0, MAX_SEED)
     if evaluate_every is not None:
@@ -201,16 +221,21 @@ def train(
 
     def report(now: dict[str, Any], initial_loss: float) -> None:
         assert progress is not None
-        progress(_progress(now, initial_loss, batch_size))
+        progress(_progress(now, initial_loss, mean_batch))
+
+    sparse = isinstance(data, SparseDataset)
+    native = model.sparse if sparse else model.native
+    # The last batch of a pass over sparse rows may be smaller than the others.
+    batches = math.ceil(len(data) / batch_size)
+    mean_batch = len(data) / batches if sparse else float(batch_size)
 
     def eps(m: int) -> float:
         """Of a short run on a part of the data, to choose the number of threads."""
-        rows = max(batch_size, PROBE_ROWS)
+        part = _head(data, max(batch_size, PROBE_ROWS))
         probe = _core.train(
-            model.native,
+            native,
             theta,
-            data.x[:rows],
-            data.y[:rows],
+            *part,
             None,
             None,
             discipline.choice(),
@@ -237,45 +262,55 @@ def train(
         if checkpoint is not None:
             checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
         outcome = _core.train(
-            model.native,
+            native,
             theta,
-            data.x,
-            data.y,
-            None if validation is None else validation.x,
-            None if validation is None else validation.y,
+            *_head(data),
+            *((None, None) if validation is None else _head(validation)),
             discipline.choice(),
             rule.choice(),
             staleness.choice(),
             threads,
             batch_size,
             seed,
-            until.rules(len(data), batch_size),
+            until.rules(batches * batch_size if sparse else len(data), batch_size),
             evaluate_every or 0.0,
             None if progress is None else report,
             checkpointer,
             math.inf if checkpoint_every is None else checkpoint_every,
             resumption,
         )
-    return _result(outcome, batch_size, config)
+    config["sparse_updates"] = outcome["in_place"]
+    return _result(outcome, mean_batch, config)
+
+
+def _head(data: Dataset | SparseDataset, rows: int | None = None) -> tuple[Any, NDArray[Any]]:
+    """The examples, or the first so many, and what they are to give, for the native core."""
+    if isinstance(data, SparseDataset):
+        part = data if rows is None or rows >= len(data) else data.head(rows)
+        return part.rows, part.y
+    return data.x[:rows], data.y[:rows]
 
 
 def _datasets(
-    data: Dataset | Split | tuple[ArrayLike, ArrayLike], validation: Dataset | None
-) -> tuple[Dataset, Dataset | None]:
-    if validation is not None and not isinstance(validation, Dataset):
+    data: Dataset | SparseDataset | Split | tuple[Any, ArrayLike],
+    validation: Dataset | SparseDataset | None,
+) -> tuple[Dataset | SparseDataset, Dataset | SparseDataset | None]:
+    if validation is not None and not isinstance(validation, (Dataset, SparseDataset)):
         raise TypeError(f"validation must be a Dataset, got {type(validation).__name__}")
     if isinstance(data, Split):
         return data.train, data.test if validation is None else validation
     if isinstance(data, tuple) and len(data) == 2:
+        if is_csr(data[0]):
+            return SparseDataset.from_csr(*data), validation
         return Dataset.from_arrays(*data), validation
-    if not isinstance(data, Dataset):
+    if not isinstance(data, (Dataset, SparseDataset)):
         raise TypeError(
-            f"data must be a Dataset, a Split or a pair of arrays, got {type(data).__name__}"
+            f"data must be a Dataset, a SparseDataset, a Split or a pair of arrays, got {type(data).__name__}"
         )
     return data, validation
 
 
-def _progress(now: dict[str, Any], initial_loss: float, batch_size: int) -> Progress:
+def _progress(now: dict[str, Any], initial_loss: float, batch_size: float) -> Progress:
     seconds = now["seconds"]
     return Progress(
         seconds=seconds,
@@ -308,7 +343,7 @@ def _breakdown(outcome: dict[str, Any]) -> dict[str, float]:
     return {**parts, "rest": max(0.0, outcome["running_seconds"] - sum(parts.values()))}
 
 
-def _result(outcome: dict[str, Any], batch_size: int, config: dict[str, Any]) -> TrainResult:
+def _result(outcome: dict[str, Any], batch_size: float, config: dict[str, Any]) -> TrainResult:
     evaluations = outcome["evaluations"]
 
     def series(name: str, dtype: type[np.generic]) -> NDArray[Any]:
@@ -341,7 +376,7 @@ def _result(outcome: dict[str, Any], batch_size: int, config: dict[str, Any]) ->
         live_vectors=series("live_vectors", np.int64),
         staleness_over_time=_staleness_over_time(evaluations),
         elapsed=outcome["elapsed"],
-        examples=outcome["gradients"] * batch_size,
+        examples=round(outcome["gradients"] * batch_size),
         total_updates=outcome["updates"],
         gradients=outcome["gradients"],
         dropped=outcome["dropped"],

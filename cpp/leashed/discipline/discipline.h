@@ -13,6 +13,21 @@
 
 namespace leashed {
 
+// Where updates are made in place and touch few parameters each (Discipline::open).
+struct SparseUse {
+  std::size_t active = 0;   // parameters that change at all, which come first; 0: no such updates
+  std::size_t outputs = 1;  // of the model: so many intercepts come first of all
+  // Of each column that changes, the mean square of its values over all rows; outlives the
+  // discipline.
+  const float* mean_squares = nullptr;
+};
+
+// What a run of updates does beside adding gradients.
+struct RunEffect {
+  double log_shrink = 0;   // what is no intercept is to be multiplied by e to this
+  double contraction = 0;  // Σ η · the loss's largest curvature
+};
+
 // What every discipline is made from.
 struct DisciplineContext {
   const float* initial;  // theta [dimension], copied
@@ -25,12 +40,22 @@ struct DisciplineContext {
   // To go on from: a buffer that with_state gave, in place of `initial`, and its version.
   const float* state = nullptr;
   std::uint64_t t = 0;
+  SparseUse sparse = {};
 };
 
 // What a worker computes its gradient on. Valid until the worker's next publish or withdraw.
 struct View {
   const float* theta;
   std::uint64_t t;  // version read
+};
+
+// Where a worker makes a run of updates itself.
+struct InPlaceView {
+  float* theta = nullptr;
+  std::size_t stride = 0;  // from theta to the rule's state
+  std::uint64_t t = 0;     // updates applied before
+  const Rule* rule = nullptr;
+  double waiting_seconds = 0;
 };
 
 // What became of a gradient. Staleness τ = τᶜ + τˢ counts the updates applied between the read and
@@ -60,6 +85,19 @@ class Discipline {
   virtual bool lockstep() const { return false; }
   // Whether the worker goes on, given that it would like to. In lockstep: whether all do.
   virtual bool proceed(std::size_t /*worker*/, bool wish) { return wish; }
+
+  // A worker may make a run of updates itself, where the parameters lie (GradientSource::update),
+  // instead of read and publish; the discipline must have been made for it.
+  virtual bool in_place() const { return false; }
+  // Where it may, from now on.
+  virtual InPlaceView open(std::size_t /*worker*/, std::uint64_t /*updates*/) { return {}; }
+  // It has. Staleness is the mean over the updates.
+  virtual Publication close(std::size_t /*worker*/, std::uint64_t /*updates*/,
+                            const RunEffect& /*effect*/) {
+    return {};
+  }
+  // The worker has made its last.
+  virtual void leave(std::size_t /*worker*/) {}
 
   // Calls f with a consistent theta and its version (Hogwild: as consistent as Hogwild is), while
   // workers run. One caller at a time.

@@ -7,7 +7,13 @@ namespace leashed {
 Hogwild::Hogwild(const DisciplineContext& context, bool copy)
     : InPlace(context),
       copy_(copy),
-      workers_(local_copies(context.workers, buffer_.size(), copy ? context.dimension : 0)),
+      workers_(local_copies(context.workers, buffer_.size(),
+                            copy && context.sparse.active == 0 ? context.dimension : 0)),
+      // One worker alone has nobody to be kept apart from.
+      replicas_(buffer_.data(), updater_.layout(),
+                copy && context.sparse.active > 0 && context.workers > 1 ? context.workers : 0,
+                context.sparse),
+      shrinks_(context.workers, LazyShrink(context.sparse.outputs, context.sparse.active)),
       t_(context.t) {}
 
 View Hogwild::read(std::size_t worker) {
@@ -57,6 +63,43 @@ Publication Hogwild::publish(std::size_t worker, float* gradient) {
   }
   result.update_seconds = now() - start;
   return result;
+}
+
+InPlaceView Hogwild::open(std::size_t worker, std::uint64_t updates) {
+  // As in count.
+  const std::uint64_t t = t_.fetch_add(updates, std::memory_order_acq_rel);
+  if (!replicas_.empty()) {
+    return {replicas_.local(worker), replicas_.stride(), t, &updater_.rule()};
+  }
+  workers_[worker].t = t + updates;
+  return {buffer_.data(), updater_.layout().stride(), t, &updater_.rule()};
+}
+
+// Without copies every batch reads what is there, so it is behind by what the others did while this
+// worker did one update. With copies, by what they have done since the last merge before this run.
+Publication Hogwild::close(std::size_t worker, std::uint64_t updates, const RunEffect& effect) {
+  const double start = now();
+  const std::uint64_t t = t_.load(std::memory_order_acquire);  // as in read
+  std::uint64_t& seen = workers_[worker].t;
+  Publication result{.published = true};
+  if (!replicas_.empty()) {
+    result.staleness_compute = t - updates - seen;
+    seen = t;
+    replicas_.merge(worker, buffer_.data(), effect);
+  } else {
+    result.staleness_compute = (t - seen + updates / 2) / updates;
+    shrinks_[worker].add(effect.log_shrink, buffer_.data());
+  }
+  result.update_seconds = now() - start;
+  return result;
+}
+
+void Hogwild::leave(std::size_t worker) {
+  if (!replicas_.empty()) {
+    replicas_.merge_all(worker, buffer_.data());
+  } else {
+    shrinks_[worker].finish(buffer_.data());
+  }
 }
 
 void Hogwild::with_copy(std::size_t length,

@@ -1,12 +1,14 @@
 // HOGWILD! (leashed-sgd, Algorithm 4): no synchronisation at all; threads copy theta and update it
 // in place while others do the same, through the racy kernels of update/kernels.h. The variant
-// without the local copy computes the gradient straight on the shared vector.
+// without the local copy computes the gradient straight on the shared vector. Updates in place are
+// made on the shared vector too, as in the original Hogwild, or, with copies, as replicas.h says.
 #pragma once
 
 #include <atomic>
 #include <vector>
 
 #include "leashed/discipline/in_place.h"
+#include "leashed/discipline/replicas.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
@@ -24,7 +26,14 @@ class Hogwild final : public InPlace {
   void with_state(const std::function<void(const float*, std::uint64_t)>& f) override {
     with_copy(updater_.layout().length(), f);
   }
-  std::size_t live_vectors() const override { return 1 + (copy_ ? workers_.size() : 0); }
+  std::size_t live_vectors() const override {
+    return 1 + (!replicas_.empty() ? 2 * workers_.size() : copy_ ? workers_.size() : 0);
+  }
+
+  bool in_place() const override { return sparse_.active > 0; }
+  InPlaceView open(std::size_t worker, std::uint64_t updates) override;
+  Publication close(std::size_t worker, std::uint64_t updates, const RunEffect& effect) override;
+  void leave(std::size_t worker) override;
 
  private:
   void with_copy(std::size_t length, const std::function<void(const float*, std::uint64_t)>& f);
@@ -34,6 +43,8 @@ class Hogwild final : public InPlace {
   const bool copy_;
   const UpdateKernels& kernels_ = update_kernels();
   std::vector<LocalCopy> workers_;
+  Replicas replicas_;
+  std::vector<LazyShrink> shrinks_;  // one a worker, without replicas
   // One shared counter, incremented once an update before its first write (READINGS).
   alignas(kCacheLine) std::atomic<std::uint64_t> t_;
 };

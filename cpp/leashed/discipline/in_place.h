@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/base/clock.h"
 #include "leashed/discipline/discipline.h"
+#include "leashed/discipline/lazy_shrink.h"
 #include "leashed/discipline/updater.h"
 
 namespace leashed {
@@ -17,7 +19,8 @@ class InPlace : public Discipline {
       : updater_(context),
         dimension_(context.dimension),
         buffer_(updater_.layout().length()),
-        snapshot_(updater_.layout().length()) {
+        snapshot_(updater_.layout().length()),
+        sparse_(context.sparse) {
     updater_.initialise(buffer_.data(), context);
   }
 
@@ -28,6 +31,7 @@ class InPlace : public Discipline {
   const std::size_t dimension_;
   AlignedArray<float> buffer_;
   AlignedArray<float> snapshot_;  // the monitor's copy
+  const SparseUse sparse_;
 };
 
 // With a lock for those who change the buffer and for the monitor.
@@ -40,8 +44,27 @@ class Guarded : public InPlace {
     with_copy(updater_.layout().length(), f);
   }
 
+  // The lock is held from open to close.
+  bool in_place() const override { return sparse_.active > 0; }
+  InPlaceView open(std::size_t, std::uint64_t) override {
+    const double start = now();
+    mutex_.lock();
+    return {buffer_.data(), updater_.layout().stride(), t_, &updater_.rule(), now() - start};
+  }
+  Publication close(std::size_t, std::uint64_t updates, const RunEffect& effect) override {
+    shrink_.add(effect.log_shrink, buffer_.data());
+    t_ += updates;
+    mutex_.unlock();
+    return {.published = true};
+  }
+  void leave(std::size_t) override {
+    const std::lock_guard lock(mutex_);
+    shrink_.finish(buffer_.data());
+  }
+
  protected:
-  explicit Guarded(const DisciplineContext& context) : InPlace(context), t_(context.t) {}
+  explicit Guarded(const DisciplineContext& context)
+      : InPlace(context), t_(context.t), shrink_(context.sparse.outputs, context.sparse.active) {}
 
   std::mutex mutex_;
   std::uint64_t t_;  // changes under the lock
@@ -56,6 +79,8 @@ class Guarded : public InPlace {
     }
     f(snapshot_.data(), t);
   }
+
+  LazyShrink shrink_;  // under the lock
 };
 
 // A worker's own copy of theta, the version it has, and how the worker stores updates.

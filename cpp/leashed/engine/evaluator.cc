@@ -29,9 +29,13 @@ void Evaluator::evaluate_chunk(const float* theta, const DatasetView& data, std:
                                Scratch& scratch) {
   const std::size_t begin = chunk * kChunk;
   const std::size_t size = std::min(kChunk, data.rows - begin);
-  for (std::size_t i = 0; i < size; ++i) scratch.rows[i] = data.x + (begin + i) * data.features;
-  const Evaluation part =
-      source_.evaluate(theta, {scratch.rows.data(), data.labels + begin, size}, *scratch.workspace);
+  BatchView batch{scratch.rows.data(), data.targets.from(begin), size};
+  if (data.sparse) {
+    batch.sparse = data.sparse.from(begin);
+  } else {
+    for (std::size_t i = 0; i < size; ++i) scratch.rows[i] = data.x + (begin + i) * data.features;
+  }
+  const Evaluation part = source_.evaluate(theta, batch, *scratch.workspace);
   scratch.sum.loss_sum += part.loss_sum;
   scratch.sum.correct += part.correct;
   scratch.sum.rows += part.rows;

@@ -27,12 +27,12 @@ class CountHistogram {
   static constexpr std::size_t kBins = 1024;
 
   CountHistogram() : bins_(kBins) {}
-  void add(std::uint64_t value) {
+  void add(std::uint64_t value, std::uint64_t times = 1) {
     if (value < kBins) {
-      bins_[value].add(1);
+      bins_[value].add(times);
     } else {
-      beyond_.push_back(value);
-      beyond_count_.add(1);
+      beyond_.insert(beyond_.end(), times, value);
+      beyond_count_.add(times);
     }
   }
   // Adds the counts to `counts` (longer where it must be). For the monitor, while the run lasts:
@@ -72,12 +72,14 @@ class TimeHistogram {
   static constexpr std::size_t kBins = kOctaves * kPerOctave;
 
   TimeHistogram() : counts(kBins) {}
-  void add(double seconds) {
-    total += seconds;
+  void add(double seconds, std::uint64_t times = 1) {
+    total += seconds * static_cast<double>(times);
     // The exponent and the top four bits of the mantissa number the bins.
     const auto bits = static_cast<std::int64_t>(std::bit_cast<std::uint64_t>(seconds) >> 48);
     const std::int64_t bin = bits - std::int64_t{1023 + kLowest} * 16;
-    ++counts[bin < 0 ? 0 : bin >= std::int64_t{kBins} ? kBins - 1 : static_cast<std::size_t>(bin)];
+    counts[bin < 0                      ? 0
+           : bin >= std::int64_t{kBins} ? kBins - 1
+                                        : static_cast<std::size_t>(bin)] += times;
   }
   void merge_into(TimeHistogram& other) const {
     other.total += total;

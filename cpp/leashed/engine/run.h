@@ -11,6 +11,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/data/dataset_view.h"
+#include "leashed/data/run_sampler.h"
 #include "leashed/data/sampler.h"
 #include "leashed/discipline/discipline.h"
 #include "leashed/engine/stop.h"
@@ -37,6 +38,9 @@ struct Run {
         workers(workers),
         batch_size(batch_size),
         sampler(seed, data.rows, batch_size),
+        runs(seed, data.rows, batch_size),
+        in_place(data.sparse && discipline.in_place()),
+        claim(in_place ? runs.run() : 1),
         from(from),
         next_batch(from.batches),
         next_update(from.updates) {}
@@ -57,6 +61,9 @@ struct Run {
   const std::size_t workers;
   const std::size_t batch_size;
   const Sampler sampler;
+  const RunSampler runs;    // of sparse rows
+  const bool in_place;      // workers make updates themselves, a run of them at a time
+  const std::size_t claim;  // batches that a worker claims at once
   const Position from;
 
   StopFlag stop;
@@ -81,23 +88,29 @@ class Worker {
 
  private:
   struct Batch {
-    explicit Batch(std::size_t size) : rows(size), labels(size) {}
-    std::uint64_t k = 0;  // its number
+    std::uint64_t k = 0;        // its number, or the first of a run's
+    std::uint64_t batches = 1;  // of the run
     std::vector<const float*> rows;
     std::vector<std::int32_t> labels;
+    std::vector<float> values;
+    BatchView view{nullptr, Targets(labels.data()), 0};
   };
   bool exists(std::uint64_t k) const { return k < run_.until.batches; }
   bool wants_another();
   void step();
+  // The same for a run of updates that the worker makes where the parameters lie.
+  void step_in_place();
+  float update(const InPlaceView& view);
   // Claims the next batch number and samples that batch, so that its rows can come into the cache
   // while the batch before it is worked on.
   void look_ahead();
+  void sample();
 
   Run& run_;
   const std::size_t id_;
-  std::uint64_t claims_ = 0;  // of batches
-  std::uint64_t steps_ = 0;   // taken so far
-  bool may_publish_ = false;  // an update is claimed and not yet published
+  std::uint64_t claims_ = 0;       // of batches
+  std::uint64_t steps_ = 0;        // taken so far
+  std::uint64_t may_publish_ = 0;  // updates claimed and not yet published
   std::unique_ptr<Workspace> workspace_;
   AlignedArray<float> gradient_;
   std::vector<std::size_t> indices_;

@@ -137,6 +137,10 @@ class Trainer {
     return e;
   }
 
+  static double share(const Evaluation& e) {
+    return static_cast<double>(e.correct) / static_cast<double>(e.rows);
+  }
+
   // Adds loss and accuracy at theta; false where it ended early.
   bool measure(Evaluated& e, const float* theta, std::size_t threads) {
     const double begin = thread_seconds();
@@ -146,10 +150,10 @@ class Trainer {
     if (!train || (validation_ && !validate)) return false;
     if (threads == 1) evaluation_seconds_ = thread_seconds() - begin;
     e.loss = train->loss_sum / static_cast<double>(train->rows);
-    e.accuracy = static_cast<double>(train->correct) / static_cast<double>(train->rows);
+    const bool classes = run_.data.targets.labels != nullptr;
+    e.accuracy = classes ? share(*train) : std::numeric_limits<double>::quiet_NaN();
     e.validation_accuracy =
-        validate ? static_cast<double>(validate->correct) / static_cast<double>(validate->rows)
-                 : std::numeric_limits<double>::quiet_NaN();
+        validate && classes ? share(*validate) : std::numeric_limits<double>::quiet_NaN();
     return true;
   }
 

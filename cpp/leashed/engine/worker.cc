@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "leashed/base/clock.h"
@@ -9,17 +10,17 @@ Worker::Worker(Run& run, std::size_t id)
     : run_(run),
       id_(id),
       workspace_(run.source.make_workspace()),
-      gradient_(run.source.dimension()),
-      indices_(run.batch_size),
-      current_(run.batch_size),
-      next_(run.batch_size),
+      gradient_(run.in_place ? 0 : run.source.dimension()),
       telemetry_(std::make_unique<WorkerTelemetry>()) {}
 
 void Worker::train() {
   const double start = now();
   try {
     look_ahead();
-    while (run_.discipline.proceed(id_, wants_another())) step();
+    while (run_.discipline.proceed(id_, wants_another())) {
+      run_.in_place ? step_in_place() : step();
+    }
+    run_.discipline.leave(id_);
   } catch (...) {  // out of memory; never in lockstep, whose disciplines allocate nothing
     run_.fail(std::current_exception());
   }
@@ -39,10 +40,9 @@ bool Worker::wants_another() {
     return true;
   }
   if (!may_publish_) {
-    if (run_.next_update.fetch_add(1, std::memory_order_relaxed) >= run_.until.updates) {
-      return run_.stop.finish(StopReason::updates), false;
-    }
-    may_publish_ = true;
+    const std::uint64_t claimed = run_.next_update.fetch_add(run_.claim, std::memory_order_relaxed);
+    if (claimed >= run_.until.updates) return run_.stop.finish(StopReason::updates), false;
+    may_publish_ = std::min<std::uint64_t>(run_.claim, run_.until.updates - claimed);
   }
   if (!exists(next_.k)) return run_.stop.finish(StopReason::epochs), false;
   return true;
@@ -50,14 +50,41 @@ bool Worker::wants_another() {
 
 void Worker::look_ahead() {
   const double start = now();
-  next_.k = run_.discipline.lockstep() ? run_.from.batches + claims_++ * run_.workers + id_
-                                       : run_.next_batch.fetch_add(1, std::memory_order_relaxed);
+  next_.k = run_.discipline.lockstep()
+                ? run_.from.batches + claims_++ * run_.workers + id_
+                : run_.next_batch.fetch_add(run_.claim, std::memory_order_relaxed);
+  sample();
+  telemetry_->sampling_seconds += now() - start;
+}
+
+void Worker::sample() {
+  const DatasetView& data = run_.data;
+  if (data.sparse) {
+    const std::uint64_t most = std::min<std::uint64_t>(run_.claim, run_.until.batches - next_.k);
+    next_.batches = exists(next_.k) ? most : 0;
+    if (run_.in_place) return;
+    const auto [first, count, batches] = run_.runs.rows(next_.k, 1);
+    next_.view = {nullptr, data.targets.from(first), count, nullptr, data.sparse.from(first)};
+    return;
+  }
+  indices_.resize(run_.batch_size);
+  next_.rows.resize(run_.batch_size);
   run_.sampler.batch(next_.k, indices_.data());
   for (std::size_t i = 0; i < run_.batch_size; ++i) {
-    next_.rows[i] = run_.data.x + indices_[i] * run_.data.features;
-    next_.labels[i] = run_.data.labels[indices_[i]];
+    next_.rows[i] = data.x + indices_[i] * data.features;
   }
-  telemetry_->sampling_seconds += now() - start;
+  const auto gather = [&](const auto* from, auto& to) {
+    to.resize(run_.batch_size);
+    for (std::size_t i = 0; i < run_.batch_size; ++i) to[i] = from[indices_[i]];
+    next_.view.targets = to.data();
+  };
+  if (data.targets.labels) {
+    gather(data.targets.labels, next_.labels);
+  } else {
+    gather(data.targets.values, next_.values);
+  }
+  next_.view.rows = next_.rows.data();
+  next_.view.size = run_.batch_size;
 }
 
 void Worker::step() {
@@ -71,10 +98,9 @@ void Worker::step() {
 
   bool usable = false;
   try {
-    const float loss = run_.source.gradient(
-        view.theta,
-        {current_.rows.data(), current_.labels.data(), run_.batch_size, next_.rows.data()},
-        gradient_.data(), *workspace_, run_.stop.flag());
+    current_.view.next_rows = next_.view.rows;
+    const float loss = run_.source.gradient(view.theta, current_.view, gradient_.data(),
+                                            *workspace_, run_.stop.flag());
     usable = !run_.stop.stopped();
     if (usable && !std::isfinite(loss)) {
       run_.stop.stop(StopReason::not_finite);
@@ -95,13 +121,62 @@ void Worker::step() {
   telemetry.update_seconds.add(publication.update_seconds);
   telemetry.tries.add(publication.tries);
   if (publication.published) {
-    may_publish_ = false;
+    may_publish_ = 0;
     telemetry.staleness.add(publication.staleness_compute + publication.staleness_schedule);
     telemetry.staleness_compute.add(publication.staleness_compute);
     telemetry.staleness_schedule.add(publication.staleness_schedule);
   } else {
     (publication.excluded ? telemetry.excluded : telemetry.dropped).add(1);
   }
+}
+
+float Worker::update(const InPlaceView& view) {
+  float check = 0;
+  for (std::uint64_t done = 0; done < current_.batches;) {
+    const auto [first, count, batches] = run_.runs.rows(current_.k + done, current_.batches - done);
+    const SparseUpdate update{view.theta, view.stride, run_.batch_size, *view.rule, view.t + done};
+    check += run_.source.update(
+        update,
+        {nullptr, run_.data.targets.from(first), count, nullptr, run_.data.sparse.from(first)},
+        *workspace_);
+    done += batches;
+  }
+  return check;
+}
+
+void Worker::step_in_place() {
+  std::swap(current_, next_);
+  look_ahead();
+  current_.batches = std::min(current_.batches, may_publish_);
+  const std::uint64_t updates = current_.batches;
+  const double start = now();
+  const InPlaceView view = run_.discipline.open(id_, updates);
+  const double opened = now();
+  try {
+    if (!std::isfinite(update(view))) run_.stop.stop(StopReason::not_finite);
+  } catch (...) {
+    run_.fail(std::current_exception());
+  }
+  const double updated = now();
+  const double rate = view.rule->coefficients({view.t}).lr;
+  const auto n = static_cast<double>(updates);
+  const Publication publication =
+      run_.discipline.close(id_, updates,
+                            {.log_shrink = n * std::log1p(-rate * run_.source.l2()),
+                             .contraction = n * rate * run_.source.curvature()});
+  may_publish_ = 0;
+  ++steps_;
+  WorkerTelemetry& telemetry = *telemetry_;
+  telemetry.gradients.add(updates);
+  telemetry.read_seconds += opened - start - view.waiting_seconds;
+  telemetry.waiting_seconds += view.waiting_seconds;
+  const double each = 1.0 / static_cast<double>(updates);
+  telemetry.gradient_seconds.add((updated - opened) * each, updates);
+  telemetry.update_seconds.add(publication.update_seconds * each, updates);
+  telemetry.tries.add(0, updates);
+  telemetry.staleness.add(publication.staleness_compute, updates);
+  telemetry.staleness_compute.add(publication.staleness_compute, updates);
+  telemetry.staleness_schedule.add(0, updates);
 }
 
 }  // namespace leashed

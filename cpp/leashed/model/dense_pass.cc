@@ -4,8 +4,12 @@
 
 namespace leashed {
 
-DensePass::DensePass(const Plan& plan, Isa isa, std::size_t max_rows)
-    : plan_(plan), dense_(dense_kernels(isa)), activation_(activation_kernels(isa)) {
+DensePass::DensePass(const Plan& plan, Head head, Isa isa, std::size_t max_rows)
+    : plan_(plan),
+      head_(head),
+      dense_(dense_kernels(isa)),
+      activation_(activation_kernels(isa)),
+      heads_(head_kernels(isa)) {
   const auto rows_of = [&](std::size_t n) { return AlignedArray<float>(max_rows * stride(n)); };
   outputs_.push_back(rows_of(plan.flat));
   std::size_t longest = max_rows;  // inner dimension of a product
@@ -16,7 +20,7 @@ DensePass::DensePass(const Plan& plan, Isa isa, std::size_t max_rows)
                                                           : 0);
     longest = std::max({longest, stage.inputs, stage.outputs});
   }
-  probabilities_ = rows_of(plan.classes);
+  judged_ = rows_of(plan.classes);
   scratch_ = AlignedArray<float>(dense_.gemm_scratch(longest));
 }
 
@@ -40,9 +44,19 @@ void DensePass::forward(const float* theta, std::size_t rows) {
   }
 }
 
-double DensePass::softmax(std::size_t rows, const std::int32_t* labels) {
-  return activation_.softmax(logits(), rows, plan_.classes, logits_stride(), labels,
-                             probabilities_.data());
+double DensePass::loss(std::size_t rows, const Targets& targets) {
+  if (head_ == Head::softmax) {
+    return activation_.softmax(logits(), rows, plan_.classes, logits_stride(), targets.labels,
+                               judged_.data());
+  }
+  std::copy_n(logits(), rows * logits_stride(), judged_.data());
+  return heads_.residuals(head_, judged_.data(), rows, plan_.classes, logits_stride(), targets);
+}
+
+const float* DensePass::predictions(std::size_t rows) {
+  std::copy_n(logits(), rows * logits_stride(), judged_.data());
+  heads_.predict(head_, judged_.data(), rows, plan_.classes, logits_stride());
+  return judged_.data();
 }
 
 void DensePass::prepare_backward(const float* theta) {
@@ -54,10 +68,15 @@ void DensePass::prepare_backward(const float* theta) {
   }
 }
 
-const float* DensePass::backward(std::size_t rows, const std::int32_t* labels, float scale,
+const float* DensePass::backward(std::size_t rows, const Targets& targets, float scale,
                                  float* gradient, bool accumulate) {
-  float* d_out = probabilities_.data();
-  activation_.softmax_backward(d_out, rows, plan_.classes, logits_stride(), labels, scale);
+  float* d_out = judged_.data();
+  if (head_ == Head::softmax) {
+    activation_.softmax_backward(d_out, rows, plan_.classes, logits_stride(), targets.labels,
+                                 scale);
+  } else {
+    for (std::size_t i = 0; i < rows * logits_stride(); ++i) d_out[i] *= scale;
+  }
   if (!plan_.dense.empty() && plan_.dense.back().relu) {
     activation_.relu_backward(logits(), d_out, rows * logits_stride());
   }

@@ -10,13 +10,14 @@
 #include "leashed/base/isa.h"
 #include "leashed/model/kernels/activation.h"
 #include "leashed/model/kernels/dense.h"
+#include "leashed/model/kernels/heads.h"
 #include "leashed/model/plan.h"
 
 namespace leashed {
 
 class DensePass {
  public:
-  DensePass(const Plan& plan, Isa isa, std::size_t max_rows);
+  DensePass(const Plan& plan, Head head, Isa isa, std::size_t max_rows);
 
   // Where the caller puts the examples: [rows][plan.flat], row stride input_stride().
   float* input() { return outputs_.front().data(); }
@@ -32,16 +33,17 @@ class DensePass {
 
   // input() → logits().
   void forward(const float* theta, std::size_t rows);
-  // logits() → class probabilities, same layout; returns the sum of the rows' losses.
-  double softmax(std::size_t rows, const std::int32_t* labels);
-  const float* probabilities() const { return probabilities_.data(); }
+  // The sum of the rows' losses at logits().
+  double loss(std::size_t rows, const Targets& targets);
+  // logits() → what a prediction is, same layout.
+  const float* predictions(std::size_t rows);
 
   // To be called before the first backward() at theta.
   void prepare_backward(const float* theta);
-  // After softmax(): the gradient of scale × the rows' losses with respect to the dense stages'
+  // After loss(): the gradient of scale × the rows' losses with respect to the dense stages'
   // parameters is written, or added, to `gradient`. Returns the gradient with respect to input(),
   // [rows][plan.flat] with stride input_stride(), or null where nothing needs it.
-  const float* backward(std::size_t rows, const std::int32_t* labels, float scale, float* gradient,
+  const float* backward(std::size_t rows, const Targets& targets, float scale, float* gradient,
                         bool accumulate);
 
  private:
@@ -53,13 +55,16 @@ class DensePass {
   }
 
   const Plan& plan_;
+  const Head head_;
   const DenseKernels& dense_;
   const ActivationKernels& activation_;
+  const HeadKernels& heads_;
   // outputs_[0] is the input, outputs_[i + 1] the output of stage i. The gradient with respect to
   // each overwrites it on the way back.
   std::vector<AlignedArray<float>> outputs_;
   std::vector<AlignedArray<float>> transposed_;  // W^T of each stage whose input gradient is needed
-  AlignedArray<float> probabilities_, scratch_;
+  // Behind the head: probabilities, or residuals (kernels/heads.h).
+  AlignedArray<float> judged_, scratch_;
   RowsAhead ahead_;
 };
 

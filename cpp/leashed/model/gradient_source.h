@@ -8,20 +8,34 @@
 #include <memory>
 #include <vector>
 
+#include "leashed/data/dataset_view.h"
+#include "leashed/update/rule.h"
+
 namespace leashed {
 
-// One mini-batch: `size` pointers to rows of the dataset, and the class of each.
+// One mini-batch: `size` pointers to rows of the dataset, or so many sparse rows that lie one after
+// another, and what each is to give.
 struct BatchView {
   const float* const* rows;
-  const std::int32_t* labels;
+  Targets targets;
   std::size_t size;
   const float* const* next_rows = nullptr;  // of the batch after this one, to fetch meanwhile
+  SparseRows sparse = {};
 };
 
 // Scratch memory of one thread; a source makes it and alone knows what is in it.
 class Workspace {
  public:
   virtual ~Workspace() = default;
+};
+
+// How sparse rows change parameters where they lie.
+struct SparseUpdate {
+  float* theta;
+  std::size_t stride;      // from theta to the rule's state
+  std::size_t batch_size;  // rows of one gradient
+  const Rule& rule;
+  std::uint64_t t;  // updates applied before
 };
 
 // Sums over the rows of a batch, so that those of several threads can be added.
@@ -48,6 +62,17 @@ class GradientSource {
   // once; the gradient is then worthless and the caller drops it.
   virtual float gradient(const float* theta, const BatchView& batch, float* gradient,
                          Workspace& workspace, const std::atomic<bool>& cancel) const = 0;
+
+  // Whether update() can stand for gradient() and this rule.
+  virtual bool updates_in_place(const Rule&) const { return false; }
+  // The rule applied to sparse rows, mini-batch after mini-batch, where the parameters lie: only
+  // those that a batch touches are read or written. Other threads may do the same meanwhile. The
+  // result is not finite where something that was computed is not.
+  virtual float update(const SparseUpdate&, const BatchView&, Workspace&) const { return 0; }
+  // The penalty λ/2 |w|² on what is not intercept, which update() leaves to its caller.
+  virtual double l2() const { return 0; }
+  // The largest second derivative of a row's loss with respect to an output.
+  virtual double curvature() const { return 0; }
 
   // Loss and number of rows classified right at theta, over the batch (any size).
   virtual Evaluation evaluate(const float* theta, const BatchView& batch,

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <optional>
+#include <string>
 
 #include "leashed/model/dense_pass.h"
 #include "leashed/model/plan.h"
@@ -17,7 +20,7 @@ namespace {
 constexpr std::size_t kMicroBatch = 64;
 
 struct NetworkWorkspace final : Workspace {
-  NetworkWorkspace(const Plan& plan, Isa isa) : dense(plan, isa, kMicroBatch) {
+  NetworkWorkspace(const Plan& plan, Head head, Isa isa) : dense(plan, head, isa, kMicroBatch) {
     if (!plan.spatial.empty()) spatial.emplace(plan, isa, kMicroBatch);
   }
 
@@ -40,8 +43,13 @@ void for_each_micro_batch(std::size_t rows, std::size_t multiple, Work work) {
 }  // namespace
 
 struct Network::Plan : leashed::Plan {
-  Plan(Shape input, const std::vector<Layer>& layers, Isa level)
-      : leashed::Plan(input, layers), isa(level) {}
+  Plan(Shape input, const std::vector<Layer>& layers, Isa level, Head last, double penalty)
+      : leashed::Plan(input, layers), isa(level), head(last), l2(penalty) {
+    if (head == Head::squared_error && classes != 1) {
+      throw Error("the loss squared_error takes a last layer with 1 output, this one has " +
+                  std::to_string(classes));
+    }
+  }
 
   // Rows → logits.
   void forward(const float* theta, const float* const* rows, std::size_t count,
@@ -73,11 +81,28 @@ struct Network::Plan : leashed::Plan {
     return workspace.spatial ? workspace.spatial->lanes() : 1;
   }
 
-  Isa isa;
+  // Adds the penalty's gradient, and returns the penalty.
+  double penalise(const float* theta, float* gradient) const {
+    double squares = 0;
+    for (const ParameterBlock& block : parameters) {
+      if (block.shape.size() == 1) continue;  // a bias
+      const std::size_t size = std::accumulate(block.shape.begin(), block.shape.end(),
+                                               std::size_t{1}, std::multiplies<>());
+      for (std::size_t i = block.offset; i < block.offset + size; ++i) {
+        gradient[i] += static_cast<float>(l2) * theta[i];
+        squares += double{theta[i]} * double{theta[i]};
+      }
+    }
+    return 0.5 * l2 * squares;
+  }
+
+  const Isa isa;
+  const Head head;
+  const double l2;
 };
 
-Network::Network(Shape input, std::vector<Layer> layers, Isa isa)
-    : plan_(std::make_unique<Plan>(input, layers, isa)) {}
+Network::Network(Shape input, std::vector<Layer> layers, Isa isa, Head head, double l2)
+    : plan_(std::make_unique<Plan>(input, layers, isa, head, l2)) {}
 Network::~Network() = default;
 
 std::size_t Network::dimension() const { return plan_->dimension; }
@@ -90,12 +115,13 @@ std::vector<std::size_t> Network::block_ends() const {
   ends.push_back(plan_->dimension);
   return ends;
 }
-std::size_t Network::classes() const { return plan_->classes; }
+std::size_t Network::outputs() const { return plan_->classes; }
+std::size_t Network::classes() const { return head_classes(plan_->head, plan_->classes); }
 const std::vector<ParameterBlock>& Network::parameters() const { return plan_->parameters; }
 double Network::flops_per_example() const { return plan_->flops; }
 
 std::unique_ptr<Workspace> Network::make_workspace() const {
-  return std::make_unique<NetworkWorkspace>(*plan_, plan_->isa);
+  return std::make_unique<NetworkWorkspace>(*plan_, plan_->head, plan_->isa);
 }
 
 float Network::gradient(const float* theta, const BatchView& batch, float* gradient,
@@ -112,7 +138,7 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
   double loss = 0;
   for_each_micro_batch(batch.size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
     if (cancel.load(std::memory_order_relaxed)) return false;
-    const std::int32_t* labels = batch.labels + first;
+    const Targets targets = batch.targets.from(first);
     if (const std::size_t next = first + count; next < batch.size) {
       pass.look_ahead(batch.rows + next, std::min(kMicroBatch, batch.size - next), features());
     } else {
@@ -120,15 +146,16 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
                       features());
     }
     plan_->forward(theta, batch.rows + first, count, own);
-    loss += pass.softmax(count, labels);
-    const float* d_input = pass.backward(count, labels, scale, gradient, first > 0);
+    loss += pass.loss(count, targets);
+    const float* d_input = pass.backward(count, targets, scale, gradient, first > 0);
     if (spatial_gradient) {
       own.spatial->backward(theta, d_input, pass.input_stride(), count, gradient);
     }
     return true;
   });
   pass.look_ahead(nullptr, 0, 0);
-  return static_cast<float>(loss / static_cast<double>(batch.size));
+  const double penalty = plan_->l2 > 0 ? plan_->penalise(theta, gradient) : 0;
+  return static_cast<float>(loss / static_cast<double>(batch.size) + penalty);
 }
 
 Evaluation Network::evaluate(const float* theta, const BatchView& batch,
@@ -138,13 +165,16 @@ Evaluation Network::evaluate(const float* theta, const BatchView& batch,
   Evaluation sums;
   sums.rows = batch.size;
   for_each_micro_batch(batch.size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
-    const std::int32_t* labels = batch.labels + first;
+    const Targets targets = batch.targets.from(first);
     plan_->forward(theta, batch.rows + first, count, own);
-    sums.loss_sum += own.dense.softmax(count, labels);
+    sums.loss_sum += own.dense.loss(count, targets);
     for (std::size_t i = 0; i < count; ++i) {
       const float* logits = pass.logits() + i * pass.logits_stride();
-      const auto predicted = std::max_element(logits, logits + plan_->classes) - logits;
-      sums.correct += predicted == labels[i];
+      if (plan_->head == Head::squared_error) continue;
+      const auto predicted = plan_->classes == 1
+                                 ? (*logits > 0 ? 1 : 0)
+                                 : std::max_element(logits, logits + plan_->classes) - logits;
+      sums.correct += predicted == targets.labels[i];
     }
     return true;
   });
@@ -152,15 +182,15 @@ Evaluation Network::evaluate(const float* theta, const BatchView& batch,
 }
 
 void Network::predict(const float* theta, const float* const* rows, std::size_t size,
-                      float* probabilities, Workspace& workspace) const {
+                      float* predictions, Workspace& workspace) const {
   auto& own = static_cast<NetworkWorkspace&>(workspace);
   const DensePass& pass = own.dense;
   for_each_micro_batch(size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
     plan_->forward(theta, rows + first, count, own);
-    own.dense.softmax(count, nullptr);
+    const float* judged = own.dense.predictions(count);
     for (std::size_t i = 0; i < count; ++i) {
-      std::copy_n(pass.probabilities() + i * pass.logits_stride(), plan_->classes,
-                  probabilities + (first + i) * plan_->classes);
+      std::copy_n(judged + i * pass.logits_stride(), plan_->classes,
+                  predictions + (first + i) * plan_->classes);
     }
     return true;
   });

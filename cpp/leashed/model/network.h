@@ -1,4 +1,4 @@
-// A feed-forward classifier: layers from layer.h, then softmax with cross-entropy.
+// A feed-forward network: layers from layer.h, then a head from head.h.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 
 #include "leashed/base/isa.h"
 #include "leashed/model/gradient_source.h"
+#include "leashed/model/head.h"
 #include "leashed/model/layer.h"
 
 namespace leashed {
@@ -13,12 +14,16 @@ namespace leashed {
 class Network final : public GradientSource {
  public:
   // Throws Error, naming the layer by its index, where the layers do not fit each other.
-  Network(Shape input, std::vector<Layer> layers, Isa isa = default_isa());
+  // The penalty l2/2 |w|² is added to the loss over every parameter that is no bias.
+  Network(Shape input, std::vector<Layer> layers, Isa isa = default_isa(),
+          Head head = Head::softmax, double l2 = 0);
   ~Network() override;
 
   std::size_t dimension() const override;
   std::size_t features() const override;
   std::vector<std::size_t> block_ends() const override;
+  std::size_t outputs() const;
+  // 0 where the head takes values.
   std::size_t classes() const;
   const std::vector<ParameterBlock>& parameters() const;
   // Floating-point operations of one example's forward and backward pass (2 per multiply-add; the
@@ -30,8 +35,8 @@ class Network final : public GradientSource {
                  const std::atomic<bool>& cancel) const override;
   Evaluation evaluate(const float* theta, const BatchView& batch,
                       Workspace& workspace) const override;
-  // Class probabilities of `size` rows, row-major [size][classes].
-  void predict(const float* theta, const float* const* rows, std::size_t size, float* probabilities,
+  // What a prediction is (kernels/heads.h) of `size` rows, row-major [size][outputs].
+  void predict(const float* theta, const float* const* rows, std::size_t size, float* predictions,
                Workspace& workspace) const;
 
  private:

@@ -10,6 +10,11 @@ namespace leashed {
 
 struct UpdateKernels {
   void (*copy_racy)(float* to, const float* from, std::size_t n);
+  // shared[i] += weight · (factor · local[i] − base[i]); the sum is the new local[i] and base[i].
+  void (*merge_racy)(float* shared, float* local, float* base, float factor, float weight,
+                     std::size_t n);
+  // v[i] *= factor.
+  void (*scale_racy)(float* v, float factor, std::size_t n);
   // out = the mean of `count` vectors, each read from `offset` on; out may be one of them.
   void (*mean)(float* out, const float* const* vectors, std::size_t count, std::size_t offset,
                std::size_t n);

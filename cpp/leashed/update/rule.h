@@ -72,9 +72,19 @@ class Rule {
   double apply_racy(float* buffer, std::size_t stride, const float* gradient, std::size_t begin,
                     std::size_t end, const Step& step, bool measure = false) const;
 
+  // For updates of some parameters alone: whether those whose gradient is 0 stay as they are, and
+  // what is done with the others.
+  bool sparse() const {
+    return (arithmetic_ == Arithmetic::sgd || arithmetic_ == Arithmetic::adagrad) &&
+           options_.weight_decay == 0 && std::isinf(options_.clip_value) && !clips_norm() &&
+           options_.swap.period == 0;
+  }
+  Arithmetic arithmetic() const { return arithmetic_; }
+  Coefficients coefficients(const Step& step) const;
+
  protected:
   Rule(Arithmetic arithmetic, RuleOptions options)
-      : options_(std::move(options)), passes_(pass_table()[arithmetic]) {}
+      : arithmetic_(arithmetic), options_(std::move(options)), passes_(pass_table()[arithmetic]) {}
 
   // Fills in what is the rule's own; the rest is set.
   virtual void coefficients(std::uint64_t t, Coefficients& c) const = 0;
@@ -84,9 +94,9 @@ class Rule {
   double keep(std::uint64_t t) const { return options_.swap.keep(t); }
 
  private:
-  Coefficients coefficients(const Step& step) const;
   float clip() const { return static_cast<float>(options_.clip_value); }
 
+  const Arithmetic arithmetic_;
   const RuleOptions options_;
   const RulePasses& passes_;
   const UpdateKernels& kernels_ = update_kernels();

@@ -17,12 +17,13 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Examples and their labels. ``from_arrays`` builds one from arrays of any numeric dtype.
+    """Examples and their labels, or the values they are to give. ``from_arrays`` and ``regression``
+    build one from arrays of any numeric dtype.
 
     Attributes:
         x: float32 [n, features], C-contiguous, read-only, finite.
-        y: int32 [n], read-only, each in [0, classes).
-        classes: Number of classes, at least 2.
+        y: int32 [n], read-only, each in [0, classes); for regression float32 [n], finite.
+        classes: Number of classes, at least 2; 0 for regression.
         name: What plots and reports call this set.
         image_shape: (channels, height, width) whose product is ``features``, or None when the
             features are no image.
@@ -33,19 +34,18 @@ class Dataset:
     """
 
     x: NDArray[np.float32]
-    y: NDArray[np.int32]
+    y: NDArray[np.int32] | NDArray[np.float32]
     classes: int
     name: str = "arrays"
     image_shape: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         _check_storage("x", self.x, np.float32)
-        _check_storage("y", self.y, np.int32)
+        _check_storage("y", self.y, np.float32 if self.classes == 0 else np.int32)
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {type(self.name).__name__}")
         _check_shapes(self.x, self.y)
-        classes = _check.whole("classes", self.classes, 2, _INT32_MAX)
-        _check_labels(self.y, classes)
+        classes = check_y(self.y, self.classes)
         _check_finite(self.x)
         x = self.x.view()
         x.flags.writeable = False
@@ -102,20 +102,32 @@ class Dataset:
                     f"image_shape is {image_shape}, but x already says {own_shape}; leave it out"
                 )
             image_shape = own_shape
-        if classes is not None:
-            classes = _check.whole("classes", classes, 2, _INT32_MAX)
-            _check_labels(labels, classes)
-        else:
-            classes = min(max(int(labels.max()), 0) + 1, _INT32_MAX)
-            _check_labels(labels, classes)
-            if classes < 2:
-                raise ValueError(
-                    "y holds only the label 0, which leaves the number of classes open; "
-                    "pass classes=2 or more"
-                )
+        classes = number_of_classes(labels, classes)
         with np.errstate(over="ignore"):
             x32 = np.ascontiguousarray(examples.reshape(len(examples), -1), dtype=np.float32)
         return cls(x32, labels.astype(np.int32), classes, name, image_shape)
+
+    @classmethod
+    def regression(cls, x: ArrayLike, y: ArrayLike, name: str = "arrays") -> Dataset:
+        """Build a data set whose examples are to give numbers, from arrays of any boolean, integer
+        or floating-point dtype.
+
+        Args:
+            x: Examples [n, features]; shared, not copied, where it is float32 and C-contiguous.
+            y: Numbers [n], finite in float32.
+            name: What plots and reports call this set.
+
+        Raises:
+            TypeError, ValueError: As ``from_arrays``, and where a number is not finite.
+        """
+        examples, values = _numeric_array("x", x), _numeric_array("y", y)
+        if examples.ndim != 2:
+            raise ValueError(f"x must be [n, features], got shape {examples.shape}")
+        _check_shapes(examples, values)
+        with np.errstate(over="ignore"):
+            x32 = np.ascontiguousarray(examples, dtype=np.float32)
+            y32 = np.ascontiguousarray(values, dtype=np.float32)
+        return cls(x32, y32, 0, name)
 
     @property
     def features(self) -> int:
@@ -184,6 +196,36 @@ def _check_storage(name: str, array: object, dtype: type[np.generic]) -> None:
             f"{name} must be C-contiguous with {ndim} dimension(s), got shape {array.shape} and "
             f"strides {array.strides}; Dataset.from_arrays(x, y) converts it"
         )
+
+
+def number_of_classes(labels: NDArray[Any], classes: int | None) -> int:
+    """Checks labels against the number of classes, which by default is the largest + 1."""
+    if classes is not None:
+        classes = _check.whole("classes", classes, 2, _INT32_MAX)
+        _check_labels(labels, classes)
+        return classes
+    classes = min(max(int(labels.max()), 0) + 1, _INT32_MAX)
+    _check_labels(labels, classes)
+    if classes < 2:
+        raise ValueError(
+            "y holds only the label 0, which leaves the number of classes open; "
+            "pass classes=2 or more"
+        )
+    return classes
+
+
+def check_y(y: NDArray[Any], classes: int) -> int:
+    """Checks what the examples are to give: labels, or numbers where ``classes`` is 0."""
+    if isinstance(classes, int) and not isinstance(classes, bool) and classes == 0:
+        if not np.isfinite(y).all():
+            first = int(np.argmin(np.isfinite(y)))
+            raise ValueError(
+                f"y is NaN, infinite or beyond float32 at index {first}; remove such examples"
+            )
+        return 0
+    classes = _check.whole("classes", classes, 2, _INT32_MAX)
+    _check_labels(y, classes)
+    return classes
 
 
 def _check_shapes(x: NDArray[Any], y: NDArray[Any]) -> None:

@@ -13,6 +13,29 @@ LEASHED_RACY void copy_racy(float* to, const float* from, std::size_t n) {
   for (; i < n; ++i) to[i] = load_one(from + i);
 }
 
+LEASHED_RACY void merge_racy(float* shared, float* local, float* base, float factor, float weight,
+                             std::size_t n) {
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const vfloat change = weight * (vload(local + i) * factor - vload(base + i));
+    const vfloat sum = load_once(shared + i) + change;
+    store_once(shared + i, sum);
+    vstore(local + i, sum);
+    vstore(base + i, sum);
+  }
+  for (; i < n; ++i) {
+    const float sum = load_one(shared + i) + weight * (local[i] * factor - base[i]);
+    store_one(shared + i, sum);
+    local[i] = base[i] = sum;
+  }
+}
+
+LEASHED_RACY void scale_racy(float* v, float factor, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store_once(v + i, load_once(v + i) * factor);
+  for (; i < n; ++i) store_one(v + i, load_one(v + i) * factor);
+}
+
 void mean(float* out, const float* const* vectors, std::size_t count, std::size_t offset,
           std::size_t n) {
   const float scale = 1.0f / static_cast<float>(count);
@@ -57,6 +80,7 @@ double sum_of_squares(const float* v, float clip, std::size_t begin, std::size_t
 }  // namespace
 
 extern const UpdateKernels LEASHED_ISA_NAME(update_kernels);
-const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {copy_racy, mean, sum_of_squares};
+const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {copy_racy, merge_racy, scale_racy, mean,
+                                                        sum_of_squares};
 
 }  // namespace leashed

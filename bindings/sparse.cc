@@ -1,0 +1,151 @@
+#include "sparse.h"
+
+#include <limits>
+
+#include "leashed/data/svmlight.h"
+#include "leashed/engine/evaluator.h"
+#include "leashed/model/sparse_linear.h"
+#include "parts.h"
+
+namespace leashed {
+
+PySparseRows::PySparseRows(py::array_t<std::int64_t, py::array::c_style> indptr, LabelArray indices,
+                           FloatArray data, std::size_t features)
+    : indptr_(std::move(indptr)),
+      indices_(std::move(indices)),
+      data_(std::move(data)),
+      features_(features) {
+  if (indptr_.ndim() != 1 || indptr_.size() == 0) {
+    throw py::value_error("indptr must be one-dimensional, with at least one entry");
+  }
+  const auto entries = static_cast<std::size_t>(data_.size());
+  require_length(indices_, entries, "indices");
+  require_length(data_, entries, "data");
+  const SparseRows given = view();
+  const std::size_t n = rows();
+  const py::gil_scoped_release release;
+  check_rows(given, n, features_, entries);
+}
+
+std::shared_ptr<const OrderedRows> PySparseRows::ordered(std::uint64_t seed) const {
+  const SparseRows given = view();
+  const std::size_t n = rows();
+  const py::gil_scoped_release release;
+  const std::lock_guard lock(mutex_);
+  if (!ordered_ || seed_ != seed) {
+    ordered_ = std::make_shared<const OrderedRows>(given, n, features_, seed);
+    seed_ = seed;
+  }
+  return ordered_;
+}
+
+Targets targets_of(const py::array& y, std::size_t rows) {
+  require_length(y, rows, "y");
+  if (LabelArray::check_(y)) return static_cast<const std::int32_t*>(y.data());
+  if (FloatArray::check_(y)) return static_cast<const float*>(y.data());
+  throw py::type_error("y must be an int32 or float32 array");
+}
+
+namespace {
+
+void check_columns(const SparseLinear& source, const PySparseRows& x) {
+  if (x.features() != source.features()) {
+    throw py::value_error("x must have " + std::to_string(source.features()) + " columns");
+  }
+}
+
+std::pair<float, py::array_t<float>> gradient(const SparseLinear& source, const FloatArray& theta,
+                                              const PySparseRows& x, const py::array& y) {
+  require_length(theta, source.dimension(), "theta");
+  check_columns(source, x);
+  const Targets targets = targets_of(y, x.rows());
+  std::vector<float> result(source.dimension());
+  const std::atomic<bool> never{false};
+  const auto workspace = source.make_workspace();
+  const float loss = source.gradient(theta.data(), {nullptr, targets, x.rows(), nullptr, x.view()},
+                                     result.data(), *workspace, never);
+  return {loss, to_array(std::move(result))};
+}
+
+std::pair<double, double> evaluate(const SparseLinear& source, const FloatArray& theta,
+                                   const PySparseRows& x, const py::array& y) {
+  require_length(theta, source.dimension(), "theta");
+  check_columns(source, x);
+  const DatasetView data{nullptr, targets_of(y, x.rows()), x.rows(), x.features(), x.view()};
+  const py::gil_scoped_release release;
+  Evaluator evaluator(source, std::numeric_limits<std::size_t>::max(), [] { return true; });
+  const Evaluation sum = evaluator(theta.data(), data, evaluator.threads()).value();
+  const auto n = static_cast<double>(sum.rows);
+  return {sum.loss_sum / n, static_cast<double>(sum.correct) / n};
+}
+
+py::array_t<float> predict(const SparseLinear& source, const FloatArray& theta,
+                           const PySparseRows& x) {
+  require_length(theta, source.dimension(), "theta");
+  check_columns(source, x);
+  py::array_t<float> predictions({x.rows(), source.outputs()});
+  float* out = predictions.mutable_data();
+  const py::gil_scoped_release release;
+  source.predict(theta.data(), x.view(), x.rows(), out);
+  return predictions;
+}
+
+py::tuple to_tuple(SvmlightRows rows) {
+  return py::make_tuple(to_array(std::move(rows.targets)), to_array(std::move(rows.offsets)),
+                        to_array(std::move(rows.columns)), to_array(std::move(rows.values)));
+}
+
+}  // namespace
+
+void bind_sparse(py::module_& m) {
+  py::class_<PySparseRows>(m, "SparseRows")
+      .def(py::init<py::array_t<std::int64_t, py::array::c_style>, LabelArray, FloatArray,
+                    std::size_t>(),
+           py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
+           py::arg("data").noconvert(), py::arg("features"))
+      .def_property_readonly("rows", &PySparseRows::rows)
+      .def_property_readonly("features", &PySparseRows::features)
+      .def(
+          "prepare", [](const PySparseRows& x, std::uint64_t seed) { x.ordered(seed); },
+          py::arg("seed"), "Makes the copy that training with this seed works on.");
+
+  py::class_<SparseLinear, GradientSource>(m, "SparseLinear")
+      .def(py::init([](std::size_t features, std::size_t outputs, const std::string& loss,
+                       double l2, const std::optional<std::string>& isa) {
+             return std::make_unique<SparseLinear>(features, outputs, parse_head(loss), l2, false,
+                                                   isa ? parse_isa(*isa) : default_isa());
+           }),
+           py::arg("features"), py::arg("outputs"), py::arg("loss"), py::arg("l2") = 0.0,
+           py::arg("isa") = py::none())
+      .def("gradient", gradient, py::arg("theta").noconvert(), py::arg("x"),
+           py::arg("y").noconvert())
+      .def("evaluate", evaluate, py::arg("theta").noconvert(), py::arg("x"),
+           py::arg("y").noconvert())
+      .def("predict", predict, py::arg("theta").noconvert(), py::arg("x"));
+
+  m.def(
+      "parse_svmlight",
+      [](const py::bytes& text) {
+        const auto view = static_cast<std::string_view>(text);
+        SvmlightRows rows;
+        {
+          const py::gil_scoped_release release;
+          rows = parse_svmlight(view);
+        }
+        return to_tuple(std::move(rows));
+      },
+      py::arg("text"), "(targets, indptr, indices, data) of a text in the svmlight format.");
+  m.def(
+      "read_svmlight",
+      [](const std::string& path) {
+        SvmlightRows rows;
+        {
+          const py::gil_scoped_release release;
+          rows = read_svmlight(path);
+        }
+        return to_tuple(std::move(rows));
+      },
+      py::arg("path"), "The same of a file.");
+}
+
+}  // namespace leashed

@@ -1,0 +1,179 @@
+#include "leashed/data/svmlight.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "leashed/base/error.h"
+
+namespace leashed {
+namespace {
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  SvmlightRows parse() {
+    while (at_ < text_.size()) {
+      ++line_;
+      line_begin_ = at_;
+      const std::size_t newline = text_.find('\n', at_);
+      line_end_ = newline == std::string_view::npos ? text_.size() : newline;
+      const std::size_t next = std::min(text_.size(), line_end_ + 1);
+      if (const auto comment = text_.substr(at_, line_end_ - at_).find('#');
+          comment != std::string_view::npos) {
+        line_end_ = at_ + comment;
+      }
+      row();
+      at_ = next;
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  void row() {
+    skip_blanks();
+    if (at_ == line_end_) return;
+    rows_.targets.push_back(number("the target"));
+    field_end("the target");
+    for (skip_blanks(); at_ < line_end_; skip_blanks()) {
+      if (text_.substr(at_, 4) == "qid:") {
+        while (at_ < line_end_ && !blank(text_[at_])) ++at_;
+        continue;
+      }
+      const std::int32_t column = column_number();
+      if (at_ == line_end_ || text_[at_] != ':') fail("expected ':' after the column's number");
+      ++at_;
+      const std::size_t begin = at_;
+      const auto value = static_cast<float>(number("the value"));
+      if (!std::isfinite(value)) {
+        at_ = begin;
+        fail("the value is beyond float32");
+      }
+      field_end("the value");
+      rows_.columns.push_back(column);
+      rows_.values.push_back(value);
+    }
+    rows_.offsets.push_back(static_cast<std::int64_t>(rows_.columns.size()));
+  }
+
+  // One digit, a point, digits: most values are such, and this is several times as fast as the
+  // general conversion.
+  bool digit(std::size_t at) const {
+    return at < line_end_ && text_[at] >= '0' && text_[at] <= '9';
+  }
+  double number(const char* what) {
+    if (digit(at_) && (at_ + 1 == line_end_ || blank(text_[at_ + 1]))) return text_[at_++] - '0';
+    const std::size_t begin = at_;
+    if (at_ < line_end_ && text_[at_] == '+' && at_ + 1 < line_end_ && text_[at_ + 1] != '-') ++at_;
+    double value = 0;
+    const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + line_end_, value);
+    const auto after = static_cast<std::size_t>(end - text_.data());
+    const bool small = error == std::errc::result_out_of_range && underflows(at_, after);
+    if (error == std::errc::invalid_argument || (error != std::errc() && !small)) {
+      at_ = begin;
+      fail(std::string("expected a finite number for ") + what);
+    }
+    if (small) value = 0;
+    if (!std::isfinite(value)) {
+      at_ = begin;
+      fail(std::string(what) + " is not finite");
+    }
+    at_ = after;
+    return value;
+  }
+  // Whether a number that double cannot hold is too small rather than too large.
+  bool underflows(std::size_t begin, std::size_t end) const {
+    const std::string_view token = text_.substr(begin, end - begin);
+    const auto e = token.find_first_of("eE");
+    return e != std::string_view::npos && e + 1 < token.size() && token[e + 1] == '-';
+  }
+
+  std::int32_t column_number() {
+    const std::size_t begin = at_;
+    std::int64_t column = 0;
+    while (digit(at_) && column <= kLargest) column = column * 10 + (text_[at_++] - '0');
+    if (at_ == begin || column > kLargest) {
+      at_ = begin;
+      fail(column > kLargest ? "the column's number is beyond 2147483646"
+                             : "expected a column's number, a whole number from 0");
+    }
+    return static_cast<std::int32_t>(column);
+  }
+
+  void field_end(const char* what) {
+    if (at_ < line_end_ && !blank(text_[at_])) {
+      fail(std::string("expected a space after ") + what);
+    }
+  }
+
+  static bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+  void skip_blanks() {
+    while (at_ < line_end_ && blank(text_[at_])) ++at_;
+  }
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error("line " + std::to_string(line_) + ", column " +
+                std::to_string(at_ - line_begin_ + 1) + ": " + why);
+  }
+
+  static constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max() - 1;
+
+  const std::string_view text_;
+  std::size_t at_ = 0, line_ = 0, line_begin_ = 0, line_end_ = 0;
+  SvmlightRows rows_;
+};
+
+// A file in memory, for as long as this lives.
+class Mapping {
+ public:
+  explicit Mapping(const std::string& path) {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat status {};
+    if (file < 0 || fstat(file, &status) != 0) fail(path, file);
+    if (!S_ISREG(status.st_mode)) {
+      ::close(file);
+      throw Error(path + ": no regular file");
+    }
+    size_ = static_cast<std::size_t>(status.st_size);
+    if (size_ > 0) data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
+    if (data_ == MAP_FAILED) fail(path, file);
+    ::close(file);
+  }
+  Mapping(const Mapping&) = delete;
+  ~Mapping() {
+    if (size_ > 0) munmap(data_, size_);
+  }
+  std::string_view text() const { return {static_cast<const char*>(data_), size_}; }
+
+ private:
+  [[noreturn]] static void fail(const std::string& path, int file) {
+    const int why = errno;
+    if (file >= 0) ::close(file);
+    throw Error(path + ": " + std::strerror(why));
+  }
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace
+
+SvmlightRows parse_svmlight(std::string_view text) { return Parser(text).parse(); }
+
+SvmlightRows read_svmlight(const std::string& path) {
+  const Mapping file(path);
+  try {
+    return parse_svmlight(file.text());
+  } catch (const Error& error) {
+    throw Error(path + ": " + error.what());
+  }
+}
+
+}  // namespace leashed

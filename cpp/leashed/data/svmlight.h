@@ -1,0 +1,26 @@
+// The svmlight (libsvm) text format: one row a line, `target column:value column:value …`, fields
+// apart by spaces or tabs, `#` begins a comment, and a field `qid:…` is passed over.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace leashed {
+
+struct SvmlightRows {
+  std::vector<double> targets;
+  std::vector<std::int64_t> offsets = {0};
+  std::vector<std::int32_t> columns;  // as they stand in the text
+  std::vector<float> values;
+};
+
+// Throws Error "line L, column C: …" (both from 1) where the text is no such file, or a column is
+// negative or beyond 2^31 − 2, or a number is not finite.
+SvmlightRows parse_svmlight(std::string_view text);
+
+// The same of a file; Error names it.
+SvmlightRows read_svmlight(const std::string& path);
+
+}  // namespace leashed

@@ -1,0 +1,244 @@
+"""Data most of whose values are 0: rows in CSR form, from SciPy's matrices or svmlight files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _check, _core
+from leashed.datasets.dataset import (
+    _numeric_array,
+    _whole_labels,
+    check_y,
+    number_of_classes,
+)
+
+__all__ = ["SparseDataset", "read_svmlight"]
+
+_LARGEST_COLUMN = 2**31 - 2
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparseDataset:
+    """Sparse examples and their labels, or the values they are to give: row i has ``data[j]`` in
+    column ``indices[j]`` for j in [indptr[i], indptr[i + 1]). Columns may come in any order, and one
+    that occurs twice in a row counts with the sum, as in SciPy. ``from_csr`` and ``regression``
+    build one.
+
+    Training makes a copy of the rows, shuffled by its seed once and with the columns that occur
+    most often first; the copy of the last seed is kept.
+
+    Attributes:
+        indptr: int64 [n + 1], from 0, never falling.
+        indices: int32, each in [0, features).
+        data: float32, finite.
+        features: Number of columns.
+        y: int32 [n], each in [0, classes); for regression float32 [n], finite.
+        classes: Number of classes, at least 2; 0 for regression.
+        name: What plots and reports call this set.
+
+    Raises:
+        TypeError: An array is not of the type above.
+        ValueError: An array has the wrong shape, or holds a value it must not hold; the message
+            names the row.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: NDArray[np.float32]
+    features: int
+    y: NDArray[np.int32] | NDArray[np.float32]
+    classes: int
+    name: str = "rows"
+
+    def __post_init__(self) -> None:
+        _check.whole("features", self.features, 1, _LARGEST_COLUMN + 1)
+        if not isinstance(self.name, str):
+            raise TypeError(f"name must be a str, got {type(self.name).__name__}")
+        dtypes = {
+            "indptr": np.int64,
+            "indices": np.int32,
+            "data": np.float32,
+            "y": np.float32 if self.classes == 0 else np.int32,
+        }
+        for name, dtype in dtypes.items():
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1:
+                got = getattr(array, "dtype", type(array).__name__)
+                raise TypeError(
+                    f"{name} must be a one-dimensional {np.dtype(dtype).name} array, got {got}; "
+                    "SparseDataset.from_csr(x, y) converts it"
+                )
+            array = np.ascontiguousarray(array).view()
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        if len(self.indptr) < 2:
+            raise ValueError("indptr must have one entry more than there are rows, at least 2")
+        if len(self.y) != len(self):
+            raise ValueError(
+                f"x has {len(self)} rows but y has {len(self.y)} entries; pass one for each row"
+            )
+        object.__setattr__(self, "classes", check_y(self.y, self.classes))
+        _ = self.rows
+
+    @cached_property
+    def rows(self) -> _core.SparseRows:
+        """The native rows."""
+        return _core.SparseRows(self.indptr, self.indices, self.data, self.features)
+
+    @classmethod
+    def from_csr(
+        cls, x: Any, y: ArrayLike, classes: int | None = None, name: str = "rows"
+    ) -> SparseDataset:
+        """Build a data set from a matrix in CSR form and labels.
+
+        Arrays that are int64 (indptr), int32 (indices) and float32 (data) already are shared, not
+        copied: do not change them afterwards.
+
+        Args:
+            x: ``scipy.sparse.csr_matrix`` or ``csr_array`` [n, features], or anything else that has
+                ``indptr``, ``indices``, ``data`` and ``shape``.
+            y: Labels [n]: whole numbers from 0, of any numeric dtype.
+            classes: Number of classes, at least 2. Default: the largest label + 1.
+            name: What plots and reports call this set.
+
+        Raises:
+            TypeError: ``x`` is no such matrix, or a dtype is not numeric.
+            ValueError: ``x`` or ``y`` does not fit the description; the message names the row.
+        """
+        labels = _whole_labels(_numeric_array("y", y))
+        _check_length(x, labels)
+        classes = number_of_classes(labels, classes)
+        return cls(*csr_parts(x), labels.astype(np.int32), classes, name)
+
+    @classmethod
+    def regression(cls, x: Any, y: ArrayLike, name: str = "rows") -> SparseDataset:
+        """Build a data set whose rows are to give numbers: as ``from_csr``, with numbers ``y`` [n],
+        finite in float32.
+        """
+        values = _numeric_array("y", y)
+        _check_length(x, values)
+        with np.errstate(over="ignore"):
+            return cls(*csr_parts(x), np.ascontiguousarray(values, np.float32), 0, name)
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def head(self, rows: int) -> SparseDataset:
+        """The first so many rows."""
+        entries = int(self.indptr[min(rows, len(self))])
+        return SparseDataset(
+            self.indptr[: rows + 1],
+            self.indices[:entries],
+            self.data[:entries],
+            self.features,
+            self.y[:rows],
+            self.classes,
+            self.name,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"SparseDataset(name={self.name!r}, n={len(self)}, features={self.features}, "
+            f"entries={len(self.data)}, classes={self.classes})"
+        )
+
+
+def is_csr(x: Any) -> bool:
+    """Whether ``x`` is a matrix in CSR form."""
+    parts = all(hasattr(x, part) for part in ("indptr", "indices", "data", "shape"))
+    return parts and getattr(x, "format", "csr") == "csr"
+
+
+def csr_parts(x: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32], int]:
+    """(indptr, indices, data, features) of a matrix in CSR form, in the engine's dtypes."""
+    if not is_csr(x) or len(x.shape) != 2:
+        raise TypeError(
+            f"x must be a matrix in CSR form with two dimensions, got {type(x).__name__}; "
+            "scipy.sparse.csr_array(x) makes one"
+        )
+    indptr, indices = (_whole_array(name, getattr(x, name)) for name in ("indptr", "indices"))
+    if indices.size:
+        for value in (int(indices.min()), int(indices.max())):
+            if not 0 <= value < x.shape[1]:
+                raise ValueError(f"indices has {value}, outside 0 to {x.shape[1] - 1}")
+    with np.errstate(over="ignore"):
+        data = np.ascontiguousarray(_numeric_array("data", x.data), np.float32)
+    return (
+        np.ascontiguousarray(indptr, np.int64),
+        np.ascontiguousarray(indices, np.int32),
+        data,
+        int(x.shape[1]),
+    )
+
+
+def _whole_array(name: str, values: Any) -> NDArray[Any]:
+    array = _numeric_array(name, values)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise TypeError(f"{name} must be a one-dimensional array of integers, got {array.dtype}")
+    return array
+
+
+def _check_length(x: Any, y: NDArray[Any]) -> None:
+    rows = len(x.indptr) - 1 if hasattr(x, "indptr") else None
+    if y.ndim != 1 or y.size == 0 or (rows is not None and rows != len(y)):
+        raise ValueError(f"y must be one entry per row, shape ({rows},), got {y.shape}")
+
+
+def read_svmlight(
+    path: str | os.PathLike[str],
+    features: int | None = None,
+    *,
+    zero_based: bool | None = None,
+    regression: bool = False,
+) -> SparseDataset:
+    """Read a file in the svmlight (libsvm) format: a row a line, ``target column:value …``.
+
+    Args:
+        path: The file.
+        features: Number of columns. Default: the largest column's number, + 1 if zero-based.
+        zero_based: Whether columns are numbered from 0 or from 1. Default: from 0 where a column 0
+            occurs; pass it for a test file that goes with a training file.
+        regression: Targets are values. Default: they are labels: −1 and 1 become 0 and 1, others
+            must be whole numbers from 0.
+
+    Raises:
+        ValueError: The file cannot be read, or is no such file: the message names the file, the
+            line and the column. Or ``features`` is too small, or targets are no labels.
+    """
+    path = Path(path)
+    targets, indptr, indices, data = _core.read_svmlight(os.fspath(path))
+    if not len(targets):
+        raise ValueError(f"{path}: there is no row in it")
+    lowest = int(indices.min()) if indices.size else 1
+    if zero_based is None:
+        zero_based = lowest == 0
+    if not zero_based:
+        if lowest == 0:
+            raise ValueError(f"{path}: column 0 occurs; pass zero_based=True")
+        indices -= 1
+    found = int(indices.max()) + 1 if indices.size else 1
+    features = found if features is None else _check.whole("features", features, 1)
+    if found > features:
+        raise ValueError(
+            f"{path}: the largest column makes {found} features; features must be at least that, "
+            f"got {features}"
+        )
+    if regression:
+        with np.errstate(over="ignore"):
+            y = targets.astype(np.float32)
+        return SparseDataset(indptr, indices, data, features, y, 0, path.name)
+    try:
+        labels = (targets > 0) if set(np.unique(targets)) <= {-1.0, 1.0} else _whole_labels(targets)
+        classes = max(2, number_of_classes(labels.astype(np.int64), None)) if labels.any() else 2
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; pass regression=True for values") from None
+    return SparseDataset(
+        indptr, indices, data, features, labels.astype(np.int32), classes, path.name
+    )

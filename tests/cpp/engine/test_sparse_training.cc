@@ -1,0 +1,114 @@
+// Updates in place, by several threads: every one is made, and what they learn is right.
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "doctest/doctest.h"
+#include "leashed/data/ordered_rows.h"
+#include "leashed/discipline/registry.h"
+#include "leashed/engine/trainer.h"
+#include "leashed/model/sparse_linear.h"
+#include "leashed/update/registry.h"
+
+namespace {
+
+constexpr std::size_t kRows = 4000, kFeatures = 600;
+
+// Two classes that a planted model tells apart.
+struct Problem {
+  std::vector<std::int64_t> offsets = {0};
+  std::vector<std::int32_t> columns;
+  std::vector<float> values;
+  std::vector<std::int32_t> labels;
+
+  Problem() {
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    std::vector<float> planted(kFeatures);
+    for (float& w : planted) w = normal(random);
+    for (std::size_t i = 0; i < kRows; ++i) {
+      float margin = 0;
+      for (int j = 0; j < 10; ++j) {
+        const auto column = static_cast<std::size_t>(random() % (1 + random() % kFeatures));
+        columns.push_back(static_cast<std::int32_t>(column));
+        values.push_back(1);
+        margin += planted[column];
+      }
+      offsets.push_back(static_cast<std::int64_t>(columns.size()));
+      labels.push_back(margin > 0);
+    }
+  }
+};
+
+leashed::TrainResult train(const leashed::Choice& discipline_choice,
+                           const leashed::Choice& rule_choice, std::size_t workers, double l2,
+                           const leashed::StopRules& until) {
+  const Problem problem;
+  const leashed::OrderedRows rows(
+      {problem.offsets.data(), problem.columns.data(), problem.values.data()}, kRows, kFeatures, 0);
+  const std::vector<std::int32_t> labels = rows.shuffled(problem.labels.data());
+  const leashed::SparseLinear source(kFeatures, 1, leashed::Head::log_loss, l2, true);
+  const auto rule = leashed::make_rule(rule_choice, workers);
+  REQUIRE(source.updates_in_place(*rule));
+  const std::vector<float> theta(source.dimension());
+  leashed::DisciplineContext context{theta.data(), source.dimension(), workers, 1, *rule};
+  context.sparse = {rows.active() + 1, 1, rows.mean_squares()};
+  const auto discipline = leashed::make_discipline(discipline_choice, context);
+  REQUIRE(discipline->in_place());
+  const leashed::DatasetView data{nullptr, labels.data(), kRows, kFeatures, rows.view()};
+  return leashed::train(source, data, nullptr, *discipline, {workers, 4, 0, until, 1e6}, {});
+}
+
+const leashed::Choice kSgd{"sgd", {{"lr", 0.2}}};
+const leashed::Choice kAdagrad{"adagrad",
+                               {{"lr", 0.2}, {"eps", 1e-10}, {"initial_accumulator", 0.0}}};
+
+}  // namespace
+
+TEST_CASE("Several threads make exactly the updates asked for and learn") {
+  leashed::StopRules until;
+  until.updates = 12345;
+  for (const double copy : {0.0, 1.0}) {
+    for (const leashed::Choice& rule : {kSgd, kAdagrad}) {
+      for (const std::size_t workers : {1u, 2u, 4u}) {
+        const auto result = train({"hogwild", {{"copy", copy}}}, rule, workers, 0, until);
+        CHECK(result.updates == 12345);
+        CHECK(result.gradients == 12345);
+        CHECK(result.evaluations.back().accuracy > 0.9);
+      }
+    }
+  }
+  const auto result = train({"locked"}, kSgd, 3, 0, until);
+  CHECK(result.updates == 12345);
+  CHECK(result.evaluations.back().accuracy > 0.9);
+}
+
+TEST_CASE("One thread gives the same bits under every discipline") {
+  leashed::StopRules until;
+  until.batches = 3000;
+  for (const double l2 : {0.0, 1e-3}) {
+    const auto expected = train({"sequential"}, kSgd, 1, l2, until).parameters;
+    CHECK(train({"locked"}, kSgd, 1, l2, until).parameters == expected);
+    for (const double copy : {0.0, 1.0}) {
+      CHECK(train({"hogwild", {{"copy", copy}}}, kSgd, 1, l2, until).parameters == expected);
+    }
+  }
+}
+
+TEST_CASE("The penalty keeps weights small, whoever holds them, and leaves columns unseen alone") {
+  leashed::StopRules until;
+  until.batches = 5000;
+  const auto norm = [&](const leashed::Choice& discipline, std::size_t workers, double l2) {
+    const auto theta = train(discipline, kSgd, workers, l2, until).parameters;
+    double squares = 0;
+    for (std::size_t i = 1; i < theta.size(); ++i) squares += double{theta[i]} * double{theta[i]};
+    return std::sqrt(squares);
+  };
+  const double free = norm({"sequential"}, 1, 0), held = norm({"sequential"}, 1, 0.01);
+  CHECK(held < 0.7 * free);
+  for (const double copy : {0.0, 1.0}) {
+    const double shared = norm({"hogwild", {{"copy", copy}}}, 2, 0.01);
+    CHECK(shared == doctest::Approx(held).epsilon(0.15));
+  }
+}

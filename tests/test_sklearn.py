@@ -1,0 +1,30 @@
+"""scikit-learn's own checks of each estimator, and what they do not ask."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="scikit-learn (extra test) is not installed")
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import leashed as lsh
+from leashed.sklearn import MLPClassifier, MLPRegressor, SGDClassifier, SGDRegressor
+
+ESTIMATORS = [
+    SGDClassifier(),
+    SGDClassifier(loss="log_loss"),
+    SGDRegressor(),
+    MLPClassifier(),
+    MLPRegressor(),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
