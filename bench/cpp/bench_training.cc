@@ -47,7 +47,7 @@ Run train_once(const Network& network, const Setting& setting, std::size_t threa
   // they run sees how much processor time they take.
   double start = 0, first_used = 0, first_at = 0, used = 0, at = 0;
   TrainCallbacks callbacks;
-  callbacks.progress = [&](const Evaluated&, const Evaluated&) {
+  callbacks.progress = [&](const Evaluated&, double) {
     if (start == 0) start = now();
   };
   callbacks.interrupted = [&] {
