@@ -142,11 +142,8 @@ def train(
         OSError: a checkpoint cannot be read, or could not be written.
     """
     data, validation = _sets(model, data, validation)
-    if isinstance(model, External) and not (checkpoint is resume is None):
-        raise TypeError(
-            "checkpoint and resume know models of layers only, and a gradient from outside cannot "
-            "be written to a file; save result.parameters, and pass it as init"
-        )
+    if not (checkpoint is resume is None):
+        _layered(model)
     discipline = Leashed() if discipline is None else discipline
     if not isinstance(discipline, Discipline):
         raise TypeError(
@@ -215,7 +212,7 @@ def train(
     }
     resumption = None
     if resume is not None:
-        resumption = resuming.resume(resume, model, config)
+        resumption = resuming.resume(resume, _layered(model), config)
         config["resumed_at"] = resumption.updates
 
     def report(now: dict[str, Any], initial_loss: float) -> None:
@@ -261,7 +258,7 @@ def train(
     with ExitStack() as stack:
         checkpointer = None
         if checkpoint is not None:
-            checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
+            checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, _layered(model), config))
         outcome = _core.train(
             native,
             theta,
@@ -284,12 +281,24 @@ def train(
     return _result(outcome, mean_batch, config)
 
 
-def _head(data: Dataset | SparseDataset | Samples, rows: int | None = None) -> tuple[Any, NDArray[Any]]:
+def _head(
+    data: Dataset | SparseDataset | Samples, rows: int | None = None
+) -> tuple[Any, NDArray[Any]]:
     """The examples, or the first so many, and what they are to give, for the native core."""
     if isinstance(data, SparseDataset):
         part = data if rows is None or rows >= len(data) else data.head(rows)
         return part.rows, part.y
     return data.x[:rows], data.y[:rows]
+
+
+def _layered(model: Model | External) -> Model:
+    """``model``, which a checkpoint can hold."""
+    if isinstance(model, External):
+        raise TypeError(
+            "checkpoint and resume know models of layers only, and a gradient from outside cannot "
+            "be written to a file; save result.parameters, and pass it as init"
+        )
+    return model
 
 
 def _sets(
