@@ -37,7 +37,10 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
       "Row numbers of batch k: a function of (seed, k) alone.");
 
   bind_network(m);
+  bind_external(m);
+  bind_read(m);
   bind_parameter_vector(m);
+  bind_engine(m);
   bind_rules(m);
   bind_shared_vector(m);
   bind_sparse(m);

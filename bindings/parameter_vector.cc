@@ -1,152 +1,79 @@
-// ParameterVector for Python: reads are zero-copy arrays that keep their vector pinned for as long
-// as anyone refers to them.
+// ParameterVector for Python.
 #include "leashed/vector/parameter_vector.h"
 
-#include <atomic>
 #include <mutex>
-#include <optional>
 
-#include "arrays.h"
 #include "leashed/discipline/leashed.h"
 #include "leashed/update/registry.h"
 #include "parts.h"
+#include "read.h"
 
 namespace leashed {
 namespace {
 
-// The pool is sized for so many readers and workers; a permit is the right to be one of them.
-class Permits {
+class SharedVector final : public Readable {
  public:
-  explicit Permits(std::size_t n) : left_(static_cast<std::ptrdiff_t>(n)) {}
-  bool take() {
-    std::ptrdiff_t left = left_.load(std::memory_order_relaxed);
-    // Acquire: pairs with the release in give_back; the slots that were freed are seen as free.
-    while (left > 0 && !left_.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
-                                                    std::memory_order_relaxed)) {
-    }
-    return left > 0;
-  }
-  void give_back() { left_.fetch_add(1, std::memory_order_release); }
-
- private:
-  std::atomic<std::ptrdiff_t> left_;
-};
-
-struct SharedVector {
   SharedVector(const FloatArray& theta, std::size_t workers, std::size_t readers)
       // One reader more than the user may be: version().
-      : vector(theta.data(), static_cast<std::size_t>(theta.size()), workers, readers + 1),
-        worker_permits(workers),
-        reader_permits(readers) {}
+      : vector_(theta.data(), static_cast<std::size_t>(theta.size()), workers, readers + 1),
+        workers_(workers),
+        readers_(readers) {}
 
-  std::uint64_t version() {
-    const std::lock_guard one_at_a_time(version_mutex);
-    return vector.pin().t();
+  std::size_t dimension() const override { return vector_.length(); }
+  std::unique_ptr<Held> hold() override {
+    return hold_under(readers_, "ParameterVector", [this] { return hold_latest(vector_); });
   }
 
-  ParameterVector vector;
-  Permits worker_permits, reader_permits;
-  std::mutex version_mutex;
-};
-
-// What a pinned array's base object owns.
-struct PinnedBase {
-  std::shared_ptr<SharedVector> shared;
-  ParameterVector::Pin pin;
-  ~PinnedBase() {
-    pin.release();
-    shared->reader_permits.give_back();
-  }
-};
-
-class Read {
- public:
-  explicit Read(std::shared_ptr<SharedVector> shared) : shared_(std::move(shared)) {}
-
-  py::array enter() {
-    const std::lock_guard one_at_a_time(mutex_);
-    if (view_) throw std::runtime_error("this read is already entered; call read() again");
-    if (!shared_->reader_permits.take()) {
-      throw std::runtime_error(
-          "too many views are alive at once; drop some, or make the ParameterVector with more "
-          "readers");
-    }
-    auto base = std::make_unique<PinnedBase>();
-    base->shared = shared_;
-    base->pin = shared_->vector.pin();
-    t_ = base->pin.t();
-    const float* data = base->pin.data();
-    const py::capsule owner(base.release(), [](void* p) { delete static_cast<PinnedBase*>(p); });
-    py::array_t<float> view(static_cast<py::ssize_t>(shared_->vector.length()), data, owner);
-    view.attr("setflags")(py::arg("write") = false);
-    view_ = view;
-    return view;
-  }
-  void exit(const py::args&) {
-    const std::lock_guard one_at_a_time(mutex_);
-    view_.reset();
-  }
-  std::uint64_t t() const { return t_; }
-
- private:
-  std::shared_ptr<SharedVector> shared_;
-  std::mutex mutex_;  // on free-threaded Python two threads may enter at once
-  std::optional<py::array> view_;
-  std::uint64_t t_ = 0;
-};
-
-struct PyParameterVector {
-  std::shared_ptr<SharedVector> shared;
-
-  // (published, staleness, failed attempts)
-  py::tuple update(const FloatArray& gradient, float lr, double persistence,
-                   std::uint64_t t_read) const {
-    require_length(gradient, shared->vector.length(), "gradient");
-    if (!shared->worker_permits.take()) {
+  py::object update(const FloatArray& gradient, float lr, double persistence,
+                    std::uint64_t t_read) {
+    require_length(gradient, vector_.length(), "gradient");
+    if (!workers_.take()) {
       throw std::runtime_error(
           "too many threads update at once; make the ParameterVector with more workers");
     }
     struct GiveBack {
       Permits& permits;
       ~GiveBack() { permits.give_back(); }
-    } const give_back{shared->worker_permits};
+    } const give_back{workers_};
+    const GradientPiece whole{gradient.data(), 0, vector_.length()};
     Publication result;
     {
       const py::gil_scoped_release release;
       const auto rule = make_rule({"sgd", {{"lr", lr}}});
-      const Updater updater(shared->vector.length(), *rule);
+      const Updater updater(vector_.length(), *rule);
       StoreChoice stores(1, 0);  // a thread of the user's own; nothing is known of it
-      result = load_and_update(shared->vector, updater, gradient.data(),
-                               persistence_bound(persistence), t_read, stores);
+      result = load_and_update(vector_, updater, {&whole, 1}, persistence_bound(persistence),
+                               t_read, stores);
     }
-    return py::make_tuple(result.published, result.staleness_compute + result.staleness_schedule,
-                          result.tries);
+    return to_update(result);
   }
+
+  std::uint64_t version() {
+    const std::lock_guard one_at_a_time(version_mutex_);
+    return vector_.pin().t();
+  }
+  std::size_t live() const { return vector_.live(); }
+  std::size_t capacity() const { return vector_.capacity(); }
+
+ private:
+  ParameterVector vector_;
+  Permits workers_, readers_;
+  std::mutex version_mutex_;
 };
 
 }  // namespace
 
 void bind_parameter_vector(py::module_& m) {
-  py::class_<Read>(m, "Read")
-      .def("__enter__", &Read::enter)
-      .def("__exit__", &Read::exit)
-      .def_property_readonly("t", &Read::t, "Version of the vector entered last.");
-
-  py::class_<PyParameterVector>(m, "ParameterVector")
-      .def(py::init([](const FloatArray& theta, std::size_t workers, std::size_t readers) {
-             return PyParameterVector{std::make_shared<SharedVector>(theta, workers, readers)};
-           }),
-           py::arg("theta").noconvert(), py::arg("workers"), py::arg("readers"))
-      .def("read", [](const PyParameterVector& v) { return std::make_unique<Read>(v.shared); })
-      .def("update", &PyParameterVector::update, py::arg("gradient").noconvert(), py::arg("lr"),
+  py::class_<SharedVector, std::shared_ptr<SharedVector>>(m, "ParameterVector")
+      .def(py::init<const FloatArray&, std::size_t, std::size_t>(), py::arg("theta").noconvert(),
+           py::arg("workers"), py::arg("readers"))
+      .def("read", [](const std::shared_ptr<SharedVector>& v) { return std::make_unique<Read>(v); })
+      .def("update", &SharedVector::update, py::arg("gradient").noconvert(), py::arg("lr"),
            py::arg("persistence"), py::arg("t_read"))
-      .def_property_readonly("t", [](const PyParameterVector& v) { return v.shared->version(); })
-      .def_property_readonly("length",
-                             [](const PyParameterVector& v) { return v.shared->vector.length(); })
-      .def_property_readonly("live",
-                             [](const PyParameterVector& v) { return v.shared->vector.live(); })
-      .def_property_readonly(
-          "capacity", [](const PyParameterVector& v) { return v.shared->vector.capacity(); });
+      .def_property_readonly("t", &SharedVector::version)
+      .def_property_readonly("length", &SharedVector::dimension)
+      .def_property_readonly("live", &SharedVector::live)
+      .def_property_readonly("capacity", &SharedVector::capacity);
 }
 
 }  // namespace leashed

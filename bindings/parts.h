@@ -5,8 +5,11 @@
 
 namespace leashed {
 
+void bind_engine(pybind11::module_& m);
+void bind_external(pybind11::module_& m);
 void bind_network(pybind11::module_& m);
 void bind_parameter_vector(pybind11::module_& m);
+void bind_read(pybind11::module_& m);
 void bind_rules(pybind11::module_& m);
 void bind_shared_vector(pybind11::module_& m);
 void bind_sparse(pybind11::module_& m);

@@ -1,5 +1,6 @@
 // Learning-rate schedules, staleness policies and update rules by themselves.
 #include "choice.h"
+#include "gradient.h"
 #include "leashed/discipline/updater.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/update/registry.h"
@@ -31,33 +32,54 @@ py::array_t<double> staleness_factors(const PyChoice& choice, const DoubleArray&
 }
 
 // A vector with a rule's state, changed in place by one thread.
-class RuleState {
+class RuleState : public std::enable_shared_from_this<RuleState> {
  public:
   RuleState(const PyChoice& choice, const FloatArray& theta)
       : rule_(make_rule(to_choice(choice))),
-        updater_(static_cast<std::size_t>(theta.size()), *rule_),
-        buffer_(updater_.initial(
-            {theta.data(), static_cast<std::size_t>(theta.size()), 1, 0, *rule_})) {}
+        dimension_(static_cast<std::size_t>(theta.size())),
+        buffer_(Updater(dimension_, *rule_).initial({theta.data(), dimension_, 1, 0, *rule_})) {}
 
   void update(const FloatArray& gradient) {
-    require_length(gradient, updater_.layout().dimension, "gradient");
-    const float* g = gradient.data();
-    const py::gil_scoped_release release;
-    updater_.apply(buffer_.data(), buffer_.data(), g, {t_++, 0, updater_.clip_factor(g)});
+    require_length(gradient, dimension_, "gradient");
+    const GradientPiece whole{gradient.data(), 0, dimension_};
+    apply({&whole, 1});
   }
-  // Theta, then the states.
-  py::array_t<float> vector(std::size_t k) const {
-    const Layout& layout = updater_.layout();
-    if (k > layout.states) throw py::index_error("the rule has no such state");
-    return py::array_t<float>(static_cast<py::ssize_t>(layout.dimension),
-                              buffer_.data() + k * layout.stride());
+  void update_pieces(const Places& places) { apply(pieces_at(places, dimension_)); }
+
+  // Another learning rate or the like; the state goes on.
+  void set_rule(const PyChoice& choice) {
+    auto rule = make_rule(to_choice(choice));
+    if (rule->states() != rule_->states()) throw Error("the rule keeps other state");
+    rule_ = std::move(rule);
   }
 
+  // A copy of theta (0) or of state k; and the memory itself, to be written too.
+  py::array_t<float> vector(std::size_t k) const { return py::array_t<float>(length(), at(k)); }
+  py::array_t<float> memory(std::size_t k) {
+    const py::capsule owner(new std::shared_ptr<RuleState>(shared_from_this()),
+                            [](void* p) { delete static_cast<std::shared_ptr<RuleState>*>(p); });
+    return py::array_t<float>(length(), at(k), owner);
+  }
+
+  std::uint64_t t = 0;
+
  private:
-  const std::unique_ptr<Rule> rule_;
-  const Updater updater_;
+  void apply(Gradient gradient) {
+    const py::gil_scoped_release release;
+    const Updater updater(dimension_, *rule_);
+    updater.apply(buffer_.data(), buffer_.data(), gradient,
+                  {t++, 0, updater.clip_factor(gradient)});
+  }
+  py::ssize_t length() const { return static_cast<py::ssize_t>(dimension_); }
+  const float* at(std::size_t k) const {
+    const Layout layout = Updater(dimension_, *rule_).layout();
+    if (k > layout.states) throw py::index_error("the rule has no such state");
+    return buffer_.data() + k * layout.stride();
+  }
+
+  std::unique_ptr<Rule> rule_;
+  const std::size_t dimension_;
   AlignedArray<float> buffer_;
-  std::uint64_t t_ = 0;
 };
 
 }  // namespace
@@ -67,11 +89,16 @@ void bind_rules(py::module_& m) {
         py::arg("workers"), "The schedule 'lr' of the choice at each t.");
   m.def("staleness_factors", staleness_factors, py::arg("choice"), py::arg("tau").noconvert(),
         py::arg("last_update"), "The policy's factor at each staleness.");
-  py::class_<RuleState>(m, "RuleState", "A vector with an update rule's state.")
+  py::class_<RuleState, std::shared_ptr<RuleState>>(m, "RuleState",
+                                                    "A vector with an update rule's state.")
       .def(py::init<const PyChoice&, const FloatArray&>(), py::arg("rule"),
            py::arg("theta").noconvert())
       .def("update", &RuleState::update, py::arg("gradient").noconvert())
-      .def("vector", &RuleState::vector, py::arg("k"), "A copy of theta (0) or of state k.");
+      .def("update_pieces", &RuleState::update_pieces, py::arg("places"))
+      .def("set_rule", &RuleState::set_rule, py::arg("rule"))
+      .def("vector", &RuleState::vector, py::arg("k"), "A copy of theta (0) or of state k.")
+      .def("memory", &RuleState::memory, py::arg("k"), "The same, where it lies.")
+      .def_readwrite("t", &RuleState::t, "Updates applied.");
 }
 
 }  // namespace leashed

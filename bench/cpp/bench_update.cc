@@ -45,8 +45,9 @@ void bench_update(std::size_t d, double seconds) {
   const auto rule = make_rule({"sgd", {{"lr", kStep}}});
   const Updater updater(d, *rule);
   StoreChoice stores(1, d);
+  const GradientPiece whole{gradient.data(), 0, d};
   const auto update = [&] {
-    load_and_update(vector, updater, gradient.data(),
+    load_and_update(vector, updater, {&whole, 1},
                     persistence_bound(std::numeric_limits<double>::infinity()), 0, stores);
   };
   auto [current, next] = buffers(vector);

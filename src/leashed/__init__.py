@@ -1,10 +1,14 @@
 """Asynchronous SGD on every core, without locks: `train` a `Model` on a `Dataset`."""
 
-from leashed import analysis, datasets, models, rules, schedules, staleness
+from typing import Any as _Any
+
+from leashed import analysis, datasets, gradients, models, rules, schedules, staleness
 from leashed._core import __version__
 from leashed.checkpoint import load, save
 from leashed.datasets import Dataset, SparseDataset
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
+from leashed.engine import Engine
+from leashed.external import get_include
 from leashed.models import Model
 from leashed.result import Histogram, TimeDistribution, TrainResult
 from leashed.rules import (
@@ -32,6 +36,7 @@ __all__ = [
     "AdamW",
     "Dataset",
     "Discipline",
+    "Engine",
     "Histogram",
     "Hogwild",
     "Leashed",
@@ -55,6 +60,8 @@ __all__ = [
     "__version__",
     "analysis",
     "datasets",
+    "get_include",
+    "gradients",
     "load",
     "models",
     "rules",
@@ -65,3 +72,12 @@ __all__ = [
     "tune",
     "until",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """``leashed.torch`` is imported when it is first asked for: PyTorch is an extra."""
+    if name == "torch":
+        import importlib  # noqa: PLC0415
+
+        return importlib.import_module("leashed.torch")
+    raise AttributeError(f"module 'leashed' has no attribute {name!r}")

@@ -11,18 +11,22 @@ import typing
 __all__: list[str] = [
     "Conv2d",
     "Dense",
+    "Engine",
     "Error",
+    "ExternalSource",
     "GradientSource",
     "MaxPool",
     "Network",
     "ParameterBlock",
     "ParameterVector",
+    "PythonSource",
     "Read",
     "Relu",
     "RuleState",
     "available_isas",
     "batch_rows",
     "default_isa",
+    "mean_loss",
     "schedule_values",
     "staleness_factors",
     "time_bin_edges",
@@ -104,9 +108,40 @@ class Network(GradientSource):
     @property
     def parameters(self) -> list[ParameterBlock]: ...
 
+class ExternalSource(GradientSource):
+    """
+    Gradients from a native function, by the contract of leashed.h.
+    """
+    def __init__(
+        self,
+        gradient: typing.SupportsInt | typing.SupportsIndex,
+        gradient_data: typing.SupportsInt | typing.SupportsIndex,
+        loss: typing.SupportsInt | typing.SupportsIndex,
+        loss_data: typing.SupportsInt | typing.SupportsIndex,
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        workspace_bytes: typing.SupportsInt | typing.SupportsIndex,
+        targets: bool,
+        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+
+class PythonSource(GradientSource):
+    """
+    Gradients from a Python callable.
+    """
+    def __init__(
+        self,
+        gradient: typing.Any,
+        loss: typing.Any,
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        targets: bool,
+        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+
 class Read:
     def __enter__(self) -> numpy.ndarray: ...
-    def __exit__(self, *args) -> None: ...
+    def __exit__(self, arg0: typing.Any, arg1: typing.Any, arg2: typing.Any) -> None: ...
     @property
     def t(self) -> int:
         """
@@ -127,7 +162,7 @@ class ParameterVector:
         lr: typing.SupportsFloat | typing.SupportsIndex,
         persistence: typing.SupportsFloat | typing.SupportsIndex,
         t_read: typing.SupportsInt | typing.SupportsIndex,
-    ) -> tuple: ...
+    ) -> typing.Any: ...
     @property
     def capacity(self) -> int: ...
     @property
@@ -137,6 +172,78 @@ class ParameterVector:
     @property
     def t(self) -> int: ...
 
+class Engine:
+    def __init__(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        discipline: tuple[str, dict],
+        rule: tuple[str, dict],
+        staleness: tuple[str, dict],
+        workers: typing.SupportsInt | typing.SupportsIndex,
+        readers: typing.SupportsInt | typing.SupportsIndex,
+        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        states: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
+        t: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def _memory(self) -> typing.Any: ...
+    def _push_pieces(
+        self,
+        pieces: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        t: typing.SupportsInt | typing.SupportsIndex | None = None,
+    ) -> typing.Any: ...
+    def _read_for_torch(self) -> Read: ...
+    def _state(self) -> tuple: ...
+    def close(self) -> None:
+        """
+        Refuse reads and pushes from here on; views stay valid.
+        """
+    def push(
+        self, gradient: typing.Any, *, t: typing.SupportsInt | typing.SupportsIndex | None = None
+    ) -> typing.Any:
+        """
+        Apply a gradient, float32 [d], under the rule, the discipline and the staleness policy.
+        """
+    def push_sparse(
+        self,
+        indices: typing.Any,
+        values: typing.Any,
+        *,
+        t: typing.SupportsInt | typing.SupportsIndex | None = None,
+    ) -> typing.Any:
+        """
+        Apply a gradient that is ``values`` (float32 [n]) at ``indices`` (int64 [n], ascending) and zero elsewhere; only under Hogwild.
+        """
+    def read(self) -> Read:
+        """
+        A context manager that gives the latest parameters as a read-only float32 [d] array, with their version in the attribute ``t``.
+        """
+    @property
+    def dimension(self) -> int:
+        """
+        d, the number of parameters.
+        """
+    @property
+    def live(self) -> int:
+        """
+        Parameter vectors in use.
+        """
+    @property
+    def t(self) -> int:
+        """
+        Updates applied so far.
+        """
+    @property
+    def workers(self) -> int:
+        """
+        Threads that may push.
+        """
+
 class RuleState:
     """
     A vector with an update rule's state.
@@ -144,13 +251,37 @@ class RuleState:
     def __init__(
         self, rule: tuple[str, dict], theta: numpy.typing.NDArray[numpy.float32]
     ) -> None: ...
+    def memory(
+        self, k: typing.SupportsInt | typing.SupportsIndex
+    ) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        The same, where it lies.
+        """
+    def set_rule(self, rule: tuple[str, dict]) -> None: ...
     def update(self, gradient: numpy.typing.NDArray[numpy.float32]) -> None: ...
+    def update_pieces(
+        self,
+        places: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+    ) -> None: ...
     def vector(
         self, k: typing.SupportsInt | typing.SupportsIndex
     ) -> numpy.typing.NDArray[numpy.float32]:
         """
         A copy of theta (0) or of state k.
         """
+    @property
+    def t(self) -> int:
+        """
+        Updates applied.
+        """
+    @t.setter
+    def t(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 def available_isas() -> list[str]:
     """
@@ -170,6 +301,16 @@ def batch_rows(
 def default_isa() -> str:
     """
     The level in use: the last available one, or what the environment variable LEASHED_ISA names.
+    """
+
+def mean_loss(
+    source: GradientSource,
+    theta: numpy.typing.NDArray[numpy.float32],
+    x: numpy.typing.NDArray[numpy.float32],
+    y: numpy.ndarray,
+) -> float:
+    """
+    The mean loss over all rows.
     """
 
 def schedule_values(
@@ -199,9 +340,9 @@ def train(
     source: GradientSource,
     theta: numpy.typing.NDArray[numpy.float32],
     x: numpy.typing.NDArray[numpy.float32],
-    y: numpy.typing.NDArray[numpy.int32],
+    y: numpy.ndarray,
     validation_x: numpy.typing.NDArray[numpy.float32] | None,
-    validation_y: numpy.typing.NDArray[numpy.int32] | None,
+    validation_y: numpy.ndarray | None,
     discipline: tuple[str, dict],
     rule: tuple[str, dict],
     staleness: tuple[str, dict],

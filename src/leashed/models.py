@@ -12,17 +12,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core
 from leashed.datasets import Dataset, SparseDataset
+from leashed.external import External, external
 
 __all__ = [
     "INITIALISATIONS",
     "LOSSES",
     "Conv2d",
     "Dense",
+    "External",
     "Layer",
     "MaxPool",
     "Model",
     "ReLU",
     "cnn",
+    "external",
     "lenet",
     "linear_regression",
     "linear_svm",

@@ -17,6 +17,7 @@ from leashed import staleness as policies
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Leashed, Sequential
+from leashed.external import External, Samples
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
 from leashed.models import Model, check_fits
@@ -60,8 +61,8 @@ class Progress:
 
 
 def train(
-    model: Model,
-    data: Dataset | SparseDataset | Split | tuple[Any, ArrayLike],
+    model: Model | External,
+    data: Dataset | SparseDataset | Samples | Split | tuple[Any, ArrayLike],
     *,
     until: Until,
     discipline: Discipline | None = None,
@@ -71,7 +72,7 @@ def train(
     batch_size: int = 64,
     seed: int = 0,
     init: str | ArrayLike = "he",
-    validation: Dataset | SparseDataset | None = None,
+    validation: Dataset | SparseDataset | Samples | tuple[ArrayLike, ArrayLike] | None = None,
     evaluate_every: float | None = None,
     progress: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -85,10 +86,10 @@ def train(
     ``reason == "interrupted"``.
 
     Args:
-        model: from :mod:`leashed.models`.
+        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own.
         data: the training set; a ``Split`` brings its test set as ``validation``; a pair of arrays
             goes through ``Dataset.from_arrays``, of a matrix in CSR form and an array through
-            ``SparseDataset.from_csr``.
+            ``SparseDataset.from_csr``. For ``models.external`` x and y may be any numbers.
 
             On sparse data ``Sequential``, ``Locked`` and ``Hogwild`` touch only the columns that
             the rows of a batch have, where the rule is ``SGD`` or ``Adagrad`` without weight decay
@@ -140,14 +141,9 @@ def train(
             newer version or of another run; the message names it. No thread has started.
         OSError: a checkpoint cannot be read, or could not be written.
     """
-    if not isinstance(model, Model):
-        raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
-    data, validation = _datasets(data, validation)
-    check_fits(model, data, "data")
-    if validation is not None:
-        if isinstance(validation, SparseDataset) != isinstance(data, SparseDataset):
-            raise TypeError("validation must be sparse where data is, and dense where it is dense")
-        check_fits(model, validation, "validation")
+    data, validation = _sets(model, data, validation)
+    if not (checkpoint is resume is None):
+        _layered(model)
     discipline = Leashed() if discipline is None else discipline
     if not isinstance(discipline, Discipline):
         raise TypeError(
@@ -216,7 +212,7 @@ def train(
     }
     resumption = None
     if resume is not None:
-        resumption = resuming.resume(resume, model, config)
+        resumption = resuming.resume(resume, _layered(model), config)
         config["resumed_at"] = resumption.updates
 
     def report(now: dict[str, Any], initial_loss: float) -> None:
@@ -224,7 +220,9 @@ def train(
         progress(_progress(now, initial_loss, mean_batch))
 
     sparse = isinstance(data, SparseDataset)
-    native = model.sparse if sparse else model.native
+    native: _core.GradientSource = model.native
+    if sparse and isinstance(model, Model):
+        native = model.sparse
     # The last batch of a pass over sparse rows may be smaller than the others.
     batches = math.ceil(len(data) / batch_size)
     mean_batch = len(data) / batches if sparse else float(batch_size)
@@ -260,7 +258,7 @@ def train(
     with ExitStack() as stack:
         checkpointer = None
         if checkpoint is not None:
-            checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
+            checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, _layered(model), config))
         outcome = _core.train(
             native,
             theta,
@@ -283,12 +281,44 @@ def train(
     return _result(outcome, mean_batch, config)
 
 
-def _head(data: Dataset | SparseDataset, rows: int | None = None) -> tuple[Any, NDArray[Any]]:
+def _head(
+    data: Dataset | SparseDataset | Samples, rows: int | None = None
+) -> tuple[Any, NDArray[Any]]:
     """The examples, or the first so many, and what they are to give, for the native core."""
     if isinstance(data, SparseDataset):
         part = data if rows is None or rows >= len(data) else data.head(rows)
         return part.rows, part.y
     return data.x[:rows], data.y[:rows]
+
+
+def _layered(model: Model | External) -> Model:
+    """``model``, which a checkpoint can hold."""
+    if isinstance(model, External):
+        raise TypeError(
+            "checkpoint and resume know models of layers only, and a gradient from outside cannot "
+            "be written to a file; save result.parameters, and pass it as init"
+        )
+    return model
+
+
+def _sets(
+    model: Model | External, data: Any, validation: Any
+) -> tuple[Dataset | SparseDataset | Samples, Dataset | SparseDataset | Samples | None]:
+    """The training and validation sets, as ``model`` reads them."""
+    if isinstance(model, External):
+        if isinstance(data, Split):
+            data, validation = data.train, data.test if validation is None else validation
+        checked = None if validation is None else model.samples("validation", validation)
+        return model.samples("data", data), checked
+    if not isinstance(model, Model):
+        raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
+    data, validation = _datasets(data, validation)
+    check_fits(model, data, "data")
+    if validation is not None:
+        if isinstance(validation, SparseDataset) != isinstance(data, SparseDataset):
+            raise TypeError("validation must be sparse where data is, and dense where it is dense")
+        check_fits(model, validation, "validation")
+    return data, validation
 
 
 def _datasets(

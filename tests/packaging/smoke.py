@@ -11,7 +11,7 @@ import leashed as lsh
 
 package = importlib.resources.files("leashed")
 assert str(package).startswith(sysconfig.get_path("platlib")), f"{package} is not installed"
-for name in ("py.typed", "_core.pyi"):
+for name in ("py.typed", "_core.pyi", "include/leashed.h", "include/leashed.pxd"):
     assert package.joinpath(name).is_file(), f"{name} is not in the wheel"
 
 if sysconfig.get_config_var("Py_GIL_DISABLED"):

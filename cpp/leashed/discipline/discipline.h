@@ -6,10 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include "leashed/base/error.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/update/rule.h"
+#include "leashed/vector/permits.h"
 
 namespace leashed {
 
@@ -58,6 +63,38 @@ struct InPlaceView {
   double waiting_seconds = 0;
 };
 
+// Theta at one version, for whoever holds it and for as long as they do: neither an update nor the
+// end of their thread takes it away, and only the discipline must outlive it. Under Hogwild without
+// a copy, and where there is one thread, it is the vector itself, which goes on changing.
+class Held {
+ public:
+  virtual ~Held() {
+    if (permit_) permit_->give_back();
+  }
+  // Gives that permit back when it ends.
+  void under(Permits& permit) { permit_ = &permit; }
+
+  View view{};
+
+ private:
+  Permits* permit_ = nullptr;
+};
+
+// A gradient in pieces, ascending: values[i] belongs to parameter begin + i. What no piece covers
+// has none: those parameters and their state stay as they are.
+struct GradientPiece {
+  const float* values;
+  std::size_t begin, end;
+};
+using Gradient = std::span<const GradientPiece>;
+
+// One that is zero but at `size` parameters, ascending.
+struct SparseGradient {
+  const std::int64_t* indices;
+  const float* values;
+  std::size_t size;
+};
+
 // What became of a gradient. Staleness τ = τᶜ + τˢ counts the updates applied between the read and
 // this one (READINGS, "Words that differ"): τᶜ until the worker was ready to update, τˢ after that.
 struct Publication {
@@ -80,6 +117,22 @@ class Discipline {
   virtual Publication publish(std::size_t worker, float* gradient) = 0;
   // Gives the last view up without an update; only while the run is being stopped.
   virtual void withdraw(std::size_t worker) = 0;
+
+  // For threads that are not the training loop's and that come and go (engine/engine.h), in place
+  // of read and publish: whoever calls keeps the version read. At most `readers` views are held and
+  // `workers` pushes made at once.
+  virtual std::unique_ptr<Held> hold() { throw Error(kLockstepOnly); }
+  // (`stores` is the calling thread's own.)
+  virtual Publication push(Gradient /*gradient*/, std::uint64_t /*t_read*/,
+                           StoreChoice& /*stores*/) {
+    throw Error(kLockstepOnly);
+  }
+  // Changes only what the gradient names.
+  virtual Publication push_sparse(const SparseGradient& /*gradient*/, std::uint64_t /*t_read*/) {
+    throw Error(
+        "a sparse gradient can be pushed under Hogwild only; elsewhere every update writes the "
+        "whole vector: push the dense gradient");
+  }
 
   // True where all workers take every step together; the engine then runs them as one OpenMP team.
   virtual bool lockstep() const { return false; }
@@ -107,10 +160,24 @@ class Discipline {
   virtual void with_state(const std::function<void(const float* buffer, std::uint64_t t)>& f) {
     with_snapshot(f);
   }
+  // Updates applied so far; for that same caller.
+  virtual std::uint64_t updates() {
+    std::uint64_t t = 0;
+    with_snapshot([&t](const float*, std::uint64_t now) { t = now; });
+    return t;
+  }
+  // The parameters themselves where they lie in one place for good, else null.
+  virtual float* memory() { return nullptr; }
+
   // Parameter vectors in use now, and the most that were ever needed at once; without gradients and
   // without the monitor's copy.
   virtual std::size_t live_vectors() const = 0;
   virtual std::size_t peak_vectors() const { return live_vectors(); }
+
+ private:
+  static constexpr const char* kLockstepOnly =
+      "Synchronous takes all its threads through every step together, so threads cannot come and "
+      "go; choose Leashed(), Hogwild(), Locked() or Sequential()";
 };
 
 }  // namespace leashed

@@ -44,20 +44,15 @@ bool Hogwild::count(std::uint64_t t_read, std::uint64_t& replaced) {
   return true;
 }
 
-Publication Hogwild::publish(std::size_t worker, float* gradient) {
-  const double start = now();
-  const double clip_factor = updater_.clip_factor(gradient);
+template <class Apply>
+Publication Hogwild::update(double start, std::uint64_t t_read, const Apply& apply) {
   Publication result;
-  LocalCopy& local = workers_[worker];
   std::uint64_t replaced;
-  result.published = count(local.t, replaced);
+  result.published = count(t_read, replaced);
   result.excluded = !result.published;
   if (result.published) {
-    const std::uint64_t tau = replaced - local.t;
-    const Stores stores = local.stores.at(replaced);
-    const double begin = now();
-    updater_.apply_racy(buffer_.data(), gradient, {replaced, tau, clip_factor, stores});
-    local.stores.took(replaced, now() - begin);
+    const std::uint64_t tau = replaced - t_read;
+    apply(replaced, tau);
     updater_.applied(tau);
     result.staleness_compute = tau;
   }
@@ -100,6 +95,41 @@ void Hogwild::leave(std::size_t worker) {
   } else {
     shrinks_[worker].finish(buffer_.data());
   }
+}
+
+Publication Hogwild::publish(std::size_t worker, float* gradient) {
+  const GradientPiece whole{gradient, 0, dimension_};
+  LocalCopy& local = workers_[worker];
+  return push({&whole, 1}, local.t, local.stores);
+}
+
+Publication Hogwild::push(Gradient gradient, std::uint64_t t_read, StoreChoice& stores) {
+  const double start = now();
+  const double clip_factor = updater_.clip_factor(gradient);
+  return update(start, t_read, [&](std::uint64_t replaced, std::uint64_t tau) {
+    const double begin = now();
+    updater_.apply_racy(buffer_.data(), gradient,
+                        {replaced, tau, clip_factor, stores.at(replaced)});
+    stores.took(replaced, now() - begin);
+  });
+}
+
+Publication Hogwild::push_sparse(const SparseGradient& gradient, std::uint64_t t_read) {
+  const double start = now();
+  updater_.check_sparse();
+  const double clip_factor = updater_.clip_factor(gradient);
+  return update(start, t_read, [&](std::uint64_t replaced, std::uint64_t tau) {
+    updater_.apply_sparse_racy(buffer_.data(), gradient, {replaced, tau, clip_factor});
+  });
+}
+
+std::unique_ptr<Held> Hogwild::hold() {
+  const std::uint64_t t = t_.load(std::memory_order_acquire);  // as in read
+  if (!copy_) return hold_live(t);
+  auto held = std::make_unique<Copies::Copy>(copies_);
+  kernels_.copy_racy(held->theta(), theta(), dimension_);
+  held->view = {held->theta(), t};
+  return held;
 }
 
 void Hogwild::with_copy(std::size_t length,

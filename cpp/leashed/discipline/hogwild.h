@@ -20,6 +20,11 @@ class Hogwild final : public InPlace {
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t) override {}
+  std::unique_ptr<Held> hold() override;
+  Publication push(Gradient gradient, std::uint64_t t_read, StoreChoice& stores) override;
+  Publication push_sparse(const SparseGradient& gradient, std::uint64_t t_read) override;
+  // (As in read.)
+  std::uint64_t updates() override { return t_.load(std::memory_order_acquire); }
   void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override {
     with_copy(dimension_, f);
   }
@@ -37,6 +42,9 @@ class Hogwild final : public InPlace {
 
  private:
   void with_copy(std::size_t length, const std::function<void(const float*, std::uint64_t)>& f);
+  // Counts an update and has apply(replaced, tau) make it, unless the policy excludes it.
+  template <class Apply>
+  Publication update(double start, std::uint64_t t_read, const Apply& apply);
   // Takes the next version for an update of that gradient; false where the policy excludes it.
   bool count(std::uint64_t t_read, std::uint64_t& replaced);
 

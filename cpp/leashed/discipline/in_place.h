@@ -13,11 +13,53 @@
 
 namespace leashed {
 
+// Copies of theta that somebody holds; their memory serves the next.
+class Copies {
+ public:
+  explicit Copies(std::size_t dimension) : dimension_(dimension) {}
+
+  class Copy final : public Held {
+   public:
+    explicit Copy(Copies& copies) : copies_(copies), theta_(copies.take()) {}
+    ~Copy() override { copies_.give_back(std::move(theta_)); }
+    float* theta() { return theta_.data(); }
+
+   private:
+    Copies& copies_;
+    AlignedArray<float> theta_;
+  };
+
+ private:
+  AlignedArray<float> take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!spare_.empty()) {
+        AlignedArray<float> theta = std::move(spare_.back());
+        spare_.pop_back();
+        return theta;
+      }
+    }
+    return AlignedArray<float>(dimension_);
+  }
+  void give_back(AlignedArray<float> theta) {
+    const std::lock_guard lock(mutex_);
+    spare_.push_back(std::move(theta));
+  }
+
+  const std::size_t dimension_;
+  std::mutex mutex_;  // for a few instructions; no one waits for a vector's length under it
+  std::vector<AlignedArray<float>> spare_;
+};
+
 class InPlace : public Discipline {
+ public:
+  float* memory() override { return buffer_.data(); }
+
  protected:
   explicit InPlace(const DisciplineContext& context)
       : updater_(context),
         dimension_(context.dimension),
+        copies_(context.dimension),
         buffer_(updater_.layout().length()),
         snapshot_(updater_.layout().length()),
         sparse_(context.sparse) {
@@ -28,7 +70,14 @@ class InPlace : public Discipline {
   const float* theta() const { return buffer_.data(); }
 
   const Updater updater_;
+  std::unique_ptr<Held> hold_live(std::uint64_t t) const {
+    auto held = std::make_unique<Held>();
+    held->view = {theta(), t};
+    return held;
+  }
+
   const std::size_t dimension_;
+  Copies copies_;
   AlignedArray<float> buffer_;
   AlignedArray<float> snapshot_;  // the monitor's copy
   const SparseUse sparse_;
@@ -42,6 +91,10 @@ class Guarded : public InPlace {
   }
   void with_state(const std::function<void(const float*, std::uint64_t)>& f) override {
     with_copy(updater_.layout().length(), f);
+  }
+  std::uint64_t updates() override {
+    const std::lock_guard lock(mutex_);
+    return t_;
   }
 
   // The lock is held from open to close.

@@ -6,7 +6,7 @@
 namespace leashed {
 
 template <class Vector>
-Publication load_and_update(Vector& vector, const Updater& updater, const float* gradient,
+Publication load_and_update(Vector& vector, const Updater& updater, Gradient gradient,
                             std::uint64_t persistence, std::uint64_t t_read, StoreChoice& stores) {
   Publication result;
   typename Vector::Draft next = vector.claim();
@@ -37,10 +37,20 @@ Publication load_and_update(Vector& vector, const Updater& updater, const float*
   return result;
 }
 
-template Publication load_and_update(ParameterVector&, const Updater&, const float*, std::uint64_t,
+template Publication load_and_update(ParameterVector&, const Updater&, Gradient, std::uint64_t,
                                      std::uint64_t, StoreChoice&);
-template Publication load_and_update(SharedVector::Participant&, const Updater&, const float*,
+template Publication load_and_update(SharedVector::Participant&, const Updater&, Gradient,
                                      std::uint64_t, std::uint64_t, StoreChoice&);
+
+std::unique_ptr<Held> hold_latest(ParameterVector& vector) {
+  struct Pinned final : Held {
+    ParameterVector::Pin pin;
+  };
+  auto held = std::make_unique<Pinned>();
+  held->pin = vector.pin();
+  held->view = {held->pin.data(), held->pin.t()};
+  return held;
+}
 
 LeashedSgd::LeashedSgd(const DisciplineContext& context, std::uint64_t persistence)
     : updater_(context),
@@ -64,8 +74,8 @@ Publication LeashedSgd::publish(std::size_t worker, float* gradient) {
   ParameterVector::Pin& view = workers_[worker].view;
   const std::uint64_t t_read = view.t();
   view.release();
-  return load_and_update(vector_, updater_, gradient, persistence_, t_read,
-                         workers_[worker].stores);
+  const GradientPiece whole{gradient, 0, updater_.layout().dimension};
+  return push({&whole, 1}, t_read, workers_[worker].stores);
 }
 
 void LeashedSgd::withdraw(std::size_t worker) { workers_[worker].view.release(); }

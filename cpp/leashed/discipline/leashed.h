@@ -23,8 +23,11 @@ inline std::uint64_t persistence_bound(double bound) {
 // vector's length is the updater's layout's: state is published with theta.
 // ParameterVector, or a participant in a SharedVector.
 template <class Vector>
-Publication load_and_update(Vector& vector, const Updater& updater, const float* gradient,
+Publication load_and_update(Vector& vector, const Updater& updater, Gradient gradient,
                             std::uint64_t persistence, std::uint64_t t_read, StoreChoice& stores);
+
+// The latest vector, pinned.
+std::unique_ptr<Held> hold_latest(ParameterVector& vector);
 
 class LeashedSgd final : public Discipline {
  public:
@@ -34,6 +37,10 @@ class LeashedSgd final : public Discipline {
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t worker) override;
+  std::unique_ptr<Held> hold() override { return hold_latest(vector_); }
+  Publication push(Gradient gradient, std::uint64_t t_read, StoreChoice& stores) override {
+    return load_and_update(vector_, updater_, gradient, persistence_, t_read, stores);
+  }
   void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override;
   std::size_t live_vectors() const override { return vector_.live(); }
   std::size_t peak_vectors() const override { return vector_.allocated(); }

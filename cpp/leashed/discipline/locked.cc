@@ -12,20 +12,32 @@ View Locked::read(std::size_t worker) {
   return {local.theta.data(), local.t};
 }
 
+std::unique_ptr<Held> Locked::hold() {
+  auto held = std::make_unique<Copies::Copy>(copies_);
+  const std::lock_guard lock(mutex_);
+  std::copy_n(theta(), dimension_, held->theta());
+  held->view = {held->theta(), t_};
+  return held;
+}
+
 Publication Locked::publish(std::size_t worker, float* gradient) {
+  const GradientPiece whole{gradient, 0, dimension_};
+  LocalCopy& local = workers_[worker];
+  return push({&whole, 1}, local.t, local.stores);
+}
+
+Publication Locked::push(Gradient gradient, std::uint64_t t_read, StoreChoice& stores) {
   const double start = now();
   const double clip_factor = updater_.clip_factor(gradient);
   const double ready = now();
   const std::lock_guard lock(mutex_);
   const double locked = now();
   Publication result;
-  LocalCopy& local = workers_[worker];
-  const std::uint64_t tau = t_ - local.t;
+  const std::uint64_t tau = t_ - t_read;
   result.excluded = updater_.excludes(theta(), tau);
   if (!result.excluded) {
-    const Stores stores = local.stores.at(t_);
-    updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, tau, clip_factor, stores});
-    local.stores.took(t_, now() - locked);
+    updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, tau, clip_factor, stores.at(t_)});
+    stores.took(t_, now() - locked);
     updater_.applied(tau);
     ++t_;
     result.published = true;

@@ -17,6 +17,8 @@ class Locked final : public Guarded {
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t) override {}
+  std::unique_ptr<Held> hold() override;
+  Publication push(Gradient gradient, std::uint64_t t_read, StoreChoice& stores) override;
   std::size_t live_vectors() const override { return 1 + workers_.size(); }
 
  private:

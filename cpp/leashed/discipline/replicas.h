@@ -12,11 +12,11 @@
 // merged as often, so each sees about as many updates of its own between merges as any other, and
 // every tier costs the same. A merge reads and writes memory in order.
 //
-// Where a parameter has gone all the way to its optimum between two merges, in all m copies at once,
-// the sum of their changes would go m times as far. So where each goes a part g of the way, and m g
-// is more than 1, changes are weighted with 1 / (m g), down to 1/m, their mean. g = 1 − e^−c, with c
-// estimated from the learning rate, the loss's curvature and the mean square of the column's values,
-// times kMargin, since columns do not change alone.
+// Where a parameter has gone all the way to its optimum between two merges, in all m copies at
+// once, the sum of their changes would go m times as far. So where each goes a part g of the way,
+// and m g is more than 1, changes are weighted with 1 / (m g), down to 1/m, their mean. g = 1 −
+// e^−c, with c estimated from the learning rate, the loss's curvature and the mean square of the
+// column's values, times kMargin, since columns do not change alone.
 //
 // Merging is as racy as Hogwild is: two merges at once may lose part of one.
 #pragma once

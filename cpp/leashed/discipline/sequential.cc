@@ -8,15 +8,25 @@ namespace leashed {
 View Sequential::read(std::size_t) { return {theta(), t_}; }
 
 Publication Sequential::publish(std::size_t, float* gradient) {
+  const GradientPiece whole{gradient, 0, dimension_};
+  StoreChoice stores(1, 0);
+  return push({&whole, 1}, t_, stores);
+}
+
+Publication Sequential::push(Gradient gradient, std::uint64_t t_read, StoreChoice&) {
   const double start = now();
   const double clip_factor = updater_.clip_factor(gradient);
   const double ready = now();
   const std::lock_guard lock(mutex_);
   const double locked = now();
-  updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, 0, clip_factor});
-  updater_.applied(0);
+  const std::uint64_t tau = t_ - t_read;  // 0, but for who pushes twice after one read
+  if (updater_.excludes(theta(), tau)) return {.excluded = true};
+  updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, tau, clip_factor});
+  updater_.applied(tau);
   ++t_;
-  return {.published = true, .update_seconds = (ready - start) + (now() - locked)};
+  return {.published = true,
+          .staleness_compute = tau,
+          .update_seconds = (ready - start) + (now() - locked)};
 }
 
 }  // namespace leashed

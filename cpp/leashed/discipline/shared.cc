@@ -29,14 +29,16 @@ SharedTrainer::SharedTrainer(SharedVector& vector, std::size_t dimension, const 
 Publication SharedTrainer::push(const float* gradient, std::uint64_t t_read) {
   participant_.vector().require_mine();
   if (participant_.vector().in_place()) return push_in_place(gradient, t_read);
-  return load_and_update(participant_, updater_, gradient, persistence_, t_read, stores_);
+  const GradientPiece whole{gradient, 0, updater_.layout().dimension};
+  return load_and_update(participant_, updater_, {&whole, 1}, persistence_, t_read, stores_);
 }
 
 // As discipline/hogwild.cc does.
 Publication SharedTrainer::push_in_place(const float* gradient, std::uint64_t t_read) {
   Publication result;
   const double start = now();
-  const double clip_factor = updater_.clip_factor(gradient);
+  const GradientPiece whole{gradient, 0, updater_.layout().dimension};
+  const double clip_factor = updater_.clip_factor({&whole, 1});
   std::uint64_t replaced = 0;
   if (!updater_.may_exclude()) {
     replaced = participant_.count();
@@ -50,7 +52,7 @@ Publication SharedTrainer::push_in_place(const float* gradient, std::uint64_t t_
     const std::uint64_t tau = replaced - t_read;
     const Stores stores = stores_.at(replaced);
     const double begin = now();
-    updater_.apply_racy(participant_.data(), gradient, {replaced, tau, clip_factor, stores});
+    updater_.apply_racy(participant_.data(), {&whole, 1}, {replaced, tau, clip_factor, stores});
     stores_.took(replaced, now() - begin);
     updater_.applied(tau);
     result.published = true;

@@ -65,53 +65,117 @@ bool Updater::excludes(const float* current, std::uint64_t tau) const {
   return true;
 }
 
-template <class F>
-void Updater::for_each_block(F&& f) const {
-  std::size_t begin = 0;
-  for (std::size_t b = 0; b < layout_.blocks; ++b) {
-    f(b, begin, block_ends_[b]);
-    begin = block_ends_[b];
+double Updater::clip_factor(Gradient gradient) const {
+  if (!rule_.clips_norm()) return 1;
+  double squares = 0;
+  for (const GradientPiece& piece : gradient) {
+    squares += rule_.sum_of_squares(piece.values, 0, piece.end - piece.begin);
   }
+  return rule_.clip_factor(squares);
 }
 
-void Updater::apply(float* next, const float* current, const float* gradient,
-                    const Update& update) const {
-  if (layout_.blocks == 0) {
-    const double scale = staleness_.factor(static_cast<double>(update.tau)) * update.clip_factor;
-    rule_.apply(next, current, layout_.stride(), gradient, 0, layout_.dimension,
-                {update.t, scale, update.stores});
-    return;
-  }
-  for_each_block([&](std::size_t b, std::size_t begin, std::size_t end) {
-    const double factor = this->factor(current, b, update.tau);
-    float* norm = next + layout_.last_updates() + b;
-    if (factor != 0) {
-      store(norm, rule_.apply(next, current, layout_.stride(), gradient, begin, end,
-                              {update.t, factor * update.clip_factor, update.stores}, true));
-    } else if (next != current) {  // this variable's gradient is left out: it stays as it is
-      *norm = current[layout_.last_updates() + b];
-      for (std::size_t k = 0; k <= layout_.states; ++k) {
-        const std::size_t offset = k * layout_.stride();
-        std::copy(current + offset + begin, current + offset + end, next + offset + begin);
-      }
+template <class F, class Leave>
+void Updater::for_each_stretch(Gradient gradient, F&& f, Leave&& leave) const {
+  std::size_t done = 0, block = 0;
+  for (const GradientPiece& piece : gradient) {
+    if (piece.begin > done) leave(done, piece.begin);
+    for (done = piece.begin; done < piece.end;) {
+      while (block_ends_[block] <= done) ++block;
+      const std::size_t end = layout_.blocks ? std::min(piece.end, block_ends_[block]) : piece.end;
+      f(piece.values - piece.begin, block, done, end);
+      done = end;
     }
-  });
+  }
+  if (done < layout_.dimension) leave(done, layout_.dimension);
 }
 
-void Updater::apply_racy(float* buffer, const float* gradient, const Update& update) const {
+void Updater::apply(float* next, const float* current, Gradient gradient,
+                    const Update& update) const {
+  const auto copy = [&](std::size_t begin, std::size_t end) {
+    if (next == current) return;
+    for (std::size_t k = 0; k <= layout_.states; ++k) {
+      const std::size_t offset = k * layout_.stride();
+      std::copy(current + offset + begin, current + offset + end, next + offset + begin);
+    }
+  };
   if (layout_.blocks == 0) {
     const double scale = staleness_.factor(static_cast<double>(update.tau)) * update.clip_factor;
-    rule_.apply_racy(buffer, layout_.stride(), gradient, 0, layout_.dimension,
-                     {update.t, scale, update.stores});
+    for_each_stretch(
+        gradient,
+        [&](const float* g, std::size_t, std::size_t begin, std::size_t end) {
+          rule_.apply(next, current, layout_.stride(), g, begin, end,
+                      {update.t, scale, update.stores});
+        },
+        copy);
     return;
   }
-  for_each_block([&](std::size_t b, std::size_t begin, std::size_t end) {
-    const double factor = this->factor(buffer, b, update.tau);
-    if (factor == 0) return;
-    store(buffer + layout_.last_updates() + b,
-          rule_.apply_racy(buffer, layout_.stride(), gradient, begin, end,
-                           {update.t, factor * update.clip_factor, update.stores}, true));
-  });
+  if (next != current)
+    std::copy_n(current + layout_.last_updates(), layout_.blocks, next + layout_.last_updates());
+  for_each_stretch(
+      gradient,
+      [&](const float* g, std::size_t b, std::size_t begin, std::size_t end) {
+        const double factor = this->factor(current, b, update.tau);
+        if (factor == 0) return copy(begin, end);  // this variable's gradient is left out
+        store(next + layout_.last_updates() + b,
+              rule_.apply(next, current, layout_.stride(), g, begin, end,
+                          {update.t, factor * update.clip_factor, update.stores}, true));
+      },
+      copy);
+}
+
+void Updater::apply_racy(float* buffer, Gradient gradient, const Update& update) const {
+  const auto leave = [](std::size_t, std::size_t) {};
+  if (layout_.blocks == 0) {
+    const double scale = staleness_.factor(static_cast<double>(update.tau)) * update.clip_factor;
+    for_each_stretch(
+        gradient,
+        [&](const float* g, std::size_t, std::size_t begin, std::size_t end) {
+          rule_.apply_racy(buffer, layout_.stride(), g, begin, end,
+                           {update.t, scale, update.stores});
+        },
+        leave);
+    return;
+  }
+  for_each_stretch(
+      gradient,
+      [&](const float* g, std::size_t b, std::size_t begin, std::size_t end) {
+        const double factor = this->factor(buffer, b, update.tau);
+        if (factor == 0) return;
+        store(buffer + layout_.last_updates() + b,
+              rule_.apply_racy(buffer, layout_.stride(), g, begin, end,
+                               {update.t, factor * update.clip_factor, update.stores}, true));
+      },
+      leave);
+}
+
+void Updater::check_sparse() const {
+  if (!rule_.sparse()) {
+    throw Error(
+        "this rule also changes parameters whose gradient is zero, so a sparse gradient cannot be "
+        "pushed; use SGD or Adagrad without weight decay and clipping, or push the dense gradient");
+  }
+  if (layout_.blocks) {
+    throw Error(
+        "a stage-aware staleness policy needs the norm of whole variables' updates, so a sparse "
+        "gradient cannot be pushed; choose another policy, or push the dense gradient");
+  }
+}
+
+// Gathered, updated and scattered: the rule's own pass runs on the few parameters side by side. An
+// update by another thread in between is lost, as any may be under Hogwild.
+void Updater::apply_sparse_racy(float* buffer, const SparseGradient& gradient,
+                                const Update& update) const {
+  const auto& [indices, values, n] = gradient;
+  thread_local std::vector<float> few;
+  few.resize((1 + layout_.states) * n);
+  for (std::size_t k = 0; k <= layout_.states; ++k) {
+    kernels_.gather_racy(few.data() + k * n, buffer + k * layout_.stride(), indices, n);
+  }
+  const double scale = staleness_.factor(static_cast<double>(update.tau)) * update.clip_factor;
+  rule_.apply(few.data(), few.data(), n, values, 0, n, {update.t, scale});
+  for (std::size_t k = 0; k <= layout_.states; ++k) {
+    kernels_.scatter_racy(buffer + k * layout_.stride(), few.data() + k * n, indices, n);
+  }
 }
 
 }  // namespace leashed

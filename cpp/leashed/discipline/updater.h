@@ -30,8 +30,9 @@ class Updater {
     double clip_factor;  // of its gradient: clip_factor(gradient), found once whatever the tries
     Stores stores = Stores::cached;
   };
-  double clip_factor(const float* gradient) const {
-    return rule_.clip_factor(gradient, layout_.dimension);
+  double clip_factor(Gradient gradient) const;
+  double clip_factor(const SparseGradient& gradient) const {
+    return rule_.clip_factor(gradient.values, gradient.size);
   }
 
   // Whether the staleness policy ever leaves a gradient out, and whether it does this one.
@@ -39,9 +40,12 @@ class Updater {
   bool excludes(const float* current, std::uint64_t tau) const;
 
   // next ← rule(current, gradient), both whole buffers; next may be current.
-  void apply(float* next, const float* current, const float* gradient, const Update& update) const;
+  void apply(float* next, const float* current, Gradient gradient, const Update& update) const;
   // In place, while other threads do the same and read.
-  void apply_racy(float* buffer, const float* gradient, const Update& update) const;
+  void apply_racy(float* buffer, Gradient gradient, const Update& update) const;
+  void apply_sparse_racy(float* buffer, const SparseGradient& gradient, const Update& update) const;
+  // Throws Error where a parameter whose gradient is zero would not stay as it is.
+  void check_sparse() const;
   // Parameters [begin, end), in place, at staleness 0, with the gradient's factors known.
   void apply_slice(float* buffer, const float* gradient, std::size_t begin, std::size_t end,
                    const Step& step) const {
@@ -56,11 +60,14 @@ class Updater {
 
  private:
   double factor(const float* current, std::size_t block, std::uint64_t tau) const;
-  template <class F>
-  void for_each_block(F&& f) const;
+  // f(values, block, begin, end) for each stretch of one piece in one block; where norms of blocks
+  // are kept, a piece must not end within a block. leave(begin, end) for what no piece covers.
+  template <class F, class Leave>
+  void for_each_stretch(Gradient gradient, F&& f, Leave&& leave) const;
 
   const Rule& rule_;
   const StalenessPolicy& staleness_;
+  const UpdateKernels& kernels_ = update_kernels();
   const std::vector<std::size_t> block_ends_;
   const Layout layout_;
 };

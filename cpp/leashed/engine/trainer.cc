@@ -150,7 +150,7 @@ class Trainer {
     if (!train || (validation_ && !validate)) return false;
     if (threads == 1) evaluation_seconds_ = thread_seconds() - begin;
     e.loss = train->loss_sum / static_cast<double>(train->rows);
-    const bool classes = run_.data.targets.labels != nullptr;
+    const bool classes = run_.data.targets.labels && run_.source.classifies();
     e.accuracy = classes ? share(*train) : std::numeric_limits<double>::quiet_NaN();
     e.validation_accuracy =
         validate && classes ? share(*validate) : std::numeric_limits<double>::quiet_NaN();

@@ -16,6 +16,7 @@ Worker::Worker(Run& run, std::size_t id)
 void Worker::train() {
   const double start = now();
   try {
+    const auto attached = run_.source.attach();
     look_ahead();
     while (run_.discipline.proceed(id_, wants_another())) {
       run_.in_place ? step_in_place() : step();

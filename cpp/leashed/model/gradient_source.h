@@ -54,6 +54,10 @@ class GradientSource {
   // The length of a row.
   virtual std::size_t features() const = 0;
   virtual std::unique_ptr<Workspace> make_workspace() const = 0;
+  // Whether rows are classified, so that there is an accuracy.
+  virtual bool classifies() const { return true; }
+  // What a worker's thread holds for as long as it works for this source.
+  virtual std::shared_ptr<void> attach() const { return nullptr; }
   // Where the variables that theta is made of end, in order; empty: it is one.
   virtual std::vector<std::size_t> block_ends() const { return {}; }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "leashed/base/isa.h"
 
@@ -20,6 +21,9 @@ struct UpdateKernels {
                std::size_t n);
   // Σ clamp(v[i], ±clip)² over [begin, end).
   double (*sum_of_squares)(const float* v, float clip, std::size_t begin, std::size_t end);
+  // few[i] ← all[indices[i]], and back.
+  void (*gather_racy)(float* few, const float* all, const std::int64_t* indices, std::size_t n);
+  void (*scatter_racy)(float* all, const float* few, const std::int64_t* indices, std::size_t n);
 };
 
 const UpdateKernels& update_kernels(Isa isa = default_isa());

@@ -77,10 +77,20 @@ double sum_of_squares(const float* v, float clip, std::size_t begin, std::size_t
   return total;
 }
 
+LEASHED_RACY void gather_racy(float* few, const float* all, const std::int64_t* indices,
+                              std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) few[i] = load_one(all + indices[i]);
+}
+
+LEASHED_RACY void scatter_racy(float* all, const float* few, const std::int64_t* indices,
+                               std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) store_one(all + indices[i], few[i]);
+}
+
 }  // namespace
 
 extern const UpdateKernels LEASHED_ISA_NAME(update_kernels);
-const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {copy_racy, merge_racy, scale_racy, mean,
-                                                        sum_of_squares};
+const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {
+    copy_racy, merge_racy, scale_racy, mean, sum_of_squares, gather_racy, scatter_racy};
 
 }  // namespace leashed

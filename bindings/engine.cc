@@ -1,0 +1,154 @@
+#include "leashed/engine/engine.h"
+
+#include <algorithm>
+
+#include "choice.h"
+#include "gradient.h"
+#include "parts.h"
+#include "read.h"
+
+namespace leashed {
+namespace {
+
+template <class F>
+Publication without_gil(std::size_t size, const F& f) {
+  if (size < kReleaseGil) return f();
+  const py::gil_scoped_release release;
+  return f();
+}
+
+py::object push(Engine& engine, py::handle gradient, const std::optional<std::uint64_t>& t) {
+  std::size_t size = engine.dimension();
+  const GradientPiece whole{values_of<float>(gradient, "gradient", size), 0, size};
+  return to_update(without_gil(size, [&] { return engine.push({&whole, 1}, t ? &*t : nullptr); }));
+}
+
+void check_indices(const std::int64_t* indices, std::size_t n, std::size_t dimension) {
+  std::int64_t last = -1;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (indices[i] <= last || indices[i] >= static_cast<std::int64_t>(dimension)) {
+      const std::string at = "indices[" + std::to_string(i) + "] is " + std::to_string(indices[i]);
+      if (indices[i] < 0 || indices[i] >= static_cast<std::int64_t>(dimension)) {
+        throw py::index_error(at + ", outside 0 to " + std::to_string(dimension - 1));
+      }
+      throw py::value_error(at + ", after " + std::to_string(last) +
+                            "; they must ascend without repetition: sort them, and add up the "
+                            "values of equal ones");
+    }
+    last = indices[i];
+  }
+}
+
+py::object push_sparse(Engine& engine, py::handle indices, py::handle values,
+                       const std::optional<std::uint64_t>& t) {
+  std::size_t n = 0;
+  const auto* where = values_of<std::int64_t>(indices, "indices", n);
+  std::size_t n_values = 0;
+  const auto* what = values_of<float>(values, "values", n_values);
+  if (n_values != n) {
+    throw py::value_error("values must have length " + std::to_string(n) + ", as indices, got " +
+                          std::to_string(n_values));
+  }
+  check_indices(where, n, engine.dimension());
+  return to_update(without_gil(n, [&] {
+    return engine.push_sparse({where, what, n}, t ? &*t : nullptr);
+  }));
+}
+
+py::object push_pieces(Engine& engine, const Places& places,
+                       const std::optional<std::uint64_t>& t) {
+  const auto pieces = pieces_at(places, engine.dimension());
+  return to_update(
+      without_gil(engine.dimension(), [&] { return engine.push(pieces, t ? &*t : nullptr); }));
+}
+
+// (theta, [state 1, …], t): copies, of one moment.
+py::tuple state(Engine& engine) {
+  const Layout& layout = engine.layout();
+  const auto d = static_cast<py::ssize_t>(layout.dimension);
+  py::array_t<float> theta(d);
+  std::vector<float*> targets{theta.mutable_data()};
+  py::list states;
+  for (std::size_t k = 0; k < layout.states; ++k) {
+    py::array_t<float> part(d);
+    targets.push_back(part.mutable_data());
+    states.append(part);
+  }
+  std::uint64_t version = 0;
+  {
+    const py::gil_scoped_release release;
+    engine.with_state([&](const float* buffer, std::uint64_t t) {
+      for (std::size_t k = 0; k < targets.size(); ++k) {
+        std::copy_n(buffer + k * layout.stride(), layout.dimension, targets[k]);
+      }
+      version = t;
+    });
+  }
+  return py::make_tuple(theta, states, version);
+}
+
+// The writable parameters where they lie; for leashed.torch.
+py::object memory(const std::shared_ptr<Engine>& engine) {
+  if (!engine->memory()) return py::none();
+  const py::capsule owner(new std::shared_ptr<Engine>(engine),
+                          [](void* p) { delete static_cast<std::shared_ptr<Engine>*>(p); });
+  return py::array_t<float>(static_cast<py::ssize_t>(engine->dimension()), engine->memory(), owner);
+}
+
+std::shared_ptr<Engine> make(const FloatArray& theta, const PyChoice& discipline,
+                             const PyChoice& rule, const PyChoice& staleness, std::size_t workers,
+                             std::size_t readers, std::vector<std::size_t> variable_ends,
+                             const std::vector<FloatArray>& states, std::uint64_t t) {
+  const auto d = static_cast<std::size_t>(theta.size());
+  Engine::Parts parts{
+      to_choice(discipline),   to_choice(rule), to_choice(staleness), workers, readers,
+      std::move(variable_ends)};
+  if (states.empty() && t == 0) return std::make_shared<Engine>(theta.data(), d, parts);
+  // From where another one was: a buffer in the layout that this one will have.
+  const Layout layout = Engine(theta.data(), d, parts).layout();
+  if (states.size() != layout.states) {
+    throw py::value_error("the rule keeps " + std::to_string(layout.states) +
+                          " vectors of state, got " + std::to_string(states.size()));
+  }
+  std::vector<float> buffer(layout.length());
+  std::copy_n(theta.data(), d, buffer.data());
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    require_length(states[k], d, "state");
+    std::copy_n(states[k].data(), d, buffer.data() + (k + 1) * layout.stride());
+  }
+  parts.state = buffer.data();
+  parts.t = t;
+  return std::make_shared<Engine>(theta.data(), d, parts);
+}
+
+}  // namespace
+
+void bind_engine(py::module_& m) {
+  py::class_<Engine, std::shared_ptr<Engine>>(m, "Engine")
+      .def(py::init(&make), py::arg("theta").noconvert(), py::arg("discipline"), py::arg("rule"),
+           py::arg("staleness"), py::arg("workers"), py::arg("readers"), py::arg("variable_ends"),
+           py::arg("states"), py::arg("t"))
+      .def(
+          "read", [](const std::shared_ptr<Engine>& e) { return std::make_unique<Read>(e); },
+          "A context manager that gives the latest parameters as a read-only float32 [d] array, "
+          "with their version in the attribute ``t``.")
+      .def("push", &push, py::arg("gradient"), py::kw_only(), py::arg("t") = py::none(),
+           "Apply a gradient, float32 [d], under the rule, the discipline and the staleness "
+           "policy.")
+      .def("push_sparse", &push_sparse, py::arg("indices"), py::arg("values"), py::kw_only(),
+           py::arg("t") = py::none(),
+           "Apply a gradient that is ``values`` (float32 [n]) at ``indices`` (int64 [n], "
+           "ascending) and zero elsewhere; only under Hogwild.")
+      .def("_push_pieces", &push_pieces, py::arg("pieces"), py::arg("t") = py::none())
+      .def("_read_for_torch",
+           [](const std::shared_ptr<Engine>& e) { return std::make_unique<Read>(e, true); })
+      .def("_state", &state)
+      .def("_memory", &memory)
+      .def("close", &Engine::close, "Refuse reads and pushes from here on; views stay valid.")
+      .def_property_readonly("t", &Engine::t, "Updates applied so far.")
+      .def_property_readonly("dimension", &Engine::dimension, "d, the number of parameters.")
+      .def_property_readonly("workers", &Engine::workers, "Threads that may push.")
+      .def_property_readonly("live", &Engine::live_vectors, "Parameter vectors in use.");
+}
+
+}  // namespace leashed

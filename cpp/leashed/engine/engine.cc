@@ -1,0 +1,95 @@
+#include "leashed/engine/engine.h"
+
+#include "leashed/discipline/registry.h"
+#include "leashed/discipline/updater.h"
+#include "leashed/update/registry.h"
+
+namespace leashed {
+namespace {
+
+DisciplineContext context_of(const float* theta, std::size_t dimension, const Engine::Parts& parts,
+                             const Rule& rule, const StalenessPolicy& staleness) {
+  return {theta,
+          dimension,
+          parts.workers,
+          parts.readers + 1,  // with_state
+          rule,
+          staleness,
+          parts.variable_ends,
+          parts.state,
+          parts.t};
+}
+
+}  // namespace
+
+Engine::Engine(const float* theta, std::size_t dimension, const Parts& parts)
+    : dimension_(dimension),
+      workers_(parts.workers),
+      rule_(make_rule(parts.rule, parts.workers)),
+      staleness_(make_staleness(parts.staleness)),
+      layout_(Updater(context_of(theta, dimension, parts, *rule_, *staleness_)).layout()),
+      readers_(parts.readers),
+      members_(parts.workers, layout_.length()),
+      discipline_(make_discipline(parts.discipline,
+                                  context_of(theta, dimension, parts, *rule_, *staleness_))) {
+  if (discipline_->lockstep()) discipline_->hold();  // throws what is wrong with that
+}
+
+void Engine::check_open() const {
+  if (closed_.load(std::memory_order_relaxed)) {
+    throw std::runtime_error("this engine is closed; make another");
+  }
+}
+
+std::unique_ptr<Held> Engine::hold() {
+  check_open();
+  auto held = hold_under(readers_, "Engine", [this] { return discipline_->hold(); });
+  Members::Mine& mine = members_.mine();
+  mine.t_read = held->view.t;
+  mine.has_read = true;
+  return held;
+}
+
+std::uint64_t Engine::t_of(Members::Mine& mine, const std::uint64_t* t_read) {
+  check_open();
+  if (!members_.join(mine)) {
+    throw std::runtime_error("a thread pushes besides " + std::to_string(workers_) +
+                             " others, which are all the workers there may be; make the Engine "
+                             "with more workers");
+  }
+  if (t_read) {
+    if (const std::uint64_t latest = t(); *t_read > latest) {
+      throw std::invalid_argument("t is " + std::to_string(*t_read) + ", but the version is only " +
+                                  std::to_string(latest) +
+                                  "; pass the t of the view that was read");
+    }
+    return *t_read;
+  }
+  if (!mine.has_read) {
+    throw std::runtime_error(
+        "this thread has read nothing, so the staleness of its gradient is unknown; call read() "
+        "first, or pass the t of the view that the gradient was computed on");
+  }
+  return mine.t_read;
+}
+
+Publication Engine::push(Gradient gradient, const std::uint64_t* t_read) {
+  Members::Mine& mine = members_.mine();
+  return discipline_->push(gradient, t_of(mine, t_read), mine.stores);
+}
+
+Publication Engine::push_sparse(const SparseGradient& gradient, const std::uint64_t* t_read) {
+  return discipline_->push_sparse(gradient, t_of(members_.mine(), t_read));
+}
+
+std::uint64_t Engine::t() {
+  const std::lock_guard lock(monitor_mutex_);
+  return discipline_->updates();
+}
+
+void Engine::with_state(const std::function<void(const float*, std::uint64_t)>& f) {
+  const std::lock_guard lock(monitor_mutex_);
+  discipline_->with_state(f);
+}
+
+}  // namespace leashed

@@ -1,0 +1,98 @@
+// A backend for loops of somebody else's: one parameter vector under a discipline, an update rule
+// and a staleness policy, for threads that read it, compute whatever they like, and push gradients.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "leashed/base/choice.h"
+#include "leashed/discipline/discipline.h"
+#include "leashed/engine/members.h"
+#include "leashed/update/layout.h"
+
+namespace leashed {
+
+// What hands out views: an engine, or a parameter vector by itself.
+class Readable {
+ public:
+  virtual ~Readable() = default;
+  virtual std::size_t dimension() const = 0;
+  // Throws std::runtime_error where as many views are held as there may be.
+  virtual std::unique_ptr<Held> hold() = 0;
+
+ protected:
+  // The same under a permit.
+  template <class F>
+  static std::unique_ptr<Held> hold_under(Permits& readers, const char* what, const F& hold) {
+    if (!readers.take()) {
+      throw std::runtime_error("too many views are alive at once; drop some, or make the " +
+                               std::string(what) + " with more readers");
+    }
+    std::unique_ptr<Held> held;
+    try {
+      held = hold();
+    } catch (...) {
+      readers.give_back();
+      throw;
+    }
+    held->under(readers);
+    return held;
+  }
+};
+
+class Engine final : public Readable {
+ public:
+  struct Parts {
+    Choice discipline, rule, staleness;
+    std::size_t workers;  // threads that push
+    std::size_t readers;  // views alive at once
+    std::vector<std::size_t> variable_ends = {};
+    // To go on from: theta and the rule's state, as `state` gives them, and the version.
+    const float* state = nullptr;
+    std::uint64_t t = 0;
+  };
+  Engine(const float* theta, std::size_t dimension, const Parts& parts);
+
+  std::size_t dimension() const override { return dimension_; }
+  std::size_t workers() const { return workers_; }
+  std::size_t states() const { return rule_->states(); }
+  const Layout& layout() const { return layout_; }
+
+  // The latest theta; what the calling thread pushes next counts as computed on it.
+  std::unique_ptr<Held> hold() override;
+  // The gradient counts as computed on version t_read, or else on the thread's last read.
+  Publication push(Gradient gradient, const std::uint64_t* t_read = nullptr);
+  Publication push_sparse(const SparseGradient& gradient, const std::uint64_t* t_read = nullptr);
+
+  // Updates applied so far, and all of the buffer.
+  std::uint64_t t();
+  void with_state(const std::function<void(const float* buffer, std::uint64_t t)>& f);
+  // Where the parameters lie for good, else null.
+  float* memory() { return discipline_->memory(); }
+  std::size_t live_vectors() const { return discipline_->live_vectors(); }
+
+  // Nothing can be read or pushed any more; views that are held stay.
+  void close() { closed_.store(true, std::memory_order_relaxed); }
+
+ private:
+  std::uint64_t t_of(Members::Mine& mine, const std::uint64_t* t_read);
+  void check_open() const;
+
+  const std::size_t dimension_, workers_;
+  const std::unique_ptr<Rule> rule_;
+  const std::unique_ptr<const StalenessPolicy> staleness_;
+  const Layout layout_;
+  Permits readers_;
+  Members members_;
+  const std::unique_ptr<Discipline> discipline_;
+  std::mutex monitor_mutex_;         // one caller of with_state and updates at a time
+  std::atomic<bool> closed_{false};  // relaxed: it hands nothing over
+};
+
+}  // namespace leashed

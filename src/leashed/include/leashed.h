@@ -1,0 +1,48 @@
+/* The contract by which native code brings a gradient of its own to leashed.
+ *
+ * leashed calls a function of this type from its own threads, several at once, without Python's
+ * GIL. It must not throw, keep no pointer, and take no lock.
+ *
+ *   theta      parameters [dimension]; under Hogwild without a copy they change meanwhile
+ *   x          examples, row-major; example i of the batch is at x + rows[i] * features
+ *   rows       [batch], from 0
+ *   y          [batch], label or target of example i: int32_t, or float for leashed_gradient_f
+ *   batch      examples: from 1 to the batch size, or to 256 for evaluation if that is more
+ *   gradient   [dimension], to be overwritten with the gradient of the batch's mean loss; null where
+ *              only the loss is wanted, which is asked of a `loss` function alone
+ *   workspace  this thread's own memory, as many bytes as were asked for, 64-byte aligned, zeroed
+ *              before the first call and kept from call to call; null where none was asked for
+ *   user_data  what the capsule or the LowLevelCallable carries, else null
+ *
+ * Returns the batch's mean loss. NaN or an infinity stops the run.
+ */
+#ifndef LEASHED_H
+#define LEASHED_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef float (*leashed_gradient)(const float* theta, const float* x, const int64_t* rows,
+                                  const int32_t* y, int64_t batch, float* gradient,
+                                  void* workspace, void* user_data);
+
+typedef float (*leashed_gradient_f)(const float* theta, const float* x, const int64_t* rows,
+                                    const float* y, int64_t batch, float* gradient,
+                                    void* workspace, void* user_data);
+
+/* Names of a PyCapsule around such a function. */
+#define LEASHED_GRADIENT                                                                     \
+  "float (const float *, const float *, const int64_t *, const int32_t *, int64_t, float *, " \
+  "void *, void *)"
+#define LEASHED_GRADIENT_F                                                                 \
+  "float (const float *, const float *, const int64_t *, const float *, int64_t, float *, " \
+  "void *, void *)"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

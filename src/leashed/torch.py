@@ -1,0 +1,506 @@
+"""PyTorch modules on the engine's memory: an optimizer that changes one line, and training by
+threads (extra ``torch``).
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    import torch
+except ImportError as error:  # pragma: no cover
+    raise ImportError(
+        "leashed.torch needs PyTorch; install it with pip install 'leashed[torch]'"
+    ) from error
+
+from leashed import _check, _core
+from leashed.disciplines import Discipline, Hogwild, Sequential
+from leashed.engine import Engine, check_discipline, check_rule
+from leashed.machine import cores
+from leashed.rules import SWAP, Adagrad, Adam, Momentum, RMSprop, Rule
+from leashed.schedules import Schedule
+from leashed.staleness import Policy
+from leashed.stopping import Until
+
+__all__ = ["FitResult", "Optimizer", "fit"]
+
+MAX_THREADS = 1024
+MAX_SEED = 2**63 - 1
+
+
+def _parameters(name: str, parameters: Iterable[Any]) -> list[Any]:
+    """A list of float32 CPU parameters; an error that names what is none."""
+    found = list(parameters)
+    if not found:
+        raise ValueError(f"{name} holds no parameters")
+    for index, p in enumerate(found):
+        if not isinstance(p, torch.Tensor):
+            raise TypeError(f"{name}[{index}] must be a torch.Tensor, got {type(p).__name__}")
+        if p.device.type != "cpu":
+            raise ValueError(
+                f"{name}[{index}] is on device {p.device}; leashed works on the CPU: module.cpu()"
+            )
+        if p.dtype != torch.float32:
+            raise TypeError(
+                f"{name}[{index}] has dtype {p.dtype}, but must be float32: module.float()"
+            )
+        if not p.numel():
+            raise ValueError(f"{name}[{index}] is empty")
+    return found
+
+
+def _flat(parameters: Sequence[Any]) -> NDArray[np.float32]:
+    flat = torch.cat([p.detach().reshape(-1) for p in parameters]).numpy()
+    theta: NDArray[np.float32] = _check.vector("parameters", flat)
+    return theta
+
+
+def _ends(parameters: Sequence[Any]) -> list[int]:
+    return list(accumulate(p.numel() for p in parameters))
+
+
+def _attach(parameters: Sequence[Any], memory: Any, ends: Sequence[int]) -> None:
+    """Makes the parameters views of ``memory``."""
+    begin = 0
+    for p, end in zip(parameters, ends, strict=True):
+        p.data = memory[begin:end].view(p.shape)
+        begin = end
+
+
+def _place(p: Any, begin: int, end: int, kept: list[Any]) -> tuple[int, int, int]:
+    """Where the gradient of ``p`` lies; what must live until it was read is added to ``kept``."""
+    g = p.grad
+    if g.layout is not torch.strided:
+        raise TypeError(f"a gradient has the layout {g.layout}; make it dense (sparse=False)")
+    if g.dtype is not torch.float32:
+        raise TypeError(f"a gradient has dtype {g.dtype}, but must be float32")
+    if not g.is_contiguous():
+        g = g.contiguous()
+    kept.append(g)
+    return g.data_ptr(), begin, end
+
+
+class _Group:
+    """The parameters of one param_group: one vector with the rule's state, changed in place."""
+
+    def __init__(self, parameters: list[Any], rule: Rule, states: Sequence[str]) -> None:
+        self.rule = rule
+        self.ends = _ends(parameters)
+        self.native = _core.RuleState(rule.choice(), _flat(parameters))
+        self.theta = torch.from_numpy(self.native.memory(0))
+        _attach(parameters, self.theta, self.ends)
+        begins = [0, *self.ends[:-1]]
+        self.parts = [
+            (p, begin, end, p.data_ptr())
+            for p, begin, end in zip(parameters, begins, self.ends, strict=True)
+        ]
+        self.steps = np.zeros((), np.float32)
+        self.count = torch.from_numpy(self.steps)
+        memories = [torch.from_numpy(self.native.memory(k + 1)) for k in range(len(states))]
+        self.state = [
+            {
+                "step": self.count,
+                **{
+                    name: memory[begin:end].view(p.shape)
+                    for name, memory in zip(states, memories, strict=True)
+                },
+            }
+            for p, begin, end, _ in self.parts
+        ]
+
+    def step(self, lr: float, weight_decay: float) -> None:
+        self.adapt(lr, weight_decay)
+        places: list[tuple[int, int, int]] = []
+        kept: list[Any] = []
+        for p, begin, end, address in self.parts:
+            if p.grad is None:
+                continue
+            if p.data_ptr() != address:
+                raise RuntimeError(
+                    "a parameter no longer lies in the optimizer's memory (module.to(), or "
+                    "p.data = ...); make the optimizer after that"
+                )
+            places.append(_place(p, begin, end, kept))
+        if places:
+            self.native.update_pieces(places)
+            self.steps += 1
+
+    def adapt(self, lr: float, weight_decay: float) -> None:
+        """Takes over what a scheduler has changed in the param_group."""
+        base = self.rule.rule if isinstance(self.rule, SWAP) else self.rule
+        now: Any = base
+        scheduled = isinstance(now.lr, Schedule)
+        if (lr, weight_decay) == (now.lr.base if scheduled else now.lr, now.weight_decay):
+            return
+        if scheduled and lr != now.lr.base:
+            raise ValueError(
+                "the param_group's lr was changed, but the rule has a schedule of its own; "
+                "give the rule a number to use PyTorch's schedulers"
+            )
+        changed = dataclasses.replace(
+            now, lr=now.lr if scheduled else float(lr), weight_decay=float(weight_decay)
+        )
+        swapped = isinstance(self.rule, SWAP)
+        self.rule = dataclasses.replace(self.rule, rule=changed) if swapped else changed  # type: ignore[type-var]
+        self.native.set_rule(self.rule.choice())
+
+    def load(self, states: Sequence[dict[str, Any]]) -> None:
+        """Takes over loaded state; the parameters of a group have taken the same steps."""
+        steps = {int(state["step"]) for state in states if "step" in state}
+        if len(steps) > 1:
+            raise ValueError(f"the parameters of a group have taken different steps: {steps}")
+        for mine, loaded in zip(self.state, states, strict=True):
+            for name, value in mine.items():
+                if name != "step":
+                    value.copy_(loaded[name]) if name in loaded else value.zero_()
+        self.native.t = steps.pop() if steps else 0
+        self.steps[...] = self.native.t
+
+
+def _state_names(rule: Rule) -> tuple[str, ...]:
+    """As ``torch.optim`` calls the state."""
+    rule = rule.rule if isinstance(rule, SWAP) else rule
+    names = {
+        Momentum: ("momentum_buffer",),
+        Adagrad: ("sum",),
+        RMSprop: ("square_avg",),
+        Adam: ("exp_avg", "exp_avg_sq"),
+    }
+    return next((found for kind, found in names.items() if isinstance(rule, kind)), ())
+
+
+class Optimizer(torch.optim.Optimizer):
+    """A ``torch.optim.Optimizer`` whose step is one fused native pass.
+
+        optimizer = lsh.torch.Optimizer(module.parameters(), lsh.Adam(1e-3))
+
+    in place of ``torch.optim.Adam(module.parameters(), 1e-3)``; the training loop stays as it is.
+    The parameters become views of one vector, without a copy from then on: make the optimizer after
+    ``module.to(...)``. Schedulers of PyTorch change ``lr`` as usual (not where the rule has a
+    schedule of its own). ``state_dict`` and ``load_state_dict`` have ``torch.optim``'s structure
+    and names, so the state of its optimizer of the same name can be loaded.
+
+    A parameter without a gradient is left as it is; unlike in PyTorch, the steps of its param_group
+    are counted for it too.
+
+    Args:
+        params: parameters or param_groups (``lr`` and ``weight_decay`` may differ), float32, CPU.
+        rule: from ``leashed.rules``. ``clip_norm`` is over each param_group.
+
+    Raises:
+        TypeError, ValueError: a parameter is on another device, of another dtype or empty, or
+            ``rule`` is none.
+    """
+
+    def __init__(self, params: Any, rule: Rule | None = None) -> None:
+        self._rule = check_rule(rule)
+        base: Any = self._rule.rule if isinstance(self._rule, SWAP) else self._rule
+        lr = base.lr.base if isinstance(base.lr, Schedule) else base.lr
+        self._groups: list[_Group] = []
+        super().__init__(params, {"lr": lr, "weight_decay": base.weight_decay})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters, which become views of a vector of their own."""
+        super().add_param_group(param_group)
+        index = len(self.param_groups) - 1
+        try:
+            parameters = _parameters("params", self.param_groups[index]["params"])
+            group = _Group(parameters, self._rule, _state_names(self._rule))
+            group.adapt(self.param_groups[index]["lr"], self.param_groups[index]["weight_decay"])
+        except Exception:
+            del self.param_groups[index]
+            raise
+        self._groups.append(group)
+        self._link()
+
+    def _link(self) -> None:
+        for group in self._groups:
+            for (p, *_), state in zip(group.parts, group.state, strict=True):
+                self.state[p] = state
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update from the parameters' gradients; ``closure`` as in PyTorch."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group, settings in zip(self._groups, self.param_groups, strict=True):
+            group.step(settings["lr"], settings["weight_decay"])
+        return loss
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state, of this class or of ``torch.optim``'s optimizer of the same name."""
+        super().load_state_dict(state_dict)
+        for settings in self.param_groups:
+            for name, value in self.defaults.items():
+                settings.setdefault(name, value)
+        loaded = [[dict(self.state.get(p, {})) for p, *_ in g.parts] for g in self._groups]
+        for group, states in zip(self._groups, loaded, strict=True):
+            group.load(states)
+        self._link()
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What ``fit`` did.
+
+    Attributes:
+        losses: mean loss of each batch at the time, float32, in the order of the batches.
+        updates: updates applied.
+        dropped: gradients that the persistence bound dropped or the staleness policy left out.
+        staleness: of each update, in no order.
+        seconds: from the first thread's start to the last one's end.
+        examples: that gradients were computed of.
+    """
+
+    losses: NDArray[np.float32]
+    updates: int
+    dropped: int
+    staleness: NDArray[np.int64]
+    seconds: float
+    examples: int
+
+    @property
+    def eps(self) -> float:
+        """Examples per second."""
+        return self.examples / self.seconds if self.seconds > 0 else float("nan")
+
+
+def fit(
+    module: Any,
+    loss_fn: Callable[[Any, Any], Any],
+    dataset: Any,
+    *,
+    until: Until,
+    rule: Rule | None = None,
+    discipline: Discipline | None = None,
+    staleness: Policy | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+    seed: int = 0,
+) -> FitResult:
+    """Train a PyTorch module with threads that share its parameters.
+
+    Each thread has a replica of the module whose parameters are views of the engine's memory: of
+    the shared vector itself under ``Hogwild(copy=False)`` and ``Sequential``, of a pinned published
+    vector under ``Leashed``, of a copy under ``Hogwild()`` and ``Locked``. Gradients are read where
+    ``backward`` leaves them. Buffers (batch normalisation's) are each replica's own; the module
+    keeps those of the first thread. Afterwards the module's parameters, where they were before,
+    hold the result.
+
+    With more than one thread PyTorch's own threads within an operation are switched off meanwhile.
+
+    Args:
+        module: a ``torch.nn.Module`` on the CPU, float32.
+        loss_fn: ``loss_fn(module(x), y)`` gives the mean loss of a batch.
+        dataset: a pair of tensors (x, y), a ``TensorDataset`` or any map-style dataset of pairs.
+        until: ``leashed.until(...)`` with ``epochs``, ``updates`` or ``seconds``. Threads finish the
+            batch they have begun, so a few more updates may be made than asked for.
+        rule: from ``leashed.rules``. Default: ``SGD(lr=0.05)``.
+        discipline: default ``Hogwild(copy=False)``. Not ``Synchronous``.
+        staleness: from ``leashed.staleness``. Default: ``none()``.
+        threads: default: the processors this process may use (1 with ``Sequential``).
+        batch_size: examples per gradient.
+        seed: of the batches.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; no thread has started.
+        FloatingPointError: a loss was NaN or infinite.
+        Exception: whatever ``module`` or ``loss_fn`` raised first, on any thread.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
+    if not callable(loss_fn):
+        raise TypeError(f"loss_fn must be callable, got {loss_fn!r}")
+    discipline = check_discipline(Hogwild(copy=False) if discipline is None else discipline)
+    if threads is None:
+        threads = 1 if isinstance(discipline, Sequential) else cores()
+    threads = _check.whole("threads", threads, maximum=MAX_THREADS)
+    batches = _Batches(dataset, _check.whole("batch_size", batch_size), seed, until)
+    parameters = _parameters("module.parameters()", _trained(module))
+    engine = Engine(
+        _flat(parameters),
+        rule=rule,
+        discipline=discipline,
+        staleness=staleness,
+        workers=threads,
+        variables=[p.numel() for p in parameters],
+    )
+    replicas = [module, *(copy.deepcopy(module) for _ in range(threads - 1))]
+    originals = [p.data for p in parameters]
+    run = _Run(engine, loss_fn, batches)
+    inner = torch.get_num_threads()
+    try:
+        if threads > 1:
+            torch.set_num_threads(1)
+        seconds = run.go(replicas)
+    finally:
+        torch.set_num_threads(inner)
+        final = torch.from_numpy(engine.parameters())
+        for p, data, end in zip(parameters, originals, _ends(parameters), strict=True):
+            data.copy_(final[end - p.numel() : end].view(data.shape))
+            p.data = data
+            p.grad = None
+    losses = [loss for _, loss in sorted(run.losses)]
+    return FitResult(
+        losses=np.array(losses, np.float32),
+        updates=engine.t,
+        dropped=run.dropped,
+        staleness=np.array(run.staleness, np.int64),
+        seconds=seconds,
+        examples=len(losses) * batch_size,
+    )
+
+
+def _trained(module: Any) -> list[Any]:
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+class _Batches:
+    """Batches of a dataset by number, for any thread, until the stop rules say so."""
+
+    def __init__(self, dataset: Any, batch_size: int, seed: int, until: Until) -> None:
+        if not isinstance(until, Until):
+            raise TypeError(f"until must be leashed.until(...), got {until!r}")
+        if not (until.loss is until.loss_fraction is until.divergence is None):
+            raise ValueError("until: fit evaluates no loss; use epochs, updates or seconds")
+        if isinstance(dataset, torch.utils.data.TensorDataset):
+            dataset = dataset.tensors
+        self.tensors: tuple[Any, ...] | None = None
+        if isinstance(dataset, (tuple, list)) and all(
+            isinstance(part, torch.Tensor) for part in dataset
+        ):
+            if len(dataset) != 2 or len(dataset[0]) != len(dataset[1]):
+                raise ValueError("dataset must be a pair of tensors (x, y) of equal length")
+            self.tensors = tuple(dataset)
+        elif not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+            raise TypeError(
+                "dataset must be a pair of tensors or a map-style dataset (with len() and []), "
+                f"got {type(dataset).__name__}"
+            )
+        self.dataset = dataset
+        self.rows = len(self.tensors[0] if self.tensors else dataset)
+        self.size = batch_size
+        if batch_size > self.rows:
+            raise ValueError(
+                f"batch_size must be at most the {self.rows} examples of the dataset, "
+                f"got {batch_size}"
+            )
+        self.seed = _check.whole("seed", seed, 0, MAX_SEED)
+        rules = until.rules(self.rows, batch_size)
+        self.most = min(rules.get("batches", np.inf), rules.get("updates", np.inf))
+        self.seconds = rules.get("seconds", np.inf)
+        self.start = time.perf_counter()
+        self.next = 0
+        self.lock = threading.Lock()
+
+    def claim(self) -> int | None:
+        """The next batch's number; None: no more."""
+        with self.lock:
+            if self.next >= self.most or time.perf_counter() - self.start >= self.seconds:
+                return None
+            self.next += 1
+            return self.next - 1
+
+    def batch(self, k: int) -> tuple[Any, Any]:
+        rows = _core.batch_rows(self.seed, self.rows, self.size, k)
+        if self.tensors:
+            index = torch.tensor(rows)
+            return self.tensors[0][index], self.tensors[1][index]
+        x, y = torch.utils.data.default_collate([self.dataset[row] for row in rows])
+        return x, y
+
+
+class _Run:
+    def __init__(self, engine: Engine, loss_fn: Callable[[Any, Any], Any], batches: _Batches):
+        self.engine, self.loss_fn, self.batches = engine, loss_fn, batches
+        self.losses: list[tuple[int, float]] = []
+        self.staleness: list[int] = []
+        self.dropped = 0
+        self.failure: BaseException | None = None
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        memory = engine._memory()
+        live = memory is not None and engine.discipline in (Hogwild(copy=False), Sequential())
+        self.memory = torch.from_numpy(memory) if live else None
+
+    def go(self, replicas: Sequence[Any]) -> float:
+        """Runs one thread per replica; raises what the first to fail raised. Seconds."""
+        start = self.batches.start = time.perf_counter()
+        threads = [
+            threading.Thread(target=self.work, args=(replica,), daemon=True) for replica in replicas
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.1)  # Ctrl-C comes in between
+        finally:
+            self.stop.set()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+        if self.failure is not None:
+            raise self.failure
+        return time.perf_counter() - start
+
+    def work(self, replica: Any) -> None:
+        losses: list[tuple[int, float]] = []
+        staleness: list[int] = []
+        dropped = 0
+        try:
+            parameters = _trained(replica)
+            ends = _ends(parameters)
+            if self.memory is not None:
+                _attach(parameters, self.memory, ends)
+            while not self.stop.is_set() and (k := self.batches.claim()) is not None:
+                loss, update = self.step(replica, parameters, ends, self.batches.batch(k))
+                losses.append((k, loss))
+                if update.published:
+                    staleness.append(update.staleness)
+                else:
+                    dropped += 1
+        except BaseException as error:  # noqa: BLE001  carried to the caller's thread
+            with self.lock:
+                self.failure = self.failure or error
+            self.stop.set()
+        with self.lock:
+            self.losses += losses
+            self.staleness += staleness
+            self.dropped += dropped
+
+    def step(
+        self, replica: Any, parameters: Sequence[Any], ends: Sequence[int], batch: tuple[Any, Any]
+    ) -> tuple[float, Any]:
+        with self.engine._read_for_torch() as theta:
+            if self.memory is None:
+                _attach(parameters, torch.from_numpy(theta), ends)
+            loss = self.loss_fn(replica(batch[0]), batch[1])
+            loss.backward()
+            del theta
+        value = float(loss.detach())
+        if not np.isfinite(value):
+            raise FloatingPointError(f"the loss is {value}; try a smaller learning rate")
+        kept: list[Any] = []
+        places = [
+            _place(p, end - p.numel(), end, kept)
+            for p, end in zip(parameters, ends, strict=True)
+            if p.grad is not None
+        ]
+        if not places:
+            raise ValueError("no parameter of the module has a gradient; is loss_fn detached?")
+        update = self.engine._push_pieces(places)
+        for p in parameters:
+            p.grad = None
+        return value, update

@@ -1,0 +1,346 @@
+"""leashed.torch: the optimizer in PyTorch's place, and training by threads."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+import leashed as lsh
+
+torch = pytest.importorskip("torch", reason="PyTorch is an optional extra")
+torch.set_num_threads(1)  # its own threads would only wait for each other here
+
+STEPS = 200
+TOLERANCE = 2e-5
+
+RULES: dict[str, tuple[lsh.Rule, str, dict[str, Any]]] = {
+    "SGD": (lsh.SGD(0.05, weight_decay=0.1), "SGD", {"lr": 0.05, "weight_decay": 0.1}),
+    "Momentum": (lsh.Momentum(0.02, 0.9), "SGD", {"lr": 0.02, "momentum": 0.9}),
+    "Nesterov": (lsh.Nesterov(0.02, 0.9), "SGD", {"lr": 0.02, "momentum": 0.9, "nesterov": True}),
+    "Adagrad": (lsh.Adagrad(0.05), "Adagrad", {"lr": 0.05}),
+    "RMSprop": (lsh.RMSprop(0.01), "RMSprop", {"lr": 0.01}),
+    "Adam": (lsh.Adam(0.01), "Adam", {"lr": 0.01}),
+    "AdamW": (lsh.AdamW(0.01), "AdamW", {"lr": 0.01}),
+}
+
+
+def network(seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Linear(7, 13), torch.nn.Tanh(), torch.nn.Linear(13, 3, bias=False)
+    )
+
+
+def problem(n: int = 256, seed: int = 1) -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 7, generator=generator)
+    return x, (x[:, :3] + 0.1 * torch.randn(n, 3, generator=generator)).argmax(1)
+
+
+def step(module: Any, optimizer: Any, seed: int) -> float:
+    x, y = problem(32, seed)
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(module(x), y)
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+def assert_equal(ours: Any, theirs: Any, tolerance: float = TOLERANCE) -> None:
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_loop_changes_by_one_line(name: str) -> None:
+    rule, kind, settings = RULES[name]
+    ours, theirs = network(), network()
+    optimizer = lsh.torch.Optimizer(ours.parameters(), rule)
+    reference = getattr(torch.optim, kind)(theirs.parameters(), **settings)
+    for seed in range(STEPS):
+        assert step(ours, optimizer, seed) == pytest.approx(step(theirs, reference, seed), abs=1e-4)
+        assert_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_state_dict_round_trip(name: str) -> None:
+    rule, _, _ = RULES[name]
+    module = network()
+    optimizer = lsh.torch.Optimizer(module.parameters(), rule)
+    for seed in range(20):
+        step(module, optimizer, seed)
+    file = io.BytesIO()
+    torch.save({"module": module.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    other = network(5)
+    resumed = lsh.torch.Optimizer(other.parameters(), rule)
+    step(other, resumed, 99)
+    other.load_state_dict(saved["module"])
+    resumed.load_state_dict(saved["optimizer"])
+    for seed in range(20, 40):
+        step(module, optimizer, seed)
+        step(other, resumed, seed)
+        assert_equal(module, other, 0)
+
+
+@pytest.mark.parametrize("name", ["Momentum", "Adagrad", "RMSprop", "Adam", "AdamW"])
+def test_pytorchs_own_state_can_be_loaded(name: str) -> None:
+    rule, kind, settings = RULES[name]
+    theirs = network()
+    reference = getattr(torch.optim, kind)(theirs.parameters(), **settings)
+    for seed in range(20):
+        step(theirs, reference, seed)
+    ours = copy.deepcopy(theirs)
+    optimizer = lsh.torch.Optimizer(ours.parameters(), rule)
+    state = reference.state_dict()
+    if name == "Momentum":  # PyTorch counts no steps there
+        state = {**state, "state": {k: {**v, "step": 20} for k, v in state["state"].items()}}
+    optimizer.load_state_dict(state)
+    mine = optimizer.state_dict()
+    assert mine.keys() == state.keys()
+    for key, values in state["state"].items():
+        for entry, value in values.items():
+            np.testing.assert_array_equal(np.asarray(value), np.asarray(mine["state"][key][entry]))
+    for seed in range(20, 60):
+        step(theirs, reference, seed)
+        step(ours, optimizer, seed)
+        assert_equal(ours, theirs)
+
+
+def test_parameters_are_views_of_one_vector() -> None:
+    module = network()
+    before = [p.detach().clone() for p in module.parameters()]
+    objects = list(module.parameters())
+    lsh.torch.Optimizer(module.parameters(), lsh.Adam(1e-3))
+    parameters = list(module.parameters())
+    assert all(p is q for p, q in zip(parameters, objects, strict=True))
+    begin = parameters[0].data_ptr()
+    offset = 0
+    for p, was in zip(parameters, before, strict=True):
+        assert p.data_ptr() == begin + 4 * offset
+        assert torch.equal(p, was)
+        offset += p.numel()
+
+
+def test_schedulers_and_groups_of_pytorch_work() -> None:
+    def setting(module: Any) -> list[dict[str, Any]]:
+        first, second = module[0], module[2]
+        return [
+            {"params": first.parameters(), "lr": 0.02, "weight_decay": 0.1},
+            {"params": second.parameters()},
+        ]
+
+    ours, theirs = network(), network()
+    optimizer = lsh.torch.Optimizer(setting(ours), lsh.Adam(0.01))
+    reference = torch.optim.Adam(setting(theirs), 0.01)
+    schedules = [torch.optim.lr_scheduler.StepLR(o, 10, 0.5) for o in (optimizer, reference)]
+    for seed in range(50):
+        step(ours, optimizer, seed)
+        step(theirs, reference, seed)
+        for schedule in schedules:
+            schedule.step()
+        assert_equal(ours, theirs)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.02 / 32)
+
+
+def test_a_parameter_without_a_gradient_stays() -> None:
+    module = network()
+    optimizer = lsh.torch.Optimizer(module.parameters(), lsh.Momentum(0.1))
+    for seed in range(3):
+        step(module, optimizer, seed)
+    before = [p.detach().clone() for p in module.parameters()]
+    step_without = list(module.parameters())
+    optimizer.zero_grad()
+    step_without[1].grad = torch.ones_like(step_without[1])
+    optimizer.step()
+    assert torch.equal(step_without[0], before[0])
+    assert not torch.equal(step_without[1], before[1])
+    optimizer.zero_grad()
+    optimizer.step()  # no gradient at all: nothing
+    assert torch.equal(step_without[2], before[2])
+
+
+def test_closures_and_own_schedules() -> None:
+    module = network()
+    rule = lsh.SGD(lsh.schedules.step(0.1, every=2, factor=0.5))
+    optimizer = lsh.torch.Optimizer(module.parameters(), rule)
+    x, y = problem()
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(module(x), y)
+        loss.backward()
+        return loss
+
+    first = float(optimizer.step(closure).detach())
+    for _ in range(5):
+        last = float(optimizer.step(closure).detach())
+    assert last < first
+    optimizer.param_groups[0]["lr"] = 1.0
+    with pytest.raises(ValueError, match="the rule has a schedule of its own"):
+        optimizer.step()
+
+
+def test_wrong_parameters_are_named() -> None:
+    make = lsh.torch.Optimizer
+    with pytest.raises(TypeError, match=r"params\[0\] has dtype torch.float64"):
+        make(network().double().parameters(), lsh.SGD(0.1))
+    with pytest.raises(ValueError, match=r"params\[0\] is on device meta"):
+        make([torch.nn.Parameter(torch.ones(3, device="meta"))], lsh.SGD(0.1))
+    with pytest.raises(ValueError, match=r"params\[0\] is empty"):
+        make([torch.nn.Parameter(torch.ones(0))], lsh.SGD(0.1))
+    with pytest.raises(TypeError, match="rule must be SGD"):
+        make(network().parameters(), 0.1)
+    module = network()
+    optimizer = make(module.parameters(), lsh.SGD(0.1))
+    module[0].weight.grad = torch.ones_like(module[0].weight)
+    module[0].weight.data = module[0].weight.data.clone()
+    with pytest.raises(RuntimeError, match="no longer lies in the optimizer's memory"):
+        optimizer.step()
+    embedding = torch.nn.Embedding(5, 3, sparse=True)
+    optimizer = make(embedding.parameters(), lsh.SGD(0.1))
+    embedding(torch.tensor([1])).sum().backward()
+    with pytest.raises(TypeError, match=r"layout torch.sparse_coo; make it dense"):
+        optimizer.step()
+
+
+DISCIPLINES = (
+    lsh.Sequential(),
+    lsh.Locked(),
+    lsh.Hogwild(),
+    lsh.Hogwild(copy=False),
+    lsh.Leashed(),
+    lsh.Leashed(0),
+)
+
+
+@pytest.mark.parametrize("kind", DISCIPLINES, ids=lambda kind: kind.label)
+def test_fit_trains_under_every_discipline(kind: lsh.Discipline) -> None:
+    x, y = problem(512)
+    module = network()
+    objects = [p.data_ptr() for p in module.parameters()]
+    threads = torch.get_num_threads()
+    result = lsh.torch.fit(
+        module,
+        torch.nn.functional.cross_entropy,
+        (x, y),
+        rule=lsh.Adam(0.01),
+        discipline=kind,
+        staleness=lsh.staleness.inverse(),
+        threads=1 if isinstance(kind, lsh.Sequential) else 2,
+        batch_size=32,
+        until=lsh.until(epochs=12),
+    )
+    assert result.losses.shape == (192,)
+    assert result.updates + result.dropped == 192
+    assert len(result.staleness) == result.updates
+    assert result.losses[-16:].mean() < 0.6 * result.losses[:8].mean()
+    assert (module(x).argmax(1) == y).float().mean() > 0.8
+    assert [p.data_ptr() for p in module.parameters()] == objects
+    assert torch.get_num_threads() == threads
+    assert result.examples == 192 * 32
+    assert result.eps > 0
+
+
+def test_one_thread_is_a_plain_loop() -> None:
+    x, y = problem(100)
+    ours, theirs = network(), network()
+    lsh.torch.fit(
+        ours,
+        torch.nn.functional.cross_entropy,
+        torch.utils.data.TensorDataset(x, y),
+        rule=lsh.SGD(0.1),
+        threads=1,
+        batch_size=16,
+        seed=3,
+        until=lsh.until(updates=25),
+    )
+    optimizer = torch.optim.SGD(theirs.parameters(), 0.1)
+    for k in range(25):
+        rows = lsh._core.batch_rows(3, 100, 16, k)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(theirs(x[rows]), y[rows]).backward()
+        optimizer.step()
+    assert_equal(ours, theirs, 1e-6)
+
+
+class Rows(torch.utils.data.Dataset):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.x, self.y = problem(64)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, row: int) -> tuple[Any, int]:
+        return self.x[row], int(self.y[row])
+
+
+def test_fit_takes_map_style_datasets() -> None:
+    result = lsh.torch.fit(
+        network(), torch.nn.functional.cross_entropy, Rows(), until=lsh.until(seconds=0.2)
+    )
+    assert result.updates > 0
+
+
+class Boom(Exception):
+    pass
+
+
+def test_what_fails_stops_fit_and_surfaces() -> None:
+    def boom(*_: Any) -> Any:
+        raise Boom("in the loss")
+
+    module = network()
+    objects = [p.data_ptr() for p in module.parameters()]
+    with pytest.raises(Boom, match="in the loss"):
+        lsh.torch.fit(module, boom, problem(), threads=2, until=lsh.until(epochs=1))
+    assert [p.data_ptr() for p in module.parameters()] == objects
+
+    def nan(*outputs: Any) -> Any:
+        return outputs[0].sum() * float("nan")
+
+    with pytest.raises(FloatingPointError, match="the loss is nan"):
+        lsh.torch.fit(module, nan, problem(), threads=2, until=lsh.until(epochs=1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"module": torch.nn.functional.relu}, TypeError, "module must be a torch.nn.Module"),
+        ({"loss_fn": None}, TypeError, "loss_fn must be callable"),
+        ({"dataset": 3}, TypeError, "dataset must be a pair of tensors or a map-style dataset"),
+        (
+            {"dataset": (torch.ones(3, 7), torch.ones(2))},
+            ValueError,
+            r"pair of tensors \(x, y\) of equal length",
+        ),
+        ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+        ({"batch_size": 1000}, ValueError, "batch_size must be at most the 256 examples"),
+        ({"threads": 0}, ValueError, "threads must be at least 1"),
+        ({"discipline": lsh.Synchronous()}, ValueError, "discipline must not be Synchronous"),
+        ({"until": lsh.until(loss=1.0)}, ValueError, "fit evaluates no loss"),
+        ({"until": 3}, TypeError, "until must be"),
+        ({"rule": "adam"}, TypeError, "rule must be SGD"),
+        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"module": torch.nn.ReLU()}, ValueError, r"module.parameters\(\) holds no parameters"),
+    ],
+)
+def test_a_wrong_fit_is_named(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    settings: dict[str, Any] = {
+        "module": network(),
+        "loss_fn": torch.nn.functional.cross_entropy,
+        "dataset": problem(),
+        "until": lsh.until(epochs=1),
+        **arguments,
+    }
+    with pytest.raises(error, match=message):
+        lsh.torch.fit(
+            settings.pop("module"), settings.pop("loss_fn"), settings.pop("dataset"), **settings
+        )
