@@ -20,6 +20,9 @@ MODELS = [
     models.mlp(784, [128, 128, 128], 10),
     models.cnn(),
     models.lenet(),
+    models.linear_regression(3, l2=0.1),
+    models.linear_svm(5, 3),
+    models.logistic_regression(4, l2=1e-3),
     models.mlp(3, [], 2, name='Straße "§" \n'),
     Model(
         (2, 9, 8),
@@ -169,6 +172,9 @@ DENSE = {"kind": "Dense", "outputs": 2}
         (change("__metadata__", "version", to="0"), "upgrade"),
         (change("__metadata__", "name", to="other"), "checksum is not that of its content"),
         (change("__metadata__", "checksum", to="00"), "checksum"),
+        (change("__metadata__", "loss", to="hinge"), "checksum"),
+        (change("__metadata__", "loss", to="none"), "loss must be one of"),
+        (change("__metadata__", "l2", to="-1"), "l2"),
         (lambda header: header["__metadata__"].pop("checksum"), "lacks 'checksum'"),
         (change("__metadata__", "version", to="new"), ""),
         (change("__metadata__", "version", to=None), ""),
@@ -322,7 +328,8 @@ def test_files_of_the_first_version_are_read(path: Path) -> None:
     save(path, SMALL, theta)
     content = path.read_bytes()
     header = header_of(content)
-    del header["__metadata__"]["checksum"]
+    for key in ("checksum", "loss", "l2"):
+        del header["__metadata__"][key]
     header["__metadata__"]["version"] = "1"
     path.write_bytes(with_header(content, header))
     np.testing.assert_array_equal(load(path)[1], theta)

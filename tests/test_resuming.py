@@ -77,6 +77,27 @@ def test_the_staleness_policy_goes_on_too(
     np.testing.assert_array_equal(resumed.parameters, whole.parameters)
 
 
+def test_linear_models_resume(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 5)).astype(np.float32)
+    data = (x, x.sum(axis=1))
+    model = lsh.models.linear_regression(5, l2=0.01)
+    whole, _, resumed = (
+        lsh.train(
+            model,
+            data,
+            rule=lsh.Adam(0.01),
+            threads=1,
+            until=lsh.until(updates=updates),
+            checkpoint=checkpoint,
+            resume=resume,
+        )
+        for updates, checkpoint, resume in [(40, None, None), (20, path, None), (40, None, path)]
+    )
+    np.testing.assert_array_equal(resumed.parameters, whole.parameters)
+    assert lsh.load(path)[0] == model
+
+
 def test_every_discipline_resumes(discipline: Discipline, path: Path, digits: Dataset) -> None:
     whole = run(digits, 30, discipline=lsh.Sequential())
     run(digits, 20, discipline=discipline, checkpoint=path)

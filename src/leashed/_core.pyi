@@ -22,7 +22,9 @@ __all__: list[str] = [
     "PythonSource",
     "Read",
     "Relu",
+    "Resumption",
     "RuleState",
+    "SharedVector",
     "available_isas",
     "batch_rows",
     "default_isa",
@@ -283,6 +285,87 @@ class RuleState:
     @t.setter
     def t(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
+class SharedVector:
+    @staticmethod
+    def attach(name: str, choices: collections.abc.Callable) -> SharedVector: ...
+    @staticmethod
+    def clean(name: str) -> bool:
+        """
+        Removes what nobody uses any more; false where there is nothing of the kind.
+        """
+    @staticmethod
+    def create(
+        name: str,
+        theta: numpy.typing.NDArray[numpy.float32],
+        participants: typing.SupportsInt | typing.SupportsIndex,
+        in_place: bool,
+        description: str,
+        rule: tuple[str, dict],
+        staleness: tuple[str, dict],
+        persistence: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> SharedVector: ...
+    @staticmethod
+    def path(name: str) -> str:
+        """
+        The file of that name; raises Error where it is no name.
+        """
+    def close(self) -> None: ...
+    def push(
+        self,
+        gradient: numpy.typing.NDArray[numpy.float32],
+        t_read: typing.SupportsInt | typing.SupportsIndex,
+    ) -> tuple: ...
+    def read(self) -> tuple[numpy.ndarray, int]: ...
+    def reap(self) -> None: ...
+    def state(self) -> tuple[numpy.typing.NDArray[numpy.float32], int]: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def live(self) -> int: ...
+    @property
+    def participants(self) -> int: ...
+    @property
+    def pids(self) -> list[int]: ...
+    @property
+    def t(self) -> int: ...
+
+class Resumption:
+    """
+    What a run goes on from.
+    """
+    def __init__(
+        self,
+        vectors: numpy.typing.NDArray[numpy.float32],
+        last_updates: numpy.typing.NDArray[numpy.float32],
+        updates: typing.SupportsInt | typing.SupportsIndex,
+        batches: typing.SupportsInt | typing.SupportsIndex,
+        initial_loss: typing.SupportsFloat | typing.SupportsIndex,
+        staleness: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def initial_loss(self) -> float: ...
+    @property
+    def last_updates(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        Norm of each variable's last update, with a stage-aware staleness policy.
+        """
+    @property
+    def staleness(self) -> list[int]:
+        """
+        What the staleness policy has gathered.
+        """
+    @property
+    def updates(self) -> int: ...
+    @property
+    def vectors(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        Theta and the rule's states, [1 + S, d].
+        """
+
 def available_isas() -> list[str]:
     """
     Instruction-set levels of this build that this CPU can run, slowest first.
@@ -352,6 +435,9 @@ def train(
     until: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
     evaluate_every: typing.SupportsFloat | typing.SupportsIndex,
     progress: collections.abc.Callable | None,
+    checkpoint: collections.abc.Callable | None,
+    checkpoint_every: typing.SupportsFloat | typing.SupportsIndex,
+    resume: Resumption | None,
 ) -> dict:
     """
     Trains and returns what engine/trainer.h calls TrainResult, as a dict.

@@ -58,6 +58,8 @@ def write(
             "version": str(_VERSION),
             "name": model.name,
             "input_shape": json.dumps(model.input_shape),
+            "loss": model.loss,
+            "l2": json.dumps(model.l2),
             "layers": json.dumps(
                 [{"kind": type(layer).__name__, **asdict(layer)} for layer in model.layers]
             ),
@@ -167,7 +169,13 @@ def _model(metadata: dict[str, str]) -> Model:
     layers = []
     for fields in json.loads(metadata["layers"]):
         layers.append(_KINDS[fields.pop("kind")](**fields))
-    return Model(tuple(json.loads(metadata["input_shape"])), tuple(layers), metadata["name"])
+    return Model(
+        tuple(json.loads(metadata["input_shape"])),
+        tuple(layers),
+        metadata["name"],
+        metadata.get("loss", "softmax"),  # the one that models of version 1 had
+        json.loads(metadata.get("l2", "0")),
+    )
 
 
 def _tensors(model: Model, header: dict[str, Any], data: bytes) -> dict[str, NDArray[np.float32]]:

@@ -123,7 +123,8 @@ def train(
             ``checkpoint_every`` is given: parameters, the rule's state, counters and settings. No
             thread stops for it. Under ``Leashed`` and the disciplines with a lock it is one
             published state; under ``Hogwild`` it is a copy of what threads change meanwhile, as
-            consistent as the views that they read (the one at the end is exact). Written beside the old file, flushed, renamed; a RuntimeWarning where that fails.
+            consistent as the views that they read (the one at the end is exact). Written beside the
+            old file, flushed, renamed; a RuntimeWarning where that fails. Not with sparse data.
         checkpoint_every: seconds between checkpoints.
         resume: a checkpoint to go on from, with the same model, data, rule, staleness policy, seed
             and batch size; the discipline and the number of threads may differ. ``init`` is not
