@@ -24,6 +24,7 @@ class Synchronous final : public Guarded {
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t worker) override;
   bool lockstep() const override { return true; }
+  bool in_place() const override { return false; }  // a mean of gradients is of whole vectors
   bool proceed(std::size_t worker, bool wish) override;
   std::size_t live_vectors() const override { return 1; }
 

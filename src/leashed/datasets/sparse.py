@@ -112,20 +112,22 @@ class SparseDataset:
             TypeError: ``x`` is no such matrix, or a dtype is not numeric.
             ValueError: ``x`` or ``y`` does not fit the description; the message names the row.
         """
+        parts = csr_parts(x)
         labels = _whole_labels(_numeric_array("y", y))
-        _check_length(x, labels)
+        _check_length(parts[0], labels)
         classes = number_of_classes(labels, classes)
-        return cls(*csr_parts(x), labels.astype(np.int32), classes, name)
+        return cls(*parts, labels.astype(np.int32), classes, name)
 
     @classmethod
     def regression(cls, x: Any, y: ArrayLike, name: str = "rows") -> SparseDataset:
         """Build a data set whose rows are to give numbers: as ``from_csr``, with numbers ``y`` [n],
         finite in float32.
         """
+        parts = csr_parts(x)
         values = _numeric_array("y", y)
-        _check_length(x, values)
+        _check_length(parts[0], values)
         with np.errstate(over="ignore"):
-            return cls(*csr_parts(x), np.ascontiguousarray(values, np.float32), 0, name)
+            return cls(*parts, np.ascontiguousarray(values, np.float32), 0, name)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -185,9 +187,9 @@ def _whole_array(name: str, values: Any) -> NDArray[Any]:
     return array
 
 
-def _check_length(x: Any, y: NDArray[Any]) -> None:
-    rows = len(x.indptr) - 1 if hasattr(x, "indptr") else None
-    if y.ndim != 1 or y.size == 0 or (rows is not None and rows != len(y)):
+def _check_length(indptr: NDArray[np.int64], y: NDArray[Any]) -> None:
+    rows = len(indptr) - 1
+    if y.ndim != 1 or y.size == 0 or rows != len(y):
         raise ValueError(f"y must be one entry per row, shape ({rows},), got {y.shape}")
 
 
