@@ -146,13 +146,15 @@ TEST_CASE("Leashed finds the staleness anew on every attempt") {
   ParameterVector vector(initial, 4, 2, 0);
   StoreChoice stores(1, 4);
   const float gradient[4] = {-1, -1, -1, -1};
+  const GradientPiece whole{gradient, 0, 4};
   // Another thread publishes while this one computes its update, once.
   policy.interfere = [&] {
     const Updater plain(4, *rule);
     const float much[4] = {-100, -100, -100, -100};
-    CHECK(load_and_update(vector, plain, much, 0, 0, stores).published);
+    const GradientPiece all{much, 0, 4};
+    CHECK(load_and_update(vector, plain, {&all, 1}, 0, 0, stores).published);
   };
-  const Publication result = load_and_update(vector, updater, gradient, 5, 0, stores);
+  const Publication result = load_and_update(vector, updater, {&whole, 1}, 5, 0, stores);
   CHECK(result.published);
   CHECK(result.tries == 1);
   CHECK(result.staleness_compute == 0);
