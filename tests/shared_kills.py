@@ -35,7 +35,7 @@ def fork(work: Callable[[], None]) -> int:
     try:
         work()
         os._exit(0)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 (a child of fork must not return)
         traceback.print_exc()
     os._exit(1)
 

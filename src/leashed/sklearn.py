@@ -55,7 +55,7 @@ class _Estimator(BaseEstimator):
     def _model(self, features: int, rows: int) -> Model:
         raise NotImplementedError
 
-    def _initial(self, model: Model, seed: int) -> NDArray[np.float32]:
+    def _initial(self, model: Model, seed: int) -> NDArray[np.float32]:  # noqa: ARG002
         return np.zeros(model.dimension, np.float32)
 
     def _fit(self, data: Dataset | SparseDataset, epochs: int, *, resume: bool) -> None:

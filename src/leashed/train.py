@@ -259,7 +259,9 @@ def train(
     with ExitStack() as stack:
         checkpointer = None
         if checkpoint is not None:
-            checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, _layered(model), config))
+            checkpointer = stack.enter_context(
+                resuming.Checkpointer(checkpoint, _layered(model), config)
+            )
         outcome = _core.train(
             native,
             theta,

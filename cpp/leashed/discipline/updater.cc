@@ -149,7 +149,7 @@ void Updater::apply_racy(float* buffer, Gradient gradient, const Update& update)
 }
 
 void Updater::check_sparse() const {
-  if (!rule_.sparse()) {
+  if (!rule_.keeps_untouched()) {
     throw Error(
         "this rule also changes parameters whose gradient is zero, so a sparse gradient cannot be "
         "pushed; use SGD or Adagrad without weight decay and clipping, or push the dense gradient");

@@ -72,12 +72,15 @@ class Rule {
   double apply_racy(float* buffer, std::size_t stride, const float* gradient, std::size_t begin,
                     std::size_t end, const Step& step, bool measure = false) const;
 
-  // For updates of some parameters alone: whether those whose gradient is 0 stay as they are, and
-  // what is done with the others.
-  bool sparse() const {
+  // Whether a parameter whose gradient is zero stays as it is, and its state.
+  bool keeps_untouched() const {
     return (arithmetic_ == Arithmetic::sgd || arithmetic_ == Arithmetic::adagrad) &&
-           options_.weight_decay == 0 && std::isinf(options_.clip_value) && !clips_norm() &&
-           options_.swap.period == 0;
+           options_.weight_decay == 0 && options_.swap.period == 0;
+  }
+  // For updates of some parameters alone by a gradient source, which does not clip: whether the
+  // others stay as they are, and what is done with these.
+  bool sparse() const {
+    return keeps_untouched() && std::isinf(options_.clip_value) && !clips_norm();
   }
   Arithmetic arithmetic() const { return arithmetic_; }
   Coefficients coefficients(const Step& step) const;

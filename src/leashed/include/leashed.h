@@ -8,8 +8,8 @@
  *   rows       [batch], from 0
  *   y          [batch], label or target of example i: int32_t, or float for leashed_gradient_f
  *   batch      examples: from 1 to the batch size, or to 256 for evaluation if that is more
- *   gradient   [dimension], to be overwritten with the gradient of the batch's mean loss; null where
- *              only the loss is wanted, which is asked of a `loss` function alone
+ *   gradient   [dimension], to be overwritten with the gradient of the batch's mean loss; null
+ *              where only the loss is wanted, which is asked of a `loss` function alone
  *   workspace  this thread's own memory, as many bytes as were asked for, 64-byte aligned, zeroed
  *              before the first call and kept from call to call; null where none was asked for
  *   user_data  what the capsule or the LowLevelCallable carries, else null
@@ -26,18 +26,18 @@ extern "C" {
 #endif
 
 typedef float (*leashed_gradient)(const float* theta, const float* x, const int64_t* rows,
-                                  const int32_t* y, int64_t batch, float* gradient,
-                                  void* workspace, void* user_data);
+                                  const int32_t* y, int64_t batch, float* gradient, void* workspace,
+                                  void* user_data);
 
 typedef float (*leashed_gradient_f)(const float* theta, const float* x, const int64_t* rows,
-                                    const float* y, int64_t batch, float* gradient,
-                                    void* workspace, void* user_data);
+                                    const float* y, int64_t batch, float* gradient, void* workspace,
+                                    void* user_data);
 
 /* Names of a PyCapsule around such a function. */
-#define LEASHED_GRADIENT                                                                     \
+#define LEASHED_GRADIENT                                                                      \
   "float (const float *, const float *, const int64_t *, const int32_t *, int64_t, float *, " \
   "void *, void *)"
-#define LEASHED_GRADIENT_F                                                                 \
+#define LEASHED_GRADIENT_F                                                                  \
   "float (const float *, const float *, const int64_t *, const float *, int64_t, float *, " \
   "void *, void *)"
 
