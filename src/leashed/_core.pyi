@@ -25,10 +25,14 @@ __all__: list[str] = [
     "Resumption",
     "RuleState",
     "SharedVector",
+    "SparseLinear",
+    "SparseRows",
     "available_isas",
     "batch_rows",
     "default_isa",
     "mean_loss",
+    "parse_svmlight",
+    "read_svmlight",
     "schedule_values",
     "staleness_factors",
     "time_bin_edges",
@@ -87,18 +91,20 @@ class Network(GradientSource):
         ],
         layers: collections.abc.Sequence[Dense | Conv2d | MaxPool | Relu],
         isa: str | None = None,
+        loss: str = "softmax",
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
     ) -> None: ...
     def evaluate(
         self,
         theta: numpy.typing.NDArray[numpy.float32],
         x: numpy.typing.NDArray[numpy.float32],
-        y: numpy.typing.NDArray[numpy.int32],
+        y: numpy.ndarray,
     ) -> tuple[float, float]: ...
     def gradient(
         self,
         theta: numpy.typing.NDArray[numpy.float32],
         x: numpy.typing.NDArray[numpy.float32],
-        y: numpy.typing.NDArray[numpy.int32],
+        y: numpy.ndarray,
     ) -> tuple[float, numpy.typing.NDArray[numpy.float32]]: ...
     def predict(
         self, theta: numpy.typing.NDArray[numpy.float32], x: numpy.typing.NDArray[numpy.float32]
@@ -107,6 +113,8 @@ class Network(GradientSource):
     def classes(self) -> int: ...
     @property
     def flops_per_example(self) -> float: ...
+    @property
+    def outputs(self) -> int: ...
     @property
     def parameters(self) -> list[ParameterBlock]: ...
 
@@ -331,6 +339,42 @@ class SharedVector:
     @property
     def t(self) -> int: ...
 
+class SparseRows:
+    def __init__(
+        self,
+        indptr: numpy.typing.NDArray[numpy.int64],
+        indices: numpy.typing.NDArray[numpy.int32],
+        data: numpy.typing.NDArray[numpy.float32],
+        features: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def prepare(self, seed: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Makes the copy that training with this seed works on.
+        """
+    @property
+    def features(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+
+class SparseLinear(GradientSource):
+    def __init__(
+        self,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        outputs: typing.SupportsInt | typing.SupportsIndex,
+        loss: str,
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        isa: str | None = None,
+    ) -> None: ...
+    def evaluate(
+        self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows, y: numpy.ndarray
+    ) -> tuple[float, float]: ...
+    def gradient(
+        self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows, y: numpy.ndarray
+    ) -> tuple[float, numpy.typing.NDArray[numpy.float32]]: ...
+    def predict(
+        self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
+
 class Resumption:
     """
     What a run goes on from.
@@ -396,6 +440,16 @@ def mean_loss(
     The mean loss over all rows.
     """
 
+def parse_svmlight(text: bytes) -> tuple:
+    """
+    (targets, indptr, indices, data) of a text in the svmlight format.
+    """
+
+def read_svmlight(path: str) -> tuple:
+    """
+    The same of a file.
+    """
+
 def schedule_values(
     choice: tuple[str, dict],
     t: numpy.typing.NDArray[numpy.uint64],
@@ -422,9 +476,9 @@ def time_bin_edges() -> numpy.typing.NDArray[numpy.float64]:
 def train(
     source: GradientSource,
     theta: numpy.typing.NDArray[numpy.float32],
-    x: numpy.typing.NDArray[numpy.float32],
+    x: typing.Any,
     y: numpy.ndarray,
-    validation_x: numpy.typing.NDArray[numpy.float32] | None,
+    validation_x: typing.Any | None,
     validation_y: numpy.ndarray | None,
     discipline: tuple[str, dict],
     rule: tuple[str, dict],
