@@ -48,6 +48,8 @@ class _Estimator(BaseEstimator):
     discipline: Discipline | None
     rule: Rule | None
     random_state: Any
+    parameters_: NDArray[np.float32]
+    t_: int
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
         return SGD(self.lr) if self.rule is None else self.rule
@@ -307,7 +309,7 @@ class SGDClassifier(_Classifier, _Linear):
         found = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[found])
 
-    @available_if(_has_probabilities)
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Probabilities [n, classes]; with more than two classes those of each against the rest,
         scaled to add up to 1.

@@ -228,13 +228,17 @@ def train(
     batches = math.ceil(len(data) / batch_size)
     mean_batch = len(data) / batches if sparse else float(batch_size)
 
+    examples = _head(data)
+    validating = None if validation is None else _head(validation)
+
     def eps(m: int) -> float:
         """Of a short run on a part of the data, to choose the number of threads."""
         part = _head(data, max(batch_size, PROBE_ROWS))
         probe = _core.train(
             native,
             theta,
-            *part,
+            part[0],
+            part[1],
             None,
             None,
             discipline.choice(),
@@ -265,8 +269,10 @@ def train(
         outcome = _core.train(
             native,
             theta,
-            *_head(data),
-            *((None, None) if validation is None else _head(validation)),
+            examples[0],
+            examples[1],
+            None if validating is None else validating[0],
+            None if validating is None else validating[1],
             discipline.choice(),
             rule.choice(),
             staleness.choice(),
