@@ -68,7 +68,12 @@ TRAIN = [
     case("model", "mlp", TypeError, "model must come from leashed.models"),
     case("model", MODEL.native, TypeError, "model must come from leashed.models"),
     # Data.
-    case("data", None, TypeError, "data must be a Dataset, a SparseDataset, a Split or a pair of arrays"),
+    case(
+        "data",
+        None,
+        TypeError,
+        "data must be a Dataset, a SparseDataset, a Split or a pair of arrays",
+    ),
     case("data", X, TypeError, "data must be"),
     case("data", [X, Y], TypeError, "data must be .* got list"),
     case("data", (X, Y, Y), TypeError, "data must be"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn (extra test) is not installed")
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import leashed as lsh
 from leashed.sklearn import MLPClassifier, MLPRegressor, SGDClassifier, SGDRegressor
 
 ESTIMATORS = [
