@@ -53,33 +53,34 @@ LEASHED_INLINE vfloat rounded(vfloat product) {
 
 // Square roots and inverses of each lane. The unit that takes roots and divides is slow and stalls
 // its neighbours: updates would wait for it and not for memory. So from AVX2 on it is an estimate
-// and a Newton step, which leaves the last bit or two of the mantissa uncertain. Of numbers below
-// the smallest normal one the root is that one's, and of infinity NaN; inverses take normal
-// numbers up to 2^125.
-LEASHED_INLINE vfloat root(vfloat v) {
+// and a Newton step, which leaves the last bit or two of the mantissa uncertain. Inverses take
+// normal numbers up to 2^125; the root of infinity is NaN.
+
+// 2 √v + addend: the step's own factor of ½ is left to the caller.
+LEASHED_INLINE vfloat twice_root(vfloat v, float addend) {
+#if defined(__AVX2__)
+  v = v + 0x1p-126f;  // for the estimate at 0; lost in any other v
 #if defined(__AVX512F__)
-  v = _mm512_maskz_max_ps(0xffff, vset(0x1p-126f), v);  // v where it is NaN
   const vfloat inverse = _mm512_maskz_rsqrt14_ps(0xffff, v);
-#elif defined(__AVX2__)
-  v = _mm256_max_ps(vset(0x1p-126f), v);
+#else
   const vfloat inverse = _mm256_rsqrt_ps(v);
 #endif
-#if defined(__AVX2__)
   const vfloat estimate = v * inverse;
-  return estimate + (0.5f * estimate) * (1.0f - estimate * inverse);
+  return estimate * (3.0f - estimate * inverse) + addend;
 #elif defined(__x86_64__)
-  return _mm_sqrt_ps(v);
+  return 2.0f * _mm_sqrt_ps(v) + addend;
 #else
-  return vsqrtq_f32(v);
+  return 2.0f * vsqrtq_f32(v) + addend;
 #endif
 }
 
 LEASHED_INLINE vfloat inverse(vfloat v) {
+#if defined(__AVX2__)
 #if defined(__AVX512F__)
   const vfloat estimate = _mm512_maskz_rcp14_ps(0xffff, v);
-  return estimate + estimate * (1.0f - v * estimate);
-#elif defined(__AVX2__)
+#else
   const vfloat estimate = _mm256_rcp_ps(v);
+#endif
   return estimate + estimate * (1.0f - v * estimate);
 #else
   return 1.0f / v;

@@ -1,4 +1,4 @@
-// Adagrad: v ← v + g², θ ← θ − η g / (√v + ε). With SWAP the v at a period's end is decayed first.
+// Adagrad: v ← v + g², θ ← θ − η g / (√v + ε).
 #pragma once
 
 #include "leashed/update/rule.h"
@@ -14,8 +14,8 @@ class Adagrad final : public Rule {
 
  protected:
   void coefficients(std::uint64_t t, Coefficients& c) const override {
-    c.keep2 = static_cast<float>(keep(t));
-    c.epsilon = static_cast<float>(epsilon_);
+    c.lr = static_cast<float>(2 * lr(t));
+    c.epsilon = static_cast<float>(2 * epsilon_);
   }
 
  private:

@@ -1,5 +1,6 @@
-// Adam, and AdamW where weight decay is decoupled. With SWAP the second moment at a period's end
-// is decayed first; the first moment, a mean of the last few gradients, is not.
+// Adam, and AdamW where weight decay is decoupled: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g²,
+// θ ← θ − η m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ⁿ), v̂ = v / (1 − β₂ⁿ), n = t + 1. With SWAP v is
+// decayed; m, a mean of the last few gradients, is not.
 #pragma once
 
 #include <cmath>
@@ -19,12 +20,11 @@ class Adam final : public Rule {
  protected:
   void coefficients(std::uint64_t t, Coefficients& c) const override {
     const double updates = static_cast<double>(t) + 1;
-    c.lr = static_cast<float>(lr(t) / (1 - std::pow(beta1_, updates)));
+    const double root_of_correction = std::sqrt(1 - std::pow(beta2_, updates));
+    c.lr = static_cast<float>(2 * lr(t) * root_of_correction / (1 - std::pow(beta1_, updates)));
     c.add1 = static_cast<float>(1 - beta1_);
-    c.keep2 = static_cast<float>(beta2_ * keep(t));
     c.add2 = static_cast<float>(1 - beta2_);
-    c.correction = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2_, updates)));
-    c.epsilon = static_cast<float>(epsilon_);
+    c.epsilon = static_cast<float>(2 * epsilon_ * root_of_correction);
   }
 
  private:

@@ -13,22 +13,23 @@ enum class Arithmetic : std::size_t { sgd, momentum, nesterov, adagrad, rmsprop,
 inline constexpr std::size_t kArithmetics = 6;
 
 // The numbers of one update, the same for all parameters. ĝ = scale · clamp(g, ±clip) + coupled · θ
-// is the gradient that a rule sees, shrink · θ the parameter that it changes.
+// is the gradient that a rule sees, shrink · θ the parameter that it changes. A rule that
+// accumulates squares sees keep · v of its last state.
 struct Coefficients {
   float scale = 1;  // of the gradient: clipping by norm, staleness
+  float lr = 0;     // η; what else arithmetic.h says
+  float momentum = 0;
+  float add1 = 0, add2 = 0;  // weight of what is new in the first and the second moment
+  float epsilon = 0;
+  // The bare passes take these to be as they are here.
   float clip = std::numeric_limits<float>::infinity();  // by value
   float coupled = 0;                                    // weight decay added to the gradient
   float shrink = 1;  // weight decay apart from the gradient: 1 − ηλ
-  float lr = 0;      // η; Adam: with the first moment's bias correction
-  float momentum = 0;
-  float add1 = 0;             // first moment: m ← m + add1 · (ĝ − m)
-  float keep2 = 0, add2 = 0;  // squares: v ← keep2 · v + add2 · ĝ²
-  float correction = 0;       // of √v
-  float epsilon = 0;
+  float keep = 1;    // SWAP's λ
 
-  // Neither clipping by value nor weight decay.
   bool bare() const {
-    return clip == std::numeric_limits<float>::infinity() && coupled == 0 && shrink == 1;
+    return clip == std::numeric_limits<float>::infinity() && coupled == 0 && shrink == 1 &&
+           keep == 1;
   }
 };
 
@@ -47,13 +48,12 @@ constexpr bool races(Mode mode) { return mode == Mode::racy || mode == Mode::rac
 constexpr bool streams(Mode mode) { return mode == Mode::streamed || mode == Mode::racy_streamed; }
 
 struct RulePasses {
-  // By mode. The bare ones take clip, coupled and shrink to say nothing; in the second-level cache
-  // the difference shows.
-  Pass bare[kModes], full[kModes], measured[kModes];
+  // By whether they measure and by mode. In the second-level cache the bare ones are faster.
+  Pass bare[2][kModes], full[2][kModes];
   std::size_t states;
 
   Pass operator()(Mode mode, bool measure, const Coefficients& c) const {
-    return (measure ? measured : c.bare() ? bare : full)[static_cast<std::size_t>(mode)];
+    return (c.bare() ? bare : full)[measure][static_cast<std::size_t>(mode)];
   }
 };
 

@@ -1,5 +1,4 @@
-// RMSprop: v ← α v + (1 − α) g², θ ← θ − η g / (√v + ε). With SWAP the v at a period's end is
-// decayed first.
+// RMSprop: v ← α v + (1 − α) g², θ ← θ − η g / (√v + ε).
 #pragma once
 
 #include "leashed/update/rule.h"
@@ -13,9 +12,9 @@ class Rmsprop final : public Rule {
 
  protected:
   void coefficients(std::uint64_t t, Coefficients& c) const override {
-    c.keep2 = static_cast<float>(alpha_ * keep(t));
+    c.lr = static_cast<float>(2 * lr(t));
     c.add2 = static_cast<float>(1 - alpha_);
-    c.epsilon = static_cast<float>(epsilon_);
+    c.epsilon = static_cast<float>(2 * epsilon_);
   }
 
  private:

@@ -92,9 +92,7 @@ class Rule {
   // Fills in what is the rule's own; the rest is set.
   virtual void coefficients(std::uint64_t t, Coefficients& c) const = 0;
 
-  // η and SWAP's λ at t.
   double lr(std::uint64_t t) const { return options_.lr->at(t); }
-  double keep(std::uint64_t t) const { return options_.swap.keep(t); }
 
  private:
   float clip() const { return static_cast<float>(options_.clip_value); }

@@ -46,14 +46,13 @@ Coefficients some_coefficients(bool bare) {
     c.clip = 0.9f;
     c.coupled = 0.05f;
     c.shrink = 0.99f;
+    c.keep = 0.7f;
   }
   c.lr = 0.3f;
   c.momentum = 0.8f;
   c.add1 = 0.1f;
-  c.keep2 = 0.9f;
   c.add2 = 0.05f;
-  c.correction = 1.7f;
-  c.epsilon = 1e-3f;
+  c.epsilon = 2e-3f;
   return c;
 }
 
@@ -63,7 +62,9 @@ std::vector<double> reference(Arithmetic rule, double theta, double g, std::vect
   const double clip = c.clip;
   g = double{c.scale} * std::fmin(std::fmax(g, -clip), clip) + double{c.coupled} * theta;
   theta *= double{c.shrink};
-  const double lr = c.lr, mu = c.momentum, epsilon = c.epsilon;
+  const double lr = c.lr, mu = c.momentum, add2 = c.add2;
+  // Those of the rules with roots are twice what they stand for.
+  const double step = lr / 2, epsilon = double{c.epsilon} / 2;
   switch (rule) {
     case Arithmetic::sgd:
       return {theta - lr * g};
@@ -74,15 +75,15 @@ std::vector<double> reference(Arithmetic rule, double theta, double g, std::vect
       s[0] = mu * s[0] + g;
       return {theta - lr * (g + mu * s[0]), s[0]};
     case Arithmetic::adagrad:
-      s[0] = double{c.keep2} * s[0] + g * g;
-      return {theta - lr * g / (std::sqrt(s[0]) + epsilon), s[0]};
+      s[0] = double{c.keep} * s[0] + g * g;
+      return {theta - step * g / (std::sqrt(s[0]) + epsilon), s[0]};
     case Arithmetic::rmsprop:
-      s[0] = double{c.keep2} * s[0] + double{c.add2} * g * g;
-      return {theta - lr * g / (std::sqrt(s[0]) + epsilon), s[0]};
+      s[0] = (1 - add2) * double{c.keep} * s[0] + add2 * g * g;
+      return {theta - step * g / (std::sqrt(s[0]) + epsilon), s[0]};
     case Arithmetic::adam:
       s[0] += double{c.add1} * (g - s[0]);
-      s[1] = double{c.keep2} * s[1] + double{c.add2} * g * g;
-      return {theta - lr * s[0] / (std::sqrt(s[1]) * double{c.correction} + epsilon), s[0], s[1]};
+      s[1] = (1 - add2) * double{c.keep} * s[1] + add2 * g * g;
+      return {theta - step * s[0] / (std::sqrt(s[1]) + epsilon), s[0], s[1]};
   }
   return {};
 }
@@ -149,7 +150,6 @@ TEST_CASE("every pass follows its formula at any length, and all give the same b
 TEST_CASE("the root of nothing divides nothing, and NaN shows") {
   Coefficients c;
   c.lr = 0.1f;
-  c.keep2 = 1;
   c.epsilon = 1e-10f;
   for (const Isa isa : available_isas()) {
     Buffer buffer(40, 1, 1);

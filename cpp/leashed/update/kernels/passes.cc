@@ -49,6 +49,9 @@ LEASHED_INLINE void step(vfloat& theta, vfloat g, vfloat* state, const Coefficie
     theta = Rule::step(theta, rounded(c.scale * g), state, c);
   } else {
     const vfloat seen = rounded(c.scale * clamp(g, vset(c.clip))) + c.coupled * theta;
+    if constexpr (Rule::kAccumulates) {
+      state[Rule::kStates - 1] = rounded(c.keep * state[Rule::kStates - 1]);
+    }
     theta = Rule::step(rounded(c.shrink * theta), seen, state, c);
   }
 }
@@ -162,17 +165,20 @@ LEASHED_RACY double racy_pass(float* next, const float* current, std::size_t str
   return run<Rule, mode, measure, bare>(next, current, stride, gradient, begin, end, c);
 }
 
+// What measures never streams: it is rare, and a pass more of each rule is not worth it.
 template <class Rule>
 constexpr RulePasses passes() {
-  return {
-      {pass<Rule, Mode::cached, false, true>, pass<Rule, Mode::streamed, false, true>,
-       racy_pass<Rule, Mode::racy, false, true>, racy_pass<Rule, Mode::racy_streamed, false, true>},
-      {pass<Rule, Mode::cached, false, false>, pass<Rule, Mode::streamed, false, false>,
-       racy_pass<Rule, Mode::racy, false, false>,
-       racy_pass<Rule, Mode::racy_streamed, false, false>},
-      {pass<Rule, Mode::cached, true, false>, pass<Rule, Mode::streamed, true, false>,
-       racy_pass<Rule, Mode::racy, true, false>, racy_pass<Rule, Mode::racy_streamed, true, false>},
-      Rule::kStates};
+  constexpr Mode kCached = Mode::cached, kRacy = Mode::racy;
+  constexpr Mode kStreamed = Mode::streamed, kRacyStreamed = Mode::racy_streamed;
+  return {{{pass<Rule, kCached, false, true>, pass<Rule, kStreamed, false, true>,
+            racy_pass<Rule, kRacy, false, true>, racy_pass<Rule, kRacyStreamed, false, true>},
+           {pass<Rule, kCached, true, true>, pass<Rule, kCached, true, true>,
+            racy_pass<Rule, kRacy, true, true>, racy_pass<Rule, kRacy, true, true>}},
+          {{pass<Rule, kCached, false, false>, pass<Rule, kStreamed, false, false>,
+            racy_pass<Rule, kRacy, false, false>, racy_pass<Rule, kRacyStreamed, false, false>},
+           {pass<Rule, kCached, true, false>, pass<Rule, kCached, true, false>,
+            racy_pass<Rule, kRacy, true, false>, racy_pass<Rule, kRacy, true, false>}},
+          Rule::kStates};
 }
 
 }  // namespace
