@@ -80,8 +80,8 @@ def test_the_staleness_policy_goes_on_too(
 def test_linear_models_resume(path: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((200, 5)).astype(np.float32)
-    data = (x, x.sum(axis=1))
-    model = lsh.models.linear_regression(5, l2=0.01)
+    data = (x, (x.sum(axis=1) > 0).astype(int))
+    model = lsh.models.logistic_regression(5, l2=0.01)
     whole, _, resumed = (
         lsh.train(
             model,
