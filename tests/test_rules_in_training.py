@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from reference_rules import RULES
 
 import leashed as lsh
@@ -91,20 +94,41 @@ def test_the_others_learn_with_many_threads(
 
 
 @pytest.mark.parametrize("discipline", [lsh.Locked(), lsh.Hogwild(), lsh.Leashed()])
-def test_the_cutoff_leaves_out_what_is_too_stale(
-    discipline: Discipline, digits: lsh.Dataset
-) -> None:
-    result = run(
-        digits,
-        lsh.SGD(0.05),
-        discipline,
-        threads=8,
+def test_the_cutoff_leaves_out_what_is_too_stale(discipline: Discipline) -> None:
+    """The first gradient waits until others have made ten more: it is left out, and its worker goes
+    on before the rest do.
+    """
+    turn = threading.Condition()
+    calls: dict[int, int] = {}
+
+    def gradient(_theta: object, _x: object, _y: object, out: NDArray[np.float32]) -> float:
+        with turn:
+            me = threading.get_ident()
+            calls[me] = calls.get(me, 0) + 1
+            turn.notify_all()
+            first = next(iter(calls))
+            others = lambda: sum(calls.values()) - calls[first]
+            if me == first and calls[me] == 1:
+                assert turn.wait_for(lambda: others() > 10, timeout=60)
+            elif others() > 20:
+                assert turn.wait_for(lambda: calls[first] > 1, timeout=60)
+        out[:] = 0.01
+        return 1.0
+
+    result = lsh.train(
+        lsh.models.external(gradient, loss=lambda *_: 1.0, dimension=4, features=3),
+        (np.ones((64, 3)), np.zeros(64)),
+        rule=lsh.SGD(0.05),
+        discipline=discipline,
+        threads=2,
+        batch_size=4,
         staleness=staleness.cutoff(2),
-        until=lsh.until(updates=400),
+        until=lsh.until(updates=200),
+        evaluate_every=60,
     )
-    assert result.total_updates == 400
+    assert result.total_updates == 200
     assert result.staleness.max() <= 2
-    assert result.gradients == 400 + result.dropped + result.excluded
+    assert result.gradients == 200 + result.dropped + result.excluded
     assert result.excluded > 0
     assert lsh.TrainResult.from_json(result.to_json()).excluded == result.excluded
 
