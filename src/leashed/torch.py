@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -336,7 +337,7 @@ def fit(
         workers=threads,
         variables=[p.numel() for p in parameters],
     )
-    replicas = [module, *(copy.deepcopy(module) for _ in range(threads - 1))]
+    replicas = [module, *(_replica(module) for _ in range(threads - 1))]
     originals = [p.data for p in parameters]
     run = _Run(engine, loss_fn, batches)
     inner = torch.get_num_threads()
@@ -360,6 +361,14 @@ def fit(
         seconds=seconds,
         examples=len(losses) * batch_size,
     )
+
+
+def _replica(module: Any) -> Any:
+    with torch.no_grad():  # a ScriptModule's copied parameters are no leaves otherwise
+        replica = copy.deepcopy(module)
+    for mine, original in zip(replica.parameters(), module.parameters(), strict=True):
+        mine.requires_grad_(original.requires_grad)
+    return replica
 
 
 def _trained(module: Any) -> list[Any]:
@@ -416,7 +425,7 @@ class _Batches:
         rows = _core.batch_rows(self.seed, self.rows, self.size, k)
         if self.tensors:
             index = torch.tensor(rows)
-            return self.tensors[0][index], self.tensors[1][index]
+            return self.tensors[0].index_select(0, index), self.tensors[1].index_select(0, index)
         x, y = torch.utils.data.default_collate([self.dataset[row] for row in rows])
         return x, y
 
@@ -437,6 +446,12 @@ class _Run:
     def go(self, replicas: Sequence[Any]) -> float:
         """Runs one thread per replica; raises what the first to fail raised. Seconds."""
         start = self.batches.start = time.perf_counter()
+        if len(replicas) == 1:
+            # PyTorch's own threads serve the thread that made them best.
+            self.work(replicas[0])
+            if self.failure is not None:
+                raise self.failure
+            return time.perf_counter() - start
         threads = [
             threading.Thread(target=self.work, args=(replica,), daemon=True) for replica in replicas
         ]
@@ -489,8 +504,8 @@ class _Run:
             loss = self.loss_fn(replica(batch[0]), batch[1])
             loss.backward()
             del theta
-        value = float(loss.detach())
-        if not np.isfinite(value):
+        value = loss.item()
+        if not math.isfinite(value):
             raise FloatingPointError(f"the loss is {value}; try a smaller learning rate")
         kept: list[Any] = []
         places = [
