@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench import figures
+from bench import backend, figures
 from bench.context import BATCHES, only
 from bench.figures import Results
+from bench.markdown import count
 from bench.sections import scaling
 
 
@@ -157,5 +158,75 @@ def goals(results: Results) -> list[Goal]:
             )
             for network in ("MLP", "CNN")
             for kind in scaling.KINDS
+        ),
+        *_backend(results),
+    ]
+
+
+def _backend(results: Results) -> list[Goal]:
+    """Of the engine under gradients from elsewhere."""
+    return [
+        *(
+            Goal(
+                f"every rule's pass, {resident}, over the copy bandwidth for its bytes",
+                0.90,
+                partial(backend.pass_ratio, resident),
+                "rules",
+            )
+            for resident in ("L2", "memory")
+        ),
+        Goal(
+            "every rule's update, times as fast as PyTorch's fused optimizer",
+            1.0,
+            backend.rule_ratio,
+            "rules",
+            unit="×",
+        ),
+        *(
+            Goal(
+                f"Engine.{call} from Python, above the memory traffic, most of all lengths",
+                2.0,
+                partial(backend.above_traffic, call),
+                "engine",
+                least=False,
+                unit=" µs",
+            )
+            for call in ("read", "push")
+        ),
+        *(
+            Goal(
+                f"Numba gradient, EPS over the built-in one's, {count(threads, 'thread')}",
+                0.90,
+                partial(backend.gradient_ratio, threads),
+                "gradients",
+            )
+            for threads in sorted({1, figures.threads(results)})
+        ),
+        Goal(
+            "PyTorch loop with leashed.torch.Optimizer over torch.optim's, fused or not, least",
+            1.0,
+            backend.optimizer_ratio,
+            "torch",
+        ),
+        Goal(
+            "leashed.torch.fit over PyTorch's multiprocessing Hogwild, least",
+            1.0,
+            backend.fit_ratio,
+            "torch",
+        ),
+        *(
+            Goal(
+                f"sparse logistic regression, rows/s over {peer}",
+                target,
+                partial(backend.sparse_ratio, peer),
+                "sparse",
+                unit="×",
+            )
+            for peer, target in (
+                ("scikit-learn", 2.0),
+                ("vowpal-wabbit", 1.0),
+                ("xlearn", 1.0),
+                ("classical loop", 1.5),
+            )
         ),
     ]

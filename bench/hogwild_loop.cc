@@ -1,6 +1,6 @@
 // The classical Hogwild loop, as one writes it first: every thread goes through its share of the
 // rows, one example at a time, and updates the shared weights coordinate by coordinate. Built and
-// called by bench/sparse.py.
+// called by bench/sections/sparse.py.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from bench.machine import busy_share
@@ -32,6 +32,25 @@ def timed(train: Callable[[], float], threads: int) -> Turn:
     eps = train()
     elapsed = time.perf_counter() - start
     return Turn(eps, (time.process_time() - cpu) / elapsed / threads)
+
+
+def take_turns(contenders: Mapping[Key, Callable[[], Turn]], rounds: int) -> dict[Key, list[Turn]]:
+    """So many rounds in which everyone has a turn."""
+    turns: dict[Key, list[Turn]] = {key: [] for key in contenders}
+    for _ in range(rounds):
+        for key, play in contenders.items():
+            turns[key].append(play())
+    return turns
+
+
+def record(turns: Mapping[str, Sequence[Turn]]) -> dict[str, dict[str, list[float]]]:
+    """The rates and processor shares of all turns, by contender."""
+    return {
+        "rate": {name: [turn.eps for turn in played] for name, played in turns.items()},
+        "cpu_share": {
+            name: [round(turn.cpu_share, 3) for turn in played] for name, played in turns.items()
+        },
+    }
 
 
 def repeat_disturbed(

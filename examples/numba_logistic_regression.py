@@ -14,28 +14,59 @@ FEATURES = 40
 ROWS = 20_000
 
 
-@numba.cfunc(lsh.gradients.signature(), fastmath=True)
-def logistic(theta, x, rows, y, batch, gradient, workspace, user_data):  # noqa: ARG001
-    """Mean logistic loss over the batch; writes its gradient."""
-    weights = numba.carray(theta, FEATURES)
-    examples = numba.carray(x, (1 << 40, FEATURES))
-    index = numba.carray(rows, batch)
-    label = numba.carray(y, batch)
-    out = numba.carray(gradient, FEATURES)
-    out[:] = 0
-    loss = np.float32(0)
-    for i in range(batch):
-        row = examples[index[i]]
-        sign = np.float32(2 * label[i] - 1)
-        margin = np.float32(0)
-        for j in range(FEATURES):
-            margin += weights[j] * row[j]
-        margin *= sign
-        loss += np.log1p(np.exp(-margin))
-        slope = -sign / ((np.float32(1) + np.exp(margin)) * np.float32(batch))
-        for j in range(FEATURES):
-            out[j] += slope * row[j]
-    return loss / np.float32(batch)
+@numba.njit(fastmath=True)
+def loss_and_slope(margin, label):
+    """Of log(1 + exp(margin)) − label · margin; labels are 0 and 1."""
+    sign = np.float32(2 * label - 1)
+    e = np.exp(-sign * margin)
+    return np.log1p(e), -sign * e / (np.float32(1) + e)
+
+
+def logistic(features):
+    """The mean logistic loss of a batch of rows of so many features, and its gradient.
+
+    Four rows at a time: the weights and the gradient are loaded and stored a quarter as often.
+    """
+
+    @numba.cfunc(lsh.gradients.signature(), fastmath=True)
+    def gradient(theta, x, rows, y, batch, gradient, workspace, user_data):  # noqa: ARG001
+        weights = numba.carray(theta, features)
+        examples = numba.carray(x, (1 << 40, features))
+        index = numba.carray(rows, batch)
+        label = numba.carray(y, batch)
+        out = numba.carray(gradient, features)
+        out[:] = 0
+        loss = np.float32(0)
+        share = np.float32(1) / np.float32(batch)
+        zero = np.float32(0)
+        for i in range(0, batch - 3, 4):
+            a, b = examples[index[i]], examples[index[i + 1]]
+            c, d = examples[index[i + 2]], examples[index[i + 3]]
+            ma, mb, mc, md = zero, zero, zero, zero
+            for j in range(features):
+                ma += weights[j] * a[j]
+                mb += weights[j] * b[j]
+                mc += weights[j] * c[j]
+                md += weights[j] * d[j]
+            la, sa = loss_and_slope(ma, label[i])
+            lb, sb = loss_and_slope(mb, label[i + 1])
+            lc, sc = loss_and_slope(mc, label[i + 2])
+            ld, sd = loss_and_slope(md, label[i + 3])
+            loss += la + lb + lc + ld
+            for j in range(features):
+                out[j] += share * (sa * a[j] + sb * b[j] + sc * c[j] + sd * d[j])
+        for i in range(batch - batch % 4, batch):
+            row = examples[index[i]]
+            margin = zero
+            for j in range(features):
+                margin += weights[j] * row[j]
+            part, slope = loss_and_slope(margin, label[i])
+            loss += part
+            for j in range(features):
+                out[j] += share * slope * row[j]
+        return loss * share
+
+    return gradient
 
 
 def main() -> None:
@@ -48,7 +79,9 @@ def main() -> None:
     planted = rng.standard_normal(FEATURES).astype(np.float32)
     y = (x @ planted + 0.5 * rng.standard_normal(ROWS) > 0).astype(np.int32)
 
-    model = lsh.models.external(logistic, dimension=FEATURES, features=FEATURES, name="logistic")
+    model = lsh.models.external(
+        logistic(FEATURES), dimension=FEATURES, features=FEATURES, name="logistic"
+    )
     result = lsh.train(
         model,
         (x, y),

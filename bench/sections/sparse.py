@@ -1,26 +1,17 @@
 """Sparse logistic regression against scikit-learn, Vowpal Wabbit, xLearn and the classical loop.
 
-    python -m bench.sparse [--rows 300000] [--rounds 5] [--threads 2] [--output FILE]
-
 The contenders take turns, round after round, on the same rows with the same step size: plain SGD on
-the logistic loss, no penalty. A turn is a run of 6 passes and one of 1; a fifth of the difference is
-the time of a pass, free of what a call costs once (reading, checking, preparing). That is in
-`seconds_6_passes`, which for leashed is from SciPy's matrix on. Ratios are per round: the peer's time
-over ours; the summary has their medians. Losses are those after 6 passes, in double precision by
-NumPy, of the weights that the peer gives out; Vowpal Wabbit's is its own progressive loss over all
-passes, an upper bound. Peers that are not installed are named with the reason.
-
-    pip install scikit-learn vowpalwabbit xlearn
+the logistic loss, no penalty. A pass is timed as the difference of a run of many passes and one of
+1, free of what a call costs once (reading, checking, preparing). Losses are those after 6 passes, in
+double precision by NumPy, of the weights that the peer gives out; Vowpal Wabbit's is its own
+progressive loss over all passes, an upper bound. Peers that cannot be had are named with the reason.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import importlib
-import json
 import os
-import statistics
 import subprocess
 import tempfile
 import time
@@ -34,17 +25,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import leashed as lsh
-from bench import machine
-from leashed.machine import cores
+from bench.context import Bench
+from bench.turns import Turn, record, take_turns
 
 FEATURES = 39
 DIMENSIONS = 1 << 18
 VOCABULARY = 100_000
 EXPONENT = 1.1
+_ROWS = 300_000
+_ROUNDS = 7
 LR = 0.02
-LONG, SHORT = 6, 1
+_PASSES = 6  # of the runs whose loss counts
 BATCH = 8
-GOALS = {"scikit-learn": 2.0, "vowpal-wabbit": 1.0, "xlearn": 1.0, "classical loop": 1.5}
 
 
 @dataclass(frozen=True)
@@ -78,6 +70,9 @@ def problem(rows: int, seed: int = 1) -> Problem:
     return Problem(x, y.astype(np.int32))
 
 
+ALL_THREADS = ("leashed", "leashed, straight", "classical loop")
+QUICK = (*ALL_THREADS, "leashed, 1 thread", "classical loop, 1 thread")
+
 # Runs so many passes and tells the loss then.
 Contender = Callable[[int], Callable[[], float]]
 
@@ -85,11 +80,12 @@ Contender = Callable[[int], Callable[[], float]]
 def leashed(p: Problem, threads: int, discipline: lsh.Discipline) -> Contender:
     model = lsh.models.logistic_regression(DIMENSIONS)
     zeros = np.zeros(model.dimension, np.float32)
+    data = lsh.SparseDataset.from_csr(p.x, p.y)
 
     def run(passes: int) -> Callable[[], float]:
         result = lsh.train(
             model,
-            lsh.SparseDataset.from_csr(p.x, p.y),
+            data,
             until=lsh.until(epochs=passes),
             discipline=discipline,
             rule=lsh.SGD(LR * BATCH),
@@ -128,7 +124,7 @@ def scikit_learn(p: Problem, dtype: type[np.generic]) -> Contender:
 
 def classical(p: Problem, threads: int, folder: Path) -> Contender:
     library = folder / "hogwild_loop.so"
-    source = Path(__file__).with_name("hogwild_loop.cc")
+    source = Path(__file__).parents[1] / "hogwild_loop.cc"
     compiler = os.environ.get("CXX", "g++")
     flags = ["-O3", "-march=native", "-std=c++20", "-shared", "-fPIC", "-pthread"]
     subprocess.run([compiler, *flags, source, "-o", library], check=True)
@@ -232,84 +228,45 @@ def contenders(
     return found, missing
 
 
-def turn(run: Contender, threads: int) -> dict[str, float]:
-    seconds: dict[int, float] = {}
+def _turn(run: Contender, threads: int, passes: int) -> Turn:
+    """Rows per second of a pass are what a turn of so many passes more took."""
     start, cpu = time.perf_counter(), time.process_time()
-    for passes in (SHORT, LONG):
-        begin = time.perf_counter()
-        loss = run(passes)
-        seconds[passes] = time.perf_counter() - begin
-    share = (time.process_time() - cpu) / (time.perf_counter() - start) / threads
-    return {
-        "pass_seconds": (seconds[LONG] - seconds[SHORT]) / (LONG - SHORT),
-        "seconds_6_passes": seconds[LONG],
-        "loss": loss(),
-        "cpu_share": share,
-    }
+    run(1)
+    middle = time.perf_counter()
+    run(1 + passes)
+    end = time.perf_counter()
+    seconds = ((end - middle) - (middle - start)) / passes
+    return Turn(1.0 / seconds, (time.process_time() - cpu) / (end - start) / threads)
 
 
-def run(rows: int = 300_000, rounds: int = 5, threads: int | None = None) -> dict[str, Any]:
-    """All turns, and the ratios of each round."""
-    threads = cores() if threads is None else threads
+def measure(bench: Bench) -> dict[str, Any]:
+    """``turns``: rows per second of every contender's turns; ``loss`` of each; what is missing."""
+    rows = bench.times(_ROWS, least=10_000)
     p = problem(rows)
     with tempfile.TemporaryDirectory() as name:
-        teams, missing = contenders(p, threads, Path(name))
-        turns: dict[str, list[dict[str, float]]] = {team: [] for team in teams}
-        for _ in range(rounds):
-            for team, play in turns.items():
-                play.append(turn(teams[team], 1 if "1 thread" in team else threads))
-    ours = turns["leashed"]
-    ratios = {
-        team: [t["pass_seconds"] / o["pass_seconds"] for t, o in zip(play, ours, strict=True)]
-        for team, play in turns.items()
-        if team != "leashed"
-    }
-    summary = {
-        team: {
-            "rows_per_second": rows / statistics.median(t["pass_seconds"] for t in play),
-            "loss": statistics.median(t["loss"] for t in play),
-            "cpu_share": statistics.median(t["cpu_share"] for t in play),
-            "times_as_long_as_leashed": statistics.median(ratios.get(team, [1.0])),
-            "goal": GOALS.get(team),
-        }
-        for team, play in turns.items()
-    }
+        teams, missing = contenders(p, bench.threads, Path(name))
+
+        for run in teams.values():
+            run(1)
+
+        def play(team: str) -> Turn:
+            threads = bench.threads if team in ALL_THREADS else 1
+            rate, share = _turn(teams[team], threads, 4 * _PASSES if team in QUICK else _PASSES)
+            return Turn(rows * rate, share)
+
+        turns = take_turns(
+            {team: (lambda team=team: play(team)) for team in teams},  # type: ignore[misc]
+            bench.times(_ROUNDS, least=3),
+        )
+        losses = {team: run(_PASSES)() for team, run in teams.items()}
     return {
-        "machine": machine.describe(),
-        "load": os.getloadavg()[0],
         "rows": rows,
         "features": FEATURES,
         "dimensions": DIMENSIONS,
-        "threads": threads,
+        "threads": bench.threads,
         "batch_size": BATCH,
         "lr": LR,
         "missing": missing,
-        "summary": summary,
-        "ratios": ratios,
-        "turns": turns,
+        "loss": losses,
+        **record(turns),
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--output", type=Path)
-    arguments = parser.parse_args()
-    result = run(arguments.rows, arguments.rounds, arguments.threads)
-    for team, line in result["summary"].items():
-        goal = "" if line["goal"] is None else f", goal {line['goal']:g}"
-        print(
-            f"{team:26} {line['rows_per_second'] / 1e6:6.2f} M rows/s, loss {line['loss']:.4f}, "
-            f"{line['times_as_long_as_leashed']:.2f} times as long as leashed{goal} "
-            f"(CPU share {line['cpu_share']:.2f})"
-        )
-    for team, why in result["missing"].items():
-        print(f"{team}: not measured: {why}")
-    if arguments.output:
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-
-
-if __name__ == "__main__":
-    main()

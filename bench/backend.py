@@ -1,0 +1,329 @@
+"""What the page says of the engine under gradients from elsewhere: update rules, Engine, functions
+from outside, PyTorch and sparse rows.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from functools import partial
+
+from bench import figures
+from bench.context import Record, only
+from bench.figures import Results
+from bench.markdown import count, number, paragraphs, table, thousands
+from bench.turns import quiet_median
+
+_BUFFERS = ("another buffer", "in place", "racy")
+_RESIDENT = ("L2", "memory")
+
+
+def rate(record: Record, contender: str) -> float:
+    """What a contender did per second."""
+    return quiet_median(record["rate"][contender], record["cpu_share"][contender])
+
+
+def ratio(record: Record, ours: str, theirs: str) -> float:
+    """Ours over theirs, turn by turn."""
+    return quiet_median(
+        [a / b for a, b in zip(record["rate"][ours], record["rate"][theirs], strict=True)],
+        record["cpu_share"][ours],
+        record["cpu_share"][theirs],
+    )
+
+
+def _fastest(record: Record, library: str) -> str:
+    return max(
+        (name for name in record["rate"] if name.split(",")[0] == library),
+        key=partial(rate, record),
+    )
+
+
+def pass_ratio(resident: str, results: Results) -> float | None:
+    """The slowest rule's pass over the copy of as many bytes."""
+    found = only(figures.part(results, "rules", "passes"), resident=resident)
+    return min((record["ratio"] for record in found), default=None)
+
+
+def rule_ratio(results: Results) -> float | None:
+    """PyTorch's time for an update over ours, least of all rules and lengths."""
+    return min((r["ratio"] for r in figures.part(results, "rules", "torch")), default=None)
+
+
+def above_traffic(call: str, results: Results) -> float | None:
+    """Microseconds that a call takes beyond its memory traffic, most of all."""
+    found = figures.figures(results, "engine")
+    return max((1e6 * record[f"{call}_above"] for record in found), default=None)
+
+
+def gradient_ratio(threads: int, results: Results) -> float | None:
+    """The Numba function's examples per second over the engine's own, least of the sizes."""
+    found = only(figures.figures(results, "gradients"), threads=threads)
+    return min((ratio(record, "Numba", "built-in") for record in found), default=None)
+
+
+def optimizer_ratio(results: Results) -> float | None:
+    """Steps per second of a loop over those with PyTorch's faster optimizer, least of all."""
+    found = figures.part(results, "torch_backend", "optimizer")
+    return min((min(record["ratio"].values()) for record in found), default=None)
+
+
+def fit_ratio(results: Results) -> float | None:
+    """``leashed.torch.fit`` over PyTorch's processes, each at its best, least of all."""
+    found = figures.part(results, "torch_backend", "hogwild")
+    return min(
+        (ratio(r, _fastest(r, "leashed"), _fastest(r, "torch")) for r in found), default=None
+    )
+
+
+def sparse_ratio(peer: str, results: Results) -> float | None:
+    """Rows per second over a peer's."""
+    found = figures.figures(results, "sparse")
+    if not found or peer not in found["rate"]:
+        return None
+    return ratio(found, "leashed", peer)
+
+
+def rules(results: Results) -> str:
+    """The passes of the rules."""
+    passes = figures.part(results, "rules", "passes")
+    if not passes:
+        return ""
+    rows = []
+    for name in dict.fromkeys(record["rule"] for record in passes):
+        line = [name]
+        for resident in _RESIDENT:
+            found = only(passes, rule=name, resident=resident)
+            line += [
+                *(f"{only(found, to=to)[0]['ratio']:.2f}" for to in _BUFFERS),
+                number(statistics.median(record["copy_gbytes"] for record in found)),
+            ]
+        rows.append(line)
+    head = ["over the copy"]
+    for resident in _RESIDENT:
+        head += [*(f"{resident}, {to}" for to in _BUFFERS), "copy, GB/s"]
+    beside = figures.part(results, "rules", "torch")
+    lengths = list(dict.fromkeys(record["dimension"] for record in beside))
+    torch_rows = [
+        [
+            f"{name} ({only(beside, rule=name)[0]['torch_kind']})",
+            *(
+                f"{number(1e6 * r['seconds'])} ({r['ratio']:.2f}×)"
+                for d in lengths
+                for r in only(beside, rule=name, dimension=d)
+            ),
+        ]
+        for name in dict.fromkeys(record["rule"] for record in beside)
+    ]
+    return paragraphs(
+        "One thread's pass over parameters, gradient and state, against the fastest copy of half as "
+        "many bytes, which moves as many: to another buffer as under `Leashed`, in place as under "
+        "`Locked`, racy as under `Hogwild`.",
+        table(head, rows),
+        "Beside PyTorch's fused CPU optimizers (the default one where there is none), from Python, in "
+        "µs an update; in brackets, how many times as long PyTorch's takes:",
+        table(["", *(f"d = {d:,}" for d in lengths)], torch_rows),
+    )
+
+
+def rules_profile(results: Results) -> str:
+    """What the slowest passes do."""
+    slow = sorted(
+        only(figures.part(results, "rules", "passes"), resident="L2"), key=lambda r: r["ratio"]
+    )[:3]
+    told = "; ".join(
+        f"{r['rule']}, {r['to']}: {number(r['gbytes'])} GB/s, "
+        f"{number(1e9 * r['seconds'] / r['dimension'] * 16)} ns for 16 parameters"
+        for r in slow
+    )
+    return (
+        f"The slowest in L2: {told}. With √v in the step a vector takes about a dozen multiply-adds, "
+        "a root's and an inverse's estimate with a Newton step each (instructions of division and "
+        "root would take longer still): where AVX-512 runs at half rate, that is as long as the "
+        "second-level cache needs for the bytes, or a little longer."
+    )
+
+
+def engine(results: Results) -> str:
+    """Engine's calls."""
+    records = figures.figures(results, "engine")
+    if not records:
+        return ""
+    lengths = list(dict.fromkeys(record["dimension"] for record in records))
+    rows = []
+    for name in dict.fromkeys(record["discipline"] for record in records):
+        for call in ("read", "push"):
+            line = [f"{name}, {call}"]
+            for d in lengths:
+                record = only(records, discipline=name, dimension=d)[0]
+                line.append(
+                    f"{number(1e6 * record['seconds'][call])} "
+                    f"({number(1e6 * record[f'{call}_above'])})"
+                )
+            rows.append(line)
+        rows.append(
+            [
+                f"{name}, push that looks for NaN",
+                *(
+                    number(
+                        1e6
+                        * only(records, discipline=name, dimension=d)[0]["seconds"]["checked push"]
+                    )
+                    for d in lengths
+                ),
+            ]
+        )
+    return paragraphs(
+        "From Python, one thread, plain SGD, µs a call; in brackets, what is beyond the memory "
+        "traffic that the call stands for (a copy, or the rule's pass), measured in the same turns.",
+        table(["", *(f"d = {d:,}" for d in lengths)], rows),
+    )
+
+
+def engine_profile(results: Results) -> str:
+    """Where a call takes longer than its traffic."""
+    records = figures.figures(results, "engine")
+    worst = max(records, key=lambda r: max(r["read_above"], r["push_above"]))
+    below = max(max(r["read_above"], r["push_above"]) for r in records if r["dimension"] <= 134_794)
+    return (
+        f"Most beyond its traffic: {worst['discipline']}, d = {worst['dimension']:,}, whose push "
+        f"takes {number(1e6 * worst['seconds']['push'])} µs and whose read "
+        f"{number(1e6 * worst['seconds']['read'])} µs: there the traffic itself varies by more than "
+        f"the goal. Up to d = 134,794 the most is {number(1e6 * below)} µs."
+    )
+
+
+def gradients(results: Results) -> str:
+    """Functions from outside."""
+    records = figures.figures(results, "gradients")
+    if not records:
+        return ""
+    names = list(records[0]["rate"])
+    rows = [
+        [
+            f"{record['features']} features, {count(record['threads'], 'thread')}",
+            *(thousands(rate(record, name)) for name in names),
+            *(f"{ratio(record, name, 'built-in'):.2f}" for name in names[1:]),
+        ]
+        for record in records
+    ]
+    head = ["examples/s", *names, *(f"{name}, over built-in" for name in names[1:])]
+    return paragraphs(
+        "Logistic regression on dense rows, batches of 64, HOG_direct: the gradient of "
+        "`examples/numba_logistic_regression.py`, which takes four rows at a time, and the same "
+        "written row by row.",
+        table(head, rows),
+    )
+
+
+def gradients_profile(_: Results) -> str:
+    """What makes a function from outside slow."""
+    return (
+        "The engine calls the function with pointers to its own memory, once a batch: what it takes "
+        "is its own loops, as the compiler made them."
+    )
+
+
+def torch(results: Results) -> str:
+    """PyTorch on the engine's memory."""
+    loops = figures.part(results, "torch_backend", "optimizer")
+    if not loops:
+        return ""
+    kinds = list(loops[0]["ratio"])
+    rows = [
+        [
+            f"{r['model']}, batch {r['batch_size']}, {r['rule']}",
+            *(f"{value:,.0f}" for value in r["steps_per_second"].values()),
+            *(f"{r['ratio'][kind]:.3f}" for kind in kinds),
+        ]
+        for r in loops
+    ]
+    head = ["steps/s", *loops[0]["steps_per_second"], *(f"over {kind}" for kind in kinds)]
+    teams = figures.part(results, "torch_backend", "hogwild")
+    names = list(teams[0]["rate"]) if teams else []
+    team_rows = []
+    for r in teams:
+        top = _fastest(r, "leashed"), _fastest(r, "torch")
+        team_rows.append(
+            [
+                f"{r['model']}, batch {r['batch_size']}, {r['workers']} workers",
+                *(
+                    f"**{rate(r, name):,.0f}**" if name in top else f"{rate(r, name):,.0f}"
+                    for name in names
+                ),
+                f"{ratio(r, 'leashed', 'torch'):.2f}",
+                f"{ratio(r, *top):.2f}",
+            ]
+        )
+    return paragraphs(
+        "The same training loop on one thread, with `leashed.torch.Optimizer` and with `torch.optim`'s "
+        "optimizer, as it comes and fused:",
+        table(head, rows),
+        "`leashed.torch.fit` with threads and PyTorch's multiprocessing Hogwild with as many "
+        "processes, steps per second of all; *traced*: the module is a graph of `torch.jit.trace`, "
+        "which runs without the GIL. Bold: the fastest of each.",
+        table(["steps/s", *names, "neither traced", "best over best"], team_rows),
+    )
+
+
+def torch_profile(_: Results) -> str:
+    """What threads share."""
+    return (
+        "An optimizer's step is some 5 % of a loop of PyTorch's; so is the noise of such a ratio. "
+        "Threads share the GIL: at batch 16 of the MLP an operation takes 10 µs, after each the "
+        "thread must have the GIL again, and one that has to wait for it sleeps. Processes do not "
+        "meet. A traced module asks for it five times a step instead of a dozen."
+    )
+
+
+def sparse(results: Results) -> str:
+    """Sparse logistic regression."""
+    found = figures.figures(results, "sparse")
+    if not found:
+        return ""
+    rows = [
+        [
+            name,
+            f"{rate(found, name) / 1e6:.2f}",
+            f"{statistics.median(found['cpu_share'][name]):.2f}",
+            f"{found['loss'][name]:.4f}",
+            "" if name == "leashed" else f"{ratio(found, 'leashed', name):.2f}",
+        ]
+        for name in found["rate"]
+    ]
+    rows += [[name, "–", "–", "–", reason] for name, reason in found["missing"].items()]
+    return paragraphs(
+        f"{found['rows']:,} rows of {found['features']} hashed categories, "
+        f"{found['dimensions']:,} dimensions, Zipf ids; {count(found['threads'], 'thread')} where "
+        "nothing else is said (scikit-learn has one). Losses after 6 passes with the same step size.",
+        table(["", "M rows/s", "CPU share", "loss", "leashed over it"], rows),
+    )
+
+
+def sparse_profile(results: Results) -> str:
+    """How both scale."""
+    found = figures.figures(results, "sparse")
+    ours, theirs = (
+        ratio(found, name, f"{name}, 1 thread") for name in ("leashed", "classical loop")
+    )
+    alone = ratio(found, "leashed, 1 thread", "classical loop, 1 thread")
+    return (
+        f"One thread is {alone:.2f} times as fast as the classical loop's. All threads are "
+        f"{ours:.2f} times as fast as one here, the classical loop's {theirs:.2f} times."
+    )
+
+
+SECTIONS: dict[str, Callable[[Results], str]] = {
+    "Update rules": rules,
+    "Engine": engine,
+    "Gradients from outside": gradients,
+    "PyTorch on the engine": torch,
+    "Sparse rows": sparse,
+}
+PROFILES: dict[str, tuple[str, Callable[[Results], str]]] = {
+    "rules": ("Update rules", rules_profile),
+    "engine": ("Engine", engine_profile),
+    "gradients": ("Gradients from outside", gradients_profile),
+    "torch": ("PyTorch on the engine", torch_profile),
+    "sparse": ("Sparse rows", sparse_profile),
+}

@@ -1,0 +1,101 @@
+"""Engine.read() and Engine.push() from Python, above the memory traffic they stand for.
+
+The traffic is measured in the same turns. For a read it is NumPy's copy of the same length where
+the discipline copies, and nothing where it does not. For a push it is the rule's pass alone, over
+the same memory: in place by ``RuleState`` (less a property of the same extension module, for the
+call), and under ``Leashed``, which writes another vector, NumPy's subtraction of three vectors of
+that length, two of which take turns. ``push`` looks for NaN, which is a pass over the gradient more:
+NumPy's sum of that length is added. All on one thread's own clock.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import leashed as lsh
+from bench.context import Bench, Record
+from leashed import _core
+
+_LENGTHS = (8, 1_000, 27_354, 134_794, 1_000_000)
+_TURNS = 11
+_SECONDS = 0.01  # a turn
+_DISCIPLINES = (lsh.Leashed(), lsh.Hogwild(copy=False), lsh.Hogwild(), lsh.Locked())
+
+
+def measure(bench: Bench) -> list[Record]:
+    """A record a discipline and length: seconds of everything that took turns."""
+    return [
+        _record(discipline, d, bench.times(_TURNS, least=3))
+        for discipline in _DISCIPLINES
+        for d in _LENGTHS
+    ]
+
+
+def _record(discipline: lsh.Discipline, d: int, rounds: int) -> Record:
+    functions = _functions(d, discipline)
+    turns: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, f in functions.items():
+            turns[name].append(_seconds(f))
+    seconds = {name: statistics.median(values) for name, values in turns.items()}
+    copies = isinstance(discipline, lsh.Locked) or discipline == lsh.Hogwild()
+    update = (
+        seconds["pass"]
+        if isinstance(discipline, lsh.Leashed)
+        else seconds["update"] - (seconds["call"] - seconds["empty"])
+    )
+    return {
+        "discipline": discipline.label,
+        "dimension": d,
+        "seconds": seconds,
+        "read_above": seconds["read"] - (seconds["copy"] if copies else 0.0),
+        "push_above": seconds["push"] - update,
+    }
+
+
+def _seconds(f: Callable[[], object]) -> float:
+    """Of one call, over enough of them."""
+    calls, elapsed = 1, 0.0
+    while elapsed < _SECONDS:
+        start = time.thread_time()
+        for _ in range(calls):
+            f()
+        elapsed = time.thread_time() - start
+        calls *= 1 if elapsed >= _SECONDS else 4
+    return elapsed / calls
+
+
+def _functions(d: int, discipline: lsh.Discipline) -> dict[str, Callable[[], object]]:
+    rule = lsh.SGD(1e-6)
+    engine = lsh.Engine(
+        np.zeros(d), rule=rule, discipline=discipline, workers=1, check_finite=False
+    )
+    checking = lsh.Engine(np.zeros(d), rule=rule, discipline=discipline, workers=1)
+    checking.read()
+    state = _core.RuleState(rule.choice(), np.zeros(d, np.float32))
+    gradient = np.ones(d, np.float32)
+    target, source = np.empty(d, np.float32), np.ones(d, np.float32)
+    vectors = [source, target]
+
+    def read() -> None:
+        with engine.read():
+            pass
+
+    def out_of_place() -> None:
+        vectors.reverse()
+        np.subtract(vectors[0], gradient, out=vectors[1])
+
+    return {
+        "read": read,
+        "push": lambda: engine.push(gradient),
+        "checked push": lambda: checking.push(gradient),
+        "copy": lambda: np.copyto(target, source),
+        "update": lambda: state.update(gradient),
+        "pass": out_of_place,
+        "call": lambda: engine.workers,
+        "empty": lambda: None,
+    }
