@@ -75,7 +75,7 @@ OrderedRows::OrderedRows(const SparseRows& sparse, std::size_t rows, std::size_t
   copy(sparse);
   mean_squares_.resize(active_);
   for (std::int64_t j = 0; j < offsets_[rows]; ++j) {
-    const float value = values_[static_cast<std::size_t>(j)];
+    const float value = values_ ? values_[static_cast<std::size_t>(j)] : 1.0f;
     mean_squares_[static_cast<std::size_t>(columns_[static_cast<std::size_t>(j)])] += value * value;
   }
   for (float& square : mean_squares_) square /= static_cast<float>(rows);
@@ -116,7 +116,9 @@ void OrderedRows::copy(const SparseRows& sparse) {
   }
   const auto entries = static_cast<std::size_t>(offsets_[rows()]);
   columns_ = AlignedArray<std::int32_t>(std::max<std::size_t>(1, entries));
-  values_ = AlignedArray<float>(std::max<std::size_t>(1, entries));
+  const bool valued = sparse.values && std::any_of(sparse.values, sparse.values + entries,
+                                                   [](float value) { return value != 1; });
+  if (valued) values_ = AlignedArray<float>(entries);
   const std::size_t threads = entries < kSmall ? 1 : largest_team();
   const auto work = [&](std::size_t rank) {
     for (std::size_t i = rows() * rank / threads; i < rows() * (rank + 1) / threads; ++i) {
@@ -124,7 +126,7 @@ void OrderedRows::copy(const SparseRows& sparse) {
       std::int64_t to = offsets_[i];
       for (std::int64_t j = sparse.offsets[row]; j < sparse.offsets[row + 1]; ++j, ++to) {
         columns_[static_cast<std::size_t>(to)] = rank_[static_cast<std::size_t>(sparse.columns[j])];
-        values_[static_cast<std::size_t>(to)] = sparse.values[j];
+        if (valued) values_[static_cast<std::size_t>(to)] = sparse.values[j];
       }
     }
   };

@@ -53,7 +53,7 @@ class OrderedRows {
   std::vector<float> mean_squares_;
   AlignedArray<std::int64_t> offsets_;
   AlignedArray<std::int32_t> columns_;
-  AlignedArray<float> values_;
+  AlignedArray<float> values_;  // empty: all of them are 1
 };
 
 }  // namespace leashed

@@ -11,7 +11,7 @@ namespace leashed {
 struct SparseRows {
   const std::int64_t* offsets = nullptr;
   const std::int32_t* columns = nullptr;
-  const float* values = nullptr;
+  const float* values = nullptr;  // null: all of them are 1
 
   explicit operator bool() const { return offsets != nullptr; }
   SparseRows from(std::size_t row) const { return {offsets + row, columns, values}; }

@@ -35,7 +35,7 @@ struct Rows {
 float output(const leashed::SparseRows& rows, std::size_t i, const float* w) {
   float sum = 0;
   for (std::int64_t j = rows.offsets[i]; j < rows.offsets[i + 1]; ++j) {
-    sum += rows.values[j] * w[rows.columns[j]];
+    sum += (rows.values ? rows.values[j] : 1) * w[rows.columns[j]];
   }
   return sum;
 }
@@ -44,8 +44,13 @@ float output(const leashed::SparseRows& rows, std::size_t i, const float* w) {
 
 TEST_CASE("Rows in a training order give what they gave before, and weights come back") {
   const std::size_t n = 500, features = 80;
-  const Rows rows(n, features, 1);
+  Rows rows(n, features, 1);
+  bool ones = false;
+  SUBCASE("any values") {}
+  SUBCASE("all of them 1, which are left out") { ones = true; }
+  if (ones) std::fill(rows.values.begin(), rows.values.end(), 1.0f);
   const leashed::OrderedRows ordered(rows.view(), n, features, 7);
+  CHECK((ordered.view().values == nullptr) == ones);
   std::vector<float> theta(features + 1);
   std::iota(theta.begin(), theta.end(), 1.0f);
   std::vector<std::size_t> places(n);

@@ -43,7 +43,7 @@ struct Problem {
 
 leashed::TrainResult train(const leashed::Choice& discipline_choice,
                            const leashed::Choice& rule_choice, std::size_t workers, double l2,
-                           const leashed::StopRules& until) {
+                           const leashed::StopRules& until, bool spelt_out = false) {
   const Problem problem;
   const leashed::OrderedRows rows(
       {problem.offsets.data(), problem.columns.data(), problem.values.data()}, kRows, kFeatures, 0);
@@ -56,7 +56,9 @@ leashed::TrainResult train(const leashed::Choice& discipline_choice,
   context.sparse = {rows.active() + 1, 1, rows.mean_squares()};
   const auto discipline = leashed::make_discipline(discipline_choice, context);
   REQUIRE(discipline->in_place());
-  const leashed::DatasetView data{nullptr, labels.data(), kRows, kFeatures, rows.view()};
+  leashed::SparseRows view = rows.view();
+  if (spelt_out) view.values = problem.values.data();
+  const leashed::DatasetView data{nullptr, labels.data(), kRows, kFeatures, view};
   return leashed::train(source, data, nullptr, *discipline, {workers, 4, 0, until, 1e6}, {});
 }
 
@@ -82,6 +84,15 @@ TEST_CASE("Several threads make exactly the updates asked for and learn") {
   const auto result = train({"locked"}, kSgd, 3, 0, until);
   CHECK(result.updates == 12345);
   CHECK(result.evaluations.back().accuracy > 0.9);
+}
+
+TEST_CASE("Values that are all 1 give the same bits left out and spelt out") {
+  leashed::StopRules until;
+  until.updates = 500;
+  for (const leashed::Choice& rule : {kSgd, kAdagrad}) {
+    const auto left_out = train({"sequential", {}}, rule, 1, 0, until);
+    CHECK(left_out.parameters == train({"sequential", {}}, rule, 1, 0, until, true).parameters);
+  }
 }
 
 TEST_CASE("One thread gives the same bits under every discipline") {

@@ -9,40 +9,53 @@
 namespace leashed {
 namespace {
 
+// Without values: all of them are 1.
+template <bool valued>
 LEASHED_INLINE LEASHED_RACY float product(const float* w, const std::int32_t* columns,
                                           const float* values, std::int64_t length) {
+  const auto term = [=](std::int64_t j) LEASHED_RACY __attribute__((always_inline)) {
+    return valued ? load_one(w + columns[j]) * values[j] : load_one(w + columns[j]);
+  };
   float sums[4] = {};
   std::int64_t j = 0;
   for (; j + 4 <= length; j += 4) {
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) sums[k] += load_one(w + columns[j + k]) * values[j + k];
+    for (int k = 0; k < 4; ++k) sums[k] += term(j + k);
   }
-  for (; j < length; ++j) sums[0] += load_one(w + columns[j]) * values[j];
+  for (; j < length; ++j) sums[0] += term(j);
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-LEASHED_RACY void outputs(const float* w, const float* bias, std::size_t n, const SparseRows& rows,
-                          std::size_t count, float* out) {
+template <bool valued>
+LEASHED_INLINE LEASHED_RACY void outputs_of(const float* w, const float* bias, std::size_t n,
+                                            const SparseRows& rows, std::size_t count, float* out) {
   for (std::size_t row = 0; row < count; ++row) {
     const std::int64_t begin = rows.offsets[row], end = rows.offsets[row + 1];
     if (n == 1) {
       out[row] =
-          load_one(bias) + product(w, rows.columns + begin, rows.values + begin, end - begin);
+          load_one(bias) + product<valued>(w, rows.columns + begin,
+                                           valued ? rows.values + begin : nullptr, end - begin);
       continue;
     }
     float* o = out + row * n;
     for (std::size_t k = 0; k < n; ++k) o[k] = load_one(bias + k);
     for (std::int64_t j = begin; j < end; ++j) {
       const float* weights = w + static_cast<std::size_t>(rows.columns[j]) * n;
-      for (std::size_t k = 0; k < n; ++k) o[k] += rows.values[j] * load_one(weights + k);
+      const float x = valued ? rows.values[j] : 1.0f;
+      for (std::size_t k = 0; k < n; ++k) o[k] += x * load_one(weights + k);
     }
   }
 }
+LEASHED_RACY void outputs(const float* w, const float* bias, std::size_t n, const SparseRows& rows,
+                          std::size_t count, float* out) {
+  rows.values ? outputs_of<true>(w, bias, n, rows, count, out)
+              : outputs_of<false>(w, bias, n, rows, count, out);
+}
 
 // Calls f(i, x): every float i of w that the rows touch, with what its gradient is increased by.
-template <class F>
-LEASHED_INLINE void for_each(std::size_t n, const SparseRows& rows, std::size_t count,
-                             const float* residuals, float scale, F f) {
+template <bool valued, class F>
+LEASHED_INLINE void for_each_of(std::size_t n, const SparseRows& rows, std::size_t count,
+                                const float* residuals, float scale, F f) {
   for (std::size_t row = 0; row < count; ++row) {
     const std::int64_t begin = rows.offsets[row], end = rows.offsets[row + 1];
     const float* r = residuals + row * n;
@@ -53,16 +66,22 @@ LEASHED_INLINE void for_each(std::size_t n, const SparseRows& rows, std::size_t 
       const float* values = rows.values;
 #pragma GCC unroll 4
       for (std::int64_t j = begin; j < end; ++j) {
-        f(static_cast<std::size_t>(columns[j]), change * values[j]);
+        f(static_cast<std::size_t>(columns[j]), valued ? change * values[j] : change);
       }
       continue;
     }
     for (std::int64_t j = begin; j < end; ++j) {
       const std::size_t column = static_cast<std::size_t>(rows.columns[j]) * n;
-      const float x = scale * rows.values[j];
+      const float x = valued ? scale * rows.values[j] : scale;
       for (std::size_t k = 0; k < n; ++k) f(column + k, x * r[k]);
     }
   }
+}
+template <class F>
+LEASHED_INLINE void for_each(std::size_t n, const SparseRows& rows, std::size_t count,
+                             const float* residuals, float scale, F f) {
+  rows.values ? for_each_of<true>(n, rows, count, residuals, scale, f)
+              : for_each_of<false>(n, rows, count, residuals, scale, f);
 }
 
 void add(float* w, std::size_t n, const SparseRows& rows, std::size_t count, const float* residuals,
