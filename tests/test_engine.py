@@ -230,6 +230,39 @@ def test_sparse_pushes_touch_only_what_they_name() -> None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [lsh.Hogwild(), lsh.Hogwild(copy=False)], ids=label)
+@pytest.mark.parametrize("make_rule", [lsh.SGD, lsh.Adagrad])
+@pytest.mark.parametrize(
+    "clipping",
+    [{"clip_value": 0.5}, {"clip_norm": 1.0}, {"clip_value": 0.8, "clip_norm": 1.5}],
+    ids=str,
+)
+def test_sparse_pushes_are_clipped_as_the_reference_clips(
+    clipping: dict[str, float], make_rule: type[lsh.SGD | lsh.Adagrad], kind: lsh.Discipline
+) -> None:
+    rng = np.random.default_rng(5)
+    start = rng.standard_normal(D).astype(np.float32)
+    rule = make_rule(0.1, **clipping)
+    reference = Reference(rule, start)
+    engine = lsh.Engine(start, rule=rule, discipline=kind)
+    for step in range(STEPS):
+        # Long and short ones, with and without enough values to be above the norm.
+        n = int(rng.integers(1, D))
+        indices = np.sort(rng.choice(D, n, replace=False)).astype(np.int64)
+        values = (10 ** rng.uniform(-2, 1) * rng.standard_normal(n)).astype(np.float32)
+        gradient = np.zeros(D, np.float32)
+        gradient[indices] = values
+        before = engine.parameters()
+        engine.push_sparse(indices, values, t=step)
+        reference.step(gradient)
+        after = engine.parameters()
+        np.testing.assert_allclose(after, reference.theta, atol=TOLERANCE, rtol=0)
+        untouched = np.delete(np.arange(D), indices)
+        np.testing.assert_array_equal(after[untouched], before[untouched])
+    if engine.state:
+        np.testing.assert_allclose(engine.state[0], reference.v, rtol=1e-4)
+
+
 def test_a_sparse_push_where_it_means_nothing_is_refused() -> None:
     i, v = np.array([1, 2]), np.ones(2, np.float32)
     for kind in (lsh.Leashed(), lsh.Locked(), lsh.Sequential()):
