@@ -98,11 +98,12 @@ py::object memory(const std::shared_ptr<Engine>& engine) {
 std::shared_ptr<Engine> make(const FloatArray& theta, const PyChoice& discipline,
                              const PyChoice& rule, const PyChoice& staleness, std::size_t workers,
                              std::size_t readers, std::vector<std::size_t> variable_ends,
-                             const std::vector<FloatArray>& states, std::uint64_t t) {
+                             bool check_finite, const std::vector<FloatArray>& states,
+                             std::uint64_t t) {
   const auto d = static_cast<std::size_t>(theta.size());
   Engine::Parts parts{
-      to_choice(discipline),   to_choice(rule), to_choice(staleness), workers, readers,
-      std::move(variable_ends)};
+      to_choice(discipline),    to_choice(rule), to_choice(staleness), workers, readers,
+      std::move(variable_ends), check_finite};
   if (states.empty() && t == 0) return std::make_shared<Engine>(theta.data(), d, parts);
   // From where another one was: a buffer in the layout that this one will have.
   const Layout layout = Engine(theta.data(), d, parts).layout();
@@ -127,7 +128,7 @@ void bind_engine(py::module_& m) {
   py::class_<Engine, std::shared_ptr<Engine>>(m, "Engine")
       .def(py::init(&make), py::arg("theta").noconvert(), py::arg("discipline"), py::arg("rule"),
            py::arg("staleness"), py::arg("workers"), py::arg("readers"), py::arg("variable_ends"),
-           py::arg("states"), py::arg("t"))
+           py::arg("check_finite"), py::arg("states"), py::arg("t"))
       .def(
           "read", [](const std::shared_ptr<Engine>& e) { return std::make_unique<Read>(e); },
           "A context manager that gives the latest parameters as a read-only float32 [d] array, "

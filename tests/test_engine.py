@@ -230,6 +230,39 @@ def test_sparse_pushes_touch_only_what_they_name() -> None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [lsh.Hogwild(), lsh.Hogwild(copy=False)], ids=label)
+@pytest.mark.parametrize("make_rule", [lsh.SGD, lsh.Adagrad])
+@pytest.mark.parametrize(
+    "clipping",
+    [{"clip_value": 0.5}, {"clip_norm": 1.0}, {"clip_value": 0.8, "clip_norm": 1.5}],
+    ids=str,
+)
+def test_sparse_pushes_are_clipped_as_the_reference_clips(
+    clipping: dict[str, float], make_rule: type[lsh.SGD | lsh.Adagrad], kind: lsh.Discipline
+) -> None:
+    rng = np.random.default_rng(5)
+    start = rng.standard_normal(D).astype(np.float32)
+    rule = make_rule(0.1, **clipping)
+    reference = Reference(rule, start)
+    engine = lsh.Engine(start, rule=rule, discipline=kind)
+    for step in range(STEPS):
+        # Long and short ones, with and without enough values to be above the norm.
+        n = int(rng.integers(1, D))
+        indices = np.sort(rng.choice(D, n, replace=False)).astype(np.int64)
+        values = (10 ** rng.uniform(-2, 1) * rng.standard_normal(n)).astype(np.float32)
+        gradient = np.zeros(D, np.float32)
+        gradient[indices] = values
+        before = engine.parameters()
+        engine.push_sparse(indices, values, t=step)
+        reference.step(gradient)
+        after = engine.parameters()
+        np.testing.assert_allclose(after, reference.theta, atol=TOLERANCE, rtol=0)
+        untouched = np.delete(np.arange(D), indices)
+        np.testing.assert_array_equal(after[untouched], before[untouched])
+    if engine.state:
+        np.testing.assert_allclose(engine.state[0], reference.v, rtol=1e-4)
+
+
 def test_a_sparse_push_where_it_means_nothing_is_refused() -> None:
     i, v = np.array([1, 2]), np.ones(2, np.float32)
     for kind in (lsh.Leashed(), lsh.Locked(), lsh.Sequential()):
@@ -396,6 +429,75 @@ def test_a_wrong_gradient_is_named_and_changes_nothing(
     assert engine.t == 0
 
 
+BAD = pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+
+
+@BAD
+def test_a_gradient_that_is_not_finite_changes_nothing(bad: float, kind: lsh.Discipline) -> None:
+    for d in (1, 2, 15, 16, 17, 63, 64, 70, 20_000):
+        rng = np.random.default_rng(d)
+        start, good = rng.standard_normal((2, d)).astype(np.float32)
+        engine = lsh.Engine(start, rule=lsh.Adam(0.1), discipline=kind)
+        twin = lsh.Engine(start, rule=lsh.Adam(0.1), discipline=kind)
+        for e in (engine, twin):
+            e.push(good, t=0)
+        theta, state = engine.parameters(), engine.state
+        for index in {0, d // 2, d - 1}:
+            for offset in (0, 1, 3):  # floats of any alignment
+                g = np.ones(d + 4, np.float32)[offset : offset + d]
+                g[index:] = bad
+                message = rf"gradient\[{index}\] is {bad}; .*parameters are unchanged.*Leave"
+                with pytest.raises(ValueError, match=message):
+                    engine.push(g, t=1)
+        assert engine.t == 1
+        np.testing.assert_array_equal(engine.parameters(), theta)
+        np.testing.assert_array_equal(engine.state, state)
+        for e in (engine, twin):
+            assert e.push(good, t=1) == lsh.Update(True, 0, 0)
+        np.testing.assert_array_equal(engine.parameters(), twin.parameters())
+
+
+@BAD
+def test_a_sparse_gradient_that_is_not_finite_changes_nothing(bad: float) -> None:
+    engine = make(lsh.Hogwild(), rule=lsh.Adagrad(0.5, clip_norm=1.0))
+    indices, values = np.array([3, 5, 80]), np.array([1, bad, bad], np.float32)
+    message = rf"values\[1\], of the gradient at index 5, is {bad}; .*parameters are unchanged"
+    with pytest.raises(ValueError, match=message):
+        engine.push_sparse(indices, values, t=0)
+    assert engine.t == 0
+    assert not engine.parameters().any()
+    assert not engine.state[0].any()
+    assert engine.push_sparse(indices, np.ones(3, np.float32), t=0).published
+
+
+def test_threads_go_on_beside_one_whose_gradients_are_refused(shared: lsh.Discipline) -> None:
+    each = 200
+    engine = make(shared, workers=2)
+
+    def work(gradient: NDArray[np.float32]) -> int:
+        done = 0
+        for _ in range(each):
+            with engine.read() as theta:
+                assert np.isfinite(theta).all()
+            try:
+                done += engine.push(gradient).published
+            except ValueError:
+                continue
+        return done
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(work, (ONES, np.full(D, math.nan, np.float32)))) == [each, 0]
+    assert (engine.parameters() == -each).all()
+
+
+def test_what_is_not_checked_is_applied() -> None:
+    engine = make(lsh.Hogwild(), check_finite=False)
+    engine.push(np.array([1, math.nan, *[2] * (D - 2)], np.float32), t=0)
+    engine.push_sparse(np.array([5]), np.array([-math.inf], np.float32), t=0)
+    np.testing.assert_array_equal(engine.parameters()[:6], [-1, math.nan, -2, -2, -2, math.inf])
+    assert engine.t == 2
+
+
 def test_a_gradient_on_a_device_is_named() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is an optional extra")
     with pytest.raises(TypeError, match=r"got Tensor on device meta; .*cpu\(\).numpy\(\)"):
@@ -424,6 +526,7 @@ def test_a_push_without_a_read_is_refused() -> None:
         ({"workers": 0}, ValueError, "workers must be at least 1"),
         ({"workers": 2, "discipline": lsh.Sequential()}, ValueError, "workers must be 1 with"),
         ({"readers": 0}, ValueError, "readers must be at least 1"),
+        ({"check_finite": 1}, TypeError, "check_finite must be True or False, got 1"),
         ({"variables": [1, 2]}, ValueError, f"variables must add up to the {D} parameters, got 3"),
         ({"variables": [0, D]}, ValueError, r"variables\[0\] must be at least 1"),
     ],

@@ -45,3 +45,8 @@ def test_cython_model(tmp_path: Path) -> None:
 def test_torch_cnn() -> None:
     pytest.importorskip("torch", reason="PyTorch is an optional extra")
     assert "by threads" in run(EXAMPLES / "torch_cnn.py", "--threads", 2, "--examples", 2000)
+
+
+def test_sklearn_pipeline() -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is an optional extra")
+    assert "test accuracy" in run(EXAMPLES / "sklearn_pipeline.py", "--threads", 2)

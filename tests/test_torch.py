@@ -308,6 +308,19 @@ def test_what_fails_stops_fit_and_surfaces() -> None:
         lsh.torch.fit(module, nan, problem(), threads=2, until=lsh.until(epochs=1))
 
 
+def test_a_gradient_that_is_not_finite_leaves_the_parameters_as_they_were() -> None:
+    module = network()
+    before = [p.detach().clone() for p in module.parameters()]
+
+    def root_of_zero(outputs: Any, _: Any) -> Any:
+        return (0 * outputs).sum().sqrt()  # 0, whose derivative is infinite
+
+    with pytest.raises(ValueError, match=r"gradient\[0\] is nan; .*parameters are unchanged"):
+        lsh.torch.fit(module, root_of_zero, problem(), threads=1, until=lsh.until(epochs=1))
+    for p, old in zip(module.parameters(), before, strict=True):
+        assert torch.equal(p, old)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

@@ -192,6 +192,7 @@ class Engine:
         workers: typing.SupportsInt | typing.SupportsIndex,
         readers: typing.SupportsInt | typing.SupportsIndex,
         variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        check_finite: bool,
         states: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
         t: typing.SupportsInt | typing.SupportsIndex,
     ) -> None: ...

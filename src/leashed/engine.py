@@ -39,15 +39,15 @@ class Engine(_core.Engine):
     their algorithms say. An array may be kept: what it shows stays for as long as anyone refers to
     it, and counts as one of the ``readers`` meanwhile.
 
-    ``push(gradient)`` applies a gradient: a contiguous float32 [d] array, which is not converted
-    and not searched for NaN. Its staleness τ is counted from the calling thread's last read, or
+    ``push(gradient)`` applies a gradient: a contiguous float32 [d] array, which is not converted.
+    One with NaN or infinity is refused before anything is changed. Its staleness τ is counted from the calling thread's last read, or
     from ``t=``, the version of the view it was computed on. It returns ``Update(published,
     staleness, tries)``; ``published`` is False where the persistence bound dropped the gradient or
     the staleness policy left it out.
 
     ``push_sparse(indices, values)`` under ``Hogwild`` touches only the parameters it names
     (int64 [n], ascending, and float32 [n]); the rule must be ``SGD`` or ``Adagrad`` without weight
-    decay and clipping, which leave a parameter with no gradient as it is.
+    decay, which leave a parameter with no gradient as it is.
 
     A thread becomes one of the ``workers`` by its first push, until it ends. Leaving the ``with``
     closes the engine: reads and pushes raise from then on, arrays and ``parameters()`` remain.
@@ -64,9 +64,14 @@ class Engine(_core.Engine):
             and the one that a variable still names) and eight more.
         variables: the lengths of the variables that ``theta`` is made of, for stage-aware
             staleness. Default: it is one.
+        check_finite: search each gradient for NaN and infinity before it is applied: one more pass
+            over it, without the GIL where it is long. False trusts the caller; one NaN then spreads
+            to whatever is computed from the parameters.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
+        ValueError (``push``, ``push_sparse``): a value is NaN or infinite; the message tells the
+            first one's index. Parameters, state and t are unchanged.
         RuntimeError (``read``, ``push``): the engine is closed, or more views or threads than
             there may be; (``push``) this thread has read nothing and ``t`` is not given.
     """
@@ -81,6 +86,7 @@ class Engine(_core.Engine):
         workers: int | None = None,
         readers: int | None = None,
         variables: Sequence[int] | None = None,
+        check_finite: bool = True,
     ) -> None:
         start = _check.vector("theta", theta)
         self.discipline = check_discipline(discipline)
@@ -93,6 +99,8 @@ class Engine(_core.Engine):
             raise ValueError(
                 f"workers must be 1 with Sequential, got {workers}; choose another discipline"
             )
+        if not isinstance(check_finite, bool):
+            raise TypeError(f"check_finite must be True or False, got {check_finite!r}")
         readers = 2 * workers + 8 if readers is None else readers
         super().__init__(
             start,
@@ -102,6 +110,7 @@ class Engine(_core.Engine):
             workers,
             _check.whole("readers", readers, maximum=4 * MOST),
             _ends(variables, len(start)),
+            check_finite,
             [],
             0,
         )

@@ -317,6 +317,7 @@ def fit(
     Raises:
         TypeError, ValueError: an argument is wrong; no thread has started.
         FloatingPointError: a loss was NaN or infinite.
+        ValueError: a gradient was, and the loss not; the parameters are those before it.
         Exception: whatever ``module`` or ``loss_fn`` raised first, on any thread.
     """
     if not isinstance(module, torch.nn.Module):

@@ -152,7 +152,7 @@ void Updater::check_sparse() const {
   if (!rule_.keeps_untouched()) {
     throw Error(
         "this rule also changes parameters whose gradient is zero, so a sparse gradient cannot be "
-        "pushed; use SGD or Adagrad without weight decay and clipping, or push the dense gradient");
+        "pushed; use SGD or Adagrad without weight decay, or push the dense gradient");
   }
   if (layout_.blocks) {
     throw Error(

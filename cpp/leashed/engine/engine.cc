@@ -1,7 +1,11 @@
 #include "leashed/engine/engine.h"
 
+#include <cmath>
+
+#include "leashed/base/error.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/discipline/updater.h"
+#include "leashed/update/kernels.h"
 #include "leashed/update/registry.h"
 
 namespace leashed {
@@ -20,11 +24,40 @@ DisciplineContext context_of(const float* theta, std::size_t dimension, const En
           parts.t};
 }
 
+[[noreturn]] void refuse(const std::string& what, float value) {
+  throw Error(what + " is " +
+              (std::isnan(value) ? "nan"
+               : value < 0       ? "-inf"
+                                 : "inf") +
+              "; nothing was applied and the parameters are unchanged. Leave this gradient out, or "
+              "lower the step size if gradients grow without bound; an Engine with "
+              "check_finite=False applies whatever it is given");
+}
+
+// One pass over the gradient, which leaves it in the caches for the update.
+void require_finite(Gradient gradient) {
+  for (const GradientPiece& piece : gradient) {
+    const std::size_t n = piece.end - piece.begin;
+    const std::size_t i = update_kernels().first_not_finite(piece.values, n);
+    if (i < n) refuse("gradient[" + std::to_string(piece.begin + i) + "]", piece.values[i]);
+  }
+}
+
+void require_finite(const SparseGradient& gradient) {
+  const auto& [indices, values, n] = gradient;
+  const std::size_t i = update_kernels().first_not_finite(values, n);
+  if (i == n) return;
+  refuse("values[" + std::to_string(i) + "], of the gradient at index " +
+             std::to_string(indices[i]) + ",",
+         values[i]);
+}
+
 }  // namespace
 
 Engine::Engine(const float* theta, std::size_t dimension, const Parts& parts)
     : dimension_(dimension),
       workers_(parts.workers),
+      check_finite_(parts.check_finite),
       rule_(make_rule(parts.rule, parts.workers)),
       staleness_(make_staleness(parts.staleness)),
       layout_(Updater(context_of(theta, dimension, parts, *rule_, *staleness_)).layout()),
@@ -74,11 +107,13 @@ std::uint64_t Engine::t_of(Members::Mine& mine, const std::uint64_t* t_read) {
 }
 
 Publication Engine::push(Gradient gradient, const std::uint64_t* t_read) {
+  if (check_finite_) require_finite(gradient);
   Members::Mine& mine = members_.mine();
   return discipline_->push(gradient, t_of(mine, t_read), mine.stores);
 }
 
 Publication Engine::push_sparse(const SparseGradient& gradient, const std::uint64_t* t_read) {
+  if (check_finite_) require_finite(gradient);
   return discipline_->push_sparse(gradient, t_of(members_.mine(), t_read));
 }
 

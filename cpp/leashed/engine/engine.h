@@ -53,6 +53,7 @@ class Engine final : public Readable {
     std::size_t workers;  // threads that push
     std::size_t readers;  // views alive at once
     std::vector<std::size_t> variable_ends = {};
+    bool check_finite = true;  // else a gradient with NaN or infinity is applied as it is
     // To go on from: theta and the rule's state, as `state` gives them, and the version.
     const float* state = nullptr;
     std::uint64_t t = 0;
@@ -66,7 +67,8 @@ class Engine final : public Readable {
 
   // The latest theta; what the calling thread pushes next counts as computed on it.
   std::unique_ptr<Held> hold() override;
-  // The gradient counts as computed on version t_read, or else on the thread's last read.
+  // The gradient counts as computed on version t_read, or else on the thread's last read. Throws
+  // Error, and changes nothing, where it is not finite and this is checked.
   Publication push(Gradient gradient, const std::uint64_t* t_read = nullptr);
   Publication push_sparse(const SparseGradient& gradient, const std::uint64_t* t_read = nullptr);
 
@@ -85,6 +87,7 @@ class Engine final : public Readable {
   void check_open() const;
 
   const std::size_t dimension_, workers_;
+  const bool check_finite_;
   const std::unique_ptr<Rule> rule_;
   const std::unique_ptr<const StalenessPolicy> staleness_;
   const Layout layout_;

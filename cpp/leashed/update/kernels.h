@@ -21,6 +21,8 @@ struct UpdateKernels {
                std::size_t n);
   // Σ clamp(v[i], ±clip)² over [begin, end).
   double (*sum_of_squares)(const float* v, float clip, std::size_t begin, std::size_t end);
+  // The first i where v[i] is NaN or infinite; n: all are finite.
+  std::size_t (*first_not_finite)(const float* v, std::size_t n);
   // few[i] ← all[indices[i]], and back.
   void (*gather_racy)(float* few, const float* all, const std::int64_t* indices, std::size_t n);
   void (*scatter_racy)(float* all, const float* few, const std::int64_t* indices, std::size_t n);

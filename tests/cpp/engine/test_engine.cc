@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -46,6 +47,23 @@ std::vector<float> parameters(Engine& engine) {
 }
 
 }  // namespace
+
+TEST_CASE("a piece that is not finite is named by its parameter, and nothing of any is applied") {
+  std::vector<float> values(10, 1.0f);
+  values[7] = -std::numeric_limits<float>::infinity();
+  const GradientPiece pieces[] = {{kOnes.data(), 0, 100}, {values.data(), 120, 130}};
+  for (const Choice& discipline : disciplines()) {
+    CAPTURE(discipline.name);
+    const auto engine = make(discipline, 1);
+    const std::uint64_t t = 0;
+    CHECK_THROWS_WITH_AS(engine->push(pieces, &t), doctest::Contains("gradient[127] is -inf; "),
+                         Error);
+    CHECK(parameters(*engine) == kZeros);
+    CHECK(engine->t() == 0);
+    // The thread that was refused has not become one of the workers.
+    std::jthread([&] { CHECK(engine->push({&kWhole, 1}, &t).published); }).join();
+  }
+}
 
 TEST_CASE("threads come and go, and every update is counted") {
   for (const Choice& discipline : disciplines()) {

@@ -64,3 +64,40 @@ TEST_CASE("the sum of squares is of the clipped values, and neither overflows no
     CHECK(std::isnan(kernels.sum_of_squares(v.data(), 0.5f, 0, 100)));
   }
 }
+
+TEST_CASE(
+    "the first value that is not finite is found wherever it is, and no finite one is taken") {
+  using Limits = std::numeric_limits<float>;
+  const float largest = Limits::max(), smallest = Limits::denorm_min();
+  const float bad[] = {Limits::quiet_NaN(), -Limits::quiet_NaN(), Limits::signaling_NaN(),
+                       Limits::infinity(), -Limits::infinity()};
+  for (const Isa isa : available_isas()) {
+    const auto first_not_finite = update_kernels(isa).first_not_finite;
+    CAPTURE(isa_name(isa));
+    for (std::size_t n = 0; n <= 140; ++n) {
+      CAPTURE(n);
+      for (const std::size_t offset : {0, 1, 3}) {
+        // What surrounds the vector is not to be looked at.
+        std::vector<float> buffer(n + 4, Limits::quiet_NaN());
+        float* v = buffer.data() + offset;
+        for (std::size_t i = 0; i < n; ++i) {
+          const float values[] = {largest, -largest, 0.0f, -0.0f, smallest, -1.0f};
+          v[i] = values[i % 6];
+        }
+        REQUIRE(first_not_finite(v, n) == n);
+        for (std::size_t i = 0; i < n; ++i) {
+          const float kept = v[i];
+          for (const float value : bad) {
+            v[i] = value;
+            REQUIRE(first_not_finite(v, n) == i);
+          }
+          const float last = i + 1 == n ? kept : v[n - 1];
+          v[n - 1] = Limits::infinity();  // a second one, later
+          REQUIRE(first_not_finite(v, n) == i);
+          v[n - 1] = last;
+          v[i] = kept;
+        }
+      }
+    }
+  }
+}

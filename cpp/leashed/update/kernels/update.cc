@@ -77,6 +77,40 @@ double sum_of_squares(const float* v, float clip, std::size_t begin, std::size_t
   return total;
 }
 
+// A float is finite where its bits, less the sign and as a whole number, are below infinity's.
+// (Products with 0 would take one operation, but are slow where numbers are subnormal.)
+typedef std::uint32_t vuint __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
+constexpr std::uint32_t kInfinity = 0xff000000;
+
+LEASHED_INLINE vuint shifted(const float* v) { return reinterpret_cast<vuint>(vload(v)) << 1; }
+LEASHED_INLINE vuint larger(vuint a, vuint b) { return a > b ? a : b; }
+
+// For n ≥ kLanes.
+bool all_finite(const float* v, std::size_t n) {
+  vuint largest[4] = {};
+  std::size_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j) {
+      largest[j] = larger(largest[j], shifted(v + i + j * kLanes));
+    }
+  }
+  for (; i + kLanes <= n; i += kLanes) largest[0] = larger(largest[0], shifted(v + i));
+  // The rest, with some of what was seen: a maximum may see a number twice.
+  largest[1] = larger(largest[1], shifted(v + n - kLanes));
+  const vuint all = larger(larger(largest[0], largest[1]), larger(largest[2], largest[3]));
+  std::uint32_t most = 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) most = all[lane] > most ? all[lane] : most;
+  return most < kInfinity;
+}
+
+std::size_t first_not_finite(const float* v, std::size_t n) {
+  if (n >= kLanes && all_finite(v, n)) return n;
+  std::size_t i = 0;
+  while (i < n && __builtin_isfinite(v[i])) ++i;
+  return i;
+}
+
 LEASHED_RACY void gather_racy(float* few, const float* all, const std::int64_t* indices,
                               std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) few[i] = load_one(all + indices[i]);
@@ -91,6 +125,7 @@ LEASHED_RACY void scatter_racy(float* all, const float* few, const std::int64_t*
 
 extern const UpdateKernels LEASHED_ISA_NAME(update_kernels);
 const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {
-    copy_racy, merge_racy, scale_racy, mean, sum_of_squares, gather_racy, scatter_racy};
+    copy_racy,      merge_racy,       scale_racy,  mean,
+    sum_of_squares, first_not_finite, gather_racy, scatter_racy};
 
 }  // namespace leashed
