@@ -75,7 +75,8 @@ def _functions(d: int, discipline: lsh.Discipline) -> dict[str, Callable[[], obj
         np.zeros(d), rule=rule, discipline=discipline, workers=1, check_finite=False
     )
     checking = lsh.Engine(np.zeros(d), rule=rule, discipline=discipline, workers=1)
-    checking.read()
+    with checking.read():
+        pass
     state = _core.RuleState(rule.choice(), np.zeros(d, np.float32))
     gradient = np.ones(d, np.float32)
     target, source = np.empty(d, np.float32), np.ones(d, np.float32)
