@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <tuple>
+
 #include "choice.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/discipline/updater.h"
@@ -98,6 +101,7 @@ std::vector<double> time_bin_edges() {
 }
 
 using Settings = std::map<std::string, double>;
+using Shrink = std::tuple<double, std::vector<double>, std::size_t>;  // ShrinkProgress
 
 // What a run goes on from.
 struct Resumption {
@@ -106,9 +110,31 @@ struct Resumption {
   Position position;
   double initial_loss;
   std::vector<std::uint64_t> staleness;  // StalenessStatistics
+  FloatArray behind;                     // [d], where decay is behind; else empty
+  ShrinkProgress shrink;
 };
 
-AlignedArray<float> to_buffer(const Resumption& from, const Layout& layout) {
+// Parameters in the model's order and in the one that a run has them in, which is another on sparse
+// rows: columns by how often they occur, the intercepts first.
+struct Order {
+  const OrderedRows* rows = nullptr;
+  std::size_t outputs = 0;
+
+  void to_run(const float* given, std::size_t n, float* out) const {
+    if (!rows) return void(std::copy_n(given, n, out));
+    std::ranges::copy(rows->ordered(given, outputs), out);
+  }
+  void to_model(const float* given, std::size_t n, float* out) const {
+    if (!rows) return void(std::copy_n(given, n, out));
+    std::ranges::copy(rows->original({given, given + n}, outputs), out);
+  }
+  // Of the variables: weights and intercepts.
+  void swap(float* values, std::size_t n) const {
+    if (rows) std::reverse(values, values + n);
+  }
+};
+
+AlignedArray<float> to_buffer(const Resumption& from, const Layout& layout, const Order& order) {
   if (from.vectors.ndim() != 2 ||
       static_cast<std::size_t>(from.vectors.shape(0)) != 1 + layout.states ||
       static_cast<std::size_t>(from.vectors.shape(1)) != layout.dimension) {
@@ -119,25 +145,54 @@ AlignedArray<float> to_buffer(const Resumption& from, const Layout& layout) {
   AlignedArray<float> buffer(layout.length());
   std::fill_n(buffer.data(), layout.length(), 0.0f);
   for (std::size_t k = 0; k <= layout.states; ++k) {
-    std::copy_n(from.vectors.data(static_cast<py::ssize_t>(k), 0), layout.dimension,
-                buffer.data() + k * layout.stride());
+    order.to_run(from.vectors.data(static_cast<py::ssize_t>(k), 0), layout.dimension,
+                 buffer.data() + k * layout.stride());
   }
-  std::copy_n(from.last_updates.data(), layout.blocks, buffer.data() + layout.last_updates());
+  float* last_updates = buffer.data() + layout.last_updates();
+  std::copy_n(from.last_updates.data(), layout.blocks, last_updates);
+  order.swap(last_updates, layout.blocks);
   return buffer;
 }
 
+// Where updates are made in place.
+std::vector<float> to_behind(const Resumption& from, const DisciplineContext& context,
+                             const Order& order) {
+  const std::size_t parts = LazyShrink::parts(context.sparse.outputs, context.sparse.active);
+  if (from.shrink.done.size() != parts || from.shrink.next >= parts) {
+    throw py::value_error(
+        "data has other columns than those of the run to resume; give the same data");
+  }
+  require_length(from.behind, context.dimension, "behind");
+  std::vector<float> theta(context.dimension);
+  order.to_run(from.behind.data(), theta.size(), theta.data());
+  return theta;
+}
+
 Resumption to_resumption(const Checkpoint& checkpoint, const Layout& layout,
-                         const StalenessPolicy& staleness) {
+                         const StalenessPolicy& staleness, const Order& order) {
+  const auto& [buffer, t, behind] = checkpoint.state;
   FloatArray vectors({1 + layout.states, layout.dimension});
   for (std::size_t k = 0; k <= layout.states; ++k) {
-    std::copy_n(checkpoint.buffer + k * layout.stride(), layout.dimension,
-                vectors.mutable_data(static_cast<py::ssize_t>(k), 0));
+    order.to_model(buffer + k * layout.stride(), layout.dimension,
+                   vectors.mutable_data(static_cast<py::ssize_t>(k), 0));
   }
   const auto blocks = static_cast<py::ssize_t>(layout.blocks);
-  FloatArray last_updates(blocks, checkpoint.buffer + layout.last_updates());
+  FloatArray last_updates(blocks, buffer + layout.last_updates());
+  order.swap(last_updates.mutable_data(), layout.blocks);
   const StalenessStatistics* statistics = staleness.statistics();
-  return {std::move(vectors), std::move(last_updates), checkpoint.position, checkpoint.initial_loss,
-          statistics ? statistics->save() : std::vector<std::uint64_t>{}};
+  Resumption result{std::move(vectors),
+                    std::move(last_updates),
+                    checkpoint.position,
+                    checkpoint.initial_loss,
+                    statistics ? statistics->save() : std::vector<std::uint64_t>{},
+                    FloatArray(0),
+                    {}};
+  if (behind.shrink) {
+    result.behind = FloatArray(static_cast<py::ssize_t>(layout.dimension));
+    order.to_model(behind.theta, layout.dimension, result.behind.mutable_data());
+    result.shrink = *behind.shrink;
+  }
+  return result;
 }
 
 py::dict train_network(const GradientSource& given_source, const FloatArray& given_theta,
@@ -214,27 +269,33 @@ py::dict train_network(const GradientSource& given_source, const FloatArray& giv
   DisciplineContext context{theta,      source.dimension(), threads, 1, *rule,
                             *staleness, source.block_ends()};
   const Layout layout = Updater(context).layout();
-  if (checkpoint) {
-    callbacks.checkpoint = [&](const Checkpoint& reached) {
-      const py::gil_scoped_acquire acquire;
-      call(*checkpoint, to_resumption(reached, layout, *staleness));
-    };
-  }
-  AlignedArray<float> state;
-  if (resume) {
-    state = to_buffer(*resume, layout);
-    context.state = state.data();
-    context.t = resume->position.updates;
-    if (StalenessStatistics* statistics = staleness->statistics()) {
-      statistics->restore(resume->staleness);
-    }
-  }
-  const Choice discipline_kind = to_choice(discipline_choice);
+  const Order order = ordered ? Order{ordered->rows.get(), linear->outputs()} : Order{};
   if (ordered && source.updates_in_place(*rule) && staleness_choice.first == "none" &&
       staleness_choice.second.empty()) {
     context.sparse = {(ordered->rows->active() + 1) * linear->outputs(), linear->outputs(),
                       ordered->rows->mean_squares()};
   }
+  if (checkpoint) {
+    callbacks.checkpoint = [&](const Checkpoint& reached) {
+      const py::gil_scoped_acquire acquire;
+      call(*checkpoint, to_resumption(reached, layout, *staleness, order));
+    };
+  }
+  AlignedArray<float> state;
+  std::vector<float> behind;
+  if (resume) {
+    state = to_buffer(*resume, layout, order);
+    context.state = state.data();
+    context.t = resume->position.updates;
+    if (StalenessStatistics* statistics = staleness->statistics()) {
+      statistics->restore(resume->staleness);
+    }
+    if (context.sparse.active > 0 && resume->behind.size() > 0) {
+      behind = to_behind(*resume, context, order);
+      context.behind = {behind.data(), &resume->shrink};
+    }
+  }
+  const Choice discipline_kind = to_choice(discipline_choice);
   TrainResult result;
   bool in_place = false;
   {
@@ -261,22 +322,32 @@ void bind_train(py::module_& m) {
   py::class_<Resumption>(m, "Resumption", "What a run goes on from.")
       .def(py::init([](FloatArray vectors, FloatArray last_updates, std::uint64_t updates,
                        std::uint64_t batches, double initial_loss,
-                       std::vector<std::uint64_t> staleness) {
+                       std::vector<std::uint64_t> staleness, FloatArray behind, Shrink shrink) {
+             auto& [total, done, next] = shrink;
              return Resumption{std::move(vectors),
                                std::move(last_updates),
                                {updates, batches},
                                initial_loss,
-                               std::move(staleness)};
+                               std::move(staleness),
+                               std::move(behind),
+                               {total, std::move(done), next}};
            }),
            py::arg("vectors").noconvert(), py::arg("last_updates").noconvert(), py::arg("updates"),
-           py::arg("batches"), py::arg("initial_loss"), py::arg("staleness"))
+           py::arg("batches"), py::arg("initial_loss"), py::arg("staleness"),
+           py::arg("behind").noconvert(), py::arg("shrink"))
       .def_readonly("vectors", &Resumption::vectors, "Theta and the rule's states, [1 + S, d].")
       .def_readonly("last_updates", &Resumption::last_updates,
                     "Norm of each variable's last update, with a stage-aware staleness policy.")
       .def_property_readonly("updates", [](const Resumption& r) { return r.position.updates; })
       .def_property_readonly("batches", [](const Resumption& r) { return r.position.batches; })
       .def_readonly("initial_loss", &Resumption::initial_loss)
-      .def_readonly("staleness", &Resumption::staleness, "What the staleness policy has gathered.");
+      .def_readonly("staleness", &Resumption::staleness, "What the staleness policy has gathered.")
+      .def_readonly("behind", &Resumption::behind,
+                    "Theta without the decay that it has yet to get, [d]; empty: it has all.")
+      .def_property_readonly(
+          "shrink",
+          [](const Resumption& r) { return Shrink(r.shrink.total, r.shrink.done, r.shrink.next); },
+          "How far that decay has come.");
   m.def("train", train_network, py::arg("source"), py::arg("theta").noconvert(), py::arg("x"),
         py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
         py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("rule"),

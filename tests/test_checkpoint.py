@@ -168,7 +168,7 @@ DENSE = {"kind": "Dense", "outputs": 2}
     ("alter", "message"),
     [
         (change("__metadata__", "format", to="pt"), "no leashed model"),
-        (change("__metadata__", "version", to="3"), "version is 3.* reads 1 to 2; upgrade"),
+        (change("__metadata__", "version", to="4"), "version is 4.* reads 1 to 3; upgrade"),
         (change("__metadata__", "version", to="0"), "upgrade"),
         (change("__metadata__", "name", to="other"), "checksum is not that of its content"),
         (change("__metadata__", "checksum", to="00"), "checksum"),
@@ -182,7 +182,7 @@ DENSE = {"kind": "Dense", "outputs": 2}
         (change("__metadata__", "name", to=None), ""),
         (change("__metadata__", "input_shape", to="[3, 1]"), "input_shape"),
         (change("__metadata__", "input_shape", to="7"), ""),
-        (change("__metadata__", "input_shape", to="[4, 1, 1]"), "0.weight is .* the layers need"),
+        (change("__metadata__", "input_shape", to="[4, 1, 1]"), "0.weight is .* the model needs"),
         (change("__metadata__", "input_shape", to="[-3, 1, 1]"), "input_shape"),
         (change("__metadata__", "input_shape", to="[" * 100_000), ""),
         (change("__metadata__", "layers", to="[" * 100_000), ""),

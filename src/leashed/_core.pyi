@@ -388,15 +388,31 @@ class Resumption:
         batches: typing.SupportsInt | typing.SupportsIndex,
         initial_loss: typing.SupportsFloat | typing.SupportsIndex,
         staleness: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        behind: numpy.typing.NDArray[numpy.float32],
+        shrink: tuple[
+            typing.SupportsFloat | typing.SupportsIndex,
+            collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+            typing.SupportsInt | typing.SupportsIndex,
+        ],
     ) -> None: ...
     @property
     def batches(self) -> int: ...
+    @property
+    def behind(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        Theta without the decay that it has yet to get, [d]; empty: it has all.
+        """
     @property
     def initial_loss(self) -> float: ...
     @property
     def last_updates(self) -> numpy.typing.NDArray[numpy.float32]:
         """
         Norm of each variable's last update, with a stage-aware staleness policy.
+        """
+    @property
+    def shrink(self) -> tuple[float, list[float], int]:
+        """
+        How far that decay has come.
         """
     @property
     def staleness(self) -> list[int]:

@@ -1,7 +1,8 @@
 """Models, their parameters and what else a run has reached, in files.
 
-The format is safetensors (8-byte length, JSON header, raw tensors), with the architecture, the run
-and a checksum of everything in the header's metadata. Nothing is pickled.
+The format is safetensors (8-byte length, JSON header, raw tensors), with the architecture (of an
+external model its description), the run and a checksum of everything in the header's metadata.
+Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -14,40 +15,72 @@ import threading
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check
+from leashed.external import Description, External
 from leashed.models import Conv2d, Dense, Layer, MaxPool, Model, ReLU
 
 __all__ = ["load", "save"]
 
 _FORMAT = "leashed.model"
-_VERSION = 2  # of the format; 1 had no checksum
+_VERSION = 3  # of the format; 2 had no external models, 1 no checksum
 _KINDS: dict[str, type[Layer]] = {k.__name__: k for k in (Dense, Conv2d, MaxPool, ReLU)}
 _MAX_HEADER = 100_000_000
 
+AnyModel = TypeVar("AnyModel", Model, External)
 
-def save(path: str | os.PathLike[str], model: Model, parameters: ArrayLike) -> None:
+
+def save(path: str | os.PathLike[str], model: Model | External, parameters: ArrayLike) -> None:
     """Write a model and its parameters [d] to ``path``, atomically.
 
-    A reader finds the old file or the whole new one.
+    A reader finds the old file or the whole new one. Of an external model its description is
+    written: name, dimension, features, y and variables.
 
     Raises:
         TypeError, ValueError: ``parameters`` does not fit the model.
         OSError: the file cannot be written.
     """
-    if not isinstance(model, Model):
+    if not isinstance(model, (Model, External)):
         raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
-    theta = _check.vector("parameters", parameters, model.dimension)
-    write(path, model, model.unflatten(theta))
+    write(path, model, parts(model, _check.vector("parameters", parameters, model.dimension)))
+
+
+def _shapes(model: Model | External | Description) -> dict[str, tuple[int, ...]]:
+    """Of the tensors that parameters are made of, by name, in order."""
+    if isinstance(model, Model):
+        return {block.name: tuple(block.shape) for block in model.native.parameters}
+    return {"parameters": (model.dimension,)}
+
+
+def parts(
+    model: Model | External, vector: NDArray[np.float32], prefix: str = ""
+) -> dict[str, NDArray[np.float32]]:
+    """The tensors, by name, of a vector [d]."""
+    shapes = _shapes(model)
+    ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+    pieces = np.split(vector, ends[:-1])
+    return {
+        prefix + name: piece.reshape(shape)
+        for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
+    }
+
+
+def whole(
+    model: Model | External | Description,
+    tensors: dict[str, NDArray[np.float32]],
+    prefix: str = "",
+) -> NDArray[np.float32]:
+    """The vector [d] of what ``parts`` gave."""
+    return np.concatenate([tensors[prefix + name].ravel() for name in _shapes(model)])
 
 
 def write(
     path: str | os.PathLike[str],
-    model: Model,
+    model: Model | External,
     tensors: dict[str, NDArray[np.float32]],
     metadata: dict[str, str] | None = None,
 ) -> None:
@@ -57,29 +90,39 @@ def write(
             "format": _FORMAT,
             "version": str(_VERSION),
             "name": model.name,
-            "input_shape": json.dumps(model.input_shape),
-            "loss": model.loss,
-            "l2": json.dumps(model.l2),
-            "layers": json.dumps(
-                [{"kind": type(layer).__name__, **asdict(layer)} for layer in model.layers]
-            ),
+            **_described(model),
             **(metadata or {}),
         }
     }
     offset = 0
-    parts = [np.ascontiguousarray(tensor, "<f4") for tensor in tensors.values()]
-    for name, part in zip(tensors, parts, strict=True):
+    contents = [np.ascontiguousarray(tensor, "<f4") for tensor in tensors.values()]
+    for name, part in zip(tensors, contents, strict=True):
         header[name] = {
             "dtype": "F32",
             "shape": list(part.shape),
             "data_offsets": [offset, offset + part.nbytes],
         }
         offset += part.nbytes
-    data = [part.reshape(-1).view(np.uint8).data for part in parts]
+    data = [part.reshape(-1).view(np.uint8).data for part in contents]
     header["__metadata__"]["checksum"] = checksum(header, data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     _write_atomically(Path(path), [len(text).to_bytes(8, "little") + text, *data])
+
+
+def _described(model: Model | External) -> dict[str, str]:
+    """All of a model's metadata but its name."""
+    if isinstance(model, External):
+        fields = asdict(model.description)
+        del fields["name"]
+        return {"external": json.dumps(fields)}
+    layers = [{"kind": type(layer).__name__, **asdict(layer)} for layer in model.layers]
+    return {
+        "input_shape": json.dumps(model.input_shape),
+        "loss": model.loss,
+        "l2": json.dumps(model.l2),
+        "layers": json.dumps(layers),
+    }
 
 
 def checksum(header: dict[str, Any], data: Iterable[bytes | memoryview]) -> str:
@@ -112,25 +155,69 @@ def _write_atomically(path: Path, content: Iterable[bytes | memoryview]) -> None
         os.close(folder)
 
 
-def load(path: str | os.PathLike[str]) -> tuple[Model, NDArray[np.float32]]:
-    """Read what ``save`` wrote: the model and its parameters, float32 [d].
+@overload
+def load(path: str | os.PathLike[str]) -> tuple[Model, NDArray[np.float32]]: ...
+
+
+@overload
+def load(path: str | os.PathLike[str], model: AnyModel) -> tuple[AnyModel, NDArray[np.float32]]: ...
+
+
+def load(
+    path: str | os.PathLike[str], model: Model | External | None = None
+) -> tuple[Model | External, NDArray[np.float32]]:
+    """Read what ``save`` or a checkpoint holds: the model and its parameters, float32 [d].
+
+    Args:
+        path: the file.
+        model: what the file must be of. An external model has to be given, since no file holds its
+            gradient; layers are in the file.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is truncated, altered, of another kind or of a newer version.
+        ValueError: the file is truncated, altered, of another kind, of a newer version, of another
+            model than the one given, or of an external model and none was given; the message has
+            its description.
     """
-    model, tensors, _ = read(path)
-    theta = np.empty(model.dimension, np.float32)
-    for name, part in model.unflatten(theta).items():
-        part[...] = tensors[name]
-    return model, theta
+    found, tensors, _ = read(path)
+    theta = whole(found, tensors)
+    if model is not None:
+        if not isinstance(model, (Model, External)):
+            raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
+        if wrong := mismatch(found, model):
+            raise ValueError(f"cannot load {path}: {wrong}")
+        return model, theta
+    if isinstance(found, Description):
+        raise ValueError(  # noqa: TRY004 (a fact of the file)
+            f"cannot load {path}: its model is external, and no file holds a gradient; give the "
+            f"model: leashed.load(path, {found})"
+        )
+    return found, theta
+
+
+def mismatch(found: Model | Description, model: Model | External) -> str | None:
+    """What speaks against a file of ``found`` where ``model`` is wanted, and the remedy."""
+    here = model.description if isinstance(model, External) else model
+    if found == here:
+        return None
+    if not isinstance(found, Description):
+        remedy = "use the model that leashed.load(path) gives"
+    elif isinstance(here, Description):
+        was, now = asdict(found), asdict(here)
+        changed = [
+            f"{key} was {was[key]!r} and is {now[key]!r}" for key in was if was[key] != now[key]
+        ]
+        return f"of the external model {', '.join(changed)}; give the same"
+    else:
+        remedy = f"use {found}"
+    return f"it is of another model ({found.name}, d = {found.dimension:,}); {remedy}"
 
 
 def read(
     path: str | os.PathLike[str],
-) -> tuple[Model, dict[str, NDArray[np.float32]], dict[str, str]]:
+) -> tuple[Model | Description, dict[str, NDArray[np.float32]], dict[str, str]]:
     """Read what ``write`` wrote: the model, tensors by name, among them the model's parameters, and
-    the metadata. Everything is finite. Raises what ``load`` does.
+    the metadata. Everything is finite. Raises what ``load`` does of the file itself.
     """
     content = Path(path).read_bytes()
     try:
@@ -158,7 +245,7 @@ def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
     return header, content[8 + length :]
 
 
-def _model(metadata: dict[str, str]) -> Model:
+def _model(metadata: dict[str, str]) -> Model | Description:
     if metadata["format"] != _FORMAT:
         raise ValueError("it holds no leashed model")
     if not 1 <= int(metadata["version"]) <= _VERSION:
@@ -166,6 +253,8 @@ def _model(metadata: dict[str, str]) -> Model:
             f"its format version is {metadata['version']}, this release reads 1 to {_VERSION}; "
             "upgrade leashed"
         )
+    if "external" in metadata:
+        return Description(metadata["name"], **json.loads(metadata["external"]))
     layers = []
     for fields in json.loads(metadata["layers"]):
         layers.append(_KINDS[fields.pop("kind")](**fields))
@@ -178,7 +267,9 @@ def _model(metadata: dict[str, str]) -> Model:
     )
 
 
-def _tensors(model: Model, header: dict[str, Any], data: bytes) -> dict[str, NDArray[np.float32]]:
+def _tensors(
+    model: Model | Description, header: dict[str, Any], data: bytes
+) -> dict[str, NDArray[np.float32]]:
     tensors = {}
     spans = []
     for name, tensor in header.items():
@@ -193,11 +284,10 @@ def _tensors(model: Model, header: dict[str, Any], data: bytes) -> dict[str, NDA
         if not np.isfinite(values).all():
             raise ValueError(f"{name} holds values that are not finite")
         tensors[name] = values.reshape(shape)
-    for block in model.native.parameters:
-        if tensors[block.name].shape != tuple(block.shape):
+    for name, shape in _shapes(model).items():
+        if tensors[name].shape != shape:
             raise ValueError(
-                f"{block.name} is {list(tensors[block.name].shape)}, the layers need "
-                f"{list(block.shape)}"
+                f"{name} is {list(tensors[name].shape)}, the model needs {list(shape)}"
             )
     spans.sort()
     ends = [end for _, end in spans]

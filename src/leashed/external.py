@@ -38,6 +38,39 @@ class Samples:
         return len(self.x)
 
 
+@dataclass(frozen=True)
+class Description:
+    """What a file tells of an external model: all but its functions. As arguments of ``external``,
+    which raises the same errors.
+    """
+
+    name: str
+    dimension: int
+    features: int
+    y: str
+    variables: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"name must be a str, got {self.name!r}")
+        size = _check.whole("dimension", self.dimension, maximum=_MOST)
+        features = _check.whole("features", self.features, maximum=2**31 - 1)
+        gradients.check_y("y", self.y)
+        lengths = tuple(_check.whole(f"variables[{i}]", n) for i, n in enumerate(self.variables))
+        if lengths and sum(lengths) != size:
+            raise ValueError(f"variables must add up to the {size} parameters, got {sum(lengths)}")
+        for name, value in [("dimension", size), ("features", features), ("variables", lengths)]:
+            object.__setattr__(self, name, value)
+
+    def __str__(self) -> str:
+        """The call that makes such a model."""
+        variables = f", variables={self.variables}" if self.variables else ""
+        return (
+            f"leashed.models.external(gradient, dimension={self.dimension}, "
+            f"features={self.features}, y={self.y!r}{variables}, name={self.name!r})"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class External:
     """A model known by its gradient alone; made by ``external``."""
@@ -52,6 +85,11 @@ class External:
     name: str = "external"
 
     flops_per_example = None  # not known
+
+    @property
+    def description(self) -> Description:
+        """What files hold of it."""
+        return Description(self.name, self.dimension, self.features, self.y, self.variables)
 
     @cached_property
     def native(self) -> _core.GradientSource:
@@ -181,7 +219,8 @@ def external(
             aligned and zeroed before the first call.
         variables: the lengths of the variables that the parameters are made of, for stage-aware
             staleness. Default: one.
-        name: what plots and reports call the model.
+        name: what plots, reports and files call the model. A checkpoint holds it with dimension,
+            features, y and variables, but no function; it is resumed with a model of the same.
 
     Returns:
         A model. ``train(init=...)`` takes initial parameters; the default is zeros, ``"normal"`` is
@@ -191,21 +230,16 @@ def external(
         TypeError, ValueError: an argument is wrong, or a native function has another signature; the
             message names it.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a str, got {name!r}")
-    size = _check.whole("dimension", dimension, maximum=_MOST)
-    lengths = tuple(_check.whole(f"variables[{i}]", n) for i, n in enumerate(variables or ()))
-    if lengths and sum(lengths) != size:
-        raise ValueError(f"variables must add up to the {size} parameters, got {sum(lengths)}")
+    given = Description(name, dimension, features, y, tuple(variables or ()))
     model = External(
         gradient,
-        size,
-        _check.whole("features", features, maximum=2**31 - 1),
+        given.dimension,
+        given.features,
         loss,
-        gradients.check_y("y", y),
+        given.y,
         _check.whole("workspace_bytes", workspace_bytes, 0, _MOST),
-        lengths,
-        name,
+        given.variables,
+        given.name,
     )
     _ = model.native
     return model

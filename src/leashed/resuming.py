@@ -17,19 +17,24 @@ from numpy.typing import NDArray
 
 from leashed import _core, checkpoint
 from leashed.arguments import check_writable
+from leashed.external import Description, External
 from leashed.models import Model
 
 __all__ = ["Checkpointer", "resume"]
 
 _LAST_UPDATES = "last_updates"
+_BEHIND = "behind."
 # What a run must be continued with, and how a message calls it.
 _SAME = {
     "rule": "rule",
     "staleness": "staleness",
     "seed": "seed",
     "batch_size": "batch_size",
+    "sparse": "whether data is sparse",
     "examples": "the number of examples in data",
 }
+# What the runs had in common that could be resumed before those on sparse rows could.
+_BEFORE_SPARSE = {"sparse": False, "decay": (0.0, [], 0)}
 
 
 class Checkpointer:
@@ -47,7 +52,9 @@ class Checkpointer:
         OSError: the file could not be written; found before training, not after.
     """
 
-    def __init__(self, path: str | os.PathLike[str], model: Model, config: dict[str, Any]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], model: Model | External, config: dict[str, Any]
+    ) -> None:
         self._path = Path(path)
         self._model = model
         self._config = config
@@ -96,15 +103,17 @@ class Checkpointer:
             warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
-def _write(path: Path, model: Model, reached: _core.Resumption, config: dict[str, Any]) -> None:
+def _write(
+    path: Path, model: Model | External, reached: _core.Resumption, config: dict[str, Any]
+) -> None:
     if not np.isfinite(reached.vectors).all():
         return  # training has crashed; the last checkpoint before that is worth more
     theta, *states = reached.vectors
-    tensors = model.unflatten(theta)
+    tensors = checkpoint.parts(model, theta)
     for k, state in enumerate(states, 1):
-        tensors.update(
-            {f"{_state(k)}{name}": part for name, part in model.unflatten(state).items()}
-        )
+        tensors |= checkpoint.parts(model, state, _state(k))
+    if reached.behind.size:
+        tensors |= checkpoint.parts(model, reached.behind, _BEHIND)
     if reached.last_updates.size:
         tensors[_LAST_UPDATES] = reached.last_updates
     counts = np.trim_zeros(np.asarray(reached.staleness, np.uint64), "b").tolist()
@@ -114,6 +123,7 @@ def _write(path: Path, model: Model, reached: _core.Resumption, config: dict[str
         "batches": reached.batches,
         "initial_loss": reached.initial_loss if math.isfinite(reached.initial_loss) else None,
         "staleness_counts": counts,
+        "decay": reached.shrink,
     }
     checkpoint.write(path, model, tensors, {"run": json.dumps(run)})
 
@@ -122,7 +132,9 @@ def _state(k: int) -> str:
     return f"state.{k}."
 
 
-def resume(path: str | os.PathLike[str], model: Model, config: dict[str, Any]) -> _core.Resumption:
+def resume(
+    path: str | os.PathLike[str], model: Model | External, config: dict[str, Any]
+) -> _core.Resumption:
     """What a checkpoint of a run of that model and configuration holds.
 
     Raises:
@@ -133,22 +145,20 @@ def resume(path: str | os.PathLike[str], model: Model, config: dict[str, Any]) -
     if "run" not in metadata:
         raise ValueError(
             f"cannot resume {path}: it holds parameters but no run; begin one with them: "
-            "init=leashed.load(path)[1]"
+            "init=leashed.load(path, model)[1]"
         )
-    if found != model:
-        raise ValueError(
-            f"cannot resume {path}: it is of another model ({found.name}, d = {found.dimension:,})"
-            "; use the model that leashed.load(path) gives"
-        )
+    if wrong := checkpoint.mismatch(found, model):
+        raise ValueError(f"cannot resume {path}: {wrong}")
     try:
-        return _resumption(path, model, tensors, json.loads(metadata["run"]), config)
+        run = {**_BEFORE_SPARSE, **json.loads(metadata["run"])}
+        return _resumption(path, found, tensors, run, config)
     except (KeyError, TypeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
 
 
 def _resumption(
     path: str | os.PathLike[str],
-    model: Model,
+    model: Model | Description,
     tensors: dict[str, NDArray[np.float32]],
     run: dict[str, Any],
     config: dict[str, Any],
@@ -158,22 +168,22 @@ def _resumption(
         if run[key] != here[key]:
             raise ValueError(
                 f"cannot resume {path}: {name} was {_text(run[key])} and is {_text(here[key])}; "
-                "give the same, or begin a new run with init=leashed.load(path)[1]"
+                "give the same, or begin a new run with init=leashed.load(path, model)[1]"
             )
-    vectors = [
-        np.concatenate(
-            [tensors[f"{prefix}{block.name}"].ravel() for block in model.native.parameters]
-        )
-        for prefix in ("", *(_state(k) for k in range(1, run["state_vectors"] + 1)))
-    ]
+    prefixes = ["", *(_state(k) for k in range(1, run["state_vectors"] + 1))]
+    vectors = [checkpoint.whole(model, tensors, prefix) for prefix in prefixes]
+    nothing = np.empty(0, np.float32)
+    total, done, turn = run["decay"]
     loss = run["initial_loss"]
     return _core.Resumption(
         np.stack(vectors),
-        tensors.get(_LAST_UPDATES, np.empty(0, np.float32)),
+        tensors.get(_LAST_UPDATES, nothing),
         run["updates"],
         run["batches"],
         math.nan if loss is None else loss,
         run["staleness_counts"],
+        checkpoint.whole(model, tensors, _BEHIND) if done else nothing,
+        (total, done, turn),
     )
 
 

@@ -123,16 +123,18 @@ def train(
             ``checkpoint_every`` is given: parameters, the rule's state, counters and settings. No
             thread stops for it. Under ``Leashed`` and the disciplines with a lock it is one
             published state; under ``Hogwild`` it is a copy of what threads change meanwhile, as
-            consistent as the views that they read (the one at the end is exact). Written beside the
-            old file, flushed, renamed; a RuntimeWarning where that fails. Not with sparse data.
+            consistent as the views that they read (the one at the end is exact). Of an external
+            model its description stands for the gradient. Written beside the old file, flushed,
+            renamed; a RuntimeWarning where that fails.
         checkpoint_every: seconds between checkpoints.
-        resume: a checkpoint to go on from, with the same model, data, rule, staleness policy, seed
-            and batch size; the discipline and the number of threads may differ. ``init`` is not
-            used. One thread gives the same bits as without the interruption. With several, the
-            batches that were under way may be used twice, others not at all. Stop rules count
-            updates and epochs from the run's beginning, seconds from now; losses are compared with
-            the run's initial loss. The result's ``updates`` count from the run's beginning,
-            everything else in it from now.
+        resume: a checkpoint to go on from, with the same model (of an external one the name,
+            dimension, features, y and variables, and a gradient that computes the same), data,
+            rule, staleness policy, seed and batch size; the discipline and the number of threads
+            may differ. ``init`` is not used. One thread gives the same bits as without the
+            interruption. With several, the batches that were under way may be used twice, others
+            not at all. Stop rules count updates and epochs from the run's beginning, seconds from
+            now; losses are compared with the run's initial loss. The result's ``updates`` count
+            from the run's beginning, everything else in it from now.
 
     Returns:
         A ``TrainResult``.
@@ -143,8 +145,6 @@ def train(
         OSError: a checkpoint cannot be read, or could not be written.
     """
     data, validation = _sets(model, data, validation)
-    if not (checkpoint is resume is None):
-        _layered(model)
     discipline = Leashed() if discipline is None else discipline
     if not isinstance(discipline, Discipline):
         raise TypeError(
@@ -171,11 +171,6 @@ def train(
     if batch_size > len(data):
         raise ValueError(
             f"batch_size must be at most the {len(data)} examples of the data, got {batch_size}"
-        )
-    if isinstance(data, SparseDataset) and (checkpoint, resume) != (None, None):
-        raise ValueError(
-            "checkpoint and resume take dense data; of a run on sparse rows keep "
-            "result.parameters and give them as init"
         )
     seed = _check.whole("seed", seed, 0, MAX_SEED)
     if evaluate_every is not None:
@@ -205,6 +200,7 @@ def train(
         "dimension": model.dimension,
         "flops_per_example": model.flops_per_example,
         "data": data.name,
+        "sparse": isinstance(data, SparseDataset),
         "examples": len(data),
         "isa": _core.default_isa(),
         "cpu": cpu_model(),
@@ -213,7 +209,7 @@ def train(
     }
     resumption = None
     if resume is not None:
-        resumption = resuming.resume(resume, _layered(model), config)
+        resumption = resuming.resume(resume, model, config)
         config["resumed_at"] = resumption.updates
 
     def report(now: dict[str, Any], initial_loss: float) -> None:
@@ -263,9 +259,7 @@ def train(
     with ExitStack() as stack:
         checkpointer = None
         if checkpoint is not None:
-            checkpointer = stack.enter_context(
-                resuming.Checkpointer(checkpoint, _layered(model), config)
-            )
+            checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
         outcome = _core.train(
             native,
             theta,
@@ -298,16 +292,6 @@ def _head(
         part = data if rows is None or rows >= len(data) else data.head(rows)
         return part.rows, part.y
     return data.x[:rows], data.y[:rows]
-
-
-def _layered(model: Model | External) -> Model:
-    """``model``, which a checkpoint can hold."""
-    if isinstance(model, External):
-        raise TypeError(
-            "checkpoint and resume know models of layers only, and a gradient from outside cannot "
-            "be written to a file; save result.parameters, and pass it as init"
-        )
-    return model
 
 
 def _sets(

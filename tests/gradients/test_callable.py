@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 import traceback
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -250,10 +249,3 @@ def test_threads_of_the_run_have_one_thread_state_each() -> None:
 
     train(gradient, until=lsh.until(updates=200))
     assert max(counts) > 50
-
-
-def test_a_checkpoint_cannot_hold_it(tmp_path: Path) -> None:
-    for argument in ("checkpoint", "resume"):
-        with pytest.raises(TypeError, match=r"save result\.parameters, and pass it as init"):
-            train(**{argument: tmp_path / "file"})
-    assert not list(tmp_path.iterdir())

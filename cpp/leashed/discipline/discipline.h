@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "leashed/base/error.h"
+#include "leashed/discipline/lazy_shrink.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/update/rule.h"
 #include "leashed/vector/permits.h"
@@ -27,10 +28,25 @@ struct SparseUse {
   const float* mean_squares = nullptr;
 };
 
-// What a run of updates does beside adding gradients.
+// What a worker's runs of updates do beside adding gradients, summed up from the first.
 struct RunEffect {
   double log_shrink = 0;   // what is no intercept is to be multiplied by e to this
   double contraction = 0;  // Σ η · the loss's largest curvature
+  bool whole = true;       // the last run was not cut short
+};
+
+// Theta as it is where updates are made, while some of it is to get weight decay yet, and how far
+// that has come. Null: theta has all of it.
+struct Behind {
+  const float* theta = nullptr;
+  const ShrinkProgress* shrink = nullptr;
+};
+
+// What a run can go on from.
+struct State {
+  const float* buffer;  // theta and the rule's state (update/layout.h)
+  std::uint64_t t;      // its version
+  Behind behind = {};   // to go on to the same bits
 };
 
 // What every discipline is made from.
@@ -46,6 +62,7 @@ struct DisciplineContext {
   const float* state = nullptr;
   std::uint64_t t = 0;
   SparseUse sparse = {};
+  Behind behind = {};  // of `state`, where updates are made in place
 };
 
 // What a worker computes its gradient on. Valid until the worker's next publish or withdraw.
@@ -61,6 +78,7 @@ struct InPlaceView {
   std::uint64_t t = 0;     // updates applied before
   const Rule* rule = nullptr;
   double waiting_seconds = 0;
+  RunEffect effect = {};  // so far, for close to be given with this run's added
 };
 
 // Theta at one version, for whoever holds it and for as long as they do: neither an update nor the
@@ -155,10 +173,9 @@ class Discipline {
   // Calls f with a consistent theta and its version (Hogwild: as consistent as Hogwild is), while
   // workers run. One caller at a time.
   virtual void with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) = 0;
-  // The same with the rule's state behind theta (update/layout.h). Here: with_snapshot's theta is
-  // the start of the whole buffer.
-  virtual void with_state(const std::function<void(const float* buffer, std::uint64_t t)>& f) {
-    with_snapshot(f);
+  // The same with the rule's state. Here: with_snapshot's theta is the start of the whole buffer.
+  virtual void with_state(const std::function<void(const State&)>& f) {
+    with_snapshot([&f](const float* buffer, std::uint64_t t) { f({buffer, t}); });
   }
   // Updates applied so far; for that same caller.
   virtual std::uint64_t updates() {

@@ -13,8 +13,11 @@ Hogwild::Hogwild(const DisciplineContext& context, bool copy)
       replicas_(buffer_.data(), updater_.layout(),
                 copy && context.sparse.active > 0 && context.workers > 1 ? context.workers : 0,
                 context.sparse),
-      shrinks_(context.workers, LazyShrink(context.sparse.outputs, context.sparse.active)),
-      t_(context.t) {}
+      shrinks_(replicas_.empty() ? context.workers : 0,
+               LazyShrink(context.sparse.outputs, context.sparse.active)),
+      t_(context.t) {
+  if (!shrinks_.empty()) go_on(shrinks_[0], context.behind);
+}
 
 View Hogwild::read(std::size_t worker) {
   LocalCopy& local = workers_[worker];
@@ -64,10 +67,16 @@ InPlaceView Hogwild::open(std::size_t worker, std::uint64_t updates) {
   // As in count.
   const std::uint64_t t = t_.fetch_add(updates, std::memory_order_acq_rel);
   if (!replicas_.empty()) {
-    return {replicas_.local(worker), replicas_.stride(), t, &updater_.rule()};
+    return {replicas_.local(worker), replicas_.stride(), t, &updater_.rule(), 0,
+            replicas_.effect(worker)};
   }
   workers_[worker].t = t + updates;
-  return {buffer_.data(), updater_.layout().stride(), t, &updater_.rule()};
+  return {buffer_.data(),
+          updater_.layout().stride(),
+          t,
+          &updater_.rule(),
+          0,
+          {.log_shrink = shrinks_[worker].total()}};
 }
 
 // Without copies every batch reads what is there, so it is behind by what the others did while this
@@ -83,18 +92,14 @@ Publication Hogwild::close(std::size_t worker, std::uint64_t updates, const RunE
     replicas_.merge(worker, buffer_.data(), effect);
   } else {
     result.staleness_compute = (t - seen + updates / 2) / updates;
-    shrinks_[worker].add(effect.log_shrink, buffer_.data());
+    shrinks_[worker].advance(effect.log_shrink, effect.whole, buffer_.data());
   }
   result.update_seconds = now() - start;
   return result;
 }
 
 void Hogwild::leave(std::size_t worker) {
-  if (!replicas_.empty()) {
-    replicas_.merge_all(worker, buffer_.data());
-  } else {
-    shrinks_[worker].finish(buffer_.data());
-  }
+  if (!replicas_.empty()) replicas_.merge_all(worker, buffer_.data());
 }
 
 Publication Hogwild::publish(std::size_t worker, float* gradient) {
@@ -132,11 +137,32 @@ std::unique_ptr<Held> Hogwild::hold() {
   return held;
 }
 
-void Hogwild::with_copy(std::size_t length,
-                        const std::function<void(const float*, std::uint64_t)>& f) {
+std::uint64_t Hogwild::copy(std::size_t length) {
   const std::uint64_t t = t_.load(std::memory_order_acquire);  // as in read
   kernels_.copy_racy(snapshot_.data(), theta(), length);
+  return t;
+}
+
+void Hogwild::complete() {
+  for (const LazyShrink& shrink : shrinks_) {
+    shrink.complete(snapshot_.data(), shrink.progress());
+  }
+}
+
+void Hogwild::with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) {
+  const std::uint64_t t = copy(dimension_);
+  complete();
   f(snapshot_.data(), t);
+}
+
+void Hogwild::with_state(const std::function<void(const State&)>& f) {
+  const std::uint64_t t = copy(updater_.layout().length());
+  if (shrinks_.size() == 1) {
+    progress_ = shrinks_[0].progress();
+    return f(state(t, shrinks_[0]));
+  }
+  complete();
+  f({snapshot_.data(), t});
 }
 
 }  // namespace leashed

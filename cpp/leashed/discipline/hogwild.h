@@ -25,12 +25,8 @@ class Hogwild final : public InPlace {
   Publication push_sparse(const SparseGradient& gradient, std::uint64_t t_read) override;
   // (As in read.)
   std::uint64_t updates() override { return t_.load(std::memory_order_acquire); }
-  void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override {
-    with_copy(dimension_, f);
-  }
-  void with_state(const std::function<void(const float*, std::uint64_t)>& f) override {
-    with_copy(updater_.layout().length(), f);
-  }
+  void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override;
+  void with_state(const std::function<void(const State&)>& f) override;
   std::size_t live_vectors() const override {
     return 1 + (!replicas_.empty() ? 2 * workers_.size() : copy_ ? workers_.size() : 0);
   }
@@ -41,7 +37,10 @@ class Hogwild final : public InPlace {
   void leave(std::size_t worker) override;
 
  private:
-  void with_copy(std::size_t length, const std::function<void(const float*, std::uint64_t)>& f);
+  // The monitor's copy is taken; its version.
+  std::uint64_t copy(std::size_t length);
+  // And gets the decay that it misses.
+  void complete();
   // Counts an update and has apply(replaced, tau) make it, unless the policy excludes it.
   template <class Apply>
   Publication update(double start, std::uint64_t t_read, const Apply& apply);
@@ -52,7 +51,7 @@ class Hogwild final : public InPlace {
   const UpdateKernels& kernels_ = update_kernels();
   std::vector<LocalCopy> workers_;
   Replicas replicas_;
-  std::vector<LazyShrink> shrinks_;  // one a worker, without replicas
+  std::vector<LazyShrink> shrinks_;  // one a worker, without replicas; with them none
   // One shared counter, incremented once an update before its first write (READINGS).
   alignas(kCacheLine) std::atomic<std::uint64_t> t_;
 };

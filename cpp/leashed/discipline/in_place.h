@@ -8,7 +8,6 @@
 #include "leashed/base/aligned.h"
 #include "leashed/base/clock.h"
 #include "leashed/discipline/discipline.h"
-#include "leashed/discipline/lazy_shrink.h"
 #include "leashed/discipline/updater.h"
 
 namespace leashed {
@@ -61,8 +60,8 @@ class InPlace : public Discipline {
         dimension_(context.dimension),
         copies_(context.dimension),
         buffer_(updater_.layout().length()),
-        snapshot_(updater_.layout().length()),
-        sparse_(context.sparse) {
+        sparse_(context.sparse),
+        snapshot_(updater_.layout().length()) {
     updater_.initialise(buffer_.data(), context);
   }
 
@@ -79,18 +78,38 @@ class InPlace : public Discipline {
   const std::size_t dimension_;
   Copies copies_;
   AlignedArray<float> buffer_;
-  AlignedArray<float> snapshot_;  // the monitor's copy
   const SparseUse sparse_;
+
+  // Where decay was behind, it goes on from there.
+  void go_on(LazyShrink& shrink, const Behind& behind) {
+    if (!behind.shrink || sparse_.active == 0) return;
+    std::copy_n(behind.theta, dimension_, buffer_.data());
+    shrink.restore(*behind.shrink);
+  }
+  // Of the monitor's copy, which is at version t and whose decay is at `progress_`.
+  State state(std::uint64_t t, const LazyShrink& shrink) {
+    if (!progress_.begun()) return {snapshot_.data(), t};
+    behind_.assign(snapshot_.data(), snapshot_.data() + dimension_);
+    shrink.complete(snapshot_.data(), progress_);
+    return {snapshot_.data(), t, {behind_.data(), &progress_}};
+  }
+
+  AlignedArray<float> snapshot_;  // the monitor's copy
+  ShrinkProgress progress_;
+  std::vector<float> behind_;  // the copy as it was
 };
 
 // With a lock for those who change the buffer and for the monitor.
 class Guarded : public InPlace {
  public:
   void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override {
-    with_copy(dimension_, f);
+    const std::uint64_t t = copy(dimension_);
+    shrink_.complete(snapshot_.data(), progress_);
+    f(snapshot_.data(), t);
   }
-  void with_state(const std::function<void(const float*, std::uint64_t)>& f) override {
-    with_copy(updater_.layout().length(), f);
+  void with_state(const std::function<void(const State&)>& f) override {
+    const std::uint64_t t = copy(updater_.layout().length());
+    f(state(t, shrink_));
   }
   std::uint64_t updates() override {
     const std::lock_guard lock(mutex_);
@@ -102,35 +121,32 @@ class Guarded : public InPlace {
   InPlaceView open(std::size_t, std::uint64_t) override {
     const double start = now();
     mutex_.lock();
-    return {buffer_.data(), updater_.layout().stride(), t_, &updater_.rule(), now() - start};
+    return {buffer_.data(), updater_.layout().stride(),     t_, &updater_.rule(),
+            now() - start,  {.log_shrink = shrink_.total()}};
   }
   Publication close(std::size_t, std::uint64_t updates, const RunEffect& effect) override {
-    shrink_.add(effect.log_shrink, buffer_.data());
+    shrink_.advance(effect.log_shrink, effect.whole, buffer_.data());
     t_ += updates;
     mutex_.unlock();
     return {.published = true};
   }
-  void leave(std::size_t) override {
-    const std::lock_guard lock(mutex_);
-    shrink_.finish(buffer_.data());
-  }
 
  protected:
   explicit Guarded(const DisciplineContext& context)
-      : InPlace(context), t_(context.t), shrink_(context.sparse.outputs, context.sparse.active) {}
+      : InPlace(context), t_(context.t), shrink_(context.sparse.outputs, context.sparse.active) {
+    go_on(shrink_, context.behind);
+  }
 
   std::mutex mutex_;
   std::uint64_t t_;  // changes under the lock
 
  private:
-  void with_copy(std::size_t length, const std::function<void(const float*, std::uint64_t)>& f) {
-    std::uint64_t t;
-    {
-      const std::lock_guard lock(mutex_);
-      std::copy_n(buffer_.data(), length, snapshot_.data());
-      t = t_;
-    }
-    f(snapshot_.data(), t);
+  // The monitor's copy is taken; its version.
+  std::uint64_t copy(std::size_t length) {
+    const std::lock_guard lock(mutex_);
+    std::copy_n(buffer_.data(), length, snapshot_.data());
+    progress_ = shrink_.progress();
+    return t_;
   }
 
   LazyShrink shrink_;  // under the lock

@@ -40,8 +40,7 @@ float Replicas::weight(double contraction, double mean_square) const {
 
 void Replicas::merge(std::size_t worker, float* buffer, const RunEffect& effect) {
   Replica& replica = replicas_[worker];
-  replica.total.log_shrink += effect.log_shrink;
-  replica.total.contraction += effect.contraction;
+  replica.total = effect;
   const auto doublings = static_cast<std::size_t>(std::countr_zero(++replica.merges));
   merge_tiers(replica, buffer, std::min(1 + doublings, ends_.size()));
 }

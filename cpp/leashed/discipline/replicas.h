@@ -41,8 +41,10 @@ class Replicas {
   // The worker's copy, laid out as the buffer is.
   float* local(std::size_t worker) { return replicas_[worker].local.data(); }
   std::size_t stride() const { return stride_; }
+  // Of the worker's runs so far.
+  const RunEffect& effect(std::size_t worker) const { return replicas_[worker].total; }
 
-  // After a run of updates: the next merge.
+  // After a run of updates, which brings the effect to this: the next merge.
   void merge(std::size_t worker, float* buffer, const RunEffect& effect);
   // Everything.
   void merge_all(std::size_t worker, float* buffer);

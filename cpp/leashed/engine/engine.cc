@@ -124,7 +124,7 @@ std::uint64_t Engine::t() {
 
 void Engine::with_state(const std::function<void(const float*, std::uint64_t)>& f) {
   const std::lock_guard lock(monitor_mutex_);
-  discipline_->with_state(f);
+  discipline_->with_state([&f](const State& state) { f(state.buffer, state.t); });
 }
 
 }  // namespace leashed

@@ -2,6 +2,7 @@
 // is.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -42,8 +43,15 @@ struct Run {
         in_place(data.sparse && discipline.in_place()),
         claim(in_place ? runs.run() : 1),
         from(from),
-        next_batch(from.batches),
+        end(in_place ? from.batches + std::min(left(until.updates, from.updates),
+                                               left(until.batches, from.batches))
+                     : until.batches),
+        next_batch(from.batches / claim * claim),
         next_update(from.updates) {}
+
+  static std::uint64_t left(std::uint64_t all, std::uint64_t used) {
+    return all > used ? all - used : 0;
+  }
 
   // Keeps the first exception of a worker and stops the run.
   void fail(std::exception_ptr error) {
@@ -65,10 +73,14 @@ struct Run {
   const bool in_place;      // workers make updates themselves, a run of them at a time
   const std::size_t claim;  // batches that a worker claims at once
   const Position from;
+  // Number of the first batch that there is not. In place, every batch is an update.
+  const std::uint64_t end;
 
   StopFlag stop;
-  // Each worker claims its next batch number, and one update it may publish, from these. Relaxed:
-  // distinct numbers are all that is asked of them.
+  // Each worker claims its next batch number, and, where it makes no updates in place, one update
+  // it may publish, from these. What is claimed in place begins at a multiple of `claim` also where
+  // the run goes on from the middle of that. Relaxed: distinct numbers are all that is asked of
+  // them.
   alignas(kCacheLine) std::atomic<std::uint64_t> next_batch;
   alignas(kCacheLine) std::atomic<std::uint64_t> next_update;
 
@@ -95,12 +107,14 @@ class Worker {
     std::vector<float> values;
     BatchView view{nullptr, Targets(labels.data()), 0};
   };
-  bool exists(std::uint64_t k) const { return k < run_.until.batches; }
+  bool exists(std::uint64_t k) const { return k < run_.end; }
   bool wants_another();
   void step();
   // The same for a run of updates that the worker makes where the parameters lie.
   void step_in_place();
   float update(const InPlaceView& view);
+  // The effect of the worker's runs with that one's.
+  RunEffect effect_with(const InPlaceView& view) const;
   // Claims the next batch number and samples that batch, so that its rows can come into the cache
   // while the batch before it is worked on.
   void look_ahead();
@@ -108,9 +122,9 @@ class Worker {
 
   Run& run_;
   const std::size_t id_;
-  std::uint64_t claims_ = 0;       // of batches
-  std::uint64_t steps_ = 0;        // taken so far
-  std::uint64_t may_publish_ = 0;  // updates claimed and not yet published
+  std::uint64_t claims_ = 0;  // of batches
+  std::uint64_t steps_ = 0;   // taken so far
+  bool may_publish_ = false;  // an update that it has claimed
   std::unique_ptr<Workspace> workspace_;
   AlignedArray<float> gradient_;
   std::vector<std::size_t> indices_;

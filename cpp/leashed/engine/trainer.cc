@@ -175,8 +175,8 @@ class Trainer {
 
   void save() {
     if (!callbacks_.checkpoint) return;
-    run_.discipline.with_state([&](const float* buffer, std::uint64_t t) {
-      callbacks_.checkpoint({buffer, {t, used_batches(t)}, initial_loss()});
+    run_.discipline.with_state([&](const State& state) {
+      callbacks_.checkpoint({state, {state.t, used_batches(state.t)}, initial_loss()});
     });
   }
 

@@ -31,8 +31,8 @@ struct TrainOptions {
 
 // What a run can go on from.
 struct Checkpoint {
-  const float* buffer;  // theta and the rule's state (update/layout.h), only for now
-  Position position;    // with one thread exactly that of `buffer`
+  State state;        // only for now
+  Position position;  // with one thread exactly that of `state`
   double initial_loss;
 };
 

@@ -40,13 +40,14 @@ bool Worker::wants_another() {
     }
     return true;
   }
-  if (!may_publish_) {
-    const std::uint64_t claimed = run_.next_update.fetch_add(run_.claim, std::memory_order_relaxed);
+  if (!may_publish_ && !run_.in_place) {
+    const std::uint64_t claimed = run_.next_update.fetch_add(1, std::memory_order_relaxed);
     if (claimed >= run_.until.updates) return run_.stop.finish(StopReason::updates), false;
-    may_publish_ = std::min<std::uint64_t>(run_.claim, run_.until.updates - claimed);
+    may_publish_ = true;
   }
-  if (!exists(next_.k)) return run_.stop.finish(StopReason::epochs), false;
-  return true;
+  if (exists(next_.k)) return true;
+  run_.stop.finish(run_.end < run_.until.batches ? StopReason::updates : StopReason::epochs);
+  return false;
 }
 
 void Worker::look_ahead() {
@@ -61,8 +62,9 @@ void Worker::look_ahead() {
 void Worker::sample() {
   const DatasetView& data = run_.data;
   if (data.sparse) {
-    const std::uint64_t most = std::min<std::uint64_t>(run_.claim, run_.until.batches - next_.k);
-    next_.batches = exists(next_.k) ? most : 0;
+    const std::uint64_t end = std::min<std::uint64_t>(next_.k + run_.claim, run_.end);
+    next_.k = std::max(next_.k, run_.from.batches);
+    next_.batches = Run::left(end, next_.k);
     if (run_.in_place) return;
     const auto [first, count, batches] = run_.runs.rows(next_.k, 1);
     next_.view = {nullptr, data.targets.from(first), count, nullptr, data.sparse.from(first)};
@@ -122,7 +124,7 @@ void Worker::step() {
   telemetry.update_seconds.add(publication.update_seconds);
   telemetry.tries.add(publication.tries);
   if (publication.published) {
-    may_publish_ = 0;
+    may_publish_ = false;
     telemetry.staleness.add(publication.staleness_compute + publication.staleness_schedule);
     telemetry.staleness_compute.add(publication.staleness_compute);
     telemetry.staleness_schedule.add(publication.staleness_schedule);
@@ -145,10 +147,23 @@ float Worker::update(const InPlaceView& view) {
   return check;
 }
 
+RunEffect Worker::effect_with(const InPlaceView& view) const {
+  RunEffect effect = view.effect;
+  effect.whole = (current_.k + current_.batches) % run_.claim == 0;
+  // With the learning rate at the run's first update, and the factors of its updates added one by
+  // one, one thread's sum has the same bits wherever a checkpoint cuts the run in two.
+  const std::uint64_t before = current_.k % run_.claim;
+  const double rate = view.rule->coefficients({Run::left(view.t, before)}).lr;
+  effect.contraction += static_cast<double>(current_.batches) * rate * run_.source.curvature();
+  if (run_.source.l2() == 0) return effect;
+  const double log_factor = std::log1p(-rate * run_.source.l2());
+  for (std::uint64_t i = 0; i < current_.batches; ++i) effect.log_shrink += log_factor;
+  return effect;
+}
+
 void Worker::step_in_place() {
   std::swap(current_, next_);
   look_ahead();
-  current_.batches = std::min(current_.batches, may_publish_);
   const std::uint64_t updates = current_.batches;
   const double start = now();
   const InPlaceView view = run_.discipline.open(id_, updates);
@@ -159,13 +174,7 @@ void Worker::step_in_place() {
     run_.fail(std::current_exception());
   }
   const double updated = now();
-  const double rate = view.rule->coefficients({view.t}).lr;
-  const auto n = static_cast<double>(updates);
-  const Publication publication =
-      run_.discipline.close(id_, updates,
-                            {.log_shrink = n * std::log1p(-rate * run_.source.l2()),
-                             .contraction = n * rate * run_.source.curvature()});
-  may_publish_ = 0;
+  const Publication publication = run_.discipline.close(id_, updates, effect_with(view));
   ++steps_;
   WorkerTelemetry& telemetry = *telemetry_;
   telemetry.gradients.add(updates);

@@ -48,9 +48,9 @@ std::vector<float> gradient_at(std::size_t d, std::uint64_t t) {
 
 std::vector<float> state_of(Discipline& discipline, std::size_t length, std::uint64_t& t) {
   std::vector<float> buffer;
-  discipline.with_state([&](const float* values, std::uint64_t now) {
-    buffer.assign(values, values + length);
-    t = now;
+  discipline.with_state([&](const State& state) {
+    buffer.assign(state.buffer, state.buffer + length);
+    t = state.t;
   });
   return buffer;
 }
@@ -278,7 +278,8 @@ TEST_CASE("a reader under Leashed sees theta and state of the same update") {
   }
   std::uint64_t seen = 0, mixed = 0;
   while (seen < 3 * kUpdates) {
-    discipline.with_state([&](const float* buffer, std::uint64_t t) {
+    discipline.with_state([&](const State& state) {
+      const auto& [buffer, t, behind] = state;
       seen = t;
       const auto x = static_cast<float>(t);
       // Beyond 2^24 the sum is rounded at each step, but all parameters are rounded alike.

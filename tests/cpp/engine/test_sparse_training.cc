@@ -41,9 +41,22 @@ struct Problem {
   }
 };
 
+// What a checkpoint holds, kept.
+struct Saved {
+  std::vector<float> theta, behind;
+  leashed::ShrinkProgress shrink;
+  leashed::Position position;
+};
+
+struct Extra {
+  bool spelt_out = false;
+  const Saved* from = nullptr;
+  leashed::TrainCallbacks callbacks = {};
+};
+
 leashed::TrainResult train(const leashed::Choice& discipline_choice,
                            const leashed::Choice& rule_choice, std::size_t workers, double l2,
-                           const leashed::StopRules& until, bool spelt_out = false) {
+                           const leashed::StopRules& until, const Extra& extra = {}) {
   const Problem problem;
   const leashed::OrderedRows rows(
       {problem.offsets.data(), problem.columns.data(), problem.values.data()}, kRows, kFeatures, 0);
@@ -54,12 +67,20 @@ leashed::TrainResult train(const leashed::Choice& discipline_choice,
   const std::vector<float> theta(source.dimension());
   leashed::DisciplineContext context{theta.data(), source.dimension(), workers, 1, *rule};
   context.sparse = {rows.active() + 1, 1, rows.mean_squares()};
+  leashed::TrainOptions options{workers, 4, 0, until, 1e6};
+  if (extra.callbacks.checkpoint) options.checkpoint_every = 1e-4;
+  if (const Saved* from = extra.from) {
+    context.state = from->theta.data();
+    context.t = from->position.updates;
+    if (!from->behind.empty()) context.behind = {from->behind.data(), &from->shrink};
+    options.from = from->position;
+  }
   const auto discipline = leashed::make_discipline(discipline_choice, context);
   REQUIRE(discipline->in_place());
   leashed::SparseRows view = rows.view();
-  if (spelt_out) view.values = problem.values.data();
+  if (extra.spelt_out) view.values = problem.values.data();
   const leashed::DatasetView data{nullptr, labels.data(), kRows, kFeatures, view};
-  return leashed::train(source, data, nullptr, *discipline, {workers, 4, 0, until, 1e6}, {});
+  return leashed::train(source, data, nullptr, *discipline, options, extra.callbacks);
 }
 
 const leashed::Choice kSgd{"sgd", {{"lr", 0.2}}};
@@ -91,7 +112,8 @@ TEST_CASE("Values that are all 1 give the same bits left out and spelt out") {
   until.updates = 500;
   for (const leashed::Choice& rule : {kSgd, kAdagrad}) {
     const auto left_out = train({"sequential", {}}, rule, 1, 0, until);
-    CHECK(left_out.parameters == train({"sequential", {}}, rule, 1, 0, until, true).parameters);
+    CHECK(left_out.parameters ==
+          train({"sequential", {}}, rule, 1, 0, until, {.spelt_out = true}).parameters);
   }
 }
 
@@ -121,5 +143,65 @@ TEST_CASE("The penalty keeps weights small, whoever holds them, and leaves colum
   for (const double copy : {0.0, 1.0}) {
     const double shared = norm({"hogwild", {{"copy", copy}}}, 2, 0.01);
     CHECK(shared == doctest::Approx(held).epsilon(0.15));
+  }
+}
+
+TEST_CASE("Cut in two anywhere, one thread's run gives the same bits") {
+  leashed::StopRules until;
+  Saved saved;
+  leashed::TrainCallbacks callbacks;
+  callbacks.checkpoint = [&](const leashed::Checkpoint& reached) {
+    const auto& [buffer, t, behind] = reached.state;
+    saved = {{buffer, buffer + kFeatures + 1}, {}, {}, reached.position};
+    if (!behind.shrink) return;
+    saved.behind.assign(behind.theta, behind.theta + kFeatures + 1);
+    saved.shrink = *behind.shrink;
+  };
+  for (const double l2 : {0.0, 1e-3}) {
+    until.updates = 2500;
+    const auto expected = train({"sequential"}, kSgd, 1, l2, until).parameters;
+    for (const leashed::Choice& kind :
+         {leashed::Choice{"sequential"}, {"locked"}, {"hogwild", {{"copy", 1}}}}) {
+      CAPTURE(kind.name);
+      for (const std::uint64_t cut : {1u, 63u, 64u, 65u, 1000u, 1001u}) {
+        CAPTURE(cut);
+        until.updates = cut;
+        const auto half = train(kind, kSgd, 1, l2, until, {.callbacks = callbacks});
+        CHECK(saved.theta == half.parameters);
+        CHECK(saved.position.updates == cut);
+        CHECK(saved.position.batches == cut);
+        CHECK(saved.behind.empty() == (l2 == 0));
+        until.updates = 2500;
+        const auto whole = train(kind, kSgd, 1, l2, until, {.from = &saved});
+        CHECK(whole.parameters == expected);
+        CHECK(whole.gradients == 2500 - cut);
+      }
+    }
+  }
+}
+
+TEST_CASE("Checkpoints are taken while several threads train, and no update is lost after them") {
+  leashed::StopRules until;
+  for (const leashed::Choice& kind :
+       {leashed::Choice{"locked"}, {"hogwild", {{"copy", 0}}}, {"hogwild", {{"copy", 1}}}}) {
+    CAPTURE(kind.name);
+    std::size_t taken = 0;
+    Saved last;
+    leashed::TrainCallbacks callbacks;
+    callbacks.interrupted = [&] { return taken > 5; };
+    callbacks.checkpoint = [&](const leashed::Checkpoint& reached) {
+      const auto& [buffer, t, behind] = reached.state;
+      ++taken;
+      last = {{buffer, buffer + kFeatures + 1}, {}, {}, reached.position};
+    };
+    until.updates = leashed::StopRules::kNone;
+    train(kind, kSgd, 3, 1e-3, until, {.callbacks = callbacks});
+    const std::uint64_t reached = last.position.updates;
+    CHECK(last.position.batches == reached);
+    until.updates = reached + 31234;
+    const auto result = train(kind, kSgd, 2, 1e-3, until, {.from = &last});
+    CHECK(result.updates == reached + 31234);
+    CHECK(result.gradients == 31234);
+    CHECK(result.evaluations.back().accuracy > 0.9);
   }
 }
