@@ -299,6 +299,24 @@ def test_damaged_checkpoints_are_refused(path: Path, digits: Dataset) -> None:
             run(digits, 10, resume=path)
 
 
+def test_checkpoints_of_the_second_version_are_resumed(path: Path, digits: Dataset) -> None:
+    """They were of dense data."""
+    whole = run(digits, 40)
+    run(digits, 20, checkpoint=path)
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+    metadata = header["__metadata__"]
+    saved = json.loads(metadata["run"])
+    del saved["sparse"], saved["decay"]
+    metadata.update(version="2", run=json.dumps(saved))
+    metadata["checksum"] = checkpoint.checksum(header, [data])
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    resumed = run(digits, 40, resume=path)
+    np.testing.assert_array_equal(resumed.parameters, whole.parameters)
+
+
 def test_a_file_that_cannot_be_written_is_told_before_training(
     tmp_path: Path, digits: Dataset
 ) -> None:

@@ -200,6 +200,15 @@ def test_what_hogwild_saves_while_training_is_gone_on_from(
     assert resumed.loss[0] < saved["initial_loss"]
 
 
+@pytest.mark.parametrize("copy", [True, False])
+def test_staleness_counts_from_where_the_run_goes_on(
+    copy: bool, rows: SparseDataset, path: Path
+) -> None:
+    run(rows, 50_000, checkpoint=path)
+    resumed = run(rows, 50_300, discipline=lsh.Hogwild(copy=copy), threads=2, resume=path)
+    assert resumed.staleness.max() <= 300
+
+
 def test_epochs_count_from_the_beginning(rows: SparseDataset, path: Path) -> None:
     whole = run(rows, 1, until=lsh.until(epochs=3))
     for threads in (1, 2):

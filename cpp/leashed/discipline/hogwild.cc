@@ -16,6 +16,7 @@ Hogwild::Hogwild(const DisciplineContext& context, bool copy)
       shrinks_(replicas_.empty() ? context.workers : 0,
                LazyShrink(context.sparse.outputs, context.sparse.active)),
       t_(context.t) {
+  for (LocalCopy& local : workers_) local.t = context.t;
   if (!shrinks_.empty()) go_on(shrinks_[0], context.behind);
 }
 
