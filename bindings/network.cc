@@ -86,7 +86,8 @@ py::array_t<float> predict(const Network& network, const FloatArray& theta, cons
 }  // namespace
 
 void bind_network(py::module_& m) {
-  py::class_<Dense>(m, "Dense").def(py::init<std::size_t>(), py::arg("outputs"));
+  py::class_<Dense>(m, "Dense")
+      .def(py::init<std::size_t, bool>(), py::arg("outputs"), py::arg("trains_bias") = true);
   py::class_<Conv2d>(m, "Conv2d")
       .def(py::init<std::size_t, std::size_t, std::size_t, std::size_t, std::size_t>(),
            py::arg("filters"), py::arg("kernel_h"), py::arg("kernel_w"), py::arg("stride"),

@@ -111,12 +111,13 @@ void bind_sparse(py::module_& m) {
 
   py::class_<SparseLinear, GradientSource>(m, "SparseLinear")
       .def(py::init([](std::size_t features, std::size_t outputs, const std::string& loss,
-                       double l2, const std::optional<std::string>& isa) {
-             return std::make_unique<SparseLinear>(features, outputs, parse_head(loss), l2, false,
+                       double l2, const std::optional<std::string>& isa, bool trains_bias) {
+             return std::make_unique<SparseLinear>(features, outputs, parse_head(loss), l2,
+                                                   trains_bias, false,
                                                    isa ? parse_isa(*isa) : default_isa());
            }),
            py::arg("features"), py::arg("outputs"), py::arg("loss"), py::arg("l2") = 0.0,
-           py::arg("isa") = py::none())
+           py::arg("isa") = py::none(), py::arg("trains_bias") = true)
       .def("gradient", gradient, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("y").noconvert())
       .def("evaluate", evaluate, py::arg("theta").noconvert(), py::arg("x"),

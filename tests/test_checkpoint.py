@@ -24,6 +24,7 @@ MODELS = [
     models.linear_svm(5, 3),
     models.logistic_regression(4, l2=1e-3),
     models.mlp(3, [], 2, name='Straße "§" \n'),
+    Model((3, 1, 1), (Dense(2, bias=False),)),
     Model(
         (2, 9, 8),
         (ReLU(), Conv2d(3, 2, stride=2, padding=1), MaxPool(3, 1), MaxPool(2), Dense(4), ReLU()),

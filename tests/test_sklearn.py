@@ -18,6 +18,7 @@ from leashed.sklearn import MLPClassifier, MLPRegressor, SGDClassifier, SGDRegre
 
 ESTIMATORS = [
     SGDClassifier(),
+    SGDClassifier(fit_intercept=False),
     SGDClassifier(loss="log_loss"),
     SGDRegressor(),
     MLPClassifier(),
@@ -62,6 +63,105 @@ def test_disciplines_and_rules_are_taken() -> None:
     assert SGDClassifier(**options).get_params()["rule"] == lsh.Adam(0.01)
 
 
+SPARSE = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+
+
+def rows(x: np.ndarray, sparse: bool) -> Any:
+    if not sparse:
+        return x
+    return pytest.importorskip("scipy.sparse", reason="SciPy is not installed").csr_array(x)
+
+
+@SPARSE
+@pytest.mark.parametrize("rule", [None, lsh.Adagrad(0.3), lsh.Adam(0.01)], ids=str)
+@pytest.mark.parametrize(
+    "discipline", [lsh.Sequential(), lsh.Locked(), lsh.Hogwild()], ids=lambda kind: kind.label
+)
+def test_without_an_intercept_it_is_0_and_the_rest_is_fitted(
+    discipline: lsh.Discipline, rule: lsh.Rule | None, sparse: bool
+) -> None:
+    x, y = blobs()
+    x += 1  # an intercept would be of use
+    threads = 1 if discipline == lsh.Sequential() else 2
+    options: dict[str, Any] = {
+        "threads": threads,
+        "discipline": discipline,
+        "rule": rule,
+        "random_state": 0,
+    }
+    for labels in (y, y == "a"):
+        model = SGDClassifier(fit_intercept=False, **options).fit(rows(x, sparse), labels)
+        assert not model.intercept_.any()
+        assert model.coef_.any(axis=1).all()
+        # Under Hogwild so few parameters may all be as they were when a thread was interrupted.
+        assert discipline == lsh.Hogwild() or model.score(rows(x, sparse), labels) > 0.8
+        assert SGDClassifier(**options).fit(rows(x, sparse), labels).intercept_.all()
+
+
+@SPARSE
+def test_without_an_intercept_least_squares_goes_through_the_origin(sparse: bool) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(500, 4)) + 1
+    y = x @ [1.0, -2.0, 0.5, 3.0] + 2 + 0.1 * rng.normal(size=500)
+    model = SGDRegressor(
+        penalty=None,
+        fit_intercept=False,
+        lr=lsh.schedules.step(0.02, every=2000, factor=0.5),
+        batch_size=25,
+        max_iter=800,
+        tol=None,
+        random_state=0,
+    ).fit(rows(x, sparse), y)
+    expected = np.linalg.lstsq(x, y, rcond=None)[0]
+    np.testing.assert_allclose(model.coef_, expected, atol=0.05)
+    np.testing.assert_array_equal(model.intercept_, [0])
+
+
+@SPARSE
+@pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
+def test_a_warm_start_goes_on_where_the_last_fit_ended(make: Any, sparse: bool) -> None:
+    if sparse and make in (MLPClassifier, MLPRegressor):
+        pytest.skip("perceptrons take no sparse features")
+    x, labels = blobs()
+    y = labels if make in (SGDClassifier, MLPClassifier) else x[:, 0]
+    options: dict[str, Any] = {"max_iter": 1, "tol": None, "random_state": 0}
+    cold = make(**options)
+    warm = make(warm_start=True, **options)
+    first = cold.fit(rows(x, sparse), y).loss_
+    losses = [warm.fit(rows(x, sparse), y).loss_ for _ in range(15)]
+    assert losses[0] == first
+    assert cold.fit(rows(x, sparse), y).loss_ == first
+    assert losses[-1] < 0.9 * first
+    # As partial_fit does, which differs in how many epochs there are.
+    classes = [np.unique(y)] if make in (SGDClassifier, MLPClassifier) else []
+    partial = make(**options).partial_fit(rows(x, sparse), y, *classes)
+    for _ in range(14):
+        partial.partial_fit(rows(x, sparse), y)
+    np.testing.assert_array_equal(partial.parameters_, warm.parameters_)
+
+
+def test_a_warm_start_on_something_else_is_refused() -> None:
+    x, y = blobs()
+    for make in (SGDClassifier, MLPClassifier):
+        model = make(warm_start=True, max_iter=1, tol=None, random_state=0).fit(x, y)
+        before = model.parameters_.copy()
+        with pytest.raises(ValueError, match="y must have the classes of the last fit"):
+            model.fit(x, y == "a")
+        with pytest.raises(ValueError, match="X has 4 features"):
+            model.fit(x[:, :4], y)
+        np.testing.assert_array_equal(model.parameters_, before)
+        model.fit(x, y)
+    with pytest.raises(ValueError, match="go on with the same layers"):
+        model.set_params(hidden_layer_sizes=(7,)).fit(x, y)
+
+
+def test_an_intercept_that_is_no_longer_fitted_is_dropped() -> None:
+    x, y = blobs()
+    model = SGDClassifier(warm_start=True, random_state=0).fit(x, y)
+    assert model.intercept_.all()
+    assert not model.set_params(fit_intercept=False).fit(x, y).intercept_.any()
+
+
 def test_only_log_loss_has_probabilities() -> None:
     assert not hasattr(SGDClassifier(), "predict_proba")
     assert hasattr(SGDClassifier(loss="log_loss"), "predict_proba")
@@ -80,6 +180,9 @@ def test_parameters_that_are_wrong_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             SGDClassifier(**options).fit(x, y)
+    for name in ("fit_intercept", "warm_start"):
+        with pytest.raises(TypeError, match=f"{name} must be True or False, got 1"):
+            SGDClassifier(**{name: 1}).fit(x, y)
 
 
 def test_the_package_itself_imports_no_scikit_learn() -> None:

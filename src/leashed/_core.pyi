@@ -43,7 +43,9 @@ class Error(ValueError):
     pass
 
 class Dense:
-    def __init__(self, outputs: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __init__(
+        self, outputs: typing.SupportsInt | typing.SupportsIndex, trains_bias: bool = True
+    ) -> None: ...
 
 class Conv2d:
     def __init__(
@@ -365,6 +367,7 @@ class SparseLinear(GradientSource):
         loss: str,
         l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
         isa: str | None = None,
+        trains_bias: bool = True,
     ) -> None: ...
     def evaluate(
         self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows, y: numpy.ndarray

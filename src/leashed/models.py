@@ -48,12 +48,17 @@ def _size(name: str, value: int, minimum: int = 1) -> int:
 
 @dataclass(frozen=True)
 class Dense:
-    """x W + b. Parameters: W [inputs, outputs], then b [outputs]."""
+    """x W + b. Parameters: W [inputs, outputs], then b [outputs]. Without ``bias`` b is among the
+    parameters too, and stays 0.
+    """
 
     outputs: int
+    bias: bool = True
 
     def __post_init__(self) -> None:
         _size("outputs", self.outputs)
+        if not isinstance(self.bias, bool):
+            raise TypeError(f"bias must be True or False, got {self.bias!r}")
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ Layer = Dense | Conv2d | MaxPool | ReLU
 
 def _native(layer: Layer) -> _core.Dense | _core.Conv2d | _core.MaxPool | _core.Relu:
     if isinstance(layer, Dense):
-        return _core.Dense(layer.outputs)
+        return _core.Dense(layer.outputs, layer.bias)
     if isinstance(layer, Conv2d):
         return _core.Conv2d(layer.filters, layer.kernel, layer.kernel, layer.stride, layer.padding)
     if isinstance(layer, MaxPool):
@@ -185,7 +190,9 @@ class Model:
                 f"model {self.name} cannot take sparse rows, which only linear models do, such as "
                 "models.logistic_regression(features); make the data dense with x.toarray()"
             )
-        return _core.SparseLinear(self.features, self.outputs, self.loss, self.l2)
+        return _core.SparseLinear(
+            self.features, self.outputs, self.loss, self.l2, trains_bias=self.layers[0].bias
+        )
 
     @property
     def dimension(self) -> int:
@@ -218,8 +225,8 @@ class Model:
         Args:
             seed: whole number from 0.
             scheme: ``"normal"``: N(0, 0.01) over the whole vector, 0.01 being the standard
-                deviation, biases included (leashed-sgd, Algorithm 1); ``"he"``: weights
-                N(0, √(2/fan-in)), biases 0; ``"glorot"``: weights uniform in
+                deviation, biases included where they are trained (leashed-sgd, Algorithm 1);
+                ``"he"``: weights N(0, √(2/fan-in)), biases 0; ``"glorot"``: weights uniform in
                 ±√(6/(fan-in + fan-out)), biases 0.
 
         Raises:
@@ -228,7 +235,11 @@ class Model:
         """
         random = np.random.Generator(np.random.Philox(_check.whole("seed", seed, 0)))
         if scheme == "normal":
-            return random.normal(0.0, 0.01, self.dimension).astype(np.float32)
+            theta = random.normal(0.0, 0.01, self.dimension).astype(np.float32)
+            for index, layer in enumerate(self.layers):
+                if isinstance(layer, Dense) and not layer.bias:
+                    self.unflatten(theta)[f"{index}.bias"][...] = 0
+            return theta
         if scheme not in INITIALISATIONS:
             raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, got {scheme!r}")
         theta = np.zeros(self.dimension, np.float32)

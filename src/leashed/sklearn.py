@@ -5,8 +5,16 @@ gradients are computed by ``threads`` native threads under a discipline of your 
     SGDClassifier(loss="log_loss", threads=8).fit(X, y).score(X, y)
 
 They follow scikit-learn's conventions and take its sparse matrices where the model is linear. With
-``threads=1`` and a ``random_state`` a fit is deterministic. The only module of the package that
-imports scikit-learn (extra ``sklearn``); nothing else imports it.
+``threads=1`` and a ``random_state`` a fit is deterministic.
+
+What scikit-learn's own have and these have not: weights of examples and of classes
+(``sample_weight``, ``class_weight``), the penalties ``"l1"`` and ``"elasticnet"``, averaged
+parameters, a validation set to stop by (``early_stopping``), schedules by name (``lr`` takes those
+of ``leashed.schedules``), the losses not named below; with ``MLPClassifier`` and ``MLPRegressor``
+activations other than ReLU, the solver L-BFGS, several outputs and labels per example.
+
+The only module of the package that imports scikit-learn (extra ``sklearn``); nothing else imports
+it.
 """
 
 from __future__ import annotations
@@ -48,6 +56,7 @@ class _Estimator(BaseEstimator):
     discipline: Discipline | None
     rule: Rule | None
     random_state: Any
+    warm_start: bool
     parameters_: NDArray[np.float32]
     t_: int
 
@@ -60,6 +69,19 @@ class _Estimator(BaseEstimator):
     def _initial(self, model: Model, seed: int) -> NDArray[np.float32]:  # noqa: ARG002
         return np.zeros(model.dimension, np.float32)
 
+    def _reached(self, model: Model) -> NDArray[np.float32]:
+        """The parameters of the last fit, to go on from."""
+        if len(self.parameters_) != model.dimension:
+            raise ValueError(
+                f"the last fit left {len(self.parameters_)} parameters, and now there are "
+                f"{model.dimension}; go on with the same layers, or fit with warm_start=False"
+            )
+        return self.parameters_
+
+    def _warm(self) -> bool:
+        """Whether a fit goes on from the last one."""
+        return _flag(self, "warm_start") and hasattr(self, "parameters_")
+
     def _fit(self, data: Dataset | SparseDataset, epochs: int, *, resume: bool) -> None:
         """Trains for at most so many epochs, from where the last call ended or from the start."""
         rows = len(data)
@@ -67,7 +89,7 @@ class _Estimator(BaseEstimator):
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         if resume:
-            theta, self.t_ = self.parameters_, self.t_ + 1
+            theta, self.t_ = self._reached(model), self.t_ + 1
         else:
             theta, self.t_ = self._initial(model, seed), 0
         threads = _check.whole("threads", self.threads)
@@ -131,6 +153,7 @@ class _Linear(_Estimator):
     loss: str
     penalty: str | None
     alpha: float
+    fit_intercept: bool
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -144,9 +167,14 @@ class _Linear(_Estimator):
         return 0.0 if self.penalty is None else alpha
 
     def _linear_model(self, features: int, outputs: int) -> Model:
-        return Model(
-            (features, 1, 1), (models.Dense(outputs),), "linear", loss=self.loss, l2=self._l2()
-        )
+        layer = models.Dense(outputs, bias=_flag(self, "fit_intercept"))
+        return Model((features, 1, 1), (layer,), "linear", loss=self.loss, l2=self._l2())
+
+    def _reached(self, model: Model) -> NDArray[np.float32]:
+        theta = super()._reached(model).copy()
+        if not self.fit_intercept:
+            model.unflatten(theta)["0.bias"][...] = 0
+        return theta
 
     def _store(self, model: Model) -> None:
         parts = model.unflatten(self.parameters_)
@@ -164,9 +192,16 @@ class _Classifier(ClassifierMixin, _Estimator):
 
     def fit(self, X: Any, y: Any) -> Any:  # noqa: N803
         """Fits to X [n, features] and labels y [n]."""
-        X, y = self._validated(X, y, reset=True)  # noqa: N806
-        self._set_classes(y)
-        self._fit(self._data(X, y), _check.whole("max_iter", self.max_iter), resume=False)
+        warm = self._warm()
+        X, y = self._validated(X, y, reset=not warm)  # noqa: N806
+        if not warm:
+            self._set_classes(y)
+        elif not np.array_equal(self.classes_, np.unique(y)):
+            raise ValueError(
+                "with warm_start y must have the classes of the last fit, "
+                f"{self.classes_}, got {np.unique(y)}"
+            )
+        self._fit(self._data(X, y), _check.whole("max_iter", self.max_iter), resume=warm)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:  # noqa: N803
@@ -210,8 +245,9 @@ class _Regressor(RegressorMixin, _Estimator):
 
     def fit(self, X: Any, y: Any) -> Any:  # noqa: N803
         """Fits to X [n, features] and numbers y [n]."""
-        X, y = self._validated(X, y, reset=True, numeric=True)  # noqa: N806
-        self._fit(self._data(X, y), _check.whole("max_iter", self.max_iter), resume=False)
+        warm = self._warm()
+        X, y = self._validated(X, y, reset=not warm, numeric=True)  # noqa: N806
+        self._fit(self._data(X, y), _check.whole("max_iter", self.max_iter), resume=warm)
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Any:  # noqa: N803
@@ -223,6 +259,13 @@ class _Regressor(RegressorMixin, _Estimator):
 
     def _data(self, x: Any, y: Any) -> Dataset | SparseDataset:
         return SparseDataset.regression(x, y) if is_csr(x) else Dataset.regression(x, y)
+
+
+def _flag(estimator: Any, name: str) -> bool:
+    value = getattr(estimator, name)
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -237,6 +280,7 @@ class SGDClassifier(_Classifier, _Linear):
         loss: ``"hinge"`` or ``"log_loss"``; only the second has ``predict_proba``.
         penalty: ``"l2"``, α/2 |w|², or None.
         alpha: α.
+        fit_intercept: whether there is an intercept; without it ``intercept_`` is 0.
         lr: the step size for the mean gradient of a batch, or a schedule of ``leashed.schedules``.
         max_iter: the most epochs.
         tol: training ends when the loss over the training set has not fallen by so much for
@@ -248,11 +292,13 @@ class SGDClassifier(_Classifier, _Linear):
         discipline: of ``leashed``. Default: ``Hogwild()``, with one thread ``Sequential()``.
         rule: of ``leashed.rules``, in place of ``SGD(lr)``.
         random_state: of the order of the examples.
+        warm_start: ``fit`` goes on from the parameters of the last ``fit`` or ``partial_fit``, on
+            data with the same features and classes, in place of beginning anew.
 
     Attributes:
         classes_: the labels, sorted.
         coef_: float64 [1, features] with two classes, else [classes, features].
-        intercept_: float64 [1] or [classes].
+        intercept_: float64 [1] or [classes]; 0 without ``fit_intercept``.
         n_iter_: epochs of the last fit.
         loss_: mean loss over the training set after it, without the penalty.
         parameters_: float32, as ``leashed.models`` have them.
@@ -267,6 +313,7 @@ class SGDClassifier(_Classifier, _Linear):
         *,
         penalty: str | None = "l2",
         alpha: float = 1e-4,
+        fit_intercept: bool = True,
         lr: float | Schedule = 0.1,
         max_iter: int = 1000,
         tol: float | None = 1e-4,
@@ -276,10 +323,12 @@ class SGDClassifier(_Classifier, _Linear):
         discipline: Discipline | None = None,
         rule: Rule | None = None,
         random_state: Any = None,
+        warm_start: bool = False,
     ) -> None:
         self.loss = loss
         self.penalty = penalty
         self.alpha = alpha
+        self.fit_intercept = fit_intercept
         self.lr = lr
         self.max_iter = max_iter
         self.tol = tol
@@ -289,6 +338,7 @@ class SGDClassifier(_Classifier, _Linear):
         self.discipline = discipline
         self.rule = rule
         self.random_state = random_state
+        self.warm_start = warm_start
 
     def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
         if self.loss not in ("hinge", "log_loss"):
@@ -336,6 +386,7 @@ class SGDRegressor(_Regressor, _Linear):
         *,
         penalty: str | None = "l2",
         alpha: float = 1e-4,
+        fit_intercept: bool = True,
         lr: float | Schedule = 0.2,
         max_iter: int = 1000,
         tol: float | None = 1e-4,
@@ -345,9 +396,11 @@ class SGDRegressor(_Regressor, _Linear):
         discipline: Discipline | None = None,
         rule: Rule | None = None,
         random_state: Any = None,
+        warm_start: bool = False,
     ) -> None:
         self.penalty = penalty
         self.alpha = alpha
+        self.fit_intercept = fit_intercept
         self.lr = lr
         self.max_iter = max_iter
         self.tol = tol
@@ -357,6 +410,7 @@ class SGDRegressor(_Regressor, _Linear):
         self.discipline = discipline
         self.rule = rule
         self.random_state = random_state
+        self.warm_start = warm_start
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or isinstance(self.lr, Schedule):
@@ -427,6 +481,7 @@ class MLPClassifier(_Classifier, _Perceptron):
         discipline: of ``leashed``. Default: ``Hogwild()``, with one thread ``Sequential()``.
         rule: of ``leashed.rules``, in place of ``Adam(lr)``.
         random_state: of the initial parameters and of the order of the examples.
+        warm_start: see ``SGDClassifier``; the layers must be the same as well.
 
     Attributes:
         classes_: the labels, sorted.
@@ -452,6 +507,7 @@ class MLPClassifier(_Classifier, _Perceptron):
         discipline: Discipline | None = None,
         rule: Rule | None = None,
         random_state: Any = None,
+        warm_start: bool = False,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.alpha = alpha
@@ -464,6 +520,7 @@ class MLPClassifier(_Classifier, _Perceptron):
         self.discipline = discipline
         self.rule = rule
         self.random_state = random_state
+        self.warm_start = warm_start
 
     def _model(self, features: int, rows: int) -> Model:
         return self._network(features, rows, len(self.classes_), "softmax")
@@ -497,6 +554,7 @@ class MLPRegressor(_Regressor, _Perceptron):
         discipline: Discipline | None = None,
         rule: Rule | None = None,
         random_state: Any = None,
+        warm_start: bool = False,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.alpha = alpha
@@ -509,6 +567,7 @@ class MLPRegressor(_Regressor, _Perceptron):
         self.discipline = discipline
         self.rule = rule
         self.random_state = random_state
+        self.warm_start = warm_start
 
     def _model(self, features: int, rows: int) -> Model:
         return self._network(features, rows, 1, "squared_error")

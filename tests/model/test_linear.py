@@ -82,9 +82,10 @@ CASES = [
     rows=st.integers(1, 150),
     seed=st.integers(0, 2**32 - 1),
     l2=st.sampled_from((0.0, 0.3)),
+    bias=st.booleans(),
 )
 def test_dense_and_sparse_agree_with_numpy(
-    isa: str, loss: str, outputs: int, features: int, rows: int, seed: int, l2: float
+    isa: str, loss: str, outputs: int, features: int, rows: int, seed: int, l2: float, bias: bool
 ) -> None:
     x, theta, y = draw(loss, outputs, features, rows, seed)
     w = theta[:-outputs].reshape(features, outputs).astype(np.float64)
@@ -97,12 +98,13 @@ def test_dense_and_sparse_agree_with_numpy(
         if len(y) == 0:
             return
     r = residuals(loss, o, y.astype(np.float64)) / len(y)
-    expected = np.concatenate([(x.T.astype(np.float64) @ r + l2 * w).ravel(), r.sum(axis=0)])
+    expected = np.concatenate([(x.T.astype(np.float64) @ r + l2 * w).ravel(), bias * r.sum(axis=0)])
     value = losses(loss, o, y.astype(np.float64)).mean()
     scale = 1 + np.abs(expected).max()
 
-    dense = _core.Network((features, 1, 1), [_core.Dense(outputs)], isa=isa, loss=loss, l2=l2)
-    sparse = _core.SparseLinear(features, outputs, loss, l2, isa)
+    layers = [_core.Dense(outputs, bias)]
+    dense = _core.Network((features, 1, 1), layers, isa=isa, loss=loss, l2=l2)
+    sparse = _core.SparseLinear(features, outputs, loss, l2, isa, bias)
     rows_ = _core.SparseRows(*csr(x), features) if x.any() else None
     for source, given_x in ((dense, x), (sparse, rows_)):
         if given_x is None:

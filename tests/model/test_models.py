@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+import leashed as lsh
 from leashed import Dataset, Model, models
 from leashed.models import Conv2d, Dense, MaxPool, ReLU
 
@@ -68,6 +69,21 @@ def test_normal_is_over_the_whole_vector() -> None:
     assert theta.std() == pytest.approx(0.01, rel=0.01)
     assert theta.mean() == pytest.approx(0, abs=1e-4)
     assert np.abs(models.mlp(784, [128] * 3, 10).unflatten(theta)["0.bias"]).max() > 0.01
+
+
+@pytest.mark.parametrize("scheme", models.INITIALISATIONS)
+def test_a_bias_that_is_not_trained_stays_0(scheme: str, digits: Dataset) -> None:
+    model = Model((784, 1, 1), (Dense(16, bias=False), ReLU(), Dense(10)))
+    theta = model.init(0, scheme)
+    assert not model.unflatten(theta)["0.bias"].any()
+    for rule in (lsh.Adam(1e-3, weight_decay=0.1), lsh.Momentum(0.1)):
+        result = lsh.train(
+            model, digits, rule=rule, init=theta, threads=2, until=lsh.until(updates=50)
+        )
+        parts = model.unflatten(result.parameters)
+        assert not parts["0.bias"].any()
+        assert parts["2.bias"].all()
+        assert result.loss[-1] < result.loss[0]
 
 
 @pytest.mark.parametrize("scheme", ["he", "glorot"])
@@ -186,6 +202,11 @@ def test_sizes_that_are_no_whole_numbers_are_named(make: object, name: str) -> N
     if name != "padding":
         with pytest.raises(ValueError, match=f"^{name} must be at least 1, got 0"):
             make(0)  # type: ignore[operator]
+
+
+def test_a_bias_is_there_or_not() -> None:
+    with pytest.raises(TypeError, match="bias must be True or False, got 0"):
+        Dense(3, bias=0)  # type: ignore[arg-type]
 
 
 def test_a_network_too_large_to_count_is_refused() -> None:

@@ -96,8 +96,12 @@ const float* DensePass::backward(std::size_t rows, const Targets& targets, float
                  .accumulate = accumulate,
                  .ahead = &ahead_},
                 scratch_.data());
-    dense_.column_sums(d_out, rows, stage.outputs, stride(stage.outputs), gradient + stage.bias,
-                       accumulate);
+    if (stage.trains_bias) {
+      dense_.column_sums(d_out, rows, stage.outputs, stride(stage.outputs), gradient + stage.bias,
+                         accumulate);
+    } else {
+      std::fill_n(gradient + stage.bias, stage.outputs, 0.0f);
+    }
     if (!transposed_[i]) return nullptr;
     dense_.gemm({.m = rows,  // dX = dY W^T, written over X
                  .n = stage.inputs,

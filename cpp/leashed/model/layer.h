@@ -8,9 +8,11 @@
 
 namespace leashed {
 
-// out = x W + b. Parameters: W [inputs][outputs], then b [outputs].
+// out = x W + b. Parameters: W [inputs][outputs], then b [outputs], whose gradient is 0 where the
+// bias is not trained.
 struct Dense {
   std::size_t outputs;
+  bool trains_bias = true;
 };
 // Cross-correlation. Parameters: W [filters][channels][kernel_h][kernel_w], then b [filters].
 struct Conv2d {

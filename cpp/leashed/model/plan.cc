@@ -48,7 +48,7 @@ class Planner {
     count(static_cast<double>(inputs) * static_cast<double>(l.outputs));
     const std::size_t weight = parameter("weight", {inputs, l.outputs}, inputs, l.outputs);
     const std::size_t bias = parameter("bias", {l.outputs}, inputs, l.outputs);
-    plan_.dense.push_back({inputs, l.outputs, weight, bias, false});
+    plan_.dense.push_back({inputs, l.outputs, weight, bias, l.trains_bias, false});
     shape_ = {l.outputs, 1, 1};
   }
 

@@ -27,7 +27,7 @@ struct SpatialStage {
 struct DenseStage {
   std::size_t inputs, outputs;
   std::size_t weight, bias;  // offsets in theta
-  bool relu;
+  bool trains_bias, relu;
 };
 
 struct Plan {

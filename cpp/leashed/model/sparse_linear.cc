@@ -52,11 +52,12 @@ void add_bias(float* b, std::size_t n, const float* residuals, std::size_t rows,
 }  // namespace
 
 SparseLinear::SparseLinear(std::size_t features, std::size_t outputs, Head head, double l2,
-                           bool bias_first, Isa isa)
+                           bool trains_bias, bool bias_first, Isa isa)
     : features_(features),
       outputs_(outputs),
       head_(head),
       l2_(l2),
+      trains_bias_(trains_bias),
       bias_first_(bias_first),
       isa_(isa) {}
 
@@ -96,7 +97,7 @@ float SparseLinear::gradient(const float* theta, const BatchView& batch, float* 
     loss += head_kernels(isa_).residuals(head_, o, count, outputs_, outputs_,
                                          batch.targets.from(first));
     sparse.add(dw, outputs_, rows, count, o, scale);
-    add_bias(gradient + bias(), outputs_, o, count, scale);
+    if (trains_bias_) add_bias(gradient + bias(), outputs_, o, count, scale);
   }
   return static_cast<float>(loss / static_cast<double>(batch.size) + 0.5 * l2_ * penalty);
 }
@@ -135,18 +136,21 @@ float SparseLinear::update(const SparseUpdate& update, const BatchView& batch,
             : static_cast<float>(heads.residuals(head_, o, count, outputs_, outputs_, targets));
     const Coefficients c = update.rule.coefficients({t});
     const float share = 1.0f / static_cast<float>(count);
-    std::fill_n(sums, outputs_, 0.0f);
-    add_bias(sums, outputs_, o, count, 1.0f);
+    if (trains_bias_) {
+      std::fill_n(sums, outputs_, 0.0f);
+      add_bias(sums, outputs_, o, count, 1.0f);
+    }
     if (adagrad) {
       float* dw = gradient + weights();
       float* db = gradient + bias();
       sparse.add(dw, outputs_, rows, count, o, share);
       sparse.adagrad_racy(w, update.stride, outputs_, rows, count, dw, c.lr, c.epsilon);
+      if (!trains_bias_) continue;
       for (std::size_t k = 0; k < outputs_; ++k) db[k] = share * sums[k];
       sparse.adagrad_racy(b, update.stride, outputs_, intercept, 1, db, c.lr, c.epsilon);
     } else {
       sparse.add_racy(w, outputs_, rows, count, o, -c.lr * share);
-      sparse.add_racy(b, outputs_, intercept, 1, sums, -c.lr * share);
+      if (trains_bias_) sparse.add_racy(b, outputs_, intercept, 1, sums, -c.lr * share);
     }
   }
   return check;

@@ -14,15 +14,18 @@ namespace leashed {
 
 class SparseLinear final : public GradientSource {
  public:
-  // Theta is W [features][outputs] and b [outputs], in this order, or b first.
+  // Theta is W [features][outputs] and b [outputs], in this order, or b first. b stays as it is
+  // where it is not trained.
   SparseLinear(std::size_t features, std::size_t outputs, Head head, double l2,
-               bool bias_first = false, Isa isa = default_isa());
+               bool trains_bias = true, bool bias_first = false, Isa isa = default_isa());
 
   std::size_t dimension() const override { return (features_ + 1) * outputs_; }
   std::size_t features() const override { return features_; }
   std::size_t outputs() const { return outputs_; }
   Head head() const { return head_; }
-  SparseLinear bias_first() const { return {features_, outputs_, head_, l2_, true, isa_}; }
+  SparseLinear bias_first() const {
+    return {features_, outputs_, head_, l2_, trains_bias_, true, isa_};
+  }
   std::vector<std::size_t> block_ends() const override;
   std::unique_ptr<Workspace> make_workspace() const override;
 
@@ -46,7 +49,7 @@ class SparseLinear final : public GradientSource {
   const std::size_t features_, outputs_;
   const Head head_;
   const double l2_;
-  const bool bias_first_;
+  const bool trains_bias_, bias_first_;
   const Isa isa_;
 };
 
