@@ -118,6 +118,21 @@ def test_without_an_intercept_least_squares_goes_through_the_origin(sparse: bool
 
 
 @SPARSE
+@pytest.mark.parametrize(
+    "rule",
+    [lsh.SGD(lsh.schedules.cosine(0.05, total=800)), lsh.Adagrad(0.1), lsh.Adam(0.01)],
+    ids=str,
+)
+def test_evaluations_between_epochs_change_nothing(rule: lsh.Rule, sparse: bool) -> None:
+    x, y = blobs()
+    options: dict[str, Any] = {"rule": rule, "max_iter": 23, "random_state": 0}
+    once = SGDClassifier(tol=None, **options).fit(rows(x, sparse), y)
+    often = SGDClassifier(tol=0.0, n_iter_no_change=5, **options).fit(rows(x, sparse), y)
+    assert once.n_iter_ == often.n_iter_ == 23
+    np.testing.assert_array_equal(once.parameters_, often.parameters_)
+
+
+@SPARSE
 @pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
 def test_a_warm_start_goes_on_where_the_last_fit_ended(make: Any, sparse: bool) -> None:
     if sparse and make in (MLPClassifier, MLPRegressor):

@@ -20,7 +20,7 @@ from leashed.arguments import check_writable
 from leashed.external import Description, External
 from leashed.models import Model
 
-__all__ = ["Checkpointer", "resume"]
+__all__ = ["Checkpointer", "Kept", "resume"]
 
 _LAST_UPDATES = "last_updates"
 _BEHIND = "behind."
@@ -35,6 +35,21 @@ _SAME = {
 }
 # What the runs had in common that could be resumed before those on sparse rows could.
 _BEFORE_SPARSE = {"sparse": False, "decay": (0.0, [], 0)}
+
+
+class Kept:
+    """A checkpoint in memory, for a run in several calls of ``leashed.train`` with the same
+    arguments but for ``until``: given as ``checkpoint`` and as ``resume``.
+
+    Attributes:
+        reached: where the last call ended; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.reached: _core.Resumption | None = None
+
+    def __call__(self, reached: _core.Resumption) -> None:
+        self.reached = reached
 
 
 class Checkpointer:

@@ -35,6 +35,7 @@ from leashed.datasets import Dataset, SparseDataset
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Hogwild, Sequential
 from leashed.models import Model
+from leashed.resuming import Kept
 from leashed.rules import SGD, Adam, Rule
 from leashed.schedules import Schedule
 from leashed.stopping import until
@@ -100,23 +101,24 @@ class _Estimator(BaseEstimator):
         each = (
             epochs if math.isnan(tol) else _check.whole("n_iter_no_change", self.n_iter_no_change)
         )
-        before, self.n_iter_ = math.inf, 0
+        before, self.n_iter_, run = math.inf, 0, Kept()
         while self.n_iter_ < epochs:
-            count = min(each, epochs - self.n_iter_)
+            self.n_iter_ = min(self.n_iter_ + each, epochs)
             result = train(
                 model,
                 data,
-                until=until(epochs=count),
+                until=until(epochs=self.n_iter_),
                 discipline=discipline,
                 rule=self._rule(data),
                 threads=threads,
                 batch_size=min(_check.whole("batch_size", self.batch_size), rows),
-                seed=(seed + self.n_iter_ + 7919 * self.t_) % 2**31,
+                seed=(seed + 7919 * self.t_) % 2**31,
                 init=theta,
                 evaluate_every=1e6,
+                checkpoint=run,
+                resume=run,
             )
             theta, loss = result.parameters, float(result.loss[-1])
-            self.n_iter_ += count
             if result.outcome == "crashed" or not np.isfinite(theta).all():
                 raise ValueError(
                     "training ran to infinity; scale the features, for example with "
@@ -285,8 +287,7 @@ class SGDClassifier(_Classifier, _Linear):
         max_iter: the most epochs.
         tol: training ends when the loss over the training set has not fallen by so much for
             ``n_iter_no_change`` epochs; None: after ``max_iter``.
-        n_iter_no_change: epochs of a round; the loss is evaluated, and a rule's state and schedule
-            begin anew, with every round.
+        n_iter_no_change: epochs between two evaluations of the loss.
         batch_size: examples per gradient, at most all there are.
         threads: worker threads.
         discipline: of ``leashed``. Default: ``Hogwild()``, with one thread ``Sequential()``.

@@ -75,9 +75,9 @@ def train(
     validation: Dataset | SparseDataset | Samples | tuple[ArrayLike, ArrayLike] | None = None,
     evaluate_every: float | None = None,
     progress: Callable[[Progress], object] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | resuming.Kept | None = None,
     checkpoint_every: float | None = None,
-    resume: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | resuming.Kept | None = None,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
@@ -208,8 +208,11 @@ def train(
         "version": _core.__version__,
     }
     resumption = None
-    if resume is not None:
+    if isinstance(resume, resuming.Kept):
+        resumption = resume.reached
+    elif resume is not None:
         resumption = resuming.resume(resume, model, config)
+    if resumption is not None:
         config["resumed_at"] = resumption.updates
 
     def report(now: dict[str, Any], initial_loss: float) -> None:
@@ -257,8 +260,10 @@ def train(
     if auto:
         config["threads"] = threads = fastest(candidates(threads), eps)
     with ExitStack() as stack:
-        checkpointer = None
-        if checkpoint is not None:
+        checkpointer: resuming.Kept | resuming.Checkpointer | None = None
+        if isinstance(checkpoint, resuming.Kept):
+            checkpointer = checkpoint
+        elif checkpoint is not None:
             checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
         outcome = _core.train(
             native,
