@@ -61,7 +61,7 @@ leashed::TrainResult train(const leashed::Choice& discipline_choice,
   const leashed::OrderedRows rows(
       {problem.offsets.data(), problem.columns.data(), problem.values.data()}, kRows, kFeatures, 0);
   const std::vector<std::int32_t> labels = rows.shuffled(problem.labels.data());
-  const leashed::SparseLinear source(kFeatures, 1, leashed::Head::log_loss, l2, true);
+  const auto source = leashed::SparseLinear(kFeatures, 1, leashed::Head::log_loss, l2).bias_first();
   const auto rule = leashed::make_rule(rule_choice, workers);
   REQUIRE(source.updates_in_place(*rule));
   const std::vector<float> theta(source.dimension());
