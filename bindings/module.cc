@@ -3,7 +3,6 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/isa.h"
-#include "leashed/data/sampler.h"
 #include "parts.h"
 
 PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
@@ -26,16 +25,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
       "default_isa", [] { return std::string(isa_name(default_isa())); },
       "The level in use: the last available one, or what the environment variable LEASHED_ISA "
       "names.");
-  m.def(
-      "batch_rows",
-      [](std::uint64_t seed, std::size_t rows, std::size_t batch_size, std::uint64_t k) {
-        std::vector<std::size_t> batch(batch_size);
-        Sampler(seed, rows, batch_size).batch(k, batch.data());
-        return batch;
-      },
-      py::arg("seed"), py::arg("rows"), py::arg("batch_size"), py::arg("k"),
-      "Row numbers of batch k: a function of (seed, k) alone.");
-
+  bind_batches(m);
   bind_network(m);
   bind_external(m);
   bind_read(m);

@@ -152,7 +152,7 @@ def test_what_was_saved_while_training_resumes_to_the_same_bits(
     kept: list[bytes] = []
 
     def keep(_: lsh.Progress) -> None:
-        if path.exists():
+        if path.exists() and run_of(path)["updates"] > 0:
             kept.append(path.read_bytes())
 
     end = 50_000 if isinstance(discipline, lsh.Leashed) else 2_000_000
@@ -166,7 +166,7 @@ def test_what_was_saved_while_training_resumes_to_the_same_bits(
         evaluate_every=0.02,
         progress=keep,
     )
-    path.write_bytes(kept[len(kept) // 2])
+    path.write_bytes(kept[0])
     assert 0 < run_of(path)["updates"] < end
     resumed = run(rows, end, **arguments, resume=path)
     np.testing.assert_array_equal(resumed.parameters, whole.parameters)

@@ -28,6 +28,7 @@ __all__: list[str] = [
     "SparseLinear",
     "SparseRows",
     "available_isas",
+    "batch",
     "batch_rows",
     "default_isa",
     "mean_loss",
@@ -433,6 +434,16 @@ class Resumption:
 def available_isas() -> list[str]:
     """
     Instruction-set levels of this build that this CPU can run, slowest first.
+    """
+
+def batch(
+    values: numpy.ndarray,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+    batch_size: typing.SupportsInt | typing.SupportsIndex,
+    k: typing.SupportsInt | typing.SupportsIndex,
+) -> numpy.ndarray:
+    """
+    A copy of the rows that batch k has, of a C-contiguous array of any type.
     """
 
 def batch_rows(

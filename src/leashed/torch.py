@@ -376,6 +376,16 @@ def _trained(module: Any) -> list[Any]:
     return [p for p in module.parameters() if p.requires_grad]
 
 
+def _arrays(tensors: Sequence[Any]) -> list[NDArray[Any]]:
+    """The tensors as arrays, whose rows are copied without an operation of PyTorch's, after which
+    a thread would have to get the GIL again; none where NumPy does not know them.
+    """
+    try:
+        return [np.ascontiguousarray(tensor.detach().numpy()) for tensor in tensors]
+    except (TypeError, RuntimeError):
+        return []
+
+
 class _Batches:
     """Batches of a dataset by number, for any thread, until the stop rules say so."""
 
@@ -387,12 +397,14 @@ class _Batches:
         if isinstance(dataset, torch.utils.data.TensorDataset):
             dataset = dataset.tensors
         self.tensors: tuple[Any, ...] | None = None
+        self.arrays: list[NDArray[Any]] = []
         if isinstance(dataset, (tuple, list)) and all(
             isinstance(part, torch.Tensor) for part in dataset
         ):
             if len(dataset) != 2 or len(dataset[0]) != len(dataset[1]):
                 raise ValueError("dataset must be a pair of tensors (x, y) of equal length")
             self.tensors = tuple(dataset)
+            self.arrays = _arrays(self.tensors)
         elif not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
             raise TypeError(
                 "dataset must be a pair of tensors or a map-style dataset (with len() and []), "
@@ -423,6 +435,12 @@ class _Batches:
             return self.next - 1
 
     def batch(self, k: int) -> tuple[Any, Any]:
+        if self.arrays:
+            x, y = (
+                torch.from_numpy(_core.batch(array, self.seed, self.size, k))
+                for array in self.arrays
+            )
+            return x, y
         rows = _core.batch_rows(self.seed, self.rows, self.size, k)
         if self.tensors:
             index = torch.tensor(rows)
@@ -496,16 +514,23 @@ class _Run:
             self.staleness += staleness
             self.dropped += dropped
 
+    def backward(self, replica: Any, batch: tuple[Any, Any]) -> float:
+        loss = self.loss_fn(replica(batch[0]), batch[1])
+        loss.backward()
+        return float(loss.item())
+
     def step(
         self, replica: Any, parameters: Sequence[Any], ends: Sequence[int], batch: tuple[Any, Any]
     ) -> tuple[float, Any]:
-        with self.engine._read_for_torch() as theta:
-            if self.memory is None:
+        t = None
+        if self.memory is not None:
+            t = self.engine.t  # what a read would tell
+            value = self.backward(replica, batch)
+        else:
+            with self.engine._read_for_torch() as theta:
                 _attach(parameters, torch.from_numpy(theta), ends)
-            loss = self.loss_fn(replica(batch[0]), batch[1])
-            loss.backward()
-            del theta
-        value = loss.item()
+                value = self.backward(replica, batch)
+                del theta
         if not math.isfinite(value):
             raise FloatingPointError(f"the loss is {value}; try a smaller learning rate")
         kept: list[Any] = []
@@ -516,7 +541,7 @@ class _Run:
         ]
         if not places:
             raise ValueError("no parameter of the module has a gradient; is loss_fn detached?")
-        update = self.engine._push_pieces(places)
+        update = self.engine._push_pieces(places, t)
         for p in parameters:
             p.grad = None
         return value, update

@@ -107,7 +107,7 @@ def test_what_was_saved_while_training_resumes_to_the_same_bits(path: Path) -> N
     kept: list[bytes] = []
 
     def keep(_: lsh.Progress) -> None:
-        if path.exists():
+        if path.exists() and json.loads(checkpoint.read(path)[2]["run"])["updates"] > 0:
             kept.append(path.read_bytes())
 
     whole = run(5000, checkpoint=path, checkpoint_every=0.002, evaluate_every=0.02, progress=keep)
