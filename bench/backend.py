@@ -291,17 +291,18 @@ def sparse(results: Results) -> str:
             name,
             f"{rate(found, name) / 1e6:.2f}",
             f"{statistics.median(found['cpu_share'][name]):.2f}",
-            f"{found['loss'][name]:.4f}",
+            f"{statistics.median(found['loss'][name]):.4f}",
+            f"{min(found['loss'][name]):.4f} to {max(found['loss'][name]):.4f}",
             "" if name == "leashed" else f"{ratio(found, 'leashed', name):.2f}",
         ]
         for name in found["rate"]
     ]
-    rows += [[name, "–", "–", "–", reason] for name, reason in found["missing"].items()]
+    rows += [[name, "–", "–", "–", "–", reason] for name, reason in found["missing"].items()]
     return paragraphs(
         f"{found['rows']:,} rows of {found['features']} hashed categories, "
         f"{found['dimensions']:,} dimensions, Zipf ids; {count(found['threads'], 'thread')} where "
         "nothing else is said (scikit-learn has one). Losses after 6 passes with the same step size.",
-        table(["", "M rows/s", "CPU share", "loss", "leashed over it"], rows),
+        table(["", "M rows/s", "CPU share", "loss, median", "its runs", "leashed over it"], rows),
     )
 
 

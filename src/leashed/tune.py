@@ -24,6 +24,7 @@ BATCH_SIZES = (16, 64, 512)
 _FIRST_LR = 0.1
 _SLACK = 1.5  # a trial may take so many times the best time so far
 _SHORTEST = 0.2  # seconds that every trial may take
+_SEMIFINALISTS, _SEEDS = 9, 2  # one seed alone chooses by luck
 _FINALISTS = 3
 
 
@@ -93,8 +94,8 @@ def tune(
 
     First the step size, doubled or halved while that helps, for each batch size under
     ``Leashed()`` on all threads; then every discipline and number of threads at the best of
-    these, each with the steps beside it; then the three soonest once more with other seeds, until
-    the budget is spent. A trial ends early once it has taken 1.5 times the best time so far.
+    these, each with the steps beside it; then the nine soonest with two more seeds, and the three
+    soonest of these with others, until the budget is spent. A trial ends early once it has taken 1.5 times the best time so far.
 
     Args:
         model: the network.
@@ -131,6 +132,11 @@ def tune(
         for discipline, m in _disciplines(most):
             for factor in (1.0, 2.0, 0.5):
                 search.run(Candidate(discipline, m, lead.batch_size, lead.lr * factor), seed)
+        semifinalists = search.ranking()[:_SEMIFINALISTS]
+        for _ in range(_SEEDS):
+            seed += 1
+            for candidate in semifinalists:
+                search.run(candidate, seed)
         finalists = search.ranking()[:_FINALISTS]
         while search.time_left():
             seed += 1
