@@ -77,11 +77,11 @@ def fit_ratio(results: Results) -> float | None:
 
 
 def sparse_ratio(peer: str, results: Results) -> float | None:
-    """Rows per second over a peer's."""
+    """Rows per second over a peer's at its fastest setting."""
     found = figures.figures(results, "sparse")
-    if not found or peer not in found["rate"]:
+    if not found or peer in found["missing"]:
         return None
-    return ratio(found, "leashed", peer)
+    return ratio(found, "leashed", _fastest(found, peer))
 
 
 def rules(results: Results) -> str:
@@ -187,9 +187,11 @@ def engine_profile(results: Results) -> str:
     below = max(max(r["read_above"], r["push_above"]) for r in records if r["dimension"] <= 134_794)
     return (
         f"Most beyond its traffic: {worst['discipline']}, d = {worst['dimension']:,}, whose push "
-        f"takes {number(1e6 * worst['seconds']['push'])} µs and whose read "
-        f"{number(1e6 * worst['seconds']['read'])} µs: there the traffic itself varies by more than "
-        f"the goal. Up to d = 134,794 the most is {number(1e6 * below)} µs."
+        f"takes {number(1e6 * worst['seconds']['push'])} µs, {number(1e6 * worst['push_above'])} more, "
+        f"and whose read {number(1e6 * worst['seconds']['read'])} µs, "
+        f"{number(1e6 * worst['read_above'])} more: there the goal is a small part of the traffic, "
+        "which leaves the second-level cache and differs from one buffer to the next. Up to "
+        f"d = 134,794 the most is {number(1e6 * below)} µs."
     )
 
 

@@ -101,7 +101,7 @@ def leashed(p: Problem, threads: int, discipline: lsh.Discipline) -> Contender:
     return run
 
 
-def scikit_learn(p: Problem, dtype: type[np.generic]) -> Contender:
+def scikit_learn(p: Problem, dtype: type[np.generic], shuffle: bool) -> Contender:
     linear_model = importlib.import_module("sklearn.linear_model")
     x = sp.csr_matrix(
         (p.x.data.astype(dtype), p.x.indices.astype(np.int32), p.x.indptr.astype(np.int32)),
@@ -117,6 +117,7 @@ def scikit_learn(p: Problem, dtype: type[np.generic]) -> Contender:
             max_iter=passes,
             tol=None,
             random_state=0,
+            shuffle=shuffle,
         ).fit(x, p.y)
         return lambda: p.loss(model.coef_[0], float(model.intercept_[0]))
 
@@ -214,8 +215,9 @@ def contenders(
         "leashed, straight": lambda: leashed(p, threads, lsh.Hogwild(copy=False)),
         "classical loop": lambda: classical(p, threads, folder),
         "classical loop, 1 thread": lambda: classical(p, 1, folder),
-        "scikit-learn": lambda: scikit_learn(p, np.float64),
-        "scikit-learn, float32": lambda: scikit_learn(p, np.float32),
+        "scikit-learn, shuffled": lambda: scikit_learn(p, np.float64, True),
+        "scikit-learn, in order": lambda: scikit_learn(p, np.float64, False),
+        "scikit-learn, in order, float32": lambda: scikit_learn(p, np.float32, False),
         "vowpal-wabbit": lambda: vowpal_wabbit(p, folder),
         "xlearn": lambda: xlearn(p, folder),
     }
