@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace leashed {
 
@@ -42,10 +43,17 @@ void Replicas::merge(std::size_t worker, float* buffer, const RunEffect& effect)
   Replica& replica = replicas_[worker];
   replica.total = effect;
   const auto doublings = static_cast<std::size_t>(std::countr_zero(++replica.merges));
-  merge_tiers(replica, buffer, std::min(1 + doublings, ends_.size()));
+  replica.due = std::max(replica.due, std::min(1 + doublings, ends_.size()));
+  std::unique_lock lock(merging_, std::defer_lock);
+  if (replica.due > 1 && lock.try_lock()) {
+    merge_tiers(replica, buffer, std::exchange(replica.due, 0));
+  } else {
+    merge_tiers(replica, buffer, std::min<std::size_t>(1, ends_.size()));
+  }
 }
 
 void Replicas::merge_all(std::size_t worker, float* buffer) {
+  const std::lock_guard lock(merging_);
   merge_tiers(replicas_[worker], buffer, ends_.size());
 }
 

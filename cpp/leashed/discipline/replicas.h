@@ -18,10 +18,15 @@
 // e^−c, with c estimated from the learning rate, the loss's curvature and the mean square of the
 // column's values, times kMargin, since columns do not change alone.
 //
-// Merging is as racy as Hogwild is: two merges at once may lose part of one.
+// Merging the first tier is as racy as Hogwild is: two merges at once may lose part of one. Of the
+// others one worker at a time merges: they come to them at the same pace, and would go through the
+// same memory side by side and lose much of what the parameters that change seldom have learnt.
+// Whoever finds another merging does not wait but merges after its next run, but for the last
+// merge.
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "leashed/base/aligned.h"
@@ -56,6 +61,7 @@ class Replicas {
   struct alignas(kCacheLine) Replica {
     AlignedArray<float> local, base;  // now, and at the last merge
     std::uint64_t merges = 0;
+    std::size_t due = 0;          // tiers to merge next
     RunEffect total;              // so far
     std::vector<RunEffect> done;  // of it, what each tier has had
   };
@@ -69,6 +75,7 @@ class Replicas {
   std::vector<std::size_t> ends_;     // of the tiers, in parameters
   std::vector<double> mean_squares_;  // the largest of each tier
   std::vector<Replica> replicas_;
+  std::mutex merging_;  // more than the first tier
 };
 
 }  // namespace leashed
