@@ -76,7 +76,7 @@ def test_a_bias_that_is_not_trained_stays_0(scheme: str, digits: Dataset) -> Non
     model = Model((784, 1, 1), (Dense(16, bias=False), ReLU(), Dense(10)))
     theta = model.init(0, scheme)
     assert not model.unflatten(theta)["0.bias"].any()
-    for rule in (lsh.Adam(1e-3, weight_decay=0.1), lsh.Momentum(0.1)):
+    for rule in (lsh.Adam(1e-3, weight_decay=0.1), lsh.Momentum(0.01)):
         result = lsh.train(
             model, digits, rule=rule, init=theta, threads=2, until=lsh.until(updates=50)
         )
