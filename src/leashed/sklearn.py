@@ -33,7 +33,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from leashed import _check, models
 from leashed.datasets import Dataset, SparseDataset
 from leashed.datasets.sparse import is_csr
-from leashed.disciplines import Discipline, Hogwild, Sequential
+from leashed.disciplines import Discipline, Hogwild, Leashed, Sequential
 from leashed.models import Model
 from leashed.resuming import Kept
 from leashed.rules import SGD, Adam, Rule
@@ -96,7 +96,10 @@ class _Estimator(BaseEstimator):
         threads = _check.whole("threads", self.threads)
         discipline = self.discipline
         if discipline is None:
-            discipline = Sequential() if threads == 1 else Hogwild()
+            # Dense models may be a few numbers, all in the vector that a Hogwild thread holds when
+            # it is interrupted, and puts back.
+            sparse = isinstance(data, SparseDataset)
+            discipline = Sequential() if threads == 1 else Hogwild() if sparse else Leashed()
         tol = math.nan if self.tol is None else _check.real("tol", self.tol, 0.0, allow=True)
         each = (
             epochs if math.isnan(tol) else _check.whole("n_iter_no_change", self.n_iter_no_change)
@@ -290,7 +293,8 @@ class SGDClassifier(_Classifier, _Linear):
         n_iter_no_change: epochs between two evaluations of the loss.
         batch_size: examples per gradient, at most all there are.
         threads: worker threads.
-        discipline: of ``leashed``. Default: ``Hogwild()``, with one thread ``Sequential()``.
+        discipline: of ``leashed``. Default: ``Leashed()``, on sparse features ``Hogwild()``, with one
+            thread ``Sequential()``.
         rule: of ``leashed.rules``, in place of ``SGD(lr)``.
         random_state: of the order of the examples.
         warm_start: ``fit`` goes on from the parameters of the last ``fit`` or ``partial_fit``, on
@@ -479,7 +483,7 @@ class MLPClassifier(_Classifier, _Perceptron):
         n_iter_no_change: likewise.
         batch_size: examples per gradient, at most all there are.
         threads: worker threads.
-        discipline: of ``leashed``. Default: ``Hogwild()``, with one thread ``Sequential()``.
+        discipline: of ``leashed``. Default: ``Leashed()``, with one thread ``Sequential()``.
         rule: of ``leashed.rules``, in place of ``Adam(lr)``.
         random_state: of the initial parameters and of the order of the examples.
         warm_start: see ``SGDClassifier``; the layers must be the same as well.
