@@ -40,10 +40,10 @@ class Engine(_core.Engine):
     it, and counts as one of the ``readers`` meanwhile.
 
     ``push(gradient)`` applies a gradient: a contiguous float32 [d] array, which is not converted.
-    One with NaN or infinity is refused before anything is changed. Its staleness τ is counted from the calling thread's last read, or
-    from ``t=``, the version of the view it was computed on. It returns ``Update(published,
-    staleness, tries)``; ``published`` is False where the persistence bound dropped the gradient or
-    the staleness policy left it out.
+    One with NaN or infinity is refused before anything is changed. Its staleness τ is counted from
+    the calling thread's last read, or from ``t=``, the version of the view it was computed on. It
+    returns ``Update(published, staleness, tries)``; ``published`` is False where the persistence
+    bound dropped the gradient or the staleness policy left it out.
 
     ``push_sparse(indices, values)`` under ``Hogwild`` touches only the parameters it names
     (int64 [n], ascending, and float32 [n]); the rule must be ``SGD`` or ``Adagrad`` without weight

@@ -466,11 +466,14 @@ class _Run:
         """Runs one thread per replica; raises what the first to fail raised. Seconds."""
         start = self.batches.start = time.perf_counter()
         if len(replicas) == 1:
-            # PyTorch's own threads serve the thread that made them best.
-            self.work(replicas[0])
-            if self.failure is not None:
-                raise self.failure
-            return time.perf_counter() - start
+            self.work(replicas[0])  # PyTorch's own threads serve the thread that made them best
+        else:
+            self.in_threads(replicas)
+        if self.failure is not None:
+            raise self.failure
+        return time.perf_counter() - start
+
+    def in_threads(self, replicas: Sequence[Any]) -> None:
         threads = [
             threading.Thread(target=self.work, args=(replica,), daemon=True) for replica in replicas
         ]
@@ -485,9 +488,6 @@ class _Run:
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()
-        if self.failure is not None:
-            raise self.failure
-        return time.perf_counter() - start
 
     def work(self, replica: Any) -> None:
         losses: list[tuple[int, float]] = []

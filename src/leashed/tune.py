@@ -95,7 +95,8 @@ def tune(
     First the step size, doubled or halved while that helps, for each batch size under
     ``Leashed()`` on all threads; then every discipline and number of threads at the best of
     these, each with the steps beside it; then the nine soonest with two more seeds, and the three
-    soonest of these with others, until the budget is spent. A trial ends early once it has taken 1.5 times the best time so far.
+    soonest of these with others, until the budget is spent. A trial ends early once it has taken
+    1.5 times the best time so far.
 
     Args:
         model: the network.
