@@ -1,13 +1,15 @@
-# make demo    virtual environment, build, every algorithm on the embedded digits, reports/demo.html
-# make test    C++ tests (native, each instruction set, aarch64, sanitizers), the wheel, pytest
-# make bench   everything that is said about speed, measured here: bench/results and docs/performance.md
-# make lint    ruff, mypy, clang-format, the type stubs
+# make demo      virtual environment, build, every algorithm on the embedded digits, reports/demo.html
+# make test      the C++ tests on this machine's instruction set, pytest: minutes, while one works
+# make test-all  and on older instruction sets, for aarch64, under sanitizers, of the wheel, and what
+#                docs/extending.md tells
+# make bench     everything that is said about speed, measured here: bench/results and docs/performance.md
+# make lint      ruff, mypy, clang-format, the type stubs
 PYTHON ?= python3
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-cpp test-isa test-aarch64 test-sanitizers test-wheel test-python \
-        bench bench-page lint format stubs wheels clean
+.PHONY: demo test test-all test-cpp test-python test-models test-isa test-aarch64 test-sanitizers \
+        test-wheel test-extending bench bench-page lint format stubs wheels clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -19,12 +21,18 @@ CPP = git ls-files '*.h' '*.cc'
 WHEEL = $(wildcard dist/leashed-*-linux_*.whl)
 
 demo: .venv/installed
+	$(BEGIN)
 	mkdir -p reports
+	rm -f reports/demo.jsonl
 	leashed bench scaling --model mlp --threads 1,2,8 --repeats 3 --batch-size 16 --epsilon 0.5,0.1 \
 	  --seconds 10 --evaluate-every 0.1 --output reports/demo.jsonl
 	leashed report reports/demo.jsonl -o reports/demo.html
 
-test: test-cpp test-isa test-aarch64 test-sanitizers test-wheel test-python
+# Two at once: pytest keeps one core busy; the C++ tests, then the protocols' models, the other.
+test: .venv/test
+	$(MAKE) -j2 test-cpp test-python test-models
+
+test-all: test test-isa test-aarch64 test-sanitizers test-wheel test-extending
 
 .venv/created:
 	.ci/require python
@@ -54,45 +62,73 @@ TORCH = { python -m pip install -q "torch==2.13.0+cpu" || \
 	$(TORCH) || echo "PyTorch's CPU build cannot be had here: the tests that need it are skipped"
 	touch $@
 
+.venv/test-all: .venv/test
+	.ci/require test-all
+	python -m pip install -q "$(WHEEL)[wheel]"
+	touch $@
+
 .venv/dev: .venv/installed
 	python -m pip install -q "$(WHEEL)[dev]"
 	touch $@
 
-BUILD = cmake -S . -B build/$(1) -G Ninja -DLEASHED_PYTHON=OFF -DLEASHED_TESTS=ON $(STRICT) $(2) \
-  && cmake --build build/$(1)
+# What a build prints is shown where it fails.
+BUILD = mkdir -p build/$(1) && { cmake -S . -B build/$(1) -G Ninja -DLEASHED_PYTHON=OFF \
+    -DLEASHED_TESTS=ON $(STRICT) $(2) && cmake --build build/$(1) $(3); } >build/$(1)/log 2>&1 \
+  || { cat build/$(1)/log; exit 1; }
 CTEST = ctest --test-dir build/$(1) --output-on-failure --timeout 300 --no-tests=error
 
+# `make test` and the CI's log tell when each part began.
+BEGIN = @echo "=== $$(date +%T) $@"
+
 test-cpp: .venv/test
-	$(call BUILD,release,-DLEASHED_BENCH=ON)
+	$(BEGIN)
+	$(call BUILD,release)
 	tests/packaging/check-kernels build/release
 	$(call CTEST,release)
 
-# The levels that a CPU newer than x86-64-v2 does not choose by itself.
-test-isa: test-cpp
+test-python: .venv/test
+	$(BEGIN)
+	pytest --ignore-glob='*_model.py'
+
+test-models: .venv/test
+	$(BEGIN)
+	pytest tests/*_model.py
+
+# The levels that a CPU newer than x86-64-v2 does not choose by itself; benchmarks compile.
+test-isa: .venv/test
+	$(BEGIN)
+	$(call BUILD,release,-DLEASHED_BENCH=ON)
 	for isa in $$(/lib64/ld-linux-x86-64.so.2 --help | sed -n 's/^  x86-64-\(v[23]\) (supported.*/\1/p'); do \
 	  LEASHED_ISA=$$isa $(call CTEST,release); \
 	done
 
-test-aarch64: .venv/test
+test-aarch64: .venv/test-all
 ifeq ($(shell uname -m),x86_64)
+	$(BEGIN)
 	$(call BUILD,aarch64,--toolchain cmake/aarch64-linux-gnu.cmake)
 	$(call CTEST,aarch64)
 endif
 
 # Some settings of Linux's address-space randomisation keep ThreadSanitizer from starting, so it is
 # switched off where that is allowed.
-test-sanitizers: .venv/test
-	$(call BUILD,thread,-DLEASHED_SANITIZE=thread) --target test_vector test_engine test_discipline
+test-sanitizers: .venv/test-all
+	$(BEGIN)
+	$(call BUILD,thread,-DLEASHED_SANITIZE=thread,--target test_base test_vector test_update \
+	  test_staleness test_sparse test_discipline test_engine)
+	tests/packaging/check-kernels build/thread
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(vector|engine|discipline)$$'
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(base|vector|update|staleness|sparse|discipline|engine)$$'
 	$(call BUILD,address,-DLEASHED_SANITIZE=address)
+	tests/packaging/check-kernels build/address
 	ASAN_OPTIONS=detect_leaks=1 $(call CTEST,address)
 
-test-wheel: .venv/test
+test-wheel: .venv/test-all
+	$(BEGIN)
 	tests/packaging/check-wheel $(WHEEL)
 
-test-python: .venv/test
-	pytest
+test-extending: .venv/test-all
+	$(BEGIN)
+	tests/packaging/check-extending
 
 .venv/bench: .venv/installed bench/requirements.txt
 	$(TORCH)
@@ -111,6 +147,7 @@ bench-page: .venv/bench
 	python -m bench.page
 
 lint: .venv/dev
+	$(BEGIN)
 	ruff check
 	ruff format --check
 	mypy
@@ -127,7 +164,7 @@ STUBS = pybind11-stubgen leashed._core -o build/stubs && ruff format -q build/st
 stubs: .venv/dev
 	$(STUBS) && cp build/stubs/leashed/_core.pyi src/leashed/_core.pyi
 
-wheels: .venv/test
+wheels: .venv/test-all
 	tests/packaging/check-pythons $(PYTHONS)
 
 clean:

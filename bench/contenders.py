@@ -37,7 +37,7 @@ DISCIPLINES = {
     )
 }
 _LR = 0.01
-_SNAPSHOT_INTERVAL = 0.005  # seconds, as leashed's monitor keeps them
+_SNAPSHOT_INTERVAL = 0.001  # seconds
 _SNAPSHOTS = 400
 
 
@@ -175,6 +175,11 @@ class PeerPlayer:
         rate: float = self.trainer.train(time.perf_counter() + seconds if end is None else end)
         return rate
 
+    def finish(self, fraction: float, most: float) -> float:
+        """Seconds in which a loop that ends at that share of the initial loss returns."""
+        seconds: float = self.trainer.finish(fraction, most)
+        return seconds
+
 
 def _views(memory: dict[str, Any]) -> dict[str, Floats]:
     return {network: aligned(np.frombuffer(m, np.float32)) for network, m in memory.items()}
@@ -188,8 +193,11 @@ def _serve(pipe: Connection, contender: Contender, data: Dataset, shared: dict[s
     while (cell := pipe.recv()) is not None:
         player.prepare(cell)
         pipe.send(None)
-        seconds, end = pipe.recv()
-        pipe.send(timed(partial(player.train, seconds, end), contender.threads))
+        method, *arguments = pipe.recv()
+        if method == "finish":
+            pipe.send(player.finish(*arguments))  # type: ignore[attr-defined]
+        else:
+            pipe.send(timed(partial(player.train, *arguments), contender.threads))
 
 
 class Snapshot(NamedTuple):
@@ -231,7 +239,7 @@ class Team:
         """All processes at once: examples per second together, mean share of the processors."""
         self._prepare([cell] * len(self.pipes))
         for pipe in self.pipes:
-            pipe.send((seconds, None))
+            pipe.send(("train", seconds, None))
         turns: list[Turn] = [pipe.recv() for pipe in self.pipes]
         return Turn(sum(t.eps for t in turns), statistics.mean(t.cpu_share for t in turns))
 
@@ -246,7 +254,7 @@ class Team:
         to_torch(cell.network, theta, memory)
         start = time.perf_counter()
         for pipe in self.pipes:
-            pipe.send((seconds, start + seconds))
+            pipe.send(("train", seconds, start + seconds))
         interval = max(_SNAPSHOT_INTERVAL, seconds / _SNAPSHOTS)
         seen = []
         while (now := time.perf_counter() - start) < seconds:
@@ -255,6 +263,14 @@ class Team:
         for pipe in self.pipes:
             pipe.recv()
         return [Snapshot(at, from_torch(cell.network, copy)) for at, copy in seen]
+
+    def finish(self, cell: Cell, theta: Floats, fraction: float, most: float) -> float:
+        """Of one process: seconds in which its loop that wants that share of the loss returns."""
+        self._prepare([cell])
+        to_torch(cell.network, theta, self.shared[cell.network])
+        self.pipes[0].send(("finish", fraction, most))
+        seconds: float = self.pipes[0].recv()
+        return seconds
 
     def close(self) -> None:
         """Let the processes end."""

@@ -158,6 +158,16 @@ def races(results: Results) -> list[Record]:
     )
 
 
+def returns(results: Results) -> list[Record]:
+    """PyTorch's loops by the caller's clock, with their medians, the soonest first."""
+    found = figures(results, "time_to_loss")
+    entries = found.get("PyTorch loop", []) if found else []
+    return sorted(
+        ({**entry, "median": median_seconds(entry["returned"])} for entry in entries),
+        key=lambda entry: entry["median"],
+    )
+
+
 def race_ratio(results: Results) -> float | None:
     """How many times sooner leashed is there than PyTorch's soonest."""
     theirs = races(results)

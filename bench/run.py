@@ -40,6 +40,7 @@ SECTIONS = (
     "gradients",
     "torch_backend",
     "sparse",
+    "estimators",
 )
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),

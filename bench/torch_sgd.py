@@ -8,6 +8,7 @@ Gradients come from ``torch.autograd.grad`` and are not accumulated; the update 
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -20,6 +21,7 @@ from bench.networks import Floats, torch_parameters
 from leashed.datasets import Dataset
 
 WARM_UP = 10
+HEARD = 1024  # examples, whose mean loss says when to look
 
 Forward = Callable[..., torch.Tensor]
 
@@ -75,6 +77,7 @@ class Trainer:
             torch.from_numpy(w).requires_grad_() for w in torch_parameters(network, memory)
         ]
         self.batch_size, self.lr = batch_size, lr
+        self.all = torch.from_numpy(data.x), torch.from_numpy(data.y.astype(np.int64))
         whole = len(data) // batch_size * batch_size
         rows = np.arange(whole) if order is None else order[:whole]
         inputs = torch.from_numpy(data.x[rows])
@@ -91,13 +94,39 @@ class Trainer:
         for _ in range(WARM_UP):
             self.step()
 
-    def step(self) -> None:
-        """θ ← θ − η g on the next batch."""
+    def step(self) -> torch.Tensor:
+        """θ ← θ − η g on the next batch; its loss before."""
         x, y = next(self.batches)
         loss = F.cross_entropy(self.forward(x, *self.weights), y)
         gradients = torch.autograd.grad(loss, self.weights)
         with torch.no_grad():
             torch._foreach_add_(self.weights, gradients, alpha=-self.lr)
+        return loss.detach()
+
+    def loss(self) -> float:
+        """The mean over the data, of features as they lie."""
+        x, y = self.all
+        with torch.no_grad():
+            return float(F.cross_entropy(self.forward(x, *self.weights), y))
+
+    def finish(self, fraction: float, most: float) -> float:
+        """Train until the loss is that share of the initial one; the seconds from call to return.
+
+        As leashed does: where the mean loss of the last thousand examples is as low, all data is
+        evaluated, for at most half of the time. Infinite where it takes more than ``most`` seconds.
+        """
+        start = looked = time.perf_counter()
+        target = fraction * self.loss()
+        evaluation = time.perf_counter() - start
+        weight = min(1.0, self.batch_size / HEARD)
+        mean = float(self.step())
+        while (now := time.perf_counter()) - start < most:
+            mean += weight * (float(self.step()) - mean)
+            if mean <= target and now - looked >= evaluation:
+                if self.loss() <= target:
+                    return time.perf_counter() - start
+                looked = time.perf_counter()
+        return math.inf
 
     def train(self, end: float) -> float:
         """Train until that moment of ``time.perf_counter``; examples per second."""

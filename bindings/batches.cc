@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "data.h"
 #include "leashed/data/sampler.h"
 #include "parts.h"
 
@@ -17,6 +18,8 @@ constexpr std::size_t kQuickCopy = 1 << 17;
 
 std::vector<std::size_t> batch_rows(std::uint64_t seed, std::size_t rows, std::size_t batch_size,
                                     std::uint64_t k) {
+  require_some(rows, "rows");
+  require_some(batch_size, "batch_size");
   std::vector<std::size_t> batch(batch_size);
   Sampler(seed, rows, batch_size).batch(k, batch.data());
   return batch;
@@ -27,6 +30,8 @@ py::array batch(const py::array& values, std::uint64_t seed, std::size_t batch_s
   if (values.ndim() == 0 || !(values.flags() & py::array::c_style)) {
     throw py::value_error("values must be a C-contiguous array of rows");
   }
+  require_some(static_cast<std::size_t>(values.shape(0)), "the number of rows of values");
+  require_some(batch_size, "batch_size");
   std::vector<py::ssize_t> shape(values.shape(), values.shape() + values.ndim());
   const auto rows = static_cast<std::size_t>(shape[0]);
   shape[0] = static_cast<py::ssize_t>(batch_size);

@@ -10,9 +10,11 @@
 namespace leashed {
 namespace {
 
+// With the GIL only where nobody is waited for: not where `size` floats are many, whoever works on
+// them, and not at a thread's first push, which may have to wait for its place.
 template <class F>
-Publication without_gil(std::size_t size, const F& f) {
-  if (size < kReleaseGil) return f();
+auto without_gil(Engine& engine, std::size_t size, const F& f) {
+  if (size < kReleaseGil && engine.joined()) return f();
   const py::gil_scoped_release release;
   return f();
 }
@@ -20,7 +22,9 @@ Publication without_gil(std::size_t size, const F& f) {
 py::object push(Engine& engine, py::handle gradient, const std::optional<std::uint64_t>& t) {
   std::size_t size = engine.dimension();
   const GradientPiece whole{values_of<float>(gradient, "gradient", size), 0, size};
-  return to_update(without_gil(size, [&] { return engine.push({&whole, 1}, t ? &*t : nullptr); }));
+  return to_update(without_gil(engine, size, [&] {
+    return engine.push({&whole, 1}, t ? &*t : nullptr);
+  }));
 }
 
 void check_indices(const std::int64_t* indices, std::size_t n, std::size_t dimension) {
@@ -50,7 +54,7 @@ py::object push_sparse(Engine& engine, py::handle indices, py::handle values,
                           std::to_string(n_values));
   }
   check_indices(where, n, engine.dimension());
-  return to_update(without_gil(n, [&] {
+  return to_update(without_gil(engine, n, [&] {
     return engine.push_sparse({where, what, n}, t ? &*t : nullptr);
   }));
 }
@@ -58,8 +62,15 @@ py::object push_sparse(Engine& engine, py::handle indices, py::handle values,
 py::object push_pieces(Engine& engine, const Places& places,
                        const std::optional<std::uint64_t>& t) {
   const auto pieces = pieces_at(places, engine.dimension());
-  return to_update(
-      without_gil(engine.dimension(), [&] { return engine.push(pieces, t ? &*t : nullptr); }));
+  return to_update(without_gil(engine, engine.dimension(),
+                               [&] { return engine.push(pieces, t ? &*t : nullptr); }));
+}
+
+// (Threads that train on the parameters themselves ask before every step.)
+std::uint64_t t(Engine& engine) {
+  if (engine.dimension() < kReleaseGil || engine.counts_alone()) return engine.t();
+  const py::gil_scoped_release release;
+  return engine.t();
 }
 
 // (theta, [state 1, …], t): copies, of one moment.
@@ -130,7 +141,7 @@ void bind_engine(py::module_& m) {
            py::arg("staleness"), py::arg("workers"), py::arg("readers"), py::arg("variable_ends"),
            py::arg("check_finite"), py::arg("states"), py::arg("t"))
       .def(
-          "read", [](const std::shared_ptr<Engine>& e) { return std::make_unique<Read>(e); },
+          "read", [](const std::shared_ptr<Engine>& e) { return new_read(e); },
           "A context manager that gives the latest parameters as a read-only float32 [d] array, "
           "with their version in the attribute ``t``.")
       .def("push", &push, py::arg("gradient"), py::kw_only(), py::arg("t") = py::none(),
@@ -142,11 +153,11 @@ void bind_engine(py::module_& m) {
            "ascending) and zero elsewhere; only under Hogwild.")
       .def("_push_pieces", &push_pieces, py::arg("pieces"), py::arg("t") = py::none())
       .def("_read_for_torch",
-           [](const std::shared_ptr<Engine>& e) { return std::make_unique<Read>(e, true); })
+           [](const std::shared_ptr<Engine>& e) { return new_read(e, {.writable = true}); })
       .def("_state", &state)
       .def("_memory", &memory)
       .def("close", &Engine::close, "Refuse reads and pushes from here on; views stay valid.")
-      .def_property_readonly("t", &Engine::t, "Updates applied so far.")
+      .def_property_readonly("t", &t, "Updates applied so far.")
       .def_property_readonly("dimension", &Engine::dimension, "d, the number of parameters.")
       .def_property_readonly("workers", &Engine::workers, "Threads that may push.")
       .def_property_readonly("live", &Engine::live_vectors, "Parameter vectors in use.");

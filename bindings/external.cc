@@ -6,12 +6,11 @@
 #include <cmath>
 #include <limits>
 
-#include "arrays.h"
-#include "leashed/engine/evaluator.h"
+#include "data.h"
+#include "evaluate.h"
 #include "leashed/update/kernels.h"
 #include "parts.h"
 #include "read.h"
-#include "sparse.h"
 
 namespace leashed {
 namespace {
@@ -36,12 +35,17 @@ class PythonSource final : public GradientSource {
         dimension_(dimension),
         features_(features),
         targets_(targets),
-        variable_ends_(std::move(variable_ends)) {}
+        variable_ends_(std::move(variable_ends)) {
+    require_some(dimension_, "dimension");
+    require_some(features_, "features");
+  }
 
   std::size_t dimension() const override { return dimension_; }
   std::size_t features() const override { return features_; }
   std::vector<std::size_t> block_ends() const override { return variable_ends_; }
+  std::size_t classes() const override { return targets_ ? 0 : kAnyLabel; }
   bool classifies() const override { return false; }
+  bool takes_weights() const override { return false; }
   std::unique_ptr<Workspace> make_workspace() const override { return std::make_unique<Scratch>(); }
 
   // A Python thread state that lasts, so that calls need not make one each.
@@ -187,6 +191,8 @@ void bind_external(py::module_& m) {
                        std::uintptr_t loss_data, std::size_t dimension, std::size_t features,
                        std::size_t workspace_bytes, bool targets,
                        std::vector<std::size_t> variable_ends) {
+             require_some(dimension, "dimension");
+             require_some(features, "features");
              return std::make_unique<ExternalSource>(ExternalSource::Parts{
                  function_at(gradient), function_at(loss), pointer_at(gradient_data),
                  pointer_at(loss_data), dimension, features, workspace_bytes, targets,
@@ -209,23 +215,7 @@ void bind_external(py::module_& m) {
   m.def(
       "mean_loss",
       [](const GradientSource& source, const FloatArray& theta, const FloatArray& x,
-         const py::array& y) {
-        if (x.ndim() != 2 || static_cast<std::size_t>(x.shape(1)) != source.features()) {
-          throw py::value_error("x must have shape [rows, " + std::to_string(source.features()) +
-                                "]");
-        }
-        const auto rows = static_cast<std::size_t>(x.shape(0));
-        const DatasetView data{x.data(), targets_of(y, rows), rows, source.features()};
-        require_length(theta, source.dimension(), "theta");
-        const py::gil_scoped_release release;
-        Evaluator evaluator(source, std::numeric_limits<std::size_t>::max(), [] {
-          const py::gil_scoped_acquire acquire;
-          if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-          return true;
-        });
-        const Evaluation sum = evaluator(theta.data(), data, evaluator.threads()).value();
-        return sum.loss_sum / static_cast<double>(sum.rows);
-      },
+         const py::array& y) { return means(source, theta, view_of(source, x, y)).first; },
       py::arg("source"), py::arg("theta").noconvert(), py::arg("x").noconvert(), py::arg("y"),
       "The mean loss over all rows.");
 }

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "arrays.h"
-#include "leashed/discipline/discipline.h"
+#include "leashed/discipline/publication.h"
 
 namespace leashed {
 

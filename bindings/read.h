@@ -3,8 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
-#include <optional>
 
 #include "arrays.h"
 #include "leashed/engine/engine.h"
@@ -19,52 +17,33 @@ inline void make_read_only(py::array& array) {
   py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
 }
 
-// What Python calls a read: a context manager that holds a view.
-class Read {
- public:
-  // `writable` is for PyTorch, which knows no read-only memory.
-  explicit Read(std::shared_ptr<Readable> source, bool writable = false)
-      : source_(std::move(source)), writable_(writable) {}
-
-  py::array enter() {
-    const std::lock_guard one_at_a_time(mutex_);
-    if (view_) throw std::runtime_error("this read is already entered; call read() again");
-    auto base = std::make_unique<Base>();
-    base->source = source_;
-    if (source_->dimension() < kReleaseGil) {
-      base->held = source_->hold();
-    } else {
-      const py::gil_scoped_release release;
-      base->held = source_->hold();
-    }
-    const View view = base->held->view;
-    t_ = view.t;
-    const py::capsule owner(base.release(), [](void* p) { delete static_cast<Base*>(p); });
-    view_ = py::array_t<float>(static_cast<py::ssize_t>(source_->dimension()), view.theta, owner);
-    if (!writable_) make_read_only(*view_);
-    return *view_;
-  }
-  void exit(const py::object&, const py::object&, const py::object&) {
-    const std::lock_guard one_at_a_time(mutex_);
-    view_.reset();
-  }
-  std::uint64_t t() const { return t_; }
-
- private:
-  // What an array's base object owns; the view goes first.
-  struct Base {
-    std::shared_ptr<Readable> source;
-    std::unique_ptr<Held> held;
-  };
-
-  const std::shared_ptr<Readable> source_;
-  const bool writable_;
-  std::mutex mutex_;  // on free-threaded Python two threads may enter at once
-  std::optional<py::array> view_;
-  std::uint64_t t_ = 0;
+struct ViewOptions {
+  bool writable = false;     // for PyTorch, which knows no read-only memory
+  bool without_gil = false;  // also where the vector is short: holding it and letting go may wait
 };
+
+struct Viewed {
+  FloatArray array;
+  std::uint64_t t;
+};
+// The latest parameters. Source and what is held go with the array's last reference.
+Viewed view_of(const std::shared_ptr<Readable>& source, const ViewOptions& options);
+
+bool is_read(PyObject* object);
+class ReadObject : public py::object {
+ public:
+  PYBIND11_OBJECT_DEFAULT(ReadObject, py::object, is_read)
+};
+// What Python calls a read: a context manager that holds a view while it is entered, and has its
+// version in `t`.
+ReadObject new_read(std::shared_ptr<Readable> source, const ViewOptions& options = {});
 
 // leashed.Update(published, staleness, tries).
 py::object to_update(const Publication& publication);
 
 }  // namespace leashed
+
+template <>
+struct pybind11::detail::handle_type_name<leashed::ReadObject> {
+  static constexpr auto name = const_name("leashed._core.Read");
+};

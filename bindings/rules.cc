@@ -1,9 +1,11 @@
 // Learning-rate schedules, staleness policies and update rules by themselves.
+#include <tuple>
+
+#include "arrays.h"
 #include "choice.h"
-#include "gradient.h"
-#include "leashed/discipline/updater.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/update/registry.h"
+#include "leashed/update/rule_state.h"
 #include "leashed/update/schedule.h"
 #include "parts.h"
 
@@ -26,61 +28,53 @@ py::array_t<double> staleness_factors(const PyChoice& choice, const DoubleArray&
   const auto policy = make_staleness(to_choice(choice));
   std::vector<double> factors;
   for (py::ssize_t i = 0; i < tau.size(); ++i) {
-    factors.push_back(policy->factor(tau.at(i) * policy->stage(last_update)));
+    factors.push_back(policy->factor(policy->staged(tau.at(i), last_update)));
   }
   return to_array(std::move(factors));
 }
 
-// A vector with a rule's state, changed in place by one thread.
-class RuleState : public std::enable_shared_from_this<RuleState> {
- public:
-  RuleState(const PyChoice& choice, const FloatArray& theta)
-      : rule_(make_rule(to_choice(choice))),
-        dimension_(static_cast<std::size_t>(theta.size())),
-        buffer_(Updater(dimension_, *rule_).initial({theta.data(), dimension_, 1, 0, *rule_})) {}
+void update(RuleState& state, const FloatArray& gradient) {
+  require_length(gradient, state.dimension(), "gradient");
+  const py::gil_scoped_release release;
+  state.update(gradient.data());
+}
 
-  void update(const FloatArray& gradient) {
-    require_length(gradient, dimension_, "gradient");
-    const GradientPiece whole{gradient.data(), 0, dimension_};
-    apply({&whole, 1});
+// (address, begin, end, updates) each. For leashed.torch, which has checked what lies there.
+using Pieces = std::vector<std::tuple<std::uintptr_t, std::size_t, std::size_t, std::uint64_t>>;
+
+void update_pieces(RuleState& state, const Pieces& places) {
+  std::vector<RuleState::Piece> pieces;
+  pieces.reserve(places.size());
+  for (const auto& [address, begin, end, updates] : places) {
+    pieces.push_back({reinterpret_cast<const float*>(address), begin, end, updates});
   }
-  void update_pieces(const Places& places) { apply(pieces_at(places, dimension_)); }
+  const py::gil_scoped_release release;
+  state.update(pieces);
+}
 
-  // Another learning rate or the like; the state goes on.
-  void set_rule(const PyChoice& choice) {
-    auto rule = make_rule(to_choice(choice));
-    if (rule->states() != rule_->states()) throw Error("the rule keeps other state");
-    rule_ = std::move(rule);
-  }
+void set_rule(RuleState& state, const PyChoice& choice) {
+  auto rule = make_rule(to_choice(choice));
+  const py::gil_scoped_release release;  // an update may have the state
+  state.set_rule(std::move(rule));
+}
 
-  // A copy of theta (0) or of state k; and the memory itself, to be written too.
-  py::array_t<float> vector(std::size_t k) const { return py::array_t<float>(length(), at(k)); }
-  py::array_t<float> memory(std::size_t k) {
-    const py::capsule owner(new std::shared_ptr<RuleState>(shared_from_this()),
-                            [](void* p) { delete static_cast<std::shared_ptr<RuleState>*>(p); });
-    return py::array_t<float>(length(), at(k), owner);
-  }
+py::ssize_t length(const RuleState& state, std::size_t k) {
+  if (k > state.states()) throw py::index_error("the rule has no such state");
+  return static_cast<py::ssize_t>(state.dimension());
+}
 
-  std::uint64_t t = 0;
+py::array_t<float> vector(const RuleState& state, std::size_t k) {
+  py::array_t<float> copy(length(state, k));
+  float* to = copy.mutable_data();
+  const py::gil_scoped_release release;
+  state.copy(k, to);
+  return copy;
+}
 
- private:
-  void apply(Gradient gradient) {
-    const py::gil_scoped_release release;
-    const Updater updater(dimension_, *rule_);
-    updater.apply(buffer_.data(), buffer_.data(), gradient,
-                  {t++, 0, updater.clip_factor(gradient)});
-  }
-  py::ssize_t length() const { return static_cast<py::ssize_t>(dimension_); }
-  const float* at(std::size_t k) const {
-    const Layout layout = Updater(dimension_, *rule_).layout();
-    if (k > layout.states) throw py::index_error("the rule has no such state");
-    return buffer_.data() + k * layout.stride();
-  }
-
-  std::unique_ptr<Rule> rule_;
-  const std::size_t dimension_;
-  AlignedArray<float> buffer_;
-};
+py::array_t<float> memory(const py::object& self, std::size_t k) {
+  auto& state = py::cast<RuleState&>(self);
+  return py::array_t<float>(length(state, k), state.memory(k), self);  // which keeps it alive
+}
 
 }  // namespace
 
@@ -89,16 +83,21 @@ void bind_rules(py::module_& m) {
         py::arg("workers"), "The schedule 'lr' of the choice at each t.");
   m.def("staleness_factors", staleness_factors, py::arg("choice"), py::arg("tau").noconvert(),
         py::arg("last_update"), "The policy's factor at each staleness.");
-  py::class_<RuleState, std::shared_ptr<RuleState>>(m, "RuleState",
-                                                    "A vector with an update rule's state.")
-      .def(py::init<const PyChoice&, const FloatArray&>(), py::arg("rule"),
-           py::arg("theta").noconvert())
-      .def("update", &RuleState::update, py::arg("gradient").noconvert())
-      .def("update_pieces", &RuleState::update_pieces, py::arg("places"))
-      .def("set_rule", &RuleState::set_rule, py::arg("rule"))
-      .def("vector", &RuleState::vector, py::arg("k"), "A copy of theta (0) or of state k.")
-      .def("memory", &RuleState::memory, py::arg("k"), "The same, where it lies.")
-      .def_readwrite("t", &RuleState::t, "Updates applied.");
+  const py::call_guard<py::gil_scoped_release> waits;  // for an update to end
+  py::class_<RuleState>(m, "RuleState", "A vector with an update rule's state.")
+      .def(py::init([](const PyChoice& choice, const FloatArray& theta) {
+             return std::make_unique<RuleState>(make_rule(to_choice(choice)), theta.data(),
+                                                static_cast<std::size_t>(theta.size()));
+           }),
+           py::arg("rule"), py::arg("theta").noconvert())
+      .def("update", update, py::arg("gradient").noconvert())
+      .def("update_pieces", update_pieces, py::arg("places"),
+           "A gradient of some parameters: (address, begin, end, updates) of each piece.")
+      .def("set_rule", set_rule, py::arg("rule"))
+      .def("vector", vector, py::arg("k"), "A copy of theta (0) or of state k.")
+      .def("memory", memory, py::arg("k"), "The same, where it lies.")
+      .def_property("t", py::cpp_function(&RuleState::t, waits),
+                    py::cpp_function(&RuleState::set_t, waits), "Updates applied.");
 }
 
 }  // namespace leashed

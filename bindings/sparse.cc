@@ -1,9 +1,8 @@
 #include "sparse.h"
 
-#include <limits>
-
+#include "data.h"
+#include "evaluate.h"
 #include "leashed/data/svmlight.h"
-#include "leashed/engine/evaluator.h"
 #include "leashed/model/sparse_linear.h"
 #include "parts.h"
 
@@ -39,50 +38,14 @@ std::shared_ptr<const OrderedRows> PySparseRows::ordered(std::uint64_t seed) con
   return ordered_;
 }
 
-Targets targets_of(const py::array& y, std::size_t rows) {
-  require_length(y, rows, "y");
-  if (LabelArray::check_(y)) return static_cast<const std::int32_t*>(y.data());
-  if (FloatArray::check_(y)) return static_cast<const float*>(y.data());
-  throw py::type_error("y must be an int32 or float32 array");
-}
-
 namespace {
-
-void check_columns(const SparseLinear& source, const PySparseRows& x) {
-  if (x.features() != source.features()) {
-    throw py::value_error("x must have " + std::to_string(source.features()) + " columns");
-  }
-}
-
-std::pair<float, py::array_t<float>> gradient(const SparseLinear& source, const FloatArray& theta,
-                                              const PySparseRows& x, const py::array& y) {
-  require_length(theta, source.dimension(), "theta");
-  check_columns(source, x);
-  const Targets targets = targets_of(y, x.rows());
-  std::vector<float> result(source.dimension());
-  const std::atomic<bool> never{false};
-  const auto workspace = source.make_workspace();
-  const float loss = source.gradient(theta.data(), {nullptr, targets, x.rows(), nullptr, x.view()},
-                                     result.data(), *workspace, never);
-  return {loss, to_array(std::move(result))};
-}
-
-std::pair<double, double> evaluate(const SparseLinear& source, const FloatArray& theta,
-                                   const PySparseRows& x, const py::array& y) {
-  require_length(theta, source.dimension(), "theta");
-  check_columns(source, x);
-  const DatasetView data{nullptr, targets_of(y, x.rows()), x.rows(), x.features(), x.view()};
-  const py::gil_scoped_release release;
-  Evaluator evaluator(source, std::numeric_limits<std::size_t>::max(), [] { return true; });
-  const Evaluation sum = evaluator(theta.data(), data, evaluator.threads()).value();
-  const auto n = static_cast<double>(sum.rows);
-  return {sum.loss_sum / n, static_cast<double>(sum.correct) / n};
-}
 
 py::array_t<float> predict(const SparseLinear& source, const FloatArray& theta,
                            const PySparseRows& x) {
   require_length(theta, source.dimension(), "theta");
-  check_columns(source, x);
+  if (x.features() != source.features()) {
+    throw py::value_error("x must have " + std::to_string(source.features()) + " columns");
+  }
   py::array_t<float> predictions({x.rows(), source.outputs()});
   float* out = predictions.mutable_data();
   const py::gil_scoped_release release;
@@ -112,16 +75,28 @@ void bind_sparse(py::module_& m) {
   py::class_<SparseLinear, GradientSource>(m, "SparseLinear")
       .def(py::init([](std::size_t features, std::size_t outputs, const std::string& loss,
                        double l2, const std::optional<std::string>& isa, bool trains_bias) {
-             return std::make_unique<SparseLinear>(features, outputs, parse_head(loss), l2,
-                                                   trains_bias, false,
+             return std::make_unique<SparseLinear>(features, outputs, loss, l2, trains_bias, false,
                                                    isa ? parse_isa(*isa) : default_isa());
            }),
            py::arg("features"), py::arg("outputs"), py::arg("loss"), py::arg("l2") = 0.0,
            py::arg("isa") = py::none(), py::arg("trains_bias") = true)
-      .def("gradient", gradient, py::arg("theta").noconvert(), py::arg("x"),
-           py::arg("y").noconvert())
-      .def("evaluate", evaluate, py::arg("theta").noconvert(), py::arg("x"),
-           py::arg("y").noconvert())
+      .def(
+          "gradient",
+          [](const SparseLinear& source, const FloatArray& theta, const PySparseRows& x,
+             const py::array& y, const std::optional<FloatArray>& weights) {
+            return gradient_of(source, theta, view_of(source, py::cast(&x), y, weights));
+          },
+          py::arg("theta").noconvert(), py::arg("x"), py::arg("y").noconvert(),
+          py::arg("weights").noconvert() = py::none())
+      .def(
+          "evaluate",
+          [](const SparseLinear& source, const FloatArray& theta, const PySparseRows& x,
+             const py::array& y, const std::optional<FloatArray>& weights,
+             std::optional<std::size_t> threads) {
+            return means(source, theta, view_of(source, py::cast(&x), y, weights), threads);
+          },
+          py::arg("theta").noconvert(), py::arg("x"), py::arg("y").noconvert(),
+          py::arg("weights").noconvert() = py::none(), py::arg("threads") = py::none())
       .def("predict", predict, py::arg("theta").noconvert(), py::arg("x"));
 
   m.def(

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "arrays.h"
-#include "leashed/data/ordered_rows.h"
+#include "leashed/sparse/ordered_rows.h"
 
 namespace leashed {
 
@@ -29,8 +29,5 @@ class PySparseRows {
   mutable std::shared_ptr<const OrderedRows> ordered_;
   mutable std::uint64_t seed_ = 0;
 };
-
-// Pointers to what rows are to give, from an int32 or a float32 array of that length.
-Targets targets_of(const py::array& y, std::size_t rows);
 
 }  // namespace leashed

@@ -34,7 +34,7 @@ def loss_and_gradient(
 ) -> tuple[float, NDArray[np.float32]]:
     """Of logistic regression, means over the examples."""
     score = x @ theta
-    probability = 1.0 / (1.0 + np.exp(-score))
+    probability = 0.5 + 0.5 * np.tanh(0.5 * score)  # 1 / (1 + exp(-score)), which would overflow
     loss = np.mean(np.logaddexp(0.0, score) - y * score)
     return float(loss), x.T @ (probability - y) / np.float32(len(y))
 

@@ -23,13 +23,22 @@ def main() -> None:
     x, test_x, y, test_y = train_test_split(x, y, test_size=0.25, stratify=y, random_state=0)
 
     classifier = SGDClassifier(
-        loss="log_loss", max_iter=50, threads=threads, discipline=lsh.Leashed(), random_state=0
+        loss="log_loss",
+        class_weight="balanced",
+        early_stopping=True,
+        threads=threads,
+        discipline=lsh.Leashed(),
+        random_state=0,
     )
     pipeline = make_pipeline(StandardScaler(), classifier)
     # The threads are within a fit, so the fits come one after another (n_jobs=None).
     search = GridSearchCV(
         pipeline,
-        {"sgdclassifier__alpha": [1e-4, 1e-3, 1e-2], "sgdclassifier__lr": [0.01, 0.1]},
+        {
+            "sgdclassifier__alpha": [1e-4, 1e-3],
+            "sgdclassifier__penalty": ["l2", "elasticnet"],
+            "sgdclassifier__lr": [0.01, 0.1],
+        },
         cv=3,
     )
     search.fit(x, y)

@@ -3,7 +3,7 @@
  * any participant may be killed before any instruction. docs/shared_memory.md explains it;
  * tests/test_shared_vector_model.py runs this model.
  *
- * P is one word (slot, t). A seat has the identity of its process (0: free) and one word that
+ * P is one word (slot, t). A seat has the identity of its participant (0: free) and one word that
  * announces the slot that is pinned. Each slot has a word for the seat that has claimed it.
  *
  *   join      reap, then CAS of a seat's identity from 0 to one's own
@@ -14,7 +14,8 @@
  *   publish   CAS of P from (old, t) to (new, t + 1), then recycle: store 0 in new's word
  *   clear     store NONE in the seat's word, 0 in those of the slots it has claimed, then 0 in its
  *             identity; of one's own seat: leave
- *   reap      CAS of a dead process's seat's identity to one's own, then clear
+ *   reap      CAS of a dead process's seat's identity to one's own, then clear. To call exec is to
+ *             die, here; who attaches again is another process
  *
  * A d_step is one atomic instruction together with what is private to the process, and with the
  * assertions. Filling a slot is two steps: whoever dies between them leaves a half-made vector.

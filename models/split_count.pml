@@ -15,14 +15,16 @@
  *   recycle   put the slot back: fetch_or of its bit
  *
  * A d_step is one atomic instruction together with what is private to the thread, and with the
- * assertions. Contents (t) are not accessed atomically in C++: assert_unshared proves that nobody
+ * assertions. Contents (theta, t) are not accessed atomically in C++: assert_unshared proves that nobody
  * else can reach a slot from its claim to its publication, so it does not matter that here they are.
  *
- * Parameters (-D): WRITERS, UPDATES (gradients per writer), READERS (pure readers; each reads once,
- * whenever it likes), PERSISTENCE (T_p: 0, 1, ... or INF), SLOTS (size of the pool), WORD_BITS
- * (slots per word of the free bitmap: 64 in C++).
+ * Parameters (-D): WRITERS, UPDATES (gradients per writer), KEEPERS (so many of the writers publish
+ * without advancing t, as a synchroniser does), READERS (pure readers; each reads once, whenever it
+ * likes), PERSISTENCE (T_p: 0, 1, ... or INF), SLOTS (size of the pool), WORD_BITS (slots per word of
+ * the free bitmap: 64 in C++).
  * Mutations (-D), each refuted: UNPIN_BEFORE_CAS (as printed in Algorithm 3, line 29),
- * RELEASE_NEVER_RECYCLES, SLOTS=2*WRITERS+READERS-1.
+ * RELEASE_NEVER_RECYCLES, SLOTS=2*WRITERS+READERS-1, COMPARE_T (a publisher takes a vector of the t
+ * that it has read for the one that it has read).
  */
 
 #define INF 255
@@ -31,6 +33,9 @@
 #endif
 #ifndef UPDATES
 #define UPDATES 1
+#endif
+#ifndef KEEPERS
+#define KEEPERS 0
 #endif
 #ifndef READERS
 #define READERS 0
@@ -60,7 +65,8 @@ typedef Word {
 Word P; /* the published word: slot 0, which nobody has pinned */
 byte free_bits[WORDS]; /* bit set: slot free */
 short counter[SLOTS];
-byte t[SLOTS] = GARBAGE; /* stands for all that the slot holds */
+byte theta[SLOTS] = GARBAGE; /* stands for all that the slot holds: how many publishes made it */
+byte t[SLOTS] = GARBAGE;
 
 /* What each thread holds: private in C++, visible here to the assertions. */
 byte pinned[THREADS] = NONE;
@@ -68,12 +74,14 @@ byte claimed[THREADS] = NONE;
 byte expected[THREADS] = NONE; /* the slot which the thread's next CAS expects in P */
 
 byte published; /* ghosts: successful publishes, */
+byte advanced;  /* those of them that advanced t, */
 byte dropped;   /* gradients given up */
 hidden byte i;  /* scratch inside one d_step, no part of the state */
 hidden byte n;
 
 #define old pinned[me]
 #define new claimed[me]
+#define step (me < KEEPERS -> 0 : 1) /* by which this thread's publishes advance t */
 #define bit_of(s) (1 << ((s) % WORD_BITS))
 #define is_free(s) (free_bits[(s) / WORD_BITS] & bit_of(s))
 
@@ -101,15 +109,15 @@ inline pin() {
   d_step {
     P.count++;
     old = P.slot;
-    seen = t[old];
+    seen = theta[old];
     printf("%d  pin       slot %d, count %d\n", me, old, P.count);
-    assert(seen == published) /* the newest vector, complete; t has no gaps */
+    assert(seen == published && t[old] == advanced) /* the newest vector, complete */
   }
 }
 
 inline release() {
   d_step {
-    assert(t[old] == seen); /* nobody touched what was pinned */
+    assert(theta[old] == seen); /* nobody touched what was pinned */
     counter[old]--;
     printf("%d  release   slot %d, counter %d\n", me, old, counter[old]);
     if
@@ -167,11 +175,12 @@ inline claim() {
   od
 }
 
-/* new = rule(old, gradient), new.t = old.t + 1 */
+/* new = rule(old, gradient), new.t = old.t + 1; or = transform(old), new.t = old.t */
 inline fill() {
   d_step {
     assert_unshared(new);
-    t[new] = t[old] + 1;
+    theta[new] = theta[old] + 1;
+    t[new] = t[old] + step;
     printf("%d  fill      slot %d, t %d, from slot %d\n", me, new, t[new], old);
     expected[me] = old;
 #if PERSISTENCE != INF
@@ -192,13 +201,19 @@ inline publish() {
     :: P.slot != expected[me] -> expected[me] = NONE
     :: else
     fi
+#ifdef COMPARE_T
+    if
+    :: expected[me] == NONE && t[P.slot] + step == t[new] -> expected[me] = P.slot
+    :: else
+    fi
+#endif
   }
   do
   :: expected[me] == NONE -> break
   :: d_step { /* the CAS succeeds */
       P.slot == expected[me] && P.count == count ->
       printf("%d  publish   slot %d over slot %d, count %d\n", me, new, P.slot, count);
-      assert(t[new] == published + 1); /* no update is lost */
+      assert(theta[new] == published + 1 && t[new] == advanced + step); /* no update is lost */
       for (i : 0 .. THREADS - 1) {
         assert(i == me || expected[i] != new) /* no ABA */
       }
@@ -211,6 +226,7 @@ inline publish() {
       P.slot = new;
       P.count = 0;
       published++;
+      advanced = advanced + step;
       expected[me] = NONE;
       new = NONE
     }
@@ -254,6 +270,7 @@ inline recycle(s) {
     assert_unshared(s);
     assert(!is_free(s)); /* once per use */
     assert(counter[s] == 0);
+    theta[s] = GARBAGE;
     t[s] = GARBAGE;
     free_bits[s / WORD_BITS] = free_bits[s / WORD_BITS] | bit_of(s);
     s = NONE
@@ -270,14 +287,14 @@ inline recycle_unused() {
 /* Algorithm 3, one gradient after the other. */
 proctype writer(byte me) {
   byte gradients = UPDATES; /* still to come */
-  byte seen;                /* t of the pinned slot */
+  byte seen;                /* what the pinned slot held */
   byte bits, word;          /* claim: what is left of the bitmap's word */
   byte count;               /* external count that the CAS expects */
   byte replaced = NONE;     /* slot that the CAS took out of P */
   byte unused = NONE;       /* slot whose counter this thread brought to 0 */
 #if PERSISTENCE != INF
   byte tries;
-  byte entered = NONE; /* t at the entry to the LAU-SPC loop */
+  byte entered = NONE; /* publishes at the entry to the LAU-SPC loop */
 #endif
   do
   :: gradients == 0 -> break
@@ -329,6 +346,7 @@ proctype reader(byte me) {
 init {
   byte k;
   atomic {
+    theta[0] = 0;
     t[0] = 0;
     for (k : 1 .. SLOTS - 1) {
       free_bits[k / WORD_BITS] = free_bits[k / WORD_BITS] | bit_of(k)
@@ -346,7 +364,8 @@ init {
     count_free();
     assert(n == SLOTS - 1 && !is_free(P.slot));
     assert(counter[P.slot] + P.count == 0);
-    assert(t[P.slot] == published);
+    assert(theta[P.slot] == published && t[P.slot] == advanced);
+    assert(KEEPERS != 0 || advanced == published);
     assert(published + dropped == WRITERS * UPDATES);
     assert(PERSISTENCE != INF || dropped == 0)
   }

@@ -10,7 +10,7 @@ import numpy as np
 
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.result import TrainResult
-from leashed.runs import ALGORITHMS, Run
+from leashed.studies.runs import ALGORITHMS, Run
 
 EDGES = np.geomspace(1e-6, 1.0, 121)
 
@@ -44,7 +44,7 @@ def make_result(
 ) -> TrainResult:
     """A plausible result; every field can be replaced by name."""
     t = np.linspace(0.0, seconds, evaluations)
-    floor = 0.05 if outcome == "converged" else 1.9
+    floor = {"converged": 0.05, "diverged": 2.25}.get(outcome, 1.9)
     loss = (2.3 - floor) * np.exp(-t / rate) + floor
     if outcome == "crashed":
         loss[-1] = math.nan
@@ -77,6 +77,7 @@ def make_result(
         "tries": histogram(0.1 * staleness, gradients, seed),
         "gradient_seconds": times(5e-3, gradients, seed),
         "update_seconds": times(5e-5, gradients, seed),
+        "attempt_seconds": times(4e-5, gradients, seed + 1),
         "breakdown": {"gradient": 0.8 * seconds, "rest": 0.2 * seconds},
         "peak_vectors": 7,
         "peak_memory_bytes": 140 * 2**20,
@@ -93,9 +94,10 @@ def make_run(
     lr: float = 0.05,
     batch_size: int = 512,
     fractions: tuple[float, ...] = (0.5, 0.1),
+    more: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Run:
-    """One run of a comparison; the other arguments go to `make_result`."""
+    """One run of a comparison with `more` in its config; the rest goes to `make_result`."""
     config = {
         "discipline": algorithm,
         "rule": {"name": "SGD", "lr": lr},
@@ -113,6 +115,7 @@ def make_run(
         "cpu": "a processor",
         "cores": 2,
         "version": "0.1.0",
+        **(more or {}),
     }
     return Run.of(make_result(config=config, **changes))
 

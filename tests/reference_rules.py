@@ -25,20 +25,38 @@ def clipped(g: Array, value: float | None, norm: float | None) -> Array:
     return g
 
 
+# Where a Reference has what the rules keep.
+STATES = {
+    "momentum_buffer": "m",
+    "exp_avg": "m",
+    "grad_avg": "m",
+    "sum": "v",
+    "square_avg": "v",
+    "exp_avg_sq": "v",
+    "max_exp_avg_sq": "v_max",
+}
+
+
 class Reference:
     """One vector under one rule; ``step`` applies a gradient."""
 
     def __init__(self, rule: lsh.Rule, theta: NDArray[np.floating]) -> None:
-        self.period, self.decay = 0, 1.0
+        self.period, self.decay, self.as_printed = 0, 1.0, False
         if isinstance(rule, lsh.SWAP):
-            self.period, self.decay, rule = rule.period, rule.decay, rule.rule
+            self.period, self.decay, self.as_printed = rule.period, rule.decay, rule.as_printed
+            rule = rule.rule
         self.rule = rule
         self.theta = np.asarray(theta, np.float64)
         self.m = np.zeros_like(self.theta)
         self.v = np.zeros_like(self.theta)
+        self.v_max = np.zeros_like(self.theta)
         if isinstance(rule, lsh.Adagrad):
             self.v += rule.initial_accumulator
         self.t = 0
+
+    def state(self, name: str) -> Array:
+        """The vector that ``Rule.state_names`` calls so."""
+        return getattr(self, STATES[name])
 
     @property
     def kept(self) -> float:
@@ -51,6 +69,8 @@ class Reference:
         rule = self.rule
         lr = float(rule.lr) if math.isnan(lr) else lr
         g = factor * clipped(np.asarray(gradient, np.float64), rule.clip_value, rule.clip_norm)
+        if rule.maximize:
+            g = -g
         if isinstance(rule, lsh.AdamW) or getattr(rule, "decoupled", False):
             self.theta = (1.0 - lr * rule.weight_decay) * self.theta
         else:
@@ -65,20 +85,25 @@ class Reference:
             case lsh.Nesterov(momentum=mu):
                 self.m = mu * self.m + g
                 return lr * (g + mu * self.m)
-            case lsh.Momentum(momentum=mu):
-                self.m = mu * self.m + g
+            case lsh.Momentum(momentum=mu, dampening=delta):
+                self.m = mu * self.m + (1.0 - delta) * g if self.t else g
                 return lr * self.m
             case lsh.Adagrad(eps=eps):
                 self.v = self.kept * self.v + g**2
+                if self.as_printed:
+                    return lr * g / np.sqrt(self.v + eps)
                 return lr * g / (np.sqrt(self.v) + eps)
             case lsh.RMSprop(alpha=alpha, eps=eps):
                 self.v = alpha * self.kept * self.v + (1.0 - alpha) * g**2
-                return lr * g / (np.sqrt(self.v) + eps)
+                self.m = alpha * self.m + (1.0 - alpha) * g
+                variance = self.v - self.m**2 if rule.centered else self.v
+                return lr * g / (np.sqrt(variance) + eps)
             case lsh.Adam(beta1=beta1, beta2=beta2, eps=eps):
                 self.m = beta1 * self.m + (1.0 - beta1) * g
                 self.v = beta2 * self.kept * self.v + (1.0 - beta2) * g**2
+                self.v_max = np.maximum(self.kept * self.v_max, self.v)
                 m_hat = self.m / (1.0 - beta1 ** (self.t + 1))
-                v_hat = self.v / (1.0 - beta2 ** (self.t + 1))
+                v_hat = (self.v_max if rule.amsgrad else self.v) / (1.0 - beta2 ** (self.t + 1))
                 return lr * m_hat / (np.sqrt(v_hat) + eps)
         raise AssertionError(rule)
 
@@ -94,17 +119,31 @@ RULES: dict[str, Callable[[], lsh.Rule]] = {
     "Momentum, decay, clipped": lambda: lsh.Momentum(
         0.02, 0.8, weight_decay=0.05, clip_value=1.0, clip_norm=5.0
     ),
+    "Momentum, dampened": lambda: lsh.Momentum(0.02, 0.9, dampening=0.4, weight_decay=0.05),
     "Nesterov": lambda: lsh.Nesterov(0.02, 0.9),
     "Nesterov, decay": lambda: lsh.Nesterov(0.02, 0.9, weight_decay=0.05),
     "Adagrad": lambda: lsh.Adagrad(0.05),
     "Adagrad, decay": lambda: lsh.Adagrad(0.05, initial_accumulator=0.1, weight_decay=0.05),
     "RMSprop": lambda: lsh.RMSprop(0.01),
     "RMSprop, decay": lambda: lsh.RMSprop(0.01, 0.9, 1e-6, weight_decay=0.05),
+    "RMSprop, centered": lambda: lsh.RMSprop(0.01, centered=True),
+    "RMSprop, centered, decay": lambda: lsh.RMSprop(
+        0.01, 0.9, 1e-6, centered=True, weight_decay=0.05, clip_value=2.0
+    ),
     "Adam": lambda: lsh.Adam(0.01),
     "Adam, decay": lambda: lsh.Adam(0.01, 0.8, 0.99, 1e-6, weight_decay=0.05, clip_norm=4.0),
+    "Adam, AMSGrad": lambda: lsh.Adam(0.01, 0.9, 0.9, amsgrad=True),
     "AdamW": lambda: lsh.AdamW(0.01, weight_decay=0.1),
+    "AdamW, AMSGrad": lambda: lsh.AdamW(0.01, 0.9, 0.9, amsgrad=True, weight_decay=0.1),
+    "SGD, climbing": lambda: lsh.SGD(0.001, maximize=True, weight_decay=0.1, clip_norm=2.0),
+    "Momentum, climbing": lambda: lsh.Momentum(0.0002, maximize=True, dampening=0.5),
+    "Adam, climbing": lambda: lsh.Adam(0.01, maximize=True, weight_decay=0.05),
     "SWAP over Adagrad": lambda: lsh.SWAP(lsh.Adagrad(0.05), 50, 0.5),
+    "SWAP over Adagrad, as printed": lambda: lsh.SWAP(
+        lsh.Adagrad(0.05, eps=0.3, clip_value=1.0), 50, 0.5, as_printed=True
+    ),
     "SWAP over RMSprop": lambda: lsh.SWAP(lsh.RMSprop(0.01, 0.9), 50, 0.5),
     "SWAP over Adam": lambda: lsh.SWAP(lsh.Adam(0.01), 30, 0.6),
+    "SWAP over AMSGrad": lambda: lsh.SWAP(lsh.Adam(0.01, 0.9, 0.9, amsgrad=True), 30, 0.6),
     "SWAP over AdamW": lambda: lsh.SWAP(lsh.AdamW(0.01), 1, 0.9),
 }

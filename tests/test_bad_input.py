@@ -138,7 +138,7 @@ TRAIN = [
     case("seed", None, TypeError, f"seed {WHOLE}"),
     case("seed", 2**63, ValueError, "seed must be at most"),
     # Choices.
-    case("discipline", "leashed", TypeError, "discipline must be Sequential.*, got 'leashed'"),
+    case("discipline", "leashed", TypeError, "discipline must be Leashed.*, got 'leashed'"),
     case("discipline", lsh.Leashed, TypeError, "discipline must be"),
     case("discipline", 3, TypeError, "discipline must be"),
     case("rule", "sgd", TypeError, "rule must be SGD"),
@@ -219,11 +219,20 @@ def choices() -> list[Any]:
 
     positive = "must be greater than 0"
     add("lr", lsh.SGD, *numbers("lr"))
-    add("lr", lsh.SGD, (0, ValueError, f"lr {positive}"), (-0.1, ValueError, f"lr {positive}"))
+    add("lr", lsh.SGD, (-0.1, ValueError, "lr must be at least 0"))
     add("lr", lsh.SGD, (None, TypeError, "lr must be a number"))
-    add("lr", lsh.SGD, (1e39, ValueError, "lr .*float32"), (1e-60, ValueError, "lr .*float32"))
+    add("lr", lsh.SGD, (1e39, ValueError, "lr .*float32"))
+    add("lr", lsh.schedules.constant, (-0.1, ValueError, "lr must be at least 0"))
+    add("lr", lsh.schedules.constant, *numbers("lr"))
+    add("maximize", lambda v: lsh.SGD(0.1, maximize=v), (1, TypeError, "maximize must be True or"))
+    add("amsgrad", lambda v: lsh.AdamW(0.1, amsgrad=v), ("yes", TypeError, "amsgrad must be True"))
+    add("centered", lambda v: lsh.RMSprop(0.1, centered=v), (0, TypeError, "centered must be True"))
+    add("dampening", lambda v: lsh.Momentum(0.1, dampening=v), *numbers("dampening"))
+    add("dampening", lambda v: lsh.Momentum(0.1, dampening=v), (1, ValueError, "dampening must be"))
+    add("dampening", lambda v: lsh.Nesterov(0.1, dampening=v), (0.1, ValueError, "must be 0 with"))
     for name in ("loss_fraction", "loss", "epochs", "seconds", "divergence"):
-        add(name, lambda v, name=name: lsh.until(**{name: v}), *numbers(name))
+        wrong = [w for w in numbers(name) if name != "loss_fraction" or w[0] != [0.1]]
+        add(name, lambda v, name=name: lsh.until(**{name: v}), *wrong)
     for name in ("loss_fraction", "epochs", "seconds"):
         for value in (0, -1.0):
             add(
@@ -236,6 +245,9 @@ def choices() -> list[Any]:
         lambda v: lsh.until(loss_fraction=v),
         (1.0, ValueError, "loss_fraction must be less than 1"),
         (50, ValueError, "loss_fraction must be less than 1"),
+        ((0.5, 1.5), ValueError, "loss_fraction must be less than 1"),
+        ((), ValueError, "loss_fraction must hold at least one"),
+        ([0.5, "half"], TypeError, "loss_fraction"),
     )
     add(
         "divergence",

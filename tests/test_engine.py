@@ -6,6 +6,8 @@ import copy
 import gc
 import math
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -350,6 +352,60 @@ def test_a_thread_too_many_is_refused_and_one_that_ended_makes_room(kind: lsh.Di
     with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="more workers"):
         pool.submit(push).result()
     assert engine.t == 6
+
+
+def test_a_thread_that_waits_for_a_place_lets_others_go_on(kind: lsh.Discipline) -> None:
+    engine = make(kind, workers=1)
+    with engine.read():
+        pass
+    engine.push(ONES)  # this thread has the only place
+    ticks: list[int] = []
+
+    def push() -> None:
+        started.set()
+        with pytest.raises(RuntimeError, match="more workers"):
+            engine.push(ONES, t=0)
+
+    started = threading.Event()
+    thread = threading.Thread(target=push)
+    thread.start()
+    started.wait()
+    while thread.is_alive():
+        ticks.append(engine.t)
+        thread.join(0.001)
+    assert len(ticks) > 5  # of 200 or so
+
+
+def test_one_read_entered_by_many_threads_is_refused_to_all_but_one() -> None:
+    """In a process of its own: none may wait for another that waits for the GIL."""
+    code = """
+import sys, threading
+import numpy as np
+import leashed as lsh
+sys.setswitchinterval(1e-6)
+engine = lsh.Engine(np.zeros(300_000), discipline=lsh.Locked())  # copied without the GIL
+for _ in range(50):
+    read = engine.read()
+    refused, barrier = [], threading.Barrier(4)
+    def enter():
+        barrier.wait()
+        try:
+            read.__enter__()
+        except RuntimeError as error:
+            assert "already entered" in str(error), error
+            refused.append(1)
+    threads = [threading.Thread(target=enter) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert len(refused) == 3, refused
+    read.__exit__(None, None, None)
+    with read as theta:
+        pass
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_thread_works_with_many_engines() -> None:

@@ -48,10 +48,31 @@ def test_split_count_is_safe(checker: Checker, threads: str, persistence: str) -
         assert found.unreached == {"writer": 0, "reader": 0, "init": 0}
 
 
+@pytest.mark.parametrize("persistence", ["INF", "1", "0"])
+@pytest.mark.parametrize(
+    "threads",
+    [
+        "WRITERS=2 UPDATES=2 KEEPERS=1 READERS=1",
+        "WRITERS=3 UPDATES=1 KEEPERS=1 READERS=0",
+    ],
+)
+def test_a_publisher_may_leave_t_alone(checker: Checker, threads: str, persistence: str) -> None:
+    found = checker.verify("split_count", f"{threads} PERSISTENCE={persistence}")
+    assert_holds(checker, found)
+    assert found.unreached["writer"] == 0
+
+
+def test_equal_t_does_not_mean_the_same_vector(checker: Checker) -> None:
+    assert checker.verify("split_count", "WRITERS=2 UPDATES=2 COMPARE_T").errors == 0
+    found = checker.verify("split_count", "WRITERS=2 UPDATES=2 KEEPERS=1 COMPARE_T")
+    assert "(published+1)" in found.violated  # an update computed from another vector is published
+
+
 @pytest.mark.parametrize(
     "definitions",
     [
         "WRITERS=2 UPDATES=3 READERS=0",
+        "WRITERS=2 UPDATES=3 READERS=1 KEEPERS=1",
         "WRITERS=2 UPDATES=3 READERS=1",
         "WRITERS=2 UPDATES=2 READERS=2",
         pytest.param("WRITERS=2 UPDATES=2 READERS=1 WORD_BITS=2", id="bitmap of several words"),

@@ -26,7 +26,7 @@ def same(one, other):
     return one == other
 
 
-@pytest.mark.parametrize("outcome", ["converged", "diverged", "crashed"])
+@pytest.mark.parametrize("outcome", ["converged", "diverged", "unfinished", "crashed"])
 def test_json_brings_everything_back(outcome):
     result = make_result(outcome=outcome, dropped=7, config={"lr": 0.05, "name": "LSH_ps∞"})
     back = TrainResult.from_json(result.to_json(parameters=True))

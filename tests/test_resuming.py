@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import leashed as lsh
-from leashed import Dataset, Discipline, TrainResult, checkpoint, cli, resuming, staleness
+from leashed import Dataset, Discipline, TrainResult, _core, checkpoint, cli, resuming, staleness
 
 MODEL = lsh.models.mlp(784, [16], 10)
 RULES = [
@@ -25,6 +26,9 @@ RULES = [
     lsh.Adam(0.001),
     lsh.AdamW(0.001),
     lsh.SWAP(lsh.Adam(0.001), period=7),
+    lsh.Momentum(0.05, dampening=0.5, maximize=True, clip_norm=1.0),
+    lsh.RMSprop(0.001, centered=True),
+    lsh.Adam(0.001, amsgrad=True),
 ]
 
 
@@ -145,6 +149,93 @@ def test_what_was_saved_while_training_resumes_to_the_same_bits(
         reached.add(resumed.config["resumed_at"])
     assert min(reached) < 3000
     assert list(path.parent.iterdir()) == [path]
+
+
+class Every(resuming.Kept):
+    """Keeps every checkpoint of a run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: list[_core.Resumption] = []
+
+    def __call__(self, reached: _core.Resumption) -> None:
+        super().__call__(reached)
+        self.all.append(reached)
+
+
+def test_an_adaptive_policy_goes_on_from_any_moment_to_the_same_bits(
+    discipline: Discipline, digits: Dataset
+) -> None:
+    if isinstance(discipline, lsh.Hogwild):
+        pytest.skip("Hogwild's checkpoints while training are copies of what changes meanwhile")
+    # After the warm-up every gradient counts for more: one update sooner or later shows.
+    arguments = {"discipline": discipline, "staleness": staleness.tail_tau(warmup=2500)}
+    every = Every()
+    whole = run(digits, 2600, checkpoint=every, checkpoint_every=1e-4, **arguments)
+    under_way = every.all[:-1]
+    assert under_way
+    assert [c.staleness[0] for c in every.all] == [c.updates for c in every.all]
+    for kept in under_way[:: max(1, len(under_way) // 20)]:
+        begin = resuming.Kept()
+        begin.reached = kept
+        resumed = run(digits, 2600, resume=begin, **arguments)
+        np.testing.assert_array_equal(resumed.parameters, whole.parameters)
+
+
+def test_what_a_policy_has_gathered_is_of_the_moment_of_the_parameters(
+    concurrent: Discipline, digits: Dataset
+) -> None:
+    policy = staleness.tail_tau(warmup=10)
+    first = Every()
+    arguments = {"discipline": concurrent, "staleness": policy, "threads": 3}
+    run(digits, 1500, checkpoint=first, checkpoint_every=1e-4, **arguments)
+    middle = resuming.Kept()
+    middle.reached = first.all[len(first.all) // 2]
+    second = Every()
+    run(digits, 2500, checkpoint=second, checkpoint_every=1e-4, resume=middle, **arguments)
+    kept = first.all + second.all
+    assert len(kept) > 2
+    for reached in kept:
+        count, _, _, *bins = reached.staleness
+        assert count == sum(bins) == reached.updates
+
+
+def test_staleness_in_the_thousands_goes_on(path: Path, digits: Dataset) -> None:
+    policy = staleness.tail_tau(0.9, warmup=1)
+    run(digits, 20, staleness=policy, checkpoint=path)
+
+    def stale(_: dict[str, str], saved: dict[str, Any]) -> None:
+        # All updates so far had the staleness 4,000: octave 2, part 1,000.
+        bins = [0] * (2 * 512 + 1000) + [20]
+        saved["staleness_counts"] = [20, 20 * 4000, 20 * 4000**2, *bins]
+
+    rewrite(path, stale)
+    every = Every()
+    run(digits, 21, staleness=policy, resume=path, checkpoint=every)
+    assert every.reached is not None
+    count, total, squares, *bins = every.reached.staleness
+    assert (count, total, squares) == (21, 20 * 4000, 20 * 4000**2)
+    assert {k: n for k, n in enumerate(bins) if n} == {0: 1, 2024: 20}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        staleness.inverse(),
+        staleness.fleet(threshold=4.0),
+        staleness.mindthestep(mean=2.0),
+        staleness.tau_normalized(1.0, 1.0, mean=2.0, deviation=1.0),
+        staleness.tau_normalized_short(1.0, deviation=1.0),
+    ],
+    ids=lambda policy: policy.config(),
+)
+def test_a_policy_that_measures_nothing_has_gathered_nothing(
+    policy: staleness.Policy, digits: Dataset
+) -> None:
+    every = Every()
+    run(digits, 50, checkpoint=every, staleness=policy)
+    assert every.reached is not None
+    assert not any(every.reached.staleness)
 
 
 def test_epochs_and_losses_count_from_the_beginning(path: Path, digits: Dataset) -> None:
@@ -299,20 +390,30 @@ def test_damaged_checkpoints_are_refused(path: Path, digits: Dataset) -> None:
             run(digits, 10, resume=path)
 
 
-def test_checkpoints_of_the_second_version_are_resumed(path: Path, digits: Dataset) -> None:
-    """They were of dense data."""
-    whole = run(digits, 40)
-    run(digits, 20, checkpoint=path)
+def rewrite(path: Path, change: Callable[[dict[str, str], dict[str, Any]], None]) -> None:
+    """Changes a checkpoint's metadata, and its run."""
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
     metadata = header["__metadata__"]
     saved = json.loads(metadata["run"])
-    del saved["sparse"], saved["decay"]
-    metadata.update(version="2", run=json.dumps(saved))
+    change(metadata, saved)
+    metadata["run"] = json.dumps(saved)
     metadata["checksum"] = checkpoint.checksum(header, [data])
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def test_checkpoints_of_the_second_version_are_resumed(path: Path, digits: Dataset) -> None:
+    """They were of dense data."""
+    whole = run(digits, 40)
+    run(digits, 20, checkpoint=path)
+
+    def second_version(metadata: dict[str, str], saved: dict[str, Any]) -> None:
+        del saved["sparse"], saved["decay"]
+        metadata["version"] = "2"
+
+    rewrite(path, second_version)
     resumed = run(digits, 40, resume=path)
     np.testing.assert_array_equal(resumed.parameters, whole.parameters)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from reference_rules import RULES
 
 import leashed as lsh
-from leashed import Discipline, schedules, staleness
+from leashed import Discipline, rules, schedules, staleness
 
 MODEL = lsh.models.mlp(784, [16], 10)
 
@@ -32,6 +32,16 @@ def test_one_thread_gives_the_same_bits_under_every_discipline(
     got = run(digits, rule, concurrent)
     np.testing.assert_array_equal(got.parameters, wanted.parameters)
     assert np.isfinite(got.parameters).all()
+
+
+@pytest.mark.parametrize("kind", rules.RULES.values())
+def test_a_learning_rate_of_0_leaves_the_parameters_as_they_are(
+    kind: type[rules.Stepping], discipline: Discipline, digits: lsh.Dataset
+) -> None:
+    begin = np.random.default_rng(0).normal(0, 0.1, MODEL.dimension).astype(np.float32)
+    result = run(digits, kind(0.0), discipline, init=begin)
+    np.testing.assert_array_equal(result.parameters, begin)
+    assert result.total_updates == 30
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import gc
 import os
 import pickle
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -157,6 +158,86 @@ def test_a_view_stays_as_it_was(name: str) -> None:
     assert repr(vector).endswith("closed)")
     with pytest.raises(ValueError, match="closed; attach again"):
         vector.push(np.zeros(10))
+
+
+def run(code: str, *arguments: str) -> str:
+    """In a process of its own, which a defect could end."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_closed_vector_refuses_to_be_read(name: str) -> None:
+    code = """
+import leashed as lsh, numpy as np, sys
+vector = lsh.SharedVector.create(sys.argv[1], np.zeros(10))
+view = vector.read()
+vector.close()
+for use in (view.__enter__, vector.state, lambda: vector.push(np.zeros(10)), lambda: vector.t,
+            vector.reap):
+    try:
+        use()
+    except ValueError as error:
+        print(error)
+vector.close()
+"""
+    assert run(code, name) == "this SharedVector is closed; attach again\n" * 5
+
+
+@pytest.mark.parametrize("discipline", ["Leashed", "Hogwild"])
+def test_one_may_close_it_while_others_use_it(discipline: str, name: str) -> None:
+    code = """
+import leashed as lsh, numpy as np, sys, threading, time
+sys.setswitchinterval(1e-5)
+name, discipline = sys.argv[1:]
+d = 20_000  # long enough for the GIL to be given up
+keeper = lsh.SharedVector.create(name, np.zeros(d), rule=lsh.SGD(1.0),
+                                 discipline=getattr(lsh, discipline)())
+errors = set()
+
+def use(vector, what):
+    kept = None
+    try:
+        while True:
+            if what == "read":
+                with vector.read() as theta:
+                    assert (theta == theta[0]).all() or discipline == "Hogwild"
+                    kept = theta
+            elif what == "push":
+                vector.push(np.ones(d, np.float32))
+            elif what == "state":
+                vector.state()
+            else:
+                vector.t, vector.live, vector.pids, len(vector), vector.reap()
+    except ValueError as error:
+        errors.add(str(error))
+    if kept is not None:
+        kept.sum()  # outlives the closing
+
+for _ in range(40):
+    vector = lsh.SharedVector.attach(name)
+    threads = [threading.Thread(target=use, args=(vector, what))
+               for what in ("read", "push", "state", "properties")]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.005)
+    vector.close()
+    for thread in threads:
+        thread.join()
+    del threads, vector
+assert errors == {"this SharedVector is closed; attach again"}, errors
+import gc, os
+gc.collect()
+assert keeper.pids == [os.getpid()], keeper.pids
+assert keeper.live == 1
+"""
+    run(code, name, discipline)
 
 
 def test_the_usual_loop_needs_two_views_at_most(name: str) -> None:
@@ -322,6 +403,46 @@ print("ready", flush=True)
     assert process.returncode == 0
 
 
+EXECS = """
+import os, sys
+import leashed as lsh
+name, times = sys.argv[1], int(sys.argv[2])
+vector = lsh.SharedVector.attach(name)
+theta = vector.read().__enter__()
+if times:
+    os.execv(sys.executable, [sys.executable, __file__, name, str(times - 1)])
+assert len(vector.pids) == 2, vector.pids
+print("ready", flush=True)
+sys.stdin.readline()
+os.execvp("sleep", ["sleep", "60"])
+"""
+
+
+def test_one_that_execs_gives_up_its_place(name: str, tmp_path: Path) -> None:
+    """Also to itself, where it starts anew."""
+    program = tmp_path / "execs.py"
+    program.write_text(EXECS)
+    with SharedVector.create(name, np.zeros(3), participants=2) as vector:
+        process = subprocess.Popen(
+            [sys.executable, program, name, "3"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert vector.pids == [os.getpid(), process.pid]
+        process.stdin.write("\n")
+        process.stdin.flush()
+        wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+        assert vector.pids == [os.getpid()]
+        with SharedVector.attach(name) as other:  # though the process goes on
+            assert other.pids == [os.getpid()] * 2
+        assert process.poll() is None
+        end(process)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -397,6 +518,45 @@ def test_something_else_under_the_name_is_refused(name: str) -> None:
         path.unlink()
 
 
+def test_a_damaged_description_is_refused(name: str) -> None:
+    with SharedVector.create(name, np.zeros(3), participants=2) as vector:
+        whole = path_of(name).read_bytes()
+        for text, damage in (
+            (b'{"version"', b"\xff\xfe"),
+            (b'{"version"', b'{"virsion"'),
+            (b'{"version"', b"[1, 2, 3]"),
+            (b'"config"', b'"canfig"'),
+            (b'"dimension"', b'"dimansion"'),
+        ):
+            at = whole.index(text)
+            with path_of(name).open("r+b") as file:
+                file.seek(at)
+                file.write(damage)
+                file.flush()
+                with pytest.raises(ValueError, match=rf"{name} is damaged"):
+                    SharedVector.attach(name)
+                file.seek(at)
+                file.write(whole[at : at + len(damage)])
+        SharedVector.attach(name).close()
+        assert vector.pids == [os.getpid()]
+
+
+def test_the_description_of_another_release_is_told_as_that(name: str) -> None:
+    with SharedVector.create(name, np.zeros(3), participants=2):
+        whole = path_of(name).read_bytes()
+        with path_of(name).open("r+b") as file:
+            # Which has other names for what lies in it.
+            for text, other in (
+                (b'"version": 1', b'"version": 2'),
+                (b'"dimension"', b'"dimansion"'),
+            ):
+                file.seek(whole.index(text))
+                file.write(other)
+            file.flush()
+            with pytest.raises(ValueError, match="has description version 2, this release shares"):
+                SharedVector.attach(name)
+
+
 def test_the_example_runs() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / "four_processes.py", "4", "0.5"],
@@ -407,7 +567,21 @@ def test_the_example_runs() -> None:
     found = re.search(r"4 processes, (\d+) updates: loss .* → ([\d.]+)", done.stdout)
     assert found, done.stdout
     assert int(found[1]) > 0
+    assert done.stderr == ""
     assert not list(Path("/dev/shm").glob("leashed.example.*"))
+
+
+@pytest.mark.parametrize("size", [1e3, 1e30])
+def test_the_example_computes_with_sure_predictions(size: float) -> None:
+    """Its classes can be told apart, so theta grows for as long as it trains."""
+    four_processes = runpy.run_path(str(ROOT / "examples" / "four_processes.py"))
+    x, y = four_processes["examples"](0, 100)
+    theta = np.full(x.shape[1], size, np.float32)
+    loss, gradient = four_processes["loss_and_gradient"](theta, x, y)  # warnings are errors
+    assert np.isfinite(loss)
+    assert np.isfinite(gradient).all()
+    score = x.astype(np.float64) @ theta
+    np.testing.assert_allclose(gradient, x.T @ ((score > 0) - y) / len(y), rtol=1e-4, atol=1e-6)
 
 
 def test_kill_minus_9_at_random_moments() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +32,53 @@ def dense(rows: SparseDataset) -> np.ndarray:
     x = np.zeros((len(rows), rows.features))
     np.add.at(x, (np.repeat(np.arange(len(rows)), np.diff(rows.indptr)), rows.indices), rows.data)
     return x
+
+
+@pytest.fixture(scope="module")
+def many_rows() -> SparseDataset:
+    """So many that a pass over them takes some hundredths of a second."""
+    n, entries = 400_000, 16
+    indices = np.random.default_rng(0).integers(0, FEATURES, n * entries, dtype=np.int32)
+    indptr = np.arange(0, entries * n + 1, entries, dtype=np.int64)
+    data = np.ones(n * entries, np.float32)
+    return SparseDataset(indptr, indices, data, FEATURES, (indices[::entries] % 2), 2)
+
+
+def test_signals_are_handled_while_sparse_rows_are_evaluated(many_rows: SparseDataset) -> None:
+    model = models.logistic_regression(FEATURES)
+    theta = model.init(0)
+    calls: list[int] = []
+    handler = signal.signal(signal.SIGALRM, lambda *_: calls.append(0))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        model.evaluate(theta, many_rows)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+    assert len(calls) > 1  # handled afterwards, several are one
+
+
+def test_python_goes_on_while_a_sparse_gradient_is_computed(many_rows: SparseDataset) -> None:
+    model = models.logistic_regression(FEATURES)
+    theta = model.init(0)
+    ended = threading.Event()
+    ticks: list[float] = []
+
+    def tick() -> None:
+        while not ended.wait(0.0005):
+            ticks.append(time.monotonic())
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    begin = time.monotonic()
+    try:
+        model.sparse.gradient(theta, many_rows.rows, many_rows.y)
+        end = time.monotonic()
+    finally:
+        ended.set()
+        thread.join()
+    a_bit = (end - begin) / 10
+    assert any(begin + a_bit < t < end - a_bit for t in ticks)
 
 
 def test_every_discipline_learns(rows: SparseDataset, discipline: lsh.Discipline) -> None:
@@ -93,16 +143,61 @@ def test_a_full_batch_is_gradient_descent(rows: SparseDataset) -> None:
     np.testing.assert_allclose(result.parameters, [*w, b], atol=1e-5)
 
 
+@pytest.mark.parametrize("decay", [0.5, 0.999, 1.0, 1.5, 1.999])
+def test_a_strong_penalty_is_that_of_dense_data(rows: SparseDataset, decay: float) -> None:
+    """Each step multiplies the weights by 1 - decay: from 1 on nothing that has a logarithm."""
+    x, y = dense(rows), rows.y.astype(np.float64)
+    w, b = np.full(FEATURES, 0.1), 0.0
+    for _ in range(20):
+        r = (1 / (1 + np.exp(-(x @ w + b))) - y) / N
+        w, b = w - 0.5 * (x.T @ r + decay / 0.5 * w), b - 0.5 * r.sum()
+
+    def train(discipline: lsh.Discipline, batch_size: int) -> lsh.TrainResult:
+        return lsh.train(
+            models.logistic_regression(FEATURES, l2=decay / 0.5),
+            rows,
+            until=lsh.until(epochs=20),
+            discipline=discipline,
+            rule=lsh.SGD(0.5),
+            batch_size=batch_size,
+            threads=1,
+            init=np.append(np.full(FEATURES, 0.1), 0.0),
+        )
+
+    for discipline in (lsh.Sequential(), lsh.Locked(), lsh.Hogwild()):
+        full = train(discipline, N)
+        np.testing.assert_allclose(full.parameters, [*w, b], rtol=1e-3, atol=2e-5)
+    whole, sparse = train(lsh.Leashed(), 8), train(lsh.Sequential(), 8)
+    np.testing.assert_allclose(sparse.parameters, whole.parameters, atol=1e-6)
+
+
+def test_rows_without_any_column_still_teach_the_intercept(discipline: lsh.Discipline) -> None:
+    y = (np.arange(4000) % 4 == 0).astype(np.int32)
+    empty = SparseDataset(
+        np.zeros(4001, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), 3, y, 2
+    )
+    result = lsh.train(
+        models.logistic_regression(3),
+        empty,
+        until=lsh.until(epochs=10),
+        discipline=discipline,
+        rule=lsh.SGD(0.1),
+        batch_size=8,
+        threads=1 if isinstance(discipline, lsh.Sequential) else 2,
+    )
+    assert result.loss[-1] == pytest.approx(0.5623, abs=0.01)
+
+
 def test_the_penalty_gives_the_penalised_optimum(rows: SparseDataset) -> None:
     x, y = dense(rows), rows.y.astype(np.float64)
     w, b = np.zeros(FEATURES), 0.0
-    for _ in range(3000):
+    for _ in range(1200):
         r = (1 / (1 + np.exp(-(x @ w + b))) - y) / N
         w, b = w - 0.5 * (x.T @ r + 0.01 * w), b - 0.5 * r.sum()
     result = lsh.train(
         models.logistic_regression(FEATURES, l2=0.01),
         rows,
-        until=lsh.until(epochs=3000),
+        until=lsh.until(epochs=1200),
         discipline=lsh.Sequential(),
         rule=lsh.SGD(0.5),
         batch_size=N,
@@ -218,3 +313,20 @@ def test_mushrooms_are_told_apart() -> None:
         validation=test,
     )
     assert result.validation_accuracy[-1] > 0.99
+
+
+def test_a_rate_without_bound_keeps_runs_in_place_where_there_is_no_penalty(
+    rows: SparseDataset,
+) -> None:
+    growing = lsh.schedules.step(0.01, every=1000, factor=1.01)
+    for l2, in_place in ((0.0, True), (1e-4, False)):
+        result = lsh.train(
+            models.logistic_regression(FEATURES, l2=l2),
+            rows,
+            discipline=lsh.Sequential(),
+            threads=1,
+            rule=lsh.SGD(growing),
+            batch_size=10,
+            until=lsh.until(epochs=1),
+        )
+        assert result.config["sparse_updates"] is in_place

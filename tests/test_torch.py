@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,13 @@ RULES: dict[str, tuple[lsh.Rule, str, dict[str, Any]]] = {
     "RMSprop": (lsh.RMSprop(0.01), "RMSprop", {"lr": 0.01}),
     "Adam": (lsh.Adam(0.01), "Adam", {"lr": 0.01}),
     "AdamW": (lsh.AdamW(0.01), "AdamW", {"lr": 0.01}),
+    "dampened": (
+        lsh.Momentum(0.02, 0.9, dampening=0.3),
+        "SGD",
+        {"lr": 0.02, "momentum": 0.9, "dampening": 0.3},
+    ),
+    "centered": (lsh.RMSprop(0.01, centered=True), "RMSprop", {"lr": 0.01, "centered": True}),
+    "AMSGrad": (lsh.Adam(0.01, amsgrad=True), "Adam", {"lr": 0.01, "amsgrad": True}),
 }
 
 
@@ -88,7 +96,7 @@ def test_state_dict_round_trip(name: str) -> None:
         assert_equal(module, other, 0)
 
 
-@pytest.mark.parametrize("name", ["Momentum", "Adagrad", "RMSprop", "Adam", "AdamW"])
+@pytest.mark.parametrize("name", sorted(set(RULES) - {"SGD"}))
 def test_pytorchs_own_state_can_be_loaded(name: str) -> None:
     rule, kind, settings = RULES[name]
     theirs = network()
@@ -98,8 +106,6 @@ def test_pytorchs_own_state_can_be_loaded(name: str) -> None:
     ours = copy.deepcopy(theirs)
     optimizer = lsh.torch.Optimizer(ours.parameters(), rule)
     state = reference.state_dict()
-    if name == "Momentum":  # PyTorch counts no steps there
-        state = {**state, "state": {k: {**v, "step": 20} for k, v in state["state"].items()}}
     optimizer.load_state_dict(state)
     mine = optimizer.state_dict()
     assert mine.keys() == state.keys()
@@ -110,6 +116,94 @@ def test_pytorchs_own_state_can_be_loaded(name: str) -> None:
         step(theirs, reference, seed)
         step(ours, optimizer, seed)
         assert_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_pytorch_loads_the_state(name: str) -> None:
+    rule, kind, settings = RULES[name]
+    ours = network()
+    optimizer = lsh.torch.Optimizer(ours.parameters(), rule)
+    for seed in range(20):
+        step(ours, optimizer, seed)
+    theirs = copy.deepcopy(ours)
+    reference = getattr(torch.optim, kind)(theirs.parameters(), **settings)
+    reference.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for seed in range(20, 40):
+        step(ours, optimizer, seed)
+        step(theirs, reference, seed)
+        assert_equal(ours, theirs)
+
+
+def test_loaded_settings_are_taken_over() -> None:
+    ours, theirs = network(), network()
+    reference = torch.optim.Adam(theirs.parameters(), 0.02, betas=(0.5, 0.9), eps=1e-3)
+    step(theirs, reference, 0)
+    optimizer = lsh.torch.Optimizer(ours.parameters(), lsh.Adam(0.01))
+    ours.load_state_dict(theirs.state_dict())
+    optimizer.load_state_dict(reference.state_dict())
+    for seed in range(1, 20):
+        step(ours, optimizer, seed)
+        step(theirs, reference, seed)
+        assert_equal(ours, theirs)
+
+
+def test_a_state_that_does_not_fit_is_refused_and_nothing_changed() -> None:
+    module, other = network(), network()
+    optimizer = lsh.torch.Optimizer(module.parameters(), lsh.Adam(0.01))
+    twin = lsh.torch.Optimizer(other.parameters(), lsh.Adam(0.01))
+    for seed in range(3):
+        step(module, optimizer, seed)
+        step(other, twin, seed)
+    wide = torch.nn.Sequential(
+        torch.nn.Linear(1, 13), torch.nn.Tanh(), torch.nn.Linear(13, 3, False)
+    )
+    states = {
+        "'exp_avg': \\(13, 1\\)": torch.optim.Adam(wide.parameters()),
+        "{'momentum_buffer'": torch.optim.SGD(network().parameters(), 0.1, momentum=0.9),
+        "'max_exp_avg_sq'": torch.optim.Adam(network().parameters(), amsgrad=True),
+    }
+    for message, reference in states.items():
+        for p in reference.param_groups[0]["params"]:
+            p.grad = torch.ones_like(p)
+        reference.step()
+        with pytest.raises(ValueError, match=message):
+            optimizer.load_state_dict(reference.state_dict())
+    for seed in range(3, 6):
+        step(module, optimizer, seed)
+        step(other, twin, seed)
+        assert_equal(module, other, 0)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_copies_go_on_by_themselves(name: str) -> None:
+    module = network()
+    groups = [{"params": [p], "lr": 0.01 * k} for k, p in enumerate(module.parameters())]
+    optimizer = lsh.torch.Optimizer(groups, RULES[name][0])
+    for seed in range(5):
+        step(module, optimizer, seed)
+    copies = [copy.deepcopy((module, optimizer)), pickle.loads(pickle.dumps((module, optimizer)))]
+    for seed in range(5, 10):
+        step(module, optimizer, seed)
+    for other, copied in copies:
+        for seed in range(5, 10):
+            step(other, copied, seed)
+        assert_equal(module, other, 0)
+
+
+def test_a_schedule_goes_on_with_the_steps_of_the_group() -> None:
+    rule = lsh.SGD(lsh.schedules.step(1.0, every=3, factor=0.5))
+    first, second = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    optimizer = lsh.torch.Optimizer([first, second], rule)
+    for p in (first, first, second, second):
+        optimizer.zero_grad()
+        p.grad = torch.ones(2)
+        optimizer.step()
+    resumed = lsh.torch.Optimizer([torch.nn.Parameter(torch.zeros(2)) for _ in "12"], rule)
+    resumed.load_state_dict(optimizer.state_dict())
+    p = resumed.param_groups[0]["params"][0]
+    p.grad = torch.ones(2)
+    resumed.step()
+    np.testing.assert_array_equal(p.detach().numpy(), [-0.5, -0.5])
 
 
 def test_parameters_are_views_of_one_vector() -> None:
@@ -148,6 +242,125 @@ def test_schedulers_and_groups_of_pytorch_work() -> None:
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.02 / 32)
 
 
+@pytest.mark.parametrize(
+    ("rule", "kind", "settings"),
+    [
+        (lsh.Momentum(0.02, 0.9), "SGD", {"momentum": 0.5, "dampening": 0.1, "maximize": True}),
+        (lsh.RMSprop(0.02), "RMSprop", {"alpha": 0.9, "eps": 1e-3}),
+        (lsh.Adam(0.02), "Adam", {"betas": (0.5, 0.9), "weight_decay": 0.1}),
+    ],
+    ids=["Momentum", "RMSprop", "Adam"],
+)
+def test_settings_of_a_group_are_its_own(rule: Any, kind: str, settings: dict[str, Any]) -> None:
+    def groups(module: Any) -> list[dict[str, Any]]:
+        first, second = module[0], module[2]
+        return [{"params": first.parameters(), **settings}, {"params": second.parameters()}]
+
+    ours, theirs = network(), network()
+    optimizer = lsh.torch.Optimizer(groups(ours), rule)
+    rest = {"momentum": 0.9} if kind == "SGD" else {}
+    reference = getattr(torch.optim, kind)(groups(theirs), lr=0.02, **rest)
+    for seed in range(20):
+        step(ours, optimizer, seed)
+        step(theirs, reference, seed)
+        assert_equal(ours, theirs)
+
+
+def test_settings_that_the_rule_has_not_are_refused() -> None:
+    for rule, settings, message in (
+        (lsh.SGD(0.1), {"momentum": 0.9}, "momentum=0.9, but SGD has momentum=0.0"),
+        (lsh.Momentum(0.1), {"nesterov": True}, "nesterov=True, but Momentum has"),
+        (lsh.Adagrad(0.1), {"lr_decay": 0.1}, "lr_decay=0.1, but Adagrad has"),
+        (lsh.Adam(0.1), {"amsgrad": True}, "whose state is another one"),
+        (lsh.RMSprop(0.1), {"centered": True}, "whose state is another one"),
+        (lsh.Adam(0.1), {"betas": (1.5, 0.9)}, "beta1 must be less than 1"),
+        (lsh.Adam(0.1), {"decoupled_weight_decay": True}, "but Adam has decoupled_weight_decay"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lsh.torch.Optimizer([{"params": network().parameters(), **settings}], rule)
+
+
+def test_a_learning_rate_may_be_a_tensor_and_a_group_that_is_wrong_is_not_kept() -> None:
+    ours, theirs = network(), network()
+    optimizer = lsh.torch.Optimizer(ours[0].parameters(), lsh.Adam(0.01))
+    with pytest.raises(ValueError, match="lr must be at least 0"):
+        optimizer.add_param_group({"params": list(ours[2].parameters()), "lr": -1.0})
+    optimizer.add_param_group({"params": list(ours[2].parameters()), "lr": torch.tensor(0.25)})
+    groups = [
+        {"params": theirs[0].parameters()},
+        {"params": theirs[2].parameters(), "lr": 0.25},
+    ]
+    reference = torch.optim.Adam(groups, lr=0.01)
+    for seed in range(5):
+        step(ours, optimizer, seed)
+        step(theirs, reference, seed)
+        assert_equal(ours, theirs)
+
+
+def test_schedulers_that_cycle_momentum_work() -> None:
+    for rule, make in (
+        (lsh.Momentum(0.02, 0.9), lambda p: torch.optim.SGD(p, 0.02, momentum=0.9)),
+        (lsh.Adam(0.02), lambda p: torch.optim.Adam(p, 0.02)),
+    ):
+        ours, theirs = network(), network()
+        pair = lsh.torch.Optimizer(ours.parameters(), rule), make(theirs.parameters())
+        cycles = [torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=20) for o in pair]
+        for seed in range(20):
+            step(ours, pair[0], seed)
+            step(theirs, pair[1], seed)
+            assert_equal(ours, theirs)
+            for cycle in cycles:
+                cycle.step()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_parameter_without_a_gradient_takes_no_step(name: str) -> None:
+    """One has a gradient every time, one every other time, and one from the tenth time on."""
+    rule, kind, settings = RULES[name]
+    ours, theirs = network(), network()
+    optimizer = lsh.torch.Optimizer(ours.parameters(), rule)
+    reference = getattr(torch.optim, kind)(theirs.parameters(), **settings)
+    for seed in range(60):
+        x, y = problem(32, seed)
+        for module, one in ((ours, optimizer), (theirs, reference)):
+            one.zero_grad()
+            torch.nn.functional.cross_entropy(module(x), y).backward()
+            first, second, _ = module.parameters()
+            first.grad = first.grad if seed % 2 else None
+            second.grad = second.grad if seed >= 10 else None
+            one.step()
+        assert_equal(ours, theirs)
+        if seed == 30:  # the counts are in the state
+            state = copy.deepcopy(optimizer.state_dict())
+            assert [int(state["state"][k]["step"]) for k in range(3)] == [15, 21, 31]
+            optimizer = lsh.torch.Optimizer(ours.parameters(), rule)
+            optimizer.load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_pytorchs_warm_up_from_0_and_decay_to_0(name: str) -> None:
+    rule, kind, settings = RULES[name]
+    ours, theirs = network(), network()
+    optimizer = lsh.torch.Optimizer(ours.parameters(), rule)
+    reference = getattr(torch.optim, kind)(theirs.parameters(), **settings)
+    factor = lambda step: min(step / 5, max(0.0, (20 - step) / 15))
+    schedulers = [torch.optim.lr_scheduler.LambdaLR(o, factor) for o in (optimizer, reference)]
+    assert optimizer.param_groups[0]["lr"] == 0
+    begin = network()
+    for seed in range(25):
+        step(ours, optimizer, seed)
+        step(theirs, reference, seed)
+        if seed == 0:
+            assert_equal(ours, begin, 0)
+        if seed == 20:
+            end = copy.deepcopy(ours)
+        assert_equal(ours, theirs)
+        for scheduler in schedulers:
+            scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0
+    assert_equal(ours, end, 0)
+
+
 def test_a_parameter_without_a_gradient_stays() -> None:
     module = network()
     optimizer = lsh.torch.Optimizer(module.parameters(), lsh.Momentum(0.1))
@@ -163,6 +376,20 @@ def test_a_parameter_without_a_gradient_stays() -> None:
     optimizer.zero_grad()
     optimizer.step()  # no gradient at all: nothing
     assert torch.equal(step_without[2], before[2])
+
+
+def test_swap_decays_a_parameter_without_a_gradient_at_a_periods_end() -> None:
+    first, second = torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.zeros(5))
+    optimizer = lsh.torch.Optimizer([first, second], lsh.SWAP(lsh.Adagrad(0.1), 2, 0.5))
+    sums = []
+    for step in range(5):
+        first.grad = torch.full((3,), 2.0)
+        second.grad = torch.full((5,), 2.0) if step == 0 else None
+        optimizer.step()
+        sums.append([optimizer.state[p]["sum"].unique().tolist() for p in (first, second)])
+    # Halved at t = 2 and t = 4, before what is new is added.
+    assert sums == [[[a], [b]] for a, b in [(4, 4), (8, 4), (8, 2), (12, 2), (10, 1)]]
+    assert float(optimizer.state[second]["step"]) == 1
 
 
 def test_closures_and_own_schedules() -> None:

@@ -14,8 +14,8 @@
 
 #include "ceiling.h"
 #include "json_line.h"
-#include "leashed/model/kernels/activation.h"
 #include "leashed/model/kernels/dense.h"
+#include "leashed/model/loss.h"
 #include "leashed/update/passes.h"
 #include "networks.h"
 
@@ -53,7 +53,7 @@ class Mlp {
     theta_ = bench::random_values(offset, 0.05f);
     gradient_ = bench::random_values(offset, 0);
     next_ = bench::random_values(offset, 0);
-    probabilities_ = bench::random_values(kMicroBatch * stride(kWidths[kLayers]), 1);
+    residuals_ = bench::random_values(kMicroBatch * stride(kWidths[kLayers]), 1);
     scratch_ = AlignedArray<float>(dense_.gemm_scratch(kWidths[0]));
     make_stages();
   }
@@ -113,17 +113,15 @@ class Mlp {
     for (std::size_t i = 0; i < kLayers; ++i) add_forward(i);
     const std::size_t classes = kWidths[kLayers];
     add("softmax", false, 0, 3 * real(rows_ * classes), [=, this] {
-      activation_.softmax(outputs_[kLayers].data(), rows_, classes, stride(classes),
-                          view_.targets.labels + first_, probabilities_.data());
-      activation_.softmax_backward(probabilities_.data(), rows_, classes, stride(classes),
-                                   view_.targets.labels + first_, 1e-3f);
+      softmax_.residuals(outputs_[kLayers].data(), residuals_.data(), rows_, classes,
+                         stride(classes), view_.targets.from(first_), 1e-3f);
     });
     for (std::size_t i = kLayers; i-- > 0;) add_backward(i);
     const std::size_t d = theta_.size();
     add("update", true, 2 * real(d), 3 * real(d), [=, this] {
       Coefficients numbers;
       numbers.lr = 1e-6f;
-      const Pass pass = pass_table()[Arithmetic::sgd](Mode::cached, false, numbers);
+      const Pass pass = pass_table()[kArithmetic<Sgd>](Mode::cached, false, numbers);
       pass(next_.data(), theta_.data(), d, gradient_.data(), 0, d, numbers);
     });
   }
@@ -155,7 +153,7 @@ class Mlp {
     const std::size_t in = kWidths[i], out = kWidths[i + 1];
     const auto m = static_cast<double>(rows_), n = static_cast<double>(out),
                k = static_cast<double>(in);
-    const float* d_out = i + 1 == kLayers ? probabilities_.data() : outputs_[i + 1].data();
+    const float* d_out = i + 1 == kLayers ? residuals_.data() : outputs_[i + 1].data();
     const std::string number = std::to_string(i + 1);
     add("dW" + number, false, 2 * m * n * k, m * k + m * n + k * n, [=, this] {
       dense_.gemm({.m = in,
@@ -195,14 +193,14 @@ class Mlp {
 
   const std::size_t batch_size_, rows_;
   const DenseKernels& dense_ = dense_kernels(default_isa());
-  const ActivationKernels& activation_ = activation_kernels(default_isa());
+  const Loss& softmax_ = find_loss("softmax", kWidths[kLayers], default_isa());
   bench::RandomBatches batches_;
   BatchView view_{};
   RowsAhead ahead_;
   std::size_t first_ = 0;
   std::vector<std::size_t> weight_, bias_;
   std::vector<AlignedArray<float>> outputs_, transposed_;
-  AlignedArray<float> theta_, gradient_, next_, probabilities_, scratch_;
+  AlignedArray<float> theta_, gradient_, next_, residuals_, scratch_;
   std::vector<Stage> stages_;
 };
 

@@ -38,8 +38,8 @@ Run train_once(const Network& network, const Setting& setting, std::size_t threa
                std::size_t batch_size, double seconds) {
   const auto theta = bench::random_values(network.dimension(), 0.05f);
   const auto rule = make_rule({"sgd", {{"lr", 1e-3}}});
-  const auto discipline =
-      make_discipline(setting.choice, {theta.data(), network.dimension(), threads, 1, *rule});
+  const DisciplineContext context{theta.data(), network.dimension(), threads, 1, *rule};
+  const auto discipline = make_discipline(setting.choice, context);
   TrainOptions options{threads, batch_size, 0, {}, 1e6};  // no evaluation beside the workers
   options.until.seconds = seconds;
 
@@ -58,7 +58,7 @@ Run train_once(const Network& network, const Setting& setting, std::size_t threa
     return false;
   };
   const TrainResult result =
-      train(network, bench::images(), nullptr, *discipline, options, callbacks);
+      train(network, bench::images(), nullptr, *discipline, context, options, callbacks);
   const double asked = (at - first_at) * static_cast<double>(threads);
   return {static_cast<double>(result.gradients * batch_size) / result.elapsed,
           asked > 0 ? (used - first_used) / asked : 0};

@@ -59,7 +59,7 @@ void bench_update(std::size_t d, double seconds) {
       std::swap(current, next);
     };
   };
-  const RulePasses& passes = pass_table()[Arithmetic::sgd];
+  const RulePasses& passes = pass_table()[kArithmetic<Sgd>];
   const bench::Turns turns =
       bench::take_turns({pass(passes(Mode::cached, false, numbers)),
                          pass(passes(Mode::streamed, false, numbers)), update},

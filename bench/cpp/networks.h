@@ -16,11 +16,16 @@ namespace bench {
 inline leashed::Network make_network(const std::string& name,
                                      leashed::Isa isa = leashed::default_isa()) {
   using namespace leashed;
-  const std::vector<Layer> mlp = {Dense{128}, Relu{}, Dense{128}, Relu{},
-                                  Dense{128}, Relu{}, Dense{10}};
-  const std::vector<Layer> cnn = {Conv2d{4, 3, 3}, Relu{}, MaxPool{2, 2},
-                                  Conv2d{8, 3, 3}, Relu{}, MaxPool{2, 2},
-                                  Dense{128},      Relu{}, Dense{10}};
+  const auto dense = [](double outputs) { return Layer{"dense", {{"outputs", outputs}}}; };
+  const auto conv = [](double filters) {
+    return Layer{
+        "conv2d",
+        {{"filters", filters}, {"kernel_h", 3}, {"kernel_w", 3}, {"stride", 1}, {"padding", 0}}};
+  };
+  const Layer pool{"max_pool", {{"size", 2}, {"stride", 2}}}, relu{"relu"};
+  const std::vector<Layer> mlp = {dense(128), relu, dense(128), relu, dense(128), relu, dense(10)};
+  const std::vector<Layer> cnn = {conv(4), relu,       pool, conv(8),  relu,
+                                  pool,    dense(128), relu, dense(10)};
   return {{1, 28, 28}, name == "MLP" ? mlp : cnn, isa};
 }
 

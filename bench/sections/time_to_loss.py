@@ -8,10 +8,13 @@ PyTorch the best few and the best of each kind, then run in turns, with seeds th
 with, from the same initial parameters.
 
 Both clocks start when the threads may start and are read when the parameters are copied: copies are
-kept about every 5 ms while training goes on, and where the loss was reached is found among them.
+kept about every 1 ms at first, later less often, while training goes on, and where the loss was reached is found among them.
 PyTorch's copies are all evaluated after the run. leashed's monitor evaluates some beside the
 workers, on their time, to know when to stop. PyTorch is spared sampling as well: every process
 walks over batches that were cut, in a random order, before its clock started.
+
+Beside that the caller's clock: from the call of ``train`` to its return, with all evaluations, next
+to a plain PyTorch loop in one process at its best settings that ends itself in the same way.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from bench.contenders import Cell, Snapshot, Team, torch_contenders
 from bench.context import BATCHES, Bench
 from bench.networks import NETWORKS, Floats
 from leashed.datasets import Dataset
+from leashed.train import mean_loss
 
 LOSS_FRACTION = 0.1
 _TUNE_SECONDS = 45.0
@@ -67,8 +71,15 @@ def measure(bench: Bench) -> dict[str, Any]:
     finalists = search.finalists()
     ours: list[float] = []
     theirs: dict[Entry, list[float]] = {entry: [] for entry in finalists}
+    loops: dict[Entry, list[float]] = {
+        entry: [] for entry in finalists if len(teams[entry.contender].pipes) == 1
+    }
     updates: list[int] = []
+    returned: list[float] = []
+    evaluation = min(_evaluation(bench.data) for _ in range(5))
     for seed in range(1, 1 + bench.times(_SEEDS, least=2)):
+        theta = model.init(seed, "he")
+        called = time.perf_counter()
         result = leashed.train(
             model,
             bench.data,
@@ -78,12 +89,16 @@ def measure(bench: Bench) -> dict[str, Any]:
             threads=best.threads,
             batch_size=best.batch_size,
             seed=seed,
-            init=model.init(seed, "he"),
+            init=theta,
         )
+        returned.append(time.perf_counter() - called)
         ours.append(result.seconds_to(LOSS_FRACTION))
         updates.append(result.total_updates)
         for entry, times in theirs.items():
             times.append(search.run(entry, seed, max(_SHORTEST, _SLACK * search.trials[entry])))
+        for entry, times in loops.items():
+            cell = Cell("MLP", entry.batch_size, entry.lr, seed)
+            times.append(teams[entry.contender].finish(cell, theta, LOSS_FRACTION, _LONGEST))
     for team in teams.values():
         team.close()
     return {
@@ -95,6 +110,8 @@ def measure(bench: Bench) -> dict[str, Any]:
             "lr": best.lr,
             "seconds": [_finite(t) for t in ours],
             "updates": updates,
+            "returned": returned,
+            "evaluation_seconds": evaluation,
             "trials": len(tuning.trials),
             "search_seconds": tuned - start,
         },
@@ -102,11 +119,24 @@ def measure(bench: Bench) -> dict[str, Any]:
             {**asdict(entry), "seconds": [_finite(t) for t in times]}
             for entry, times in theirs.items()
         ],
+        "PyTorch loop": [
+            {**asdict(entry), "returned": [_finite(t) for t in times]}
+            for entry, times in loops.items()
+        ],
         "PyTorch trials": [
             {**asdict(entry), "seconds": _finite(t)} for entry, t in search.trials.items()
         ],
         "PyTorch search_seconds": searched - tuned,
     }
+
+
+def _evaluation(data: Dataset) -> float:
+    """Seconds that one evaluation of the data takes one thread."""
+    model = NETWORKS["MLP"]
+    theta = model.init(0, "he")
+    start = time.perf_counter()
+    mean_loss(model, data, theta, 1)
+    return time.perf_counter() - start
 
 
 def _finite(seconds: float) -> float | None:

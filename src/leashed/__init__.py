@@ -1,57 +1,34 @@
 """Asynchronous SGD on every core, without locks: `train` a `Model` on a `Dataset`."""
 
+import sys as _sys
 from typing import Any as _Any
 
-from leashed import analysis, datasets, gradients, models, rules, schedules, staleness
+from leashed import datasets, disciplines, gradients, models, rules, schedules, staleness
 from leashed._core import __version__
 from leashed.checkpoint import load, save
 from leashed.datasets import Dataset, SparseDataset
-from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
+from leashed.disciplines import *
 from leashed.engine import Engine
 from leashed.external import get_include
 from leashed.models import Model
 from leashed.result import Histogram, TimeDistribution, TrainResult
-from leashed.rules import (
-    SGD,
-    SWAP,
-    Adagrad,
-    Adam,
-    AdamW,
-    Momentum,
-    Nesterov,
-    RMSprop,
-    Rule,
-)
+from leashed.rules import *
 from leashed.shared import SharedVector
 from leashed.stopping import Until, until
+from leashed.studies import analysis
+from leashed.studies.tune import Tuning, tune
 from leashed.train import Progress, train
-from leashed.tune import Tuning, tune
 from leashed.vector import ParameterVector, Update
 
 __all__ = [
-    "SGD",
-    "SWAP",
-    "Adagrad",
-    "Adam",
-    "AdamW",
     "Dataset",
-    "Discipline",
     "Engine",
     "Histogram",
-    "Hogwild",
-    "Leashed",
-    "Locked",
     "Model",
-    "Momentum",
-    "Nesterov",
     "ParameterVector",
     "Progress",
-    "RMSprop",
-    "Rule",
-    "Sequential",
     "SharedVector",
     "SparseDataset",
-    "Synchronous",
     "TimeDistribution",
     "TrainResult",
     "Tuning",
@@ -72,6 +49,11 @@ __all__ = [
     "tune",
     "until",
 ]
+__all__ += disciplines.__all__ + rules.__all__
+
+# Their names from before they lay in a room: for `import leashed.analysis`, and for what is pickled.
+_sys.modules["leashed.analysis"] = analysis
+_sys.modules["leashed.tune"] = _sys.modules["leashed.studies.tune"]
 
 
 def __getattr__(name: str) -> _Any:

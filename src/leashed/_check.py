@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import numbers
 import operator
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,8 +48,17 @@ def real(
     return number
 
 
+def rate(name: str, value: Any) -> float:
+    """``value`` as a learning rate: from 0, and not infinite as a float32."""
+    number = real(name, value, 0.0, allow=True)
+    largest = float(np.finfo(np.float32).max)
+    if number > largest:
+        raise ValueError(f"{name} must be at most {largest:.3g} (float32), got {number:g}")
+    return number
+
+
 def step(name: str, value: Any) -> float:
-    """``value`` as a step size: positive, and neither 0 nor infinite as a float32."""
+    """``value`` as a size: positive, and neither 0 nor infinite as a float32."""
     number = real(name, value, 0.0)
     limits = np.finfo(np.float32)
     if not float(limits.tiny) <= number <= float(limits.max):
@@ -85,3 +97,19 @@ def vector(name: str, value: Any, length: int | None = None) -> NDArray[np.float
         first = int(np.flatnonzero(~np.isfinite(single))[0])
         raise ValueError(f"{name}[{first}] is {single[first]}; every value must be finite")
     return single
+
+
+def writable(path: Path | None) -> None:
+    """OSError where a file at ``path`` could not be written; asked before hours of work, not after.
+
+    None is fine: nothing is to be written.
+    """
+    if path is None:
+        return
+    folder = path.parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(path))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise PermissionError(errno.EACCES, "cannot be written", str(path))

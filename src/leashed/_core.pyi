@@ -9,19 +9,15 @@ import numpy.typing
 import typing
 
 __all__: list[str] = [
-    "Conv2d",
-    "Dense",
     "Engine",
     "Error",
     "ExternalSource",
     "GradientSource",
-    "MaxPool",
     "Network",
     "ParameterBlock",
     "ParameterVector",
     "PythonSource",
     "Read",
-    "Relu",
     "Resumption",
     "RuleState",
     "SharedVector",
@@ -31,6 +27,7 @@ __all__: list[str] = [
     "batch",
     "batch_rows",
     "default_isa",
+    "losses",
     "mean_loss",
     "parse_svmlight",
     "read_svmlight",
@@ -42,31 +39,6 @@ __all__: list[str] = [
 
 class Error(ValueError):
     pass
-
-class Dense:
-    def __init__(
-        self, outputs: typing.SupportsInt | typing.SupportsIndex, trains_bias: bool = True
-    ) -> None: ...
-
-class Conv2d:
-    def __init__(
-        self,
-        filters: typing.SupportsInt | typing.SupportsIndex,
-        kernel_h: typing.SupportsInt | typing.SupportsIndex,
-        kernel_w: typing.SupportsInt | typing.SupportsIndex,
-        stride: typing.SupportsInt | typing.SupportsIndex,
-        padding: typing.SupportsInt | typing.SupportsIndex,
-    ) -> None: ...
-
-class MaxPool:
-    def __init__(
-        self,
-        size: typing.SupportsInt | typing.SupportsIndex,
-        stride: typing.SupportsInt | typing.SupportsIndex,
-    ) -> None: ...
-
-class Relu:
-    def __init__(self) -> None: ...
 
 class ParameterBlock:
     @property
@@ -92,7 +64,7 @@ class Network(GradientSource):
         input: typing.Annotated[
             collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(3)"
         ],
-        layers: collections.abc.Sequence[Dense | Conv2d | MaxPool | Relu],
+        layers: collections.abc.Sequence[tuple[str, dict]],
         isa: str | None = None,
         loss: str = "softmax",
         l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
@@ -102,12 +74,15 @@ class Network(GradientSource):
         theta: numpy.typing.NDArray[numpy.float32],
         x: numpy.typing.NDArray[numpy.float32],
         y: numpy.ndarray,
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
+        threads: typing.SupportsInt | typing.SupportsIndex | None = None,
     ) -> tuple[float, float]: ...
     def gradient(
         self,
         theta: numpy.typing.NDArray[numpy.float32],
         x: numpy.typing.NDArray[numpy.float32],
         y: numpy.ndarray,
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
     ) -> tuple[float, numpy.typing.NDArray[numpy.float32]]: ...
     def predict(
         self, theta: numpy.typing.NDArray[numpy.float32], x: numpy.typing.NDArray[numpy.float32]
@@ -153,8 +128,11 @@ class PythonSource(GradientSource):
     ) -> None: ...
 
 class Read:
-    def __enter__(self) -> numpy.ndarray: ...
-    def __exit__(self, arg0: typing.Any, arg1: typing.Any, arg2: typing.Any) -> None: ...
+    def __enter__(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        The latest parameters, float32 [d].
+        """
+    def __exit__(self, kind: typing.Any, error: typing.Any, traceback: typing.Any) -> None: ...
     @property
     def t(self) -> int:
         """
@@ -280,9 +258,13 @@ class RuleState:
                 typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
             ]
         ],
-    ) -> None: ...
+    ) -> None:
+        """
+        A gradient of some parameters: (address, begin, end, updates) of each piece.
+        """
     def vector(
         self, k: typing.SupportsInt | typing.SupportsIndex
     ) -> numpy.typing.NDArray[numpy.float32]:
@@ -295,7 +277,7 @@ class RuleState:
         Updates applied.
         """
     @t.setter
-    def t(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def t(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class SharedVector:
     @staticmethod
@@ -327,7 +309,7 @@ class SharedVector:
         gradient: numpy.typing.NDArray[numpy.float32],
         t_read: typing.SupportsInt | typing.SupportsIndex,
     ) -> tuple: ...
-    def read(self) -> tuple[numpy.ndarray, int]: ...
+    def read(self) -> tuple[numpy.typing.NDArray[numpy.float32], int]: ...
     def reap(self) -> None: ...
     def state(self) -> tuple[numpy.typing.NDArray[numpy.float32], int]: ...
     @property
@@ -371,10 +353,19 @@ class SparseLinear(GradientSource):
         trains_bias: bool = True,
     ) -> None: ...
     def evaluate(
-        self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows, y: numpy.ndarray
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: SparseRows,
+        y: numpy.ndarray,
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
+        threads: typing.SupportsInt | typing.SupportsIndex | None = None,
     ) -> tuple[float, float]: ...
     def gradient(
-        self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows, y: numpy.ndarray
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: SparseRows,
+        y: numpy.ndarray,
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
     ) -> tuple[float, numpy.typing.NDArray[numpy.float32]]: ...
     def predict(
         self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows
@@ -461,6 +452,11 @@ def default_isa() -> str:
     The level in use: the last available one, or what the environment variable LEASHED_ISA names.
     """
 
+def losses() -> list[str]:
+    """
+    Names of the losses there are.
+    """
+
 def mean_loss(
     source: GradientSource,
     theta: numpy.typing.NDArray[numpy.float32],
@@ -518,14 +514,17 @@ def train(
     batch_size: typing.SupportsInt | typing.SupportsIndex,
     seed: typing.SupportsInt | typing.SupportsIndex,
     until: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
+    milestones: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
     evaluate_every: typing.SupportsFloat | typing.SupportsIndex,
     progress: collections.abc.Callable | None,
     checkpoint: collections.abc.Callable | None,
     checkpoint_every: typing.SupportsFloat | typing.SupportsIndex,
     resume: Resumption | None,
+    weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    recorded_passes: typing.SupportsInt | typing.SupportsIndex = 0,
 ) -> dict:
     """
-    Trains and returns what engine/trainer.h calls TrainResult, as a dict.
+    Trains and returns what engine/result.h calls TrainResult, as a dict.
     """
 
 __version__: str = "0.1.0"

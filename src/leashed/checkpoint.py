@@ -22,13 +22,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check
 from leashed.external import Description, External
-from leashed.models import Conv2d, Dense, Layer, MaxPool, Model, ReLU
+from leashed.models import LAYERS, Model
 
 __all__ = ["load", "save"]
 
 _FORMAT = "leashed.model"
 _VERSION = 3  # of the format; 2 had no external models, 1 no checksum
-_KINDS: dict[str, type[Layer]] = {k.__name__: k for k in (Dense, Conv2d, MaxPool, ReLU)}
+_KINDS = {kind.__name__: kind for kind in LAYERS}
 _MAX_HEADER = 100_000_000
 
 AnyModel = TypeVar("AnyModel", Model, External)

@@ -1,14 +1,26 @@
-"""Consistency disciplines: how worker threads read and write the shared parameters."""
+"""Consistency disciplines: how worker threads read and write the shared parameters.
+
+A new one is a class here and a line in ``__all__``, from which ``leashed``, ``leashed train``
+and ``leashed bench combinations`` know it; docs/extending.md has an example, and its native part.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leashed import _check
 
-__all__ = ["Discipline", "Hogwild", "Leashed", "Locked", "Sequential", "Synchronous"]
+__all__ = [  # noqa: RUF022  in the order of this file
+    "Discipline",
+    "Sequential",
+    "Synchronous",
+    "Locked",
+    "Hogwild",
+    "Leashed",
+]
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,7 @@ class Sequential(Discipline):
 @dataclass(frozen=True)
 class Synchronous(Discipline):
     """SYNC: all threads compute a gradient on the same parameters; the mean of their gradients is
-    one update. Statistically a batch ``threads`` times as large. Its threads are an OpenMP team.
+    one update. Statistically a batch ``threads`` times as large.
     """
 
     def choice(self) -> tuple[str, dict[str, float]]:
@@ -128,3 +140,9 @@ class Leashed(Discipline):
     @property
     def label(self) -> str:
         return "LSH_ps∞" if self.persistence == math.inf else f"LSH_ps{self.persistence}"
+
+
+# Every discipline as it is by default, by the command line's name.
+DISCIPLINES: Mapping[str, Discipline] = {
+    name.lower(): globals()[name]() for name in __all__ if name != "Discipline"
+}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core
+from leashed import _check, _core, rules
 from leashed import staleness as policies
 from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
 from leashed.machine import cores
@@ -164,10 +164,7 @@ def check_discipline(discipline: Discipline | None) -> Discipline:
 
 def check_rule(rule: Rule | None) -> Rule:
     """``rule``, or the default; TypeError where it is none."""
-    rule = SGD(0.05) if rule is None else rule
-    if not isinstance(rule, Rule):
-        raise TypeError(f"rule must be SGD(lr=...) or another rule of leashed.rules, got {rule!r}")
-    return rule
+    return SGD(0.05) if rule is None else rules.check_rule(rule)
 
 
 def _ends(variables: Sequence[int] | None, dimension: int) -> list[int]:

@@ -140,6 +140,11 @@ class External:
         if isinstance(data, Samples):
             return data
         if isinstance(data, Dataset):
+            if data.weights is not None:
+                raise ValueError(
+                    f"{name} has weights, which leashed does not hand to a gradient from outside; "
+                    "make the data without them"
+                )
             x, y, title = data.x, data.y, data.name
         elif isinstance(data, tuple) and len(data) == 2:
             x, y = (_check.numeric(f"{name}[{i}]", part) for i, part in enumerate(data))

@@ -109,6 +109,11 @@ class TimeDistribution:
         object.__setattr__(self, "counts", counts[first : last + 1])
         object.__setattr__(self, "total", float(self.total))
 
+    @classmethod
+    def empty(cls) -> TimeDistribution:
+        """Of nothing."""
+        return cls(np.ones(1), np.empty(0, dtype=np.int64), 0.0)
+
     @property
     def count(self) -> int:
         """How many durations were measured."""
@@ -136,6 +141,8 @@ class TimeDistribution:
         return low * float((high / low) ** share)
 
     def __add__(self, other: TimeDistribution) -> TimeDistribution:
+        if not (self.counts.size and other.counts.size):
+            return other if other.counts.size else self
         edges = np.union1d(self.edges, other.edges)
         counts = np.zeros(edges.size - 1, dtype=np.int64)
         for part in (self, other):

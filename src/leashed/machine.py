@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 from pathlib import Path
 
 
+@functools.cache
 def cpu_model() -> str:
     """The processor's name as the system tells it, or else its architecture."""
     try:

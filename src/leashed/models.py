@@ -6,16 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core
+from leashed.choice import Choice
 from leashed.datasets import Dataset, SparseDataset
 from leashed.external import External, external
 
 __all__ = [
     "INITIALISATIONS",
+    "LAYERS",
     "LOSSES",
     "Conv2d",
     "Dense",
@@ -35,11 +38,9 @@ __all__ = [
 ]
 
 INITIALISATIONS = ("normal", "he", "glorot")
-LOSSES = ("softmax", "log_loss", "hinge", "squared_error")
+LOSSES = tuple(_core.losses())
 
-# Far beyond any memory, and small enough that no product in the native core overflows.
 _LARGEST_SIZE = 2**31 - 1
-_MOST_PARAMETERS = 2**48
 
 
 def _size(name: str, value: int, minimum: int = 1) -> int:
@@ -47,10 +48,23 @@ def _size(name: str, value: int, minimum: int = 1) -> int:
 
 
 @dataclass(frozen=True)
-class Dense:
+class Layer:
+    """Base of the layers below; not one itself."""
+
+    NATIVE: ClassVar[str]
+
+    def choice(self) -> Choice:
+        """The native layer's name and sizes."""
+        return self.NATIVE, {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+@dataclass(frozen=True)
+class Dense(Layer):
     """x W + b. Parameters: W [inputs, outputs], then b [outputs]. Without ``bias`` b is among the
     parameters too, and stays 0.
     """
+
+    NATIVE: ClassVar[str] = "dense"
 
     outputs: int
     bias: bool = True
@@ -62,10 +76,12 @@ class Dense:
 
 
 @dataclass(frozen=True)
-class Conv2d:
+class Conv2d(Layer):
     """Cross-correlation with square kernels. Parameters: W [filters, channels, kernel, kernel],
     then b [filters].
     """
+
+    NATIVE: ClassVar[str] = "conv2d"
 
     filters: int
     kernel: int
@@ -78,13 +94,20 @@ class Conv2d:
         _size("stride", self.stride)
         _size("padding", self.padding, 0)
 
+    def choice(self) -> Choice:
+        name, sizes = super().choice()
+        sizes["kernel_h"] = sizes["kernel_w"] = sizes.pop("kernel")
+        return name, sizes
+
 
 @dataclass(frozen=True)
-class MaxPool:
+class MaxPool(Layer):
     """Maximum over square windows; rows and columns that fill no window are dropped.
 
     ``stride`` defaults to ``size``.
     """
+
+    NATIVE: ClassVar[str] = "max_pool"
 
     size: int
     stride: int | None = None
@@ -94,25 +117,31 @@ class MaxPool:
         if self.stride is not None:
             _size("stride", self.stride)
 
+    def choice(self) -> Choice:
+        return self.NATIVE, {"size": self.size, "stride": self.stride or self.size}
+
 
 @dataclass(frozen=True)
-class ReLU:
+class ReLU(Layer):
     """max(0, x)."""
 
+    NATIVE: ClassVar[str] = "relu"
 
-Layer = Dense | Conv2d | MaxPool | ReLU
+
+# Every layer there is; files know them by these names.
+LAYERS: tuple[type[Layer], ...] = (
+    Dense,
+    Conv2d,
+    MaxPool,
+    ReLU,
+)
 
 
-def _native(layer: Layer) -> _core.Dense | _core.Conv2d | _core.MaxPool | _core.Relu:
-    if isinstance(layer, Dense):
-        return _core.Dense(layer.outputs, layer.bias)
-    if isinstance(layer, Conv2d):
-        return _core.Conv2d(layer.filters, layer.kernel, layer.kernel, layer.stride, layer.padding)
-    if isinstance(layer, MaxPool):
-        return _core.MaxPool(layer.size, layer.stride or layer.size)
-    if isinstance(layer, ReLU):
-        return _core.Relu()
-    raise TypeError(f"layers must be Dense, Conv2d, MaxPool or ReLU, got {layer!r}")
+def _native(layer: object) -> Choice:
+    if not isinstance(layer, LAYERS):
+        *most, last = (kind.__name__ for kind in LAYERS)
+        raise TypeError(f"layers must be {', '.join(most)} or {last}, got {layer!r}")
+    return layer.choice()
 
 
 @dataclass(frozen=True)
@@ -139,7 +168,7 @@ class Model:
             minimised, not of the losses that are reported.
 
     Raises:
-        TypeError: a layer is none of the four kinds, or a size is not a whole number.
+        TypeError: a layer is none of ``LAYERS``, or a size is not a whole number.
         ValueError: the layers do not fit each other; the message names the layer by its index.
     """
 
@@ -162,7 +191,6 @@ class Model:
             )
         object.__setattr__(self, "input_shape", shape)
         object.__setattr__(self, "layers", tuple(self.layers))
-        _check_extent(shape, self.layers)
         _ = self.native
 
     def __getstate__(self) -> dict[str, object]:
@@ -206,7 +234,7 @@ class Model:
 
     @property
     def classes(self) -> int:
-        """Number of classes; 0 with the loss ``"squared_error"``."""
+        """Number of classes; 0 with a loss of values, such as ``"squared_error"``."""
         return self.native.classes
 
     @property
@@ -303,6 +331,7 @@ class Model:
 
     def evaluate(self, parameters: ArrayLike, data: Dataset | SparseDataset) -> tuple[float, float]:
         """Mean loss and accuracy over a data set; 0 for the accuracy where there are no classes.
+        Losses count with the examples' weights, accuracy without.
 
         Raises:
             TypeError: ``data`` is no Dataset, or ``parameters`` holds no real numbers.
@@ -311,26 +340,8 @@ class Model:
         check_fits(self, data, "data")
         theta = _check.vector("parameters", parameters, self.dimension)
         if isinstance(data, SparseDataset):
-            return self.sparse.evaluate(theta, data.rows, data.y)
-        return self.native.evaluate(theta, data.x, data.y)
-
-
-def _check_extent(shape: tuple[int, ...], layers: tuple[Layer, ...]) -> None:
-    """ValueError where the layers, were none of them to make its input smaller, would have more
-    parameters than any machine can hold.
-    """
-    channels, height, width = shape
-    parameters = 0
-    for index, layer in enumerate(layers):
-        if isinstance(layer, Dense):
-            parameters += channels * height * width * layer.outputs
-            channels, height, width = layer.outputs, 1, 1
-        elif isinstance(layer, Conv2d):
-            height, width = height + 2 * layer.padding, width + 2 * layer.padding
-            parameters += channels * height * width * layer.filters
-            channels = layer.filters
-        if parameters > _MOST_PARAMETERS:
-            raise ValueError(f"layer {index}: {layer} is too large for any memory; make it smaller")
+            return self.sparse.evaluate(theta, data.rows, data.y, data.weights)
+        return self.native.evaluate(theta, data.x, data.y, data.weights)
 
 
 def check_fits(model: Model, data: Dataset | SparseDataset, name: str) -> None:

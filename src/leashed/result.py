@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.analysis import gamma
+from leashed import _check
 from leashed.histogram import Histogram, TimeDistribution
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OUTCOMES", "REASONS", "Histogram", "TimeDistribution", "TrainResult"]
 
-OUTCOMES = ("converged", "diverged", "crashed", "stopped")
+OUTCOMES = ("converged", "unfinished", "diverged", "crashed", "stopped")
 REASONS = (
     "loss_fraction",
     "loss",
@@ -37,7 +37,8 @@ _VERSION = 1
 _FLOAT_SERIES = ("seconds", "loss", "accuracy", "validation_accuracy", "eps")
 _INT_SERIES = ("updates", "memory_bytes", "live_vectors")
 _HISTOGRAMS = ("staleness", "staleness_compute", "staleness_schedule", "tries")
-_TIMES = ("gradient_seconds", "update_seconds")
+_TIMES = ("gradient_seconds", "update_seconds", "attempt_seconds")
+_LATER = ("excluded", "attempt_seconds", "worker_updates")  # not in files written before them
 _INT_TOTALS = (
     "examples",
     "total_updates",
@@ -49,6 +50,31 @@ _INT_TOTALS = (
 )
 
 
+def gamma(dropped: int, published: int) -> float:
+    """The relative increase of the departure rate by the persistence bound, as measured.
+
+    Eq. 6 multiplies the departures from the loop by 1 + gamma; what leaves it without having
+    published is a dropped gradient, so gamma is dropped over published.
+
+    Args:
+        dropped: gradients given up after too many failed attempts.
+        published: gradients published.
+
+    Returns:
+        gamma; infinity if gradients were dropped and none was published, 0 if neither happened.
+
+    Raises:
+        TypeError, ValueError: a count is not whole, or is negative.
+    """
+    dropped, published = (
+        _check.whole("dropped", dropped, 0),
+        _check.whole("published", published, 0),
+    )
+    if published:
+        return dropped / published
+    return math.inf if dropped else 0.0
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainResult:
     """The outcome of one call of :func:`leashed.train`.
@@ -58,9 +84,10 @@ class TrainResult:
     evaluating the final one would take long).
 
     Attributes:
-        outcome: ``converged`` (a loss rule was met), ``diverged`` (a loss rule was given and the
-            run ended without it), ``crashed`` (NaN or Inf) or ``stopped`` (no loss rule
-            given, or interrupted).
+        outcome: ``converged`` (a loss rule was met), ``unfinished`` (a loss rule was given, and
+            the run ended without it, but below 0.95 of the initial loss), ``diverged`` (it ended
+            above that, or rose past ``until.divergence``), ``crashed`` (NaN or Inf) or ``stopped``
+            (no loss rule given, or interrupted).
         reason: which rule ended the run: ``loss_fraction``, ``loss``, ``updates``, ``epochs``,
             ``seconds``, ``divergence``, ``not_finite`` or ``interrupted``.
         parameters: float32 [d]; the final parameters. Empty if read from JSON without them.
@@ -73,7 +100,7 @@ class TrainResult:
         memory_bytes: int64 [E]; resident memory of the process, without the monitor's copies.
         live_vectors: int64 [E]; parameter vectors and gradients in use.
         staleness_over_time: int64 [E, bins]; updates of staleness 0, 1, … since the previous
-            evaluation; the last bin counts everything from it on.
+            evaluation; bin 16,384 counts everything from it on.
         elapsed: seconds of training.
         examples: examples that went through a gradient.
         total_updates: updates published.
@@ -86,7 +113,9 @@ class TrainResult:
         staleness_schedule: its part tau_s, published while the update waited in the retry loop.
         tries: failed attempts to publish, per gradient.
         gradient_seconds: T_c, the time to compute a gradient.
-        update_seconds: T_u, the time to update a parameter vector.
+        update_seconds: T_u, the time to update a parameter vector, with all attempts.
+        attempt_seconds: T_u of one attempt: of each update's, the mean.
+        worker_updates: int64 [m]; updates published by each thread.
         breakdown: seconds of all threads together by what they did: ``gradient``, ``update``,
             ``sampling`` (choosing the batch), ``read`` (getting at the parameters), ``waiting``
             (for locks and barriers) and ``rest``.
@@ -127,6 +156,8 @@ class TrainResult:
     peak_memory_bytes: int
     config: dict[str, Any] = field(default_factory=dict)
     excluded: int = 0
+    attempt_seconds: TimeDistribution = field(default_factory=TimeDistribution.empty)
+    worker_updates: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
@@ -229,8 +260,8 @@ class TrainResult:
             raise ValueError(f"version {document.get('version')!r} of the format is unknown")
         values: dict[str, Any] = {}
         for item in fields(cls):
-            if item.name == "excluded" and item.name not in document:
-                continue  # written before there were staleness policies
+            if item.name in _LATER and item.name not in document:
+                continue
             if item.name not in document:
                 raise ValueError(f"a training result without {item.name!r}")
             try:
@@ -252,9 +283,17 @@ class TrainResult:
         Raises:
             ImportError: matplotlib is not installed (``pip install leashed[plot]``).
         """
-        from leashed.plots.run import result_figure  # noqa: PLC0415 (matplotlib is optional)
+        from leashed.plots.run import draw_run  # noqa: PLC0415 (matplotlib is optional)
 
-        figure = result_figure(self)
+        figure = draw_run(
+            self.seconds,
+            self.loss,
+            self.accuracy,
+            self.validation_accuracy,
+            self.eps,
+            self.staleness,
+            title=f"{self.outcome} ({self.reason}) after {self.elapsed:.3g} s",
+        )
         if path is not None:
             figure.savefig(path)
         return figure
@@ -320,7 +359,7 @@ def _decode_field(name: str, value: Any) -> Any:
         return _decode_rows(value)
     if name in _FLOAT_SERIES:
         return np.array([_decode_float(item) for item in value], dtype=np.float64)
-    if name in _INT_SERIES:
+    if name in _INT_SERIES or name == "worker_updates":
         return np.array(value, dtype=np.int64)
     if name in _HISTOGRAMS:
         return Histogram(value)

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _core, checkpoint
-from leashed.arguments import check_writable
+from leashed import _check, _core, checkpoint
 from leashed.external import Description, External
 from leashed.models import Model
 
@@ -48,6 +47,17 @@ class Kept:
     def __init__(self) -> None:
         self.reached: _core.Resumption | None = None
 
+    @classmethod
+    def at(cls, vectors: NDArray[np.float32], updates: int, batches: int) -> Kept:
+        """To go on from parameters and the rule's states, [1 + S, d], that so many updates have
+        led to, with that batch of data that may be another; under no staleness policy.
+        """
+        kept, nothing = cls(), np.empty(0, np.float32)
+        kept.reached = _core.Resumption(
+            vectors, nothing, updates, batches, math.nan, [], nothing, (0.0, [], 0)
+        )
+        return kept
+
     def __call__(self, reached: _core.Resumption) -> None:
         self.reached = reached
 
@@ -73,7 +83,7 @@ class Checkpointer:
         self._path = Path(path)
         self._model = model
         self._config = config
-        check_writable(self._path)
+        _check.writable(self._path)
         self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
         self._lock = threading.Lock()
         self._newest: _core.Resumption | None = None  # to be written; None: the thread is idle

@@ -86,9 +86,9 @@ def constant(lr: float) -> Schedule:
     """η at every t; a plain number is the same.
 
     Raises:
-        TypeError, ValueError: ``lr`` is not a number above 0.
+        TypeError, ValueError: ``lr`` is not a number from 0.
     """
-    return Schedule("constant", (("lr", _check.step("lr", lr)),))
+    return Schedule("constant", (("lr", _check.rate("lr", lr)),))
 
 
 def step(lr: float, *, every: int, factor: float = 0.1) -> Schedule:
@@ -105,7 +105,7 @@ def step(lr: float, *, every: int, factor: float = 0.1) -> Schedule:
     return Schedule(
         "step",
         (
-            ("lr", _check.step("lr", lr)),
+            ("lr", _check.rate("lr", lr)),
             ("every", float(_check.whole("every", every))),
             ("factor", _check.real("factor", factor, 0.0)),
         ),
@@ -126,7 +126,7 @@ def cosine(lr: float, *, total: int, final: float = 0.0) -> Schedule:
     return Schedule(
         "cosine",
         (
-            ("lr", _check.step("lr", lr)),
+            ("lr", _check.rate("lr", lr)),
             ("total", float(_check.whole("total", total))),
             ("final", _check.real("final", final, 0.0, allow=True)),
         ),
@@ -158,7 +158,7 @@ def scaled(schedule: float | Schedule) -> Schedule:
     whose batch grows with the threads.
 
     Raises:
-        TypeError, ValueError: ``schedule`` is not a positive number or a schedule.
+        TypeError, ValueError: ``schedule`` is neither a number from 0 nor a schedule.
     """
     return Schedule("scaled", (("schedule", of(schedule)),))
 
@@ -167,7 +167,7 @@ def of(lr: Any) -> Schedule:
     """``lr`` as a schedule: itself, or a constant.
 
     Raises:
-        TypeError, ValueError: it is neither a schedule nor a number above 0.
+        TypeError, ValueError: it is neither a schedule nor a number from 0.
     """
     return lr if isinstance(lr, Schedule) else constant(lr)
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _check, _core, choice
 from leashed import staleness as policies
 from leashed.disciplines import Discipline, Hogwild, Leashed
-from leashed.rules import SGD, Rule
+from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.vector import Update
 
@@ -66,8 +66,8 @@ class SharedVector:
 
     A process may die at any moment, also by kill -9, without corrupting or blocking the others: it
     leaves a complete vector and no lock. What it held is released by whoever finds it dead, and its
-    place can be taken. The name goes with the last process. (docs/shared_memory.md tells how, and
-    what the limits are.)
+    place can be taken; the same where a process replaces itself (``os.execv``). The name goes with
+    the last process. (docs/shared_memory.md tells how, and what the limits are.)
 
     Each object is one participant, used by one thread at a time; threads that are to run side by
     side attach once each. A forked child attaches itself. Pickled, it attaches where it arrives.
@@ -114,11 +114,7 @@ class SharedVector:
         """
         name = _name(name)
         theta = _check.vector("theta", theta)
-        rule = SGD(0.05) if rule is None else rule
-        if not isinstance(rule, Rule):
-            raise TypeError(
-                f"rule must be SGD(lr=...) or another rule of leashed.rules, got {rule!r}"
-            )
+        rule = SGD(0.05) if rule is None else check_rule(rule)
         discipline = Leashed() if discipline is None else discipline
         if not isinstance(discipline, Leashed | Hogwild):
             raise TypeError(
@@ -163,15 +159,22 @@ class SharedVector:
         name = _name(name)
         found: dict[str, Any] = {}
 
-        def choices(text: str) -> tuple[int, choice.Choice, choice.Choice, float]:
-            found.update(json.loads(text))
-            if found["version"] != _DESCRIPTION:
+        def choices(text: bytes) -> tuple[int, choice.Choice, choice.Choice, float]:
+            try:
+                found.update(json.loads(text))
+                if found["version"] == _DESCRIPTION:
+                    _ = found["config"]
+                    rule, staleness = (choice.from_json(found[k]) for k in ("rule", "staleness"))
+                    return int(found["dimension"]), rule, staleness, float(found["persistence"])
+            except (KeyError, TypeError, ValueError) as error:
                 raise ValueError(
-                    f"the shared vector {name!r} has description version {found['version']}, this "
-                    f"release shares version {_DESCRIPTION}; use one release in all processes"
-                )
-            rule, staleness = (choice.from_json(found[key]) for key in ("rule", "staleness"))
-            return found["dimension"], rule, staleness, found["persistence"]
+                    f"{_core.SharedVector.path(name)} is damaged; end its participants and remove "
+                    f"it ({error})"
+                ) from error
+            raise ValueError(
+                f"the shared vector {name!r} has description version {found['version']}, this "
+                f"release shares version {_DESCRIPTION}; use one release in all processes"
+            )
 
         native = _core.SharedVector.attach(name, choices)
         _start_janitor(name)

@@ -7,11 +7,35 @@ gradients are computed by ``threads`` native threads under a discipline of your 
 They follow scikit-learn's conventions and take its sparse matrices where the model is linear. With
 ``threads=1`` and a ``random_state`` a fit is deterministic.
 
-What scikit-learn's own have and these have not: weights of examples and of classes
-(``sample_weight``, ``class_weight``), the penalties ``"l1"`` and ``"elasticnet"``, averaged
-parameters, a validation set to stop by (``early_stopping``), schedules by name (``lr`` takes those
-of ``leashed.schedules``), the losses not named below; with ``MLPClassifier`` and ``MLPRegressor``
-activations other than ReLU, the solver L-BFGS, several outputs and labels per example.
+**When a fit ends.** As scikit-learn's: when the loss has not fallen by ``tol`` below its best for
+``n_iter_no_change`` epochs in a row (perceptrons: for more than so many), the loss of an epoch being
+the mean of what its gradients found, on dense features with the penalty l2; with ``early_stopping``,
+when the score of a validation set has not risen by ``tol`` above its best for so long. A fit that has
+to end after ``max_iter`` epochs before that warns with ``ConvergenceWarning``.
+
+**How it goes on.** ``partial_fit``, and ``fit`` with ``warm_start=True``, take up the parameters, the
+state of the rule (moments, accumulators), the number of updates t (learning rate schedules, Adam's
+bias correction) and the order of the examples where the last call left them. With one thread, n
+calls of ``partial_fit`` and one ``fit`` of n epochs (``max_iter=n, tol=None``) on the same data give
+the same bits; with the penalty l2 on sparse features nearly the same, for decay reaches columns late,
+and all of them at the end of a call. On data with other rows the order of the examples is that of the
+next pass over them. Another ``rule`` begins with a state and a t of its own, and so does l1 where
+there was none, or none where there was l1.
+
+**Weights.** An example counts with its ``sample_weight`` times the weight of its class: what is
+minimised is Σ w loss / n + penalty, as by scikit-learn's own. The step size is for weights whose mean
+is 1: they are divided by their mean in the first call, and so is the penalty, so that weights of
+thousands make no steps of thousands. A batch's mean divides by the number of its examples, so a
+weight of 2 is not the same to the last digit as having the example twice. Scores of a validation set
+weigh with ``sample_weight`` alone.
+
+**Where one fails.** A ``fit`` or ``partial_fit`` that raises an error, or is interrupted, leaves the
+estimator as it was before.
+
+What scikit-learn's own have and these have not: averaged parameters, schedules by name (``lr`` takes
+those of ``leashed.schedules``), the losses not named below; with ``MLPClassifier`` and
+``MLPRegressor`` activations other than ReLU, the solver L-BFGS, several outputs and labels per
+example.
 
 The only module of the package that imports scikit-learn (extra ``sklearn``); nothing else imports
 it.
@@ -20,38 +44,92 @@ it.
 from __future__ import annotations
 
 import math
-from typing import Any
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
+from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from leashed import _check, models
+from leashed.choice import Choice
 from leashed.datasets import Dataset, SparseDataset
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Hogwild, Leashed, Sequential
 from leashed.models import Model
 from leashed.resuming import Kept
-from leashed.rules import SGD, Adam, Rule
+from leashed.rules import SGD, Adam, Rule, check_rule
 from leashed.schedules import Schedule
-from leashed.stopping import until
-from leashed.train import train
+from leashed.train import batches_of, mean_loss, train_passes
 
 __all__ = ["MLPClassifier", "MLPRegressor", "SGDClassifier", "SGDRegressor"]
 
 
+@dataclass
+class _Progress:
+    """What a fit goes on from, beside the parameters."""
+
+    seed: int
+    weight: float = 1.0  # mean weight of an example in the first call
+    epochs: int = 0
+    updates: int = 0
+    rule: str = ""
+    states: NDArray[np.float32] | None = None  # [S, d]
+
+
+class _Patience:
+    """So many epochs in a row may bring no improvement of a score by ``tol``."""
+
+    def __init__(self, tol: float | None, epochs: int) -> None:
+        self._tol = tol
+        self._epochs = epochs
+        self._best = -math.inf
+        self._without = 0
+
+    @property
+    def left(self) -> float:
+        """Epochs before it can be at an end."""
+        if self._tol is None:
+            return math.inf
+        return self._epochs - self._without + (self._best == -math.inf)
+
+    def see(self, score: float) -> None:
+        if self._tol is not None:
+            self._without = self._without + 1 if score < self._best + self._tol else 0
+        self._best = max(self._best, score)
+
+
+@dataclass
+class _Held:
+    """Examples kept for validation."""
+
+    x: Any
+    y: NDArray[Any]
+    weights: NDArray[Any] | None
+
+
 class _Estimator(BaseEstimator):
-    """What all four share: rounds of epochs until the loss falls no more."""
+    """What all four share: epochs until there is no improvement any more."""
 
     # Set by the estimators' own constructors, as scikit-learn wants it.
+    alpha: float
     lr: float | Schedule
     max_iter: int
     tol: float | None
     n_iter_no_change: int
+    early_stopping: bool
+    validation_fraction: float
     batch_size: int
     threads: int
     discipline: Discipline | None
@@ -59,40 +137,148 @@ class _Estimator(BaseEstimator):
     random_state: Any
     warm_start: bool
     parameters_: NDArray[np.float32]
-    t_: int
+    loss_curve_: list[float]
+    validation_scores_: list[float] | None
+
+    # Epochs without improvement beyond n_iter_no_change, and whether early stopping goes back to the
+    # parameters that scored best: as scikit-learn's estimators of the same names have it.
+    MORE_PATIENCE: ClassVar[int] = 0
+    KEEPS_BEST: ClassVar[bool] = False
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
         return SGD(self.lr) if self.rule is None else self.rule
 
+    def _penalised(self, rule: Rule, model: Model, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
+        """The rule with what no gradient has of the penalty."""
+        return rule
+
     def _model(self, features: int, rows: int) -> Model:
         raise NotImplementedError
+
+    def _problems(self) -> int:
+        """How many losses the model's loss is the sum of."""
+        return 1
 
     def _initial(self, model: Model, seed: int) -> NDArray[np.float32]:  # noqa: ARG002
         return np.zeros(model.dimension, np.float32)
 
-    def _reached(self, model: Model) -> NDArray[np.float32]:
+    def _reached(self, model: Model) -> NDArray[np.float32]:  # noqa: ARG002
         """The parameters of the last fit, to go on from."""
-        if len(self.parameters_) != model.dimension:
-            raise ValueError(
-                f"the last fit left {len(self.parameters_)} parameters, and now there are "
-                f"{model.dimension}; go on with the same layers, or fit with warm_start=False"
-            )
         return self.parameters_
 
     def _warm(self) -> bool:
         """Whether a fit goes on from the last one."""
         return _flag(self, "warm_start") and hasattr(self, "parameters_")
 
-    def _fit(self, data: Dataset | SparseDataset, epochs: int, *, resume: bool) -> None:
+    @contextmanager
+    def _whole_or_not(self) -> Iterator[None]:
+        """What fails within leaves the estimator as it was."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    def _with_classes(self, y: Any, weights: Any) -> Any:  # noqa: ARG002
+        """The examples' weights times those of their classes."""
+        return weights
+
+    def _fit_all(self, x: Any, y: Any, sample_weight: Any, *, go_on: bool) -> None:
+        """Trains for ``max_iter`` epochs or until there is no improvement any more."""
+        weights = self._begin(x, y, sample_weight, go_on=go_on)
+        held = None
+        if _flag(self, "early_stopping"):
+            x, y, weights, held = self._split(x, y, weights, sample_weight)
+        epochs = _check.whole("max_iter", self.max_iter)
+        tol = None if self.tol is None else _check.real("tol", self.tol, 0.0, allow=True)
+        patience = _Patience(
+            tol if tol is None or held else tol * self._problems(),
+            _check.whole("n_iter_no_change", self.n_iter_no_change) + self.MORE_PATIENCE,
+        )
+        self._train(self._data(x, y, weights), epochs, patience, held, go_on=go_on)
+        if patience.left > 0 and self.tol is not None:
+            warnings.warn(
+                f"max_iter={epochs} epochs were made before the fit converged; raise max_iter or "
+                "tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _fit_part(self, x: Any, y: Any, sample_weight: Any, *, go_on: bool) -> None:
+        """Trains for one epoch."""
+        if _flag(self, "early_stopping"):
+            raise ValueError(
+                "early_stopping must be False with partial_fit, which makes one epoch; use fit"
+            )
+        weights = self._begin(x, y, sample_weight, go_on=go_on)
+        self._train(self._data(x, y, weights), 1, _Patience(None, 1), None, go_on=go_on)
+
+    def _begin(self, x: Any, y: Any, sample_weight: Any, *, go_on: bool) -> Any:
+        """What the examples weigh, their mean in the first call being 1."""
+        weights = self._with_classes(y, sample_weight)
+        if not go_on:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._progress = _Progress(seed, 1.0 if weights is None else _mean(weights))
+        unit = self._progress.weight
+        if weights is None:
+            return None if unit == 1.0 else np.full(x.shape[0], 1.0 / unit)
+        return weights / unit
+
+    def _alpha(self) -> float:
+        alpha = _check.real("alpha", self.alpha, 0.0, allow=True)
+        return _check.real("alpha over the mean of the weights", alpha / self._progress.weight)
+
+    def _split(
+        self, x: Any, y: Any, weights: Any, sample_weight: Any
+    ) -> tuple[Any, Any, Any, _Held]:
+        """The examples to train on, and those held out: with one seed always the same ones."""
+        share = _check.real("validation_fraction", self.validation_fraction, 0.0)
+        if share >= 1.0:
+            raise ValueError(f"validation_fraction must be less than 1, got {share:g}")
+        rows = np.arange(len(y))
+        try:
+            rest, held = train_test_split(
+                rows,
+                test_size=share,
+                random_state=self._progress.seed,
+                stratify=y if is_classifier(self) else None,
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"no validation set can be split off {len(y)} examples: {error} Change "
+                f"validation_fraction, got {share:g}, or fit with early_stopping=False"
+            ) from None
+        if len(held) < 2 and not is_classifier(self):
+            raise ValueError(
+                f"one example of {len(y)} is held out, which has no R²; raise validation_fraction, "
+                f"got {share:g}, or fit with early_stopping=False"
+            )
+        counts = None if sample_weight is None else sample_weight[held]
+        if counts is not None and not counts.any():
+            raise ValueError(
+                "sample_weight is 0 for the whole validation set; choose another random_state"
+            )
+        weights = None if weights is None else weights[rest]
+        if weights is not None and not weights.any():
+            raise ValueError(
+                "all examples that are not held out weigh 0; choose another random_state"
+            )
+        return x[rest], y[rest], weights, _Held(x[held], y[held], counts)
+
+    def _train(
+        self,
+        data: Dataset | SparseDataset,
+        epochs: int,
+        patience: _Patience,
+        held: _Held | None,
+        *,
+        go_on: bool,
+    ) -> None:
         """Trains for at most so many epochs, from where the last call ended or from the start."""
-        rows = len(data)
-        model = self._model(data.features, rows)
-        random = check_random_state(self.random_state)
-        seed = int(random.randint(2**31 - 1))
-        if resume:
-            theta, self.t_ = self._reached(model), self.t_ + 1
-        else:
-            theta, self.t_ = self._initial(model, seed), 0
+        model = self._model(data.features, len(data))
+        rule = self._penalised(self._rule(data), model, data)
+        batch_size = min(_check.whole("batch_size", self.batch_size), len(data))
         threads = _check.whole("threads", self.threads)
         discipline = self.discipline
         if discipline is None:
@@ -100,44 +286,84 @@ class _Estimator(BaseEstimator):
             # it is interrupted, and puts back.
             sparse = isinstance(data, SparseDataset)
             discipline = Sequential() if threads == 1 else Hogwild() if sparse else Leashed()
-        tol = math.nan if self.tol is None else _check.real("tol", self.tol, 0.0, allow=True)
-        each = (
-            epochs if math.isnan(tol) else _check.whole("n_iter_no_change", self.n_iter_no_change)
-        )
-        before, self.n_iter_, run = math.inf, 0, Kept()
-        while self.n_iter_ < epochs:
-            self.n_iter_ = min(self.n_iter_ + each, epochs)
-            result = train(
+        theta = self._reached(model) if go_on else self._initial(model, self._progress.seed)
+        run = self._run(theta, rule, data, batch_size)
+        curve = list(self.loss_curve_) if go_on else []
+        scores = list(self.validation_scores_ or []) if go_on and held else [] if held else None
+        best, best_score = theta, -math.inf
+        done = 0
+        while done < epochs and patience.left > 0:
+            more = 1 if held else int(min(patience.left, epochs - done))
+            done += more
+            outcome = train_passes(
                 model,
                 data,
-                until=until(epochs=self.n_iter_),
+                theta,
+                run,
+                epochs=self._progress.epochs + done,
+                passes=more,
                 discipline=discipline,
-                rule=self._rule(data),
+                rule=rule,
                 threads=threads,
-                batch_size=min(_check.whole("batch_size", self.batch_size), rows),
-                seed=(seed + 7919 * self.t_) % 2**31,
-                init=theta,
-                evaluate_every=1e6,
-                checkpoint=run,
-                resume=run,
+                batch_size=batch_size,
+                seed=self._progress.seed,
             )
-            theta, loss = result.parameters, float(result.loss[-1])
-            if result.outcome == "crashed" or not np.isfinite(theta).all():
+            theta = outcome["parameters"]
+            if outcome["outcome"] == "crashed" or not np.isfinite(theta).all():
                 raise ValueError(
                     "training ran to infinity; scale the features, for example with "
                     f"sklearn.preprocessing.StandardScaler, or lower lr, got {self.lr!r}"
                 )
-            if result.reason == "interrupted":
+            if outcome["reason"] == "interrupted":
                 raise KeyboardInterrupt
-            if before - loss < tol:
-                break
-            before = loss
-        self.parameters_ = theta
-        self.loss_ = loss
-        self._store(model)
+            losses = outcome["pass_losses"].tolist()
+            curve += losses
+            if held is None:
+                for loss in losses:
+                    patience.see(-loss)
+                continue
+            assert scores is not None
+            self._store(model, theta)
+            scores.append(self._score(held))
+            patience.see(scores[-1])
+            if scores[-1] > best_score:
+                best, best_score = theta, scores[-1]
+        self._keep(run, rule, done)
+        self._store(model, best if held and self.KEEPS_BEST else theta)
+        self.n_iter_ = done
+        self.loss_curve_ = curve
+        self.best_loss_ = None if held else min(curve)
+        self.validation_scores_ = scores
+        self.best_validation_score_ = max(scores) if scores else None
+        self.loss_ = mean_loss(model, data, self.parameters_, threads)
 
-    def _store(self, model: Model) -> None:
+    def _run(
+        self, theta: NDArray[np.float32], rule: Rule, data: Dataset | SparseDataset, batch_size: int
+    ) -> Kept:
+        """The run that goes on from the last fit's state and at the pass over the data after it."""
+        last = self._progress
+        if last.states is None:
+            return Kept()
+        if last.rule != _kind(rule):
+            self._progress = _Progress(last.seed, last.weight)
+            return Kept()
+        batches = batches_of(data, batch_size, last.epochs)
+        return Kept.at(np.vstack([theta, last.states]), last.updates, batches)
+
+    def _keep(self, run: Kept, rule: Rule, epochs: int) -> None:
+        last, reached = self._progress, run.reached
+        assert reached is not None
+        states = reached.vectors[1:]
+        self._progress = _Progress(
+            last.seed, last.weight, last.epochs + epochs, reached.updates, _kind(rule), states
+        )
+        self.t_ = reached.updates
+
+    def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
         """Sets the attributes that the parameters are read by."""
+        raise NotImplementedError
+
+    def _score(self, held: _Held) -> float:
         raise NotImplementedError
 
     def _validated(self, x: Any, *y: Any, reset: bool, numeric: bool = False) -> Any:
@@ -151,13 +377,68 @@ class _Estimator(BaseEstimator):
             return validate_data(self, x, *y, y_numeric=numeric, **options)
         return validate_data(self, x, **options)
 
+    def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
+        raise NotImplementedError
+
+    def _outputs(self, x: Any) -> NDArray[np.float64]:
+        """Of rows that have been checked, [n, outputs]."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Truncated(Rule):
+    """A rule after which the parameters from ``begin`` to ``end`` go towards 0 by what they owe of
+    the penalty ``l1``, and no farther.
+    """
+
+    rule: Rule
+    l1: float
+    begin: int
+    end: int
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        return (*self.rule.state_names, "due_from_above", "due_from_below")
+
+    def choice(self) -> Choice:
+        name, settings = self.rule.choice()
+        part: Choice = (
+            "truncation",
+            {"l1": self.l1, "begin": float(self.begin), "end": float(self.end)},
+        )
+        return name, {**settings, "truncation": part}
+
+    def config(self) -> dict[str, Any]:
+        return {**self.rule.config(), "l1": self.l1}
+
+
+def _kind(rule: Rule) -> str:
+    """What tells rules apart whose states mean something else."""
+    check_rule(rule)
+    return f"{rule.config()['name']} with {rule.state_vectors} states"
+
+
+def _weights_of(x: Any, sample_weight: Any) -> NDArray[Any] | None:
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, x, ensure_non_negative=True)
+    if not weights.any():
+        raise ValueError("sample_weight must contain at least one non-zero number")
+    return weights
+
+
+def _mean(weights: NDArray[Any]) -> float:
+    with np.errstate(over="ignore"):
+        mean = float(weights.mean())
+    return _check.real("the mean of sample_weight times class_weight", mean, 0.0)
+
 
 class _Linear(_Estimator):
     """A model of one dense layer, with ``coef_`` and ``intercept_``."""
 
     loss: str
     penalty: str | None
-    alpha: float
+    l1_ratio: float
     fit_intercept: bool
 
     def __sklearn_tags__(self) -> Any:
@@ -165,105 +446,205 @@ class _Linear(_Estimator):
         tags.input_tags.sparse = True
         return tags
 
+    def _l1_share(self) -> float:
+        """Of the penalty."""
+        shares = {"l2": 0.0, "l1": 1.0, None: 0.0}
+        if self.penalty == "elasticnet":
+            share = _check.real("l1_ratio", self.l1_ratio, 0.0, allow=True)
+            if share > 1.0:
+                raise ValueError(f"l1_ratio must be at most 1, got {share:g}")
+            return share
+        if self.penalty not in shares:
+            raise ValueError(
+                f"penalty must be 'l2', 'l1', 'elasticnet' or None, got {self.penalty!r}"
+            )
+        return shares[self.penalty]
+
     def _l2(self) -> float:
-        if self.penalty not in ("l2", None):
-            raise ValueError(f"penalty must be 'l2' or None, got {self.penalty!r}")
-        alpha = _check.real("alpha", self.alpha, 0.0, allow=True)
-        return 0.0 if self.penalty is None else alpha
+        share = self._l1_share()
+        return 0.0 if self.penalty is None else (1.0 - share) * self._alpha()
+
+    def _penalised(self, rule: Rule, model: Model, data: Dataset | SparseDataset) -> Rule:
+        l1 = self._l1_share() * self._alpha()
+        if l1 == 0.0:
+            return rule
+        # A run on sparse rows has the intercepts first, on dense ones last.
+        outputs = model.dimension // (model.features + 1)
+        begin = outputs if isinstance(data, SparseDataset) else 0
+        return _Truncated(rule, l1, begin, begin + model.features * outputs)
 
     def _linear_model(self, features: int, outputs: int) -> Model:
         layer = models.Dense(outputs, bias=_flag(self, "fit_intercept"))
         return Model((features, 1, 1), (layer,), "linear", loss=self.loss, l2=self._l2())
 
     def _reached(self, model: Model) -> NDArray[np.float32]:
-        theta = super()._reached(model).copy()
+        theta, last = super()._reached(model).copy(), self._progress
         if not self.fit_intercept:
-            model.unflatten(theta)["0.bias"][...] = 0
+            states = None if last.states is None else last.states.copy()
+            for vector in (theta, *(() if states is None else states)):
+                model.unflatten(vector)["0.bias"][...] = 0
+            self._progress = replace(last, states=states)
         return theta
 
-    def _store(self, model: Model) -> None:
-        parts = model.unflatten(self.parameters_)
+    def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
+        self.parameters_ = theta
+        parts = model.unflatten(theta)
         self.coef_ = parts["0.weight"].T.astype(np.float64)
         self.intercept_ = parts["0.bias"].astype(np.float64)
 
-    def _scores(self, x: Any) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        x = self._validated(x, reset=False)
-        return np.asarray(x @ self.coef_.T, np.float64) + self.intercept_
+    def _outputs(self, x: Any) -> NDArray[np.float64]:
+        return np.asarray(x @ np.atleast_2d(self.coef_).T, np.float64) + self.intercept_
 
 
 class _Classifier(ClassifierMixin, _Estimator):
     """What a classifier adds: labels of any kind."""
 
-    def fit(self, X: Any, y: Any) -> Any:  # noqa: N803
-        """Fits to X [n, features] and labels y [n]."""
+    class_weight: Any = None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:  # noqa: N803
+        """Fits to X [n, features] and labels y [n].
+
+        Args:
+            sample_weight: how much each example counts, [n], not negative; None: 1 each.
+        """
         warm = self._warm()
-        X, y = self._validated(X, y, reset=not warm)  # noqa: N806
-        if not warm:
-            self._set_classes(y)
-        elif not np.array_equal(self.classes_, np.unique(y)):
-            raise ValueError(
-                "with warm_start y must have the classes of the last fit, "
-                f"{self.classes_}, got {np.unique(y)}"
-            )
-        self._fit(self._data(X, y), _check.whole("max_iter", self.max_iter), resume=warm)
+        with self._whole_or_not():
+            X, y = self._validated(X, y, reset=not warm)  # noqa: N806
+            check_classification_targets(y)
+            weights = _weights_of(X, sample_weight)
+            classes = np.unique(y)
+            if not warm:
+                self._set_classes(classes)
+            elif not np.array_equal(self.classes_, classes):
+                raise ValueError(
+                    "with warm_start y must have the classes of the last fit, "
+                    f"{self.classes_}, got {classes}"
+                )
+            self._fit_all(X, y, weights, go_on=warm)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:  # noqa: N803
+    def partial_fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+    ) -> Any:
         """Goes on for one epoch over X and y. The first call needs ``classes``, all labels there
-        will be.
+        will be. ``class_weight="balanced"``, which needs all labels at once, is refused.
         """
         first = not hasattr(self, "parameters_")
-        X, y = self._validated(X, y, reset=first)  # noqa: N806
-        if first:
-            if classes is None:
-                raise ValueError("classes must be passed on the first call to partial_fit.")
-            self._set_classes(classes)
-        elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
-            raise ValueError(
-                f"classes is not the same as on the last call to partial_fit: {self.classes_}"
-            )
-        self._fit(self._data(X, y), 1, resume=not first)
+        with self._whole_or_not():
+            X, y = self._validated(X, y, reset=first)  # noqa: N806
+            check_classification_targets(y)
+            weights = _weights_of(X, sample_weight)
+            if isinstance(self.class_weight, str):
+                raise ValueError(  # noqa: TRY004 (what scikit-learn raises)
+                    f"class_weight must be a dict or None with partial_fit, got {self.class_weight!r}; "
+                    "compute the weights over all labels with "
+                    "sklearn.utils.class_weight.compute_class_weight"
+                )
+            if first:
+                if classes is None:
+                    raise ValueError("classes must be passed on the first call to partial_fit.")
+                check_classification_targets(classes)
+                self._set_classes(np.unique(classes))
+            elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
+                raise ValueError(
+                    f"classes is not the same as on the last call to partial_fit: {self.classes_}"
+                )
+            self._fit_part(X, y, weights, go_on=not first)
         return self
 
-    def _set_classes(self, y: Any) -> None:
-        check_classification_targets(y)
-        self.classes_ = np.unique(y)
+    def _set_classes(self, classes: NDArray[Any]) -> None:
+        self.classes_ = classes
         if len(self.classes_) < 2:
             raise ValueError(
                 f"The number of classes has to be greater than one; got {len(self.classes_)} class"
             )
 
-    def _data(self, x: Any, y: Any) -> Dataset | SparseDataset:
-        check_classification_targets(y)
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y has the label {unknown[0]!r}, which is none of {self.classes_}")
-        labels = np.searchsorted(self.classes_, y)
-        if is_csr(x):
-            return SparseDataset.from_csr(x, labels, len(self.classes_))
-        return Dataset.from_arrays(x, labels, len(self.classes_))
+    def _with_classes(self, y: Any, weights: Any) -> Any:
+        given = self.class_weight
+        if given is None:
+            return weights
+        if isinstance(given, dict):
+            unknown = [label for label in given if label not in self.classes_]
+            if unknown:
+                raise ValueError(
+                    f"class_weight has the label {unknown[0]!r}, which is none of {self.classes_}"
+                )
+            for label, weight in given.items():
+                _check.real(f"class_weight[{label!r}]", weight, 0.0, allow=True)
+            of_class = np.array([float(given.get(label, 1.0)) for label in self.classes_])
+        elif isinstance(given, str) and given == "balanced":
+            of_class = compute_class_weight(given, classes=self.classes_, y=y)
+        else:
+            raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {given!r}")
+        of_examples = of_class[self._numbers(y)]
+        return of_examples if weights is None else of_examples * weights
+
+    def _numbers(self, y: Any) -> NDArray[np.intp]:
+        """The labels' numbers in ``classes_``."""
+        labels = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        unknown = self.classes_[labels] != y
+        if unknown.any():
+            label = y[unknown][:1].tolist()[0]
+            raise ValueError(f"y has the label {label!r}, which is none of {self.classes_}")
+        return labels
+
+    def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
+        make = SparseDataset.from_csr if is_csr(x) else Dataset.from_arrays
+        return make(x, self._numbers(y), len(self.classes_), weights=weights)
+
+    def _found(self, x: Any) -> NDArray[Any]:
+        """The labels' numbers in ``classes_``, of rows that have been checked."""
+        outputs = self._outputs(x)
+        return (outputs[:, 0] > 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(axis=1)
+
+    def _score(self, held: _Held) -> float:
+        right = self.classes_[self._found(held.x)] == held.y
+        return float(np.average(right, weights=held.weights))
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Labels [n]."""
+        check_is_fitted(self)
+        return np.asarray(self.classes_[self._found(self._validated(X, reset=False))])
 
 
 class _Regressor(RegressorMixin, _Estimator):
     """What a regressor adds: numbers."""
 
-    def fit(self, X: Any, y: Any) -> Any:  # noqa: N803
-        """Fits to X [n, features] and numbers y [n]."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:  # noqa: N803
+        """Fits to X [n, features] and numbers y [n].
+
+        Args:
+            sample_weight: how much each example counts, [n], not negative; None: 1 each.
+        """
         warm = self._warm()
-        X, y = self._validated(X, y, reset=not warm, numeric=True)  # noqa: N806
-        self._fit(self._data(X, y), _check.whole("max_iter", self.max_iter), resume=warm)
+        with self._whole_or_not():
+            X, y = self._validated(X, y, reset=not warm, numeric=True)  # noqa: N806
+            self._fit_all(X, y, _weights_of(X, sample_weight), go_on=warm)
         return self
 
-    def partial_fit(self, X: Any, y: Any) -> Any:  # noqa: N803
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:  # noqa: N803
         """Goes on for one epoch over X and y."""
         first = not hasattr(self, "parameters_")
-        X, y = self._validated(X, y, reset=first, numeric=True)  # noqa: N806
-        self._fit(self._data(X, y), 1, resume=not first)
+        with self._whole_or_not():
+            X, y = self._validated(X, y, reset=first, numeric=True)  # noqa: N806
+            self._fit_part(X, y, _weights_of(X, sample_weight), go_on=not first)
         return self
 
-    def _data(self, x: Any, y: Any) -> Dataset | SparseDataset:
-        return SparseDataset.regression(x, y) if is_csr(x) else Dataset.regression(x, y)
+    def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
+        make = SparseDataset.regression if is_csr(x) else Dataset.regression
+        return make(x, y, weights=weights)
+
+    def _score(self, held: _Held) -> float:
+        return float(r2_score(held.y, self._outputs(held.x)[:, 0], sample_weight=held.weights))
+
+    def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Numbers [n]."""
+        check_is_fitted(self)
+        return self._outputs(self._validated(X, reset=False))[:, 0]
 
 
 def _flag(estimator: Any, name: str) -> bool:
@@ -283,14 +664,23 @@ class SGDClassifier(_Classifier, _Linear):
 
     Args:
         loss: ``"hinge"`` or ``"log_loss"``; only the second has ``predict_proba``.
-        penalty: ``"l2"``, α/2 |w|², or None.
+        penalty: ``"l2"``, α/2 |w|²; ``"l1"``, α |w|₁; ``"elasticnet"``, α ((1 − ``l1_ratio``)/2 |w|²
+            + ``l1_ratio`` |w|₁); or None. The l1 part truncates: after each update a weight goes
+            towards 0, and no farther, by all the η α so far that it has not gone yet, as
+            scikit-learn's own, so that weights are exactly 0. With it, updates on sparse features
+            pass over all parameters.
         alpha: α.
+        l1_ratio: the share of l1 in ``"elasticnet"``, from 0 to 1.
         fit_intercept: whether there is an intercept; without it ``intercept_`` is 0.
         lr: the step size for the mean gradient of a batch, or a schedule of ``leashed.schedules``.
         max_iter: the most epochs.
-        tol: training ends when the loss over the training set has not fallen by so much for
-            ``n_iter_no_change`` epochs; None: after ``max_iter``.
-        n_iter_no_change: epochs between two evaluations of the loss.
+        tol: what counts as an improvement of the loss, with more than two classes for each of them
+            that its loss is summed over, or of the score with ``early_stopping``; None: training
+            ends after ``max_iter`` epochs.
+        n_iter_no_change: epochs in a row without one that end the training.
+        early_stopping: to hold a part of the examples out and stop by the accuracy on it; each
+            class has its share in it.
+        validation_fraction: that part, between 0 and 1.
         batch_size: examples per gradient, at most all there are.
         threads: worker threads.
         discipline: of ``leashed``. Default: ``Leashed()``, on sparse features ``Hogwild()``, with one
@@ -299,13 +689,21 @@ class SGDClassifier(_Classifier, _Linear):
         random_state: of the order of the examples.
         warm_start: ``fit`` goes on from the parameters of the last ``fit`` or ``partial_fit``, on
             data with the same features and classes, in place of beginning anew.
+        class_weight: of each class, by label (1 for those that are missing), or ``"balanced"``: n
+            over the number of classes and that of the class's examples; None: 1 each.
 
     Attributes:
         classes_: the labels, sorted.
         coef_: float64 [1, features] with two classes, else [classes, features].
         intercept_: float64 [1] or [classes]; 0 without ``fit_intercept``.
         n_iter_: epochs of the last fit.
+        t_: updates so far.
         loss_: mean loss over the training set after it, without the penalty.
+        loss_curve_: mean losses of the epochs as their gradients found them, those of the calls that
+            this one goes on from included; with dense features with the penalty l2.
+        best_loss_: the least of them; None with ``early_stopping``.
+        validation_scores_: the accuracies (R²) after each epoch; None without ``early_stopping``.
+        best_validation_score_: the best of them, or None.
         parameters_: float32, as ``leashed.models`` have them.
 
     Raises:
@@ -318,58 +716,66 @@ class SGDClassifier(_Classifier, _Linear):
         *,
         penalty: str | None = "l2",
         alpha: float = 1e-4,
+        l1_ratio: float = 0.15,
         fit_intercept: bool = True,
         lr: float | Schedule = 0.1,
         max_iter: int = 1000,
-        tol: float | None = 1e-4,
+        tol: float | None = 1e-3,
         n_iter_no_change: int = 5,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
         batch_size: int = 16,
         threads: int = 1,
         discipline: Discipline | None = None,
         rule: Rule | None = None,
         random_state: Any = None,
         warm_start: bool = False,
+        class_weight: Any = None,
     ) -> None:
         self.loss = loss
         self.penalty = penalty
         self.alpha = alpha
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.lr = lr
         self.max_iter = max_iter
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
         self.batch_size = batch_size
         self.threads = threads
         self.discipline = discipline
         self.rule = rule
         self.random_state = random_state
         self.warm_start = warm_start
+        self.class_weight = class_weight
 
     def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
         if self.loss not in ("hinge", "log_loss"):
             raise ValueError(f"loss must be 'hinge' or 'log_loss', got {self.loss!r}")
+        return self._linear_model(features, self._problems())
+
+    def _problems(self) -> int:
         classes = len(self.classes_)
-        return self._linear_model(features, 1 if classes == 2 else classes)
+        return 1 if classes == 2 else classes
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Signed distances to the hyperplanes, times the norms of their weights: [n] with two
         classes, else [n, classes].
         """
-        scores = self._scores(X)
+        check_is_fitted(self)
+        scores = self._outputs(self._validated(X, reset=False))
         return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Labels [n]."""
-        scores = self.decision_function(X)
-        found = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[found])
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Probabilities [n, classes]; with more than two classes those of each against the rest,
         scaled to add up to 1.
         """
-        share = 0.5 * (1.0 + np.tanh(0.5 * self._scores(X)))
+        check_is_fitted(self)
+        scores = self._outputs(self._validated(X, reset=False))
+        share = 0.5 * (1.0 + np.tanh(0.5 * scores))
         if share.shape[1] == 1:
             return np.hstack([1.0 - share, share])
         total = share.sum(axis=1, keepdims=True)
@@ -391,11 +797,14 @@ class SGDRegressor(_Regressor, _Linear):
         *,
         penalty: str | None = "l2",
         alpha: float = 1e-4,
+        l1_ratio: float = 0.15,
         fit_intercept: bool = True,
         lr: float | Schedule = 0.2,
         max_iter: int = 1000,
-        tol: float | None = 1e-4,
+        tol: float | None = 1e-3,
         n_iter_no_change: int = 5,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
         batch_size: int = 16,
         threads: int = 1,
         discipline: Discipline | None = None,
@@ -405,11 +814,14 @@ class SGDRegressor(_Regressor, _Linear):
     ) -> None:
         self.penalty = penalty
         self.alpha = alpha
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.lr = lr
         self.max_iter = max_iter
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
         self.batch_size = batch_size
         self.threads = threads
         self.discipline = discipline
@@ -420,29 +832,40 @@ class SGDRegressor(_Regressor, _Linear):
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or isinstance(self.lr, Schedule):
             return super()._rule(data)
-        values = data.data if isinstance(data, SparseDataset) else data.x
-        squares = float(np.square(values, dtype=np.float64).sum()) / len(data)
-        return SGD(_check.step("lr", self.lr) / (1.0 + squares))
+        square = _mean_square(data)
+        if not math.isfinite(square):
+            raise ValueError(
+                "the features' squares are beyond float32; scale them, for example with "
+                "sklearn.preprocessing.StandardScaler"
+            )
+        return SGD(_check.rate("lr", self.lr) / (1.0 + square))
 
     def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
         return self._linear_model(features, 1)
 
-    def _store(self, model: Model) -> None:
-        super()._store(model)
+    def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
+        super()._store(model, theta)
         self.coef_ = self.coef_[0]
 
-    def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """Numbers [n]."""
-        check_is_fitted(self)
-        x = self._validated(X, reset=False)
-        return np.asarray(x @ self.coef_, np.float64) + self.intercept_[0]
+
+def _mean_square(data: Dataset | SparseDataset) -> float:
+    """Of the examples' norms |x|, with their weights."""
+    values = data.data if isinstance(data, SparseDataset) else data.x
+    if data.weights is None:
+        return float(np.vdot(values, values)) / len(data)
+    if isinstance(data, SparseDataset):
+        weights = np.repeat(data.weights, np.diff(data.indptr))
+        return float(np.vdot(values * weights, values)) / len(data)
+    return float(np.vdot(values * data.weights[:, None], values)) / len(data)
 
 
 class _Perceptron(_Estimator):
     """Dense layers with ReLU between them."""
 
     hidden_layer_sizes: tuple[int, ...]
-    alpha: float
+
+    MORE_PATIENCE = 1
+    KEEPS_BEST = True
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
         return Adam(self.lr) if self.rule is None else self.rule
@@ -450,24 +873,30 @@ class _Perceptron(_Estimator):
     def _initial(self, model: Model, seed: int) -> NDArray[np.float32]:
         return model.init(seed, "glorot")
 
+    def _reached(self, model: Model) -> NDArray[np.float32]:
+        if model.layers != self._network_.layers:
+            raise ValueError(
+                f"hidden_layer_sizes={self.hidden_layer_sizes!r} are not those of the last fit; go "
+                "on with the same layers, or fit with warm_start=False"
+            )
+        return super()._reached(model)
+
     def _network(self, features: int, rows: int, outputs: int, loss: str) -> Model:
-        alpha = _check.real("alpha", self.alpha, 0.0, allow=True)
         layers: list[models.Layer] = []
         for width in np.atleast_1d(np.asarray(self.hidden_layer_sizes, dtype=object)):
             layers += [models.Dense(_check.whole("hidden_layer_sizes", width)), models.ReLU()]
         return Model(
-            (features, 1, 1), (*layers, models.Dense(outputs)), "mlp", loss, l2=alpha / rows
+            (features, 1, 1), (*layers, models.Dense(outputs)), "mlp", loss, l2=self._alpha() / rows
         )
 
-    def _store(self, model: Model) -> None:
+    def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
+        self.parameters_ = theta
         self._network_ = model
-        parts = list(model.unflatten(self.parameters_).values())
+        parts = list(model.unflatten(theta).values())
         self.coefs_, self.intercepts_ = parts[::2], parts[1::2]
         self.n_layers_ = len(self.coefs_) + 1
 
     def _outputs(self, x: Any) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        x = self._validated(x, reset=False)
         return self._network_.predict(self.parameters_, x).astype(np.float64)
 
 
@@ -480,7 +909,9 @@ class MLPClassifier(_Classifier, _Perceptron):
         lr: the step size of ``Adam``.
         max_iter: the most epochs.
         tol: see ``SGDClassifier``.
-        n_iter_no_change: likewise.
+        n_iter_no_change: likewise; it takes more than so many epochs.
+        early_stopping: likewise.
+        validation_fraction: likewise.
         batch_size: examples per gradient, at most all there are.
         threads: worker threads.
         discipline: of ``leashed``. Default: ``Leashed()``, with one thread ``Sequential()``.
@@ -490,9 +921,11 @@ class MLPClassifier(_Classifier, _Perceptron):
 
     Attributes:
         classes_: the labels, sorted.
-        coefs_: the layers' weights, float32 [inputs, outputs].
+        coefs_: the layers' weights, float32 [inputs, outputs]; with ``early_stopping`` those that
+            scored best.
         intercepts_: their biases.
-        n_iter_, loss_, parameters_: as for ``SGDClassifier``.
+        n_iter_, t_, loss_, loss_curve_, best_loss_, validation_scores_, best_validation_score_,
+            parameters_: as for ``SGDClassifier``.
 
     Raises:
         TypeError, ValueError: from ``fit``, where a parameter or the data is wrong.
@@ -507,6 +940,8 @@ class MLPClassifier(_Classifier, _Perceptron):
         max_iter: int = 200,
         tol: float | None = 1e-4,
         n_iter_no_change: int = 10,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
         batch_size: int = 64,
         threads: int = 1,
         discipline: Discipline | None = None,
@@ -520,6 +955,8 @@ class MLPClassifier(_Classifier, _Perceptron):
         self.max_iter = max_iter
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
         self.batch_size = batch_size
         self.threads = threads
         self.discipline = discipline
@@ -532,12 +969,8 @@ class MLPClassifier(_Classifier, _Perceptron):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Probabilities [n, classes]."""
-        return self._outputs(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Labels [n]."""
-        found = self._outputs(X).argmax(axis=1)
-        return np.asarray(self.classes_[found])
+        check_is_fitted(self)
+        return self._outputs(self._validated(X, reset=False))
 
 
 class MLPRegressor(_Regressor, _Perceptron):
@@ -554,6 +987,8 @@ class MLPRegressor(_Regressor, _Perceptron):
         max_iter: int = 200,
         tol: float | None = 1e-4,
         n_iter_no_change: int = 10,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
         batch_size: int = 64,
         threads: int = 1,
         discipline: Discipline | None = None,
@@ -567,6 +1002,8 @@ class MLPRegressor(_Regressor, _Perceptron):
         self.max_iter = max_iter
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
         self.batch_size = batch_size
         self.threads = threads
         self.discipline = discipline
@@ -576,7 +1013,3 @@ class MLPRegressor(_Regressor, _Perceptron):
 
     def _model(self, features: int, rows: int) -> Model:
         return self._network(features, rows, 1, "squared_error")
-
-    def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """Numbers [n]."""
-        return self._outputs(X)[:, 0]

@@ -19,7 +19,7 @@ are used as printed, of τ + 1, and so are its μ (READINGS, "Words that differ"
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +41,15 @@ __all__ = [
     "normalized_as_printed",
     "power",
     "stage_aware",
+    "stage_aware_as_printed",
     "table",
     "tail_tau",
     "tau_normalized",
     "tau_normalized_short",
 ]
+
+# Made of more than numbers.
+_OF_OTHERS = ("Policy", "from_function", "stage_aware", "stage_aware_as_printed", "table")
 
 _MAX_TABLE = 2**20
 
@@ -222,6 +226,10 @@ def stage_aware(policy: Policy, lam: float = 1.0) -> Policy:
     """ρ(τ · trans(Δw)) with trans(Δw) = sigmoid(λ|Δw|) (extreme-scale-asgd, eqs. 5 and 6), over any
     policy: while a variable still moves fast, staleness counts in full; once it hardly moves, half.
 
+    trans multiplies the staleness counted from 0, so that a fresh gradient stays one: of the
+    paper's staleness, which counts from 1, ρ is taken at 1 + τ · trans (READINGS). The printed form
+    is ``stage_aware_as_printed``.
+
     |Δw| is the Euclidean norm of the last update of the variable: each weight matrix and each bias
     of the model is one, with a factor of its own (READINGS). Before the first update it is 0.
 
@@ -233,17 +241,42 @@ def stage_aware(policy: Policy, lam: float = 1.0) -> Policy:
         TypeError, ValueError: ``policy`` is no policy, or is stage-aware already, or ``lam`` is
             not such a number.
     """
+    return _stage_aware("stage_aware", policy, lam, as_printed=False)
+
+
+def stage_aware_as_printed(policy: Policy, lam: float = 1.0) -> Policy:
+    """ρ((τ + 1) · trans(Δw)) of the paper's staleness, which counts from 1 (extreme-scale-asgd,
+    eqs. 5 and 6, to the letter): a fresh gradient of a variable at rest, whose trans is 1/2, is
+    multiplied by 2 under ``inverse``, by 2ᵏ under ``power(k)``. Otherwise as ``stage_aware``.
+
+    ``table``, ``from_function``, ``tail_tau`` and ``mindthestep`` take what is below 1 for fresh.
+
+    Args:
+        policy: ρ.
+        lam: λ, above 0.
+
+    Raises:
+        TypeError, ValueError: ``policy`` is no policy, or is stage-aware already, or ``lam`` is
+            not such a number.
+    """
+    return _stage_aware("stage_aware_as_printed", policy, lam, as_printed=True)
+
+
+def _stage_aware(label: str, policy: Policy, lam: float, *, as_printed: bool) -> Policy:
     policy = of("policy", policy)
     if policy.native == "stage_aware":
         raise ValueError("policy is stage-aware already; wrap the one inside it")
     lam = _check.real("lam", lam, 0.0)
-    return Policy(
-        f"stage_aware({policy.label}, {lam:g})", "stage_aware", (("policy", policy), ("lam", lam))
-    )
+    settings = (("policy", policy), ("lam", lam), ("as_printed", float(as_printed)))
+    return Policy(f"{label}({policy.label}, {lam:g})", "stage_aware", settings)
 
 
 def cutoff(iota: int) -> Policy:
-    """ρ = 1 up to ι, 0 above (GBA, eq. 1): too stale a gradient is left out.
+    """ρ = 1 up to ι, 0 above (after GBA, eq. 1): too stale a gradient is left out.
+
+    τ is gradient staleness: updates between reading the parameters and applying the gradient. Eq. 1
+    has data staleness in its place, k − the batch's token: global steps between handing the batch
+    out and applying its gradient, of an aggregation that is not built yet (READINGS).
 
     Args:
         iota: ι, from 0; the paper's: 4.
@@ -261,20 +294,24 @@ def tail_tau(amplitude: float = 0.9, warmup: int = 1000) -> Policy:
     Asynchronous SGD", ICML 2022). Fresh gradients count up to 1 + A, the stalest 1 − A.
 
     The formula is that of the authors' own program (dcs-chalmers/shared-memory-sgd), which this is
-    written after; the paper's text was not at hand. There F is measured once, over a window of
-    early updates; here it goes on being measured. The values of ``amplitude`` and ``warmup`` are
-    ours.
+    written after; the paper's text was not at hand. There A is 1, and F is measured once, over a
+    window of early updates; here it goes on being measured. The values of ``amplitude`` and
+    ``warmup`` are ours.
+
+    At A = 1 a gradient that is staler than all before it counts nothing (ρ is the smallest number
+    above 0). It is an update all the same, as in that program, so that F learns of it: no gradient
+    is left out.
 
     Args:
-        amplitude: A, above 0 and below 1, so that ρ stays positive.
+        amplitude: A, above 0 and at most 1.
         warmup: updates before which ρ is 1; from 1.
 
     Raises:
         TypeError, ValueError: an argument is not such a number.
     """
     amplitude = _check.real("amplitude", amplitude, 0.0)
-    if amplitude >= 1.0:
-        raise ValueError(f"amplitude must be less than 1, got {amplitude:g}")
+    if amplitude > 1.0:
+        raise ValueError(f"amplitude must be at most 1, got {amplitude:g}")
     warmup = _check.whole("warmup", warmup, maximum=2**53)
     settings = (("amplitude", amplitude), ("warmup", float(warmup)))
     return Policy(f"tail_tau({amplitude:g})", "tail_tau", settings)
@@ -307,34 +344,54 @@ def fleet(threshold: float | None = None, percentile: float = 99.7) -> Policy:
     return Policy(label, "fleet", (("threshold", fixed), ("percentile", percentile)))
 
 
-def mindthestep(mean: float | None = None, momentum: float = 1.0, bound: float = 5.0) -> Policy:
+def mindthestep(
+    mean: float | None = None,
+    momentum: float = 1.0,
+    bound: float = 5.0,
+    *,
+    scaled: bool = False,
+) -> Policy:
     """MindTheStep-AsyncPSGD for staleness that is Poisson distributed with mean λ:
     ρ = λ^−τ τ! (1 − κ P[staleness < τ]), at most ``bound`` (Bäckström, Papatriantafilou and
     Tsigas, "MindTheStep-AsyncPSGD: Adaptive Asynchronous Parallel Stochastic Gradient Descent",
     IEEE Big Data 2019, arXiv:1911.03444).
 
     Only the paper's abstract was at hand: the formula, that κ stands for its K over the step size,
-    and the bound of 5 are as remembered and **not verified**. The paper's general
-    (Conway-Maxwell-Poisson) form, and the scaling that makes the mean of ρ 1, are left out. At
-    κ = 1 ρ is 1 at τ = 0 and falls with τ, for any λ; at κ < 1 it grows again beyond λ.
+    the bound of 5 and the scaling are as remembered and **not verified**. The paper's general
+    (Conway-Maxwell-Poisson) form is left out. At κ = 1 ρ is 1 at τ = 0 and falls with τ, for any λ;
+    at κ < 1 it grows again beyond λ.
+
+    Around λ ρ is about √λ e^−λ: of gradients as stale as most, nothing is left at a mean of 20. The
+    paper's experiments scale the step so that its mean E[α(τ)] over the staleness of the system is
+    the step given; so does ``scaled``. Whether their mean is taken before or after the bound is not
+    known to us; here it is after, so that what is applied is the step given in the mean.
 
     Args:
         mean: λ, above 0. Default: the mean staleness of the updates so far.
         momentum: κ, from 0 to 1.
-        bound: largest ρ, above 0.
+        bound: largest ρ, above 0; above 1 if ``scaled``.
+        scaled: multiply ρ by the number that makes its mean over the updates so far 1; it is found
+            anew whenever there are a sixteenth more of them. Before the first ρ is 1.
 
     Raises:
-        TypeError, ValueError: an argument is not such a number.
+        TypeError, ValueError: an argument is not such a number, or ``scaled`` no bool.
     """
     momentum = _check.real("momentum", momentum, 0.0, allow=True)
     if momentum > 1.0:
         raise ValueError(f"momentum must be at most 1, got {momentum:g}")
-    bound = _check.real("bound", bound, 0.0)
+    if not isinstance(scaled, bool):
+        raise TypeError(f"scaled must be True or False, got {scaled!r}")
+    bound = _check.real("bound", bound, 1.0 if scaled else 0.0)
     fixed = 0.0 if mean is None else _check.real("mean", mean, 0.0)
-    if fixed > 500.0:
-        raise ValueError(f"mean must be at most 500, where e^-mean is still a number, got {mean:g}")
-    label = "mindthestep" if mean is None else f"mindthestep({fixed:g})"
-    return Policy(label, "mindthestep", (("mean", fixed), ("momentum", momentum), ("bound", bound)))
+    given = [] if mean is None else [f"{fixed:g}"]
+    shown = ", ".join([*given, *(["scaled"] if scaled else [])])
+    settings = (
+        ("mean", fixed),
+        ("momentum", momentum),
+        ("bound", bound),
+        ("scaled", float(scaled)),
+    )
+    return Policy(f"mindthestep({shown})" if shown else "mindthestep", "mindthestep", settings)
 
 
 def table(values: ArrayLike) -> Policy:
@@ -390,3 +447,9 @@ def of(name: str, policy: Any) -> Policy:
             f"{name} must come from leashed.staleness, such as inverse(), got {policy!r}"
         )
     return policy
+
+
+# Every policy that numbers describe, by the command line's name.
+POLICIES: Mapping[str, Callable[..., Policy]] = {
+    name: globals()[name] for name in __all__ if name not in _OF_OTHERS
+}

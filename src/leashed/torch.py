@@ -24,11 +24,11 @@ except ImportError as error:  # pragma: no cover
         "leashed.torch needs PyTorch; install it with pip install 'leashed[torch]'"
     ) from error
 
-from leashed import _check, _core
+from leashed import _check, _core, schedules
 from leashed.disciplines import Discipline, Hogwild, Sequential
 from leashed.engine import Engine, check_discipline, check_rule
 from leashed.machine import cores
-from leashed.rules import SWAP, Adagrad, Adam, Momentum, RMSprop, Rule
+from leashed.rules import SGD, SWAP, Adagrad, Adam, AdamW, Momentum, Nesterov, RMSprop, Rule
 from leashed.schedules import Schedule
 from leashed.staleness import Policy
 from leashed.stopping import Until
@@ -91,11 +91,71 @@ def _place(p: Any, begin: int, end: int, kept: list[Any]) -> tuple[int, int, int
     return g.data_ptr(), begin, end
 
 
+# What torch.optim has in a param_group and these rules have not, or only as said.
+_FIXED: dict[type[Rule], dict[str, Any]] = {
+    SGD: {"momentum": 0.0, "dampening": 0.0, "nesterov": False},
+    Momentum: {"nesterov": False},
+    Nesterov: {"nesterov": True},
+    Adagrad: {"lr_decay": 0.0},
+    RMSprop: {"momentum": 0.0},
+    Adam: {"decoupled_weight_decay": False},
+    AdamW: {"decoupled_weight_decay": True},
+}
+# What only the rules have.
+_OURS = ("clip_value", "clip_norm", "decoupled", "initial_accumulator")
+
+
+def _base(rule: Rule) -> Any:
+    return rule.rule if isinstance(rule, SWAP) else rule
+
+
+def _settings(rule: Rule) -> dict[str, Any]:
+    """The rule's settings as a param_group of ``torch.optim`` has them."""
+    base = _base(rule)
+    names = [item.name for item in dataclasses.fields(base) if item.name not in _OURS]
+    found = {name: getattr(base, name) for name in names}
+    found["lr"] = schedules.of(base.lr).base
+    if "beta1" in found:
+        found["betas"] = (found.pop("beta1"), found.pop("beta2"))
+    return {**_FIXED.get(type(base), {}), **found}
+
+
+def _changed(rule: Rule, wanted: dict[str, Any]) -> Rule:
+    """The rule with the settings of a param_group."""
+    base, now = _base(rule), _settings(rule)
+    changes: dict[str, Any] = {}
+    for name, value in wanted.items():
+        if value == now[name]:
+            continue
+        if name == "lr" and isinstance(base.lr, Schedule):
+            raise ValueError(
+                "the param_group's lr was changed, but the rule has a schedule of its own; "
+                "give the rule a number to use PyTorch's schedulers"
+            )
+        if name == "betas":
+            changes["beta1"], changes["beta2"] = value
+        elif hasattr(base, name):
+            changes[name] = value.item() if isinstance(value, torch.Tensor) else value
+        else:
+            raise ValueError(
+                f"the param_group has {name}={value!r}, but {type(base).__name__} has "
+                f"{name}={now[name]!r}; make the optimizer with a rule that has it"
+            )
+    changed = dataclasses.replace(base, **changes)
+    if changed.state_names != base.state_names:
+        raise ValueError(
+            f"the param_group makes of the rule {changed!r}, whose state is another one; make the "
+            "optimizer with that rule"
+        )
+    return dataclasses.replace(rule, rule=changed) if isinstance(rule, SWAP) else changed
+
+
 class _Group:
     """The parameters of one param_group: one vector with the rule's state, changed in place."""
 
-    def __init__(self, parameters: list[Any], rule: Rule, states: Sequence[str]) -> None:
+    def __init__(self, parameters: list[Any], rule: Rule) -> None:
         self.rule = rule
+        self.settings = _settings(rule)
         self.ends = _ends(parameters)
         self.native = _core.RuleState(rule.choice(), _flat(parameters))
         self.theta = torch.from_numpy(self.native.memory(0))
@@ -105,25 +165,30 @@ class _Group:
             (p, begin, end, p.data_ptr())
             for p, begin, end in zip(parameters, begins, self.ends, strict=True)
         ]
-        self.steps = np.zeros((), np.float32)
-        self.count = torch.from_numpy(self.steps)
-        memories = [torch.from_numpy(self.native.memory(k + 1)) for k in range(len(states))]
+        # Of each parameter, the steps in which it had a gradient: whole numbers, and as PyTorch
+        # keeps them.
+        self.updates = [0] * len(parameters)
+        self.steps = np.zeros(len(parameters), np.float32)
+        memories = {
+            name: torch.from_numpy(self.native.memory(k + 1))
+            for k, name in enumerate(rule.state_names)
+        }
         self.state = [
             {
-                "step": self.count,
-                **{
-                    name: memory[begin:end].view(p.shape)
-                    for name, memory in zip(states, memories, strict=True)
-                },
+                "step": step,
+                **{name: memory[begin:end].view(p.shape) for name, memory in memories.items()},
             }
-            for p, begin, end, _ in self.parts
+            for (p, begin, end, _), step in zip(
+                self.parts, torch.from_numpy(self.steps), strict=True
+            )
         ]
 
-    def step(self, lr: float, weight_decay: float) -> None:
-        self.adapt(lr, weight_decay)
-        places: list[tuple[int, int, int]] = []
+    def step(self, settings: dict[str, Any]) -> None:
+        self.adapt(settings)
+        pieces: list[tuple[int, int, int, int]] = []
         kept: list[Any] = []
-        for p, begin, end, address in self.parts:
+        stepped: list[int] = []
+        for k, (p, begin, end, address) in enumerate(self.parts):
             if p.grad is None:
                 continue
             if p.data_ptr() != address:
@@ -131,53 +196,51 @@ class _Group:
                     "a parameter no longer lies in the optimizer's memory (module.to(), or "
                     "p.data = ...); make the optimizer after that"
                 )
-            places.append(_place(p, begin, end, kept))
-        if places:
-            self.native.update_pieces(places)
-            self.steps += 1
-
-    def adapt(self, lr: float, weight_decay: float) -> None:
-        """Takes over what a scheduler has changed in the param_group."""
-        base = self.rule.rule if isinstance(self.rule, SWAP) else self.rule
-        now: Any = base
-        scheduled = isinstance(now.lr, Schedule)
-        if (lr, weight_decay) == (now.lr.base if scheduled else now.lr, now.weight_decay):
+            pieces.append((*_place(p, begin, end, kept), self.updates[k]))
+            stepped.append(k)
+        if not pieces:
             return
-        if scheduled and lr != now.lr.base:
-            raise ValueError(
-                "the param_group's lr was changed, but the rule has a schedule of its own; "
-                "give the rule a number to use PyTorch's schedulers"
-            )
-        changed = dataclasses.replace(
-            now, lr=now.lr if scheduled else float(lr), weight_decay=float(weight_decay)
-        )
-        swapped = isinstance(self.rule, SWAP)
-        self.rule = dataclasses.replace(self.rule, rule=changed) if swapped else changed  # type: ignore[type-var]
-        self.native.set_rule(self.rule.choice())
+        self.native.update_pieces(pieces)
+        for k in stepped:
+            self.updates[k] += 1
+        self.steps[:] = self.updates
+        settings["t"] = self.native.t
 
-    def load(self, states: Sequence[dict[str, Any]]) -> None:
-        """Takes over loaded state; the parameters of a group have taken the same steps."""
-        steps = {int(state["step"]) for state in states if "step" in state}
-        if len(steps) > 1:
-            raise ValueError(f"the parameters of a group have taken different steps: {steps}")
+    def adapt(self, settings: dict[str, Any]) -> None:
+        """Takes over what a scheduler has changed in the param_group."""
+        wanted = {name: settings[name] for name in self.settings}
+        if wanted != self.settings:
+            self.rule = _changed(self.rule, wanted)
+            self.settings = _settings(self.rule)
+            self.native.set_rule(self.rule.choice())
+
+    def check(self, states: Sequence[dict[str, Any]]) -> None:
+        """ValueError where this is not the state of such parameters under such a rule."""
         for mine, loaded in zip(self.state, states, strict=True):
+            known = {
+                name: tuple(v.shape) for name, v in loaded.items() if isinstance(v, torch.Tensor)
+            }
+            wanted = {name: tuple(v.shape) for name, v in mine.items()}
+            if any(value is not None for value in loaded.values()) and (
+                known | {"step": ()} != wanted
+            ):
+                raise ValueError(
+                    f"the state's shapes are {known}, and the rule's {wanted}; load the state of an "
+                    "optimizer with the same rule and parameters"
+                )
+
+    def load(self, states: Sequence[dict[str, Any]], t: int | None) -> None:
+        """Takes over loaded state. Of a parameter whose steps nobody has counted (as PyTorch's SGD
+        does not) one is known of, where it has state.
+        """
+        for k, (mine, loaded) in enumerate(zip(self.state, states, strict=True)):
+            known = {name: value for name, value in loaded.items() if value is not None}
+            self.updates[k] = int(known.get("step", bool(known)))
             for name, value in mine.items():
                 if name != "step":
-                    value.copy_(loaded[name]) if name in loaded else value.zero_()
-        self.native.t = steps.pop() if steps else 0
-        self.steps[...] = self.native.t
-
-
-def _state_names(rule: Rule) -> tuple[str, ...]:
-    """As ``torch.optim`` calls the state."""
-    rule = rule.rule if isinstance(rule, SWAP) else rule
-    names = {
-        Momentum: ("momentum_buffer",),
-        Adagrad: ("sum",),
-        RMSprop: ("square_avg",),
-        Adam: ("exp_avg", "exp_avg_sq"),
-    }
-    return next((found for kind, found in names.items() if isinstance(rule, kind)), ())
+                    value.copy_(known[name]) if name in known else value.zero_()
+        self.steps[:] = self.updates
+        self.native.t = max(self.updates) if t is None else t
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -187,28 +250,39 @@ class Optimizer(torch.optim.Optimizer):
 
     in place of ``torch.optim.Adam(module.parameters(), 1e-3)``; the training loop stays as it is.
     The parameters become views of one vector, without a copy from then on: make the optimizer after
-    ``module.to(...)``. Schedulers of PyTorch change ``lr`` as usual (not where the rule has a
-    schedule of its own). ``state_dict`` and ``load_state_dict`` have ``torch.optim``'s structure
-    and names, so the state of its optimizer of the same name can be loaded.
+    ``module.to(...)``. The rule's settings stand in the param_groups by ``torch.optim``'s names, and
+    its schedulers change them as usual (``lr`` not where the rule has a schedule of its own).
+    ``state_dict`` and ``load_state_dict`` have ``torch.optim``'s structure and names, so the state
+    of its optimizer of the same name can be loaded, and the other way round. What does not fit is
+    refused, and nothing changed.
 
-    A parameter without a gradient is left as it is; unlike in PyTorch, the steps of its param_group
-    are counted for it too.
+    A parameter without a gradient is left as it is, with its state, and no step is counted for it,
+    as in PyTorch. A schedule of the rule's own and SWAP go by the steps of the param_group; at a
+    period's end SWAP decays the accumulators of such a parameter too.
 
     Args:
-        params: parameters or param_groups (``lr`` and ``weight_decay`` may differ), float32, CPU.
+        params: parameters or param_groups, whose settings may differ but for those that another
+            state belongs to (``amsgrad``, ``centered``), float32, CPU.
         rule: from ``leashed.rules``. ``clip_norm`` is over each param_group.
 
     Raises:
-        TypeError, ValueError: a parameter is on another device, of another dtype or empty, or
-            ``rule`` is none.
+        TypeError, ValueError: a parameter is on another device, of another dtype or empty, a
+            param_group has what the rule has not, or ``rule`` is none.
     """
 
     def __init__(self, params: Any, rule: Rule | None = None) -> None:
         self._rule = check_rule(rule)
-        base: Any = self._rule.rule if isinstance(self._rule, SWAP) else self._rule
-        lr = base.lr.base if isinstance(base.lr, Schedule) else base.lr
         self._groups: list[_Group] = []
-        super().__init__(params, {"lr": lr, "weight_decay": base.weight_decay})
+        super().__init__(params, _settings(self._rule))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_rule": self._rule}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_rule" in state:  # a copy; PyTorch's load_state_dict comes by without
+            self._groups = [_Group(group["params"], self._rule) for group in self.param_groups]
+            self._load()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters, which become views of a vector of their own."""
@@ -216,8 +290,8 @@ class Optimizer(torch.optim.Optimizer):
         index = len(self.param_groups) - 1
         try:
             parameters = _parameters("params", self.param_groups[index]["params"])
-            group = _Group(parameters, self._rule, _state_names(self._rule))
-            group.adapt(self.param_groups[index]["lr"], self.param_groups[index]["weight_decay"])
+            group = _Group(parameters, self._rule)
+            group.adapt(self.param_groups[index])
         except Exception:
             del self.param_groups[index]
             raise
@@ -236,18 +310,30 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group, settings in zip(self._groups, self.param_groups, strict=True):
-            group.step(settings["lr"], settings["weight_decay"])
+            group.step(settings)
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a state, of this class or of ``torch.optim``'s optimizer of the same name."""
-        super().load_state_dict(state_dict)
-        for settings in self.param_groups:
-            for name, value in self.defaults.items():
-                settings.setdefault(name, value)
+        before = {"state": self.state, "param_groups": self.param_groups}
+        try:
+            super().load_state_dict(state_dict)
+            for settings in self.param_groups:
+                for name, value in self.defaults.items():
+                    settings.setdefault(name, value)
+            self._load()
+        except Exception:
+            self.__dict__.update(before)
+            raise
+
+    def _load(self) -> None:
+        """Makes what ``state`` and ``param_groups`` hold the groups' own."""
         loaded = [[dict(self.state.get(p, {})) for p, *_ in g.parts] for g in self._groups]
-        for group, states in zip(self._groups, loaded, strict=True):
-            group.load(states)
+        for group, states, settings in zip(self._groups, loaded, self.param_groups, strict=True):
+            group.check(states)
+            group.adapt(settings)
+        for group, states, settings in zip(self._groups, loaded, self.param_groups, strict=True):
+            group.load(states, settings.get("t"))
         self._link()
 
 

@@ -22,9 +22,9 @@ from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
 from leashed.models import Model, check_fits
 from leashed.result import TrainResult
-from leashed.rules import SGD, Rule
+from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
-from leashed.stopping import Until
+from leashed.stopping import Until, batches_in
 from leashed.threads import candidates, fastest
 
 __all__ = ["Progress", "train"]
@@ -113,11 +113,13 @@ def train(
         batch_size: examples per gradient.
         seed: of the initial parameters and of the batches.
         init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
-        validation: evaluated for accuracy beside the training set.
+        validation: evaluated for accuracy, without weights, beside the training set.
         evaluate_every: seconds between evaluations of the loss, which run on a thread of their own
             beside the workers. Default: as often as keeps them to a tenth of one thread. Where a
-            loss ends the run, copies of the parameters kept every 5 ms between two evaluations
-            tell afterwards when it was reached.
+            loss ends the run, it is evaluated at other times too, when the losses that the threads
+            find in their batches are as low (not on sparse rows that are updated in place), and
+            copies of the parameters kept between two evaluations, at first of every update or as
+            many as take a tenth of a thread, tell afterwards when each loss asked for was reached.
         progress: called after every evaluation; an exception it raises stops the run.
         checkpoint: a file that takes the state at the end of the run, and while it goes on if
             ``checkpoint_every`` is given: parameters, the rule's state, counters and settings. No
@@ -146,14 +148,9 @@ def train(
     """
     data, validation = _sets(model, data, validation)
     discipline = Leashed() if discipline is None else discipline
-    if not isinstance(discipline, Discipline):
-        raise TypeError(
-            "discipline must be Sequential(), Synchronous(), Locked(), Hogwild() or Leashed(), "
-            f"got {discipline!r}"
-        )
+    _check_discipline(discipline)
     rule = SGD(0.05) if rule is None else rule
-    if not isinstance(rule, Rule):
-        raise TypeError(f"rule must be SGD(lr=...) or another rule of leashed.rules, got {rule!r}")
+    check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
@@ -162,11 +159,7 @@ def train(
         threads = 1 if isinstance(discipline, Sequential) else cores()
     if isinstance(threads, str):
         raise TypeError(f'threads must be a whole number or "auto", got {threads!r}')
-    threads = _check.whole("threads", threads, maximum=MAX_THREADS)
-    if isinstance(discipline, Sequential) and threads != 1:
-        raise ValueError(
-            f"threads must be 1 with Sequential, got {threads}; choose another discipline"
-        )
+    threads = _check_threads(threads, discipline)
     batch_size = _check.whole("batch_size", batch_size)
     if batch_size > len(data):
         raise ValueError(
@@ -220,12 +213,8 @@ def train(
         progress(_progress(now, initial_loss, mean_batch))
 
     sparse = isinstance(data, SparseDataset)
-    native: _core.GradientSource = model.native
-    if sparse and isinstance(model, Model):
-        native = model.sparse
-    # The last batch of a pass over sparse rows may be smaller than the others.
-    batches = math.ceil(len(data) / batch_size)
-    mean_batch = len(data) / batches if sparse else float(batch_size)
+    native = _source(model, data)
+    mean_batch = len(data) / batches_of(data, batch_size, 1) if sparse else float(batch_size)
 
     examples = _head(data)
     validating = None if validation is None else _head(validation)
@@ -247,11 +236,13 @@ def train(
             batch_size,
             seed,
             {"seconds": PROBE_SECONDS},
+            [],
             math.inf,
             None,
             None,
             math.inf,
             None,
+            part[2],
         )
         if probe["reason"] == "interrupted":
             raise KeyboardInterrupt
@@ -278,25 +269,134 @@ def train(
             threads,
             batch_size,
             seed,
-            until.rules(batches * batch_size if sparse else len(data), batch_size),
+            until.rules(_drawn(data, batch_size), batch_size),
+            until.milestones,
             evaluate_every or 0.0,
             None if progress is None else report,
             checkpointer,
             math.inf if checkpoint_every is None else checkpoint_every,
             resumption,
+            examples[2],
         )
     config["sparse_updates"] = outcome["in_place"]
     return _result(outcome, mean_batch, config)
 
 
+def train_passes(
+    model: Model,
+    data: Dataset | SparseDataset,
+    theta: NDArray[np.float32],
+    run: resuming.Kept,
+    *,
+    epochs: int,
+    passes: int,
+    discipline: Discipline,
+    rule: Rule,
+    threads: int,
+    batch_size: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Train as ``train`` does until so many epochs from the run's beginning, without evaluations
+    and a report: for many short calls in a row, each going on where ``run`` is, or from ``theta``.
+
+    Returns what the core does, with ``pass_losses``, float64 [passes]: the mean losses of the passes
+    over the data that this call makes, as their gradients found them. That of a dense model includes
+    its penalty.
+
+    Raises:
+        TypeError, ValueError: the discipline, the rule or the number of threads is wrong. The rest
+            is not checked.
+    """
+    _check_discipline(discipline)
+    check_rule(rule)
+    threads = _check_threads(threads, discipline)
+    batches = batches_of(data, batch_size, epochs)
+    x, y, weights = _head(data)
+    outcome: dict[str, Any] = _core.train(
+        _source(model, data),
+        theta,
+        x,
+        y,
+        None,
+        None,
+        discipline.choice(),
+        rule.choice(),
+        policies.none().choice(),
+        threads,
+        batch_size,
+        seed,
+        {"batches": float(batches)},
+        [],
+        math.inf,
+        None,
+        run,
+        math.inf,
+        run.reached,
+        weights,
+        passes,
+    )
+    return outcome
+
+
+def mean_loss(
+    model: Model, data: Dataset | SparseDataset, theta: NDArray[np.float32], threads: int
+) -> float:
+    """Over a data set that fits the model, on at most so many threads."""
+    x, y, weights = _head(data)
+    if isinstance(data, SparseDataset):
+        return model.sparse.evaluate(theta, x, y, weights, threads)[0]
+    return model.native.evaluate(theta, x, y, weights, threads)[0]
+
+
+def batches_of(data: Dataset | SparseDataset | Samples, batch_size: int, epochs: int) -> int:
+    """How many batches so many epochs are."""
+    return batches_in(epochs, _drawn(data, batch_size), batch_size)
+
+
+def _drawn(data: Dataset | SparseDataset | Samples, batch_size: int) -> int:
+    """The examples of an epoch, with those that the last batch of a pass over sparse rows, which may
+    be smaller than the others, would have to be as large.
+    """
+    if isinstance(data, SparseDataset):
+        return math.ceil(len(data) / batch_size) * batch_size
+    return len(data)
+
+
+def _check_discipline(discipline: Discipline) -> None:
+    if not isinstance(discipline, Discipline):
+        raise TypeError(
+            f"discipline must be Leashed() or another of leashed.disciplines, got {discipline!r}"
+        )
+
+
+def _check_threads(threads: int, discipline: Discipline) -> int:
+    threads = _check.whole("threads", threads, maximum=MAX_THREADS)
+    if isinstance(discipline, Sequential) and threads != 1:
+        raise ValueError(
+            f"threads must be 1 with Sequential, got {threads}; choose another discipline"
+        )
+    return threads
+
+
+def _source(
+    model: Model | External, data: Dataset | SparseDataset | Samples
+) -> _core.GradientSource:
+    if isinstance(model, Model) and isinstance(data, SparseDataset):
+        return model.sparse
+    return model.native
+
+
 def _head(
     data: Dataset | SparseDataset | Samples, rows: int | None = None
-) -> tuple[Any, NDArray[Any]]:
-    """The examples, or the first so many, and what they are to give, for the native core."""
+) -> tuple[Any, NDArray[Any], NDArray[np.float32] | None]:
+    """The examples, or the first so many, what they are to give and their weights, for the native
+    core.
+    """
     if isinstance(data, SparseDataset):
         part = data if rows is None or rows >= len(data) else data.head(rows)
-        return part.rows, part.y
-    return data.x[:rows], data.y[:rows]
+        return part.rows, part.y, part.weights
+    weights = None if isinstance(data, Samples) else data.weights
+    return data.x[:rows], data.y[:rows], None if weights is None else weights[:rows]
 
 
 def _sets(
@@ -415,6 +515,8 @@ def _result(outcome: dict[str, Any], batch_size: float, config: dict[str, Any]) 
         tries=counts("tries"),
         gradient_seconds=times("gradient_seconds"),
         update_seconds=times("update_seconds"),
+        attempt_seconds=times("attempt_seconds"),
+        worker_updates=outcome["worker_updates"].astype(np.int64),
         breakdown=_breakdown(outcome),
         peak_vectors=outcome["peak_vectors"],
         peak_memory_bytes=outcome["peak_memory_bytes"],

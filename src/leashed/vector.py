@@ -90,7 +90,7 @@ class ParameterVector:
         return Update(
             *self._native.update(
                 _check.vector("gradient", gradient, len(self)),
-                _check.step("lr", lr),
+                _check.rate("lr", lr),
                 float(Leashed(persistence).persistence),
                 t_read,
             )

@@ -107,3 +107,11 @@ def test_what_is_no_number_is_written_as_null() -> None:
     assert run.rounded({"a": [float("nan"), float("inf"), 1.23456789]}) == {
         "a": [None, None, 1.23457]
     }
+
+
+@pytest.mark.usefixtures("words_only")
+def test_runs_that_returned_in_time_are_counted(results: figures.Results, tmp_path: Path) -> None:
+    assert "1 of leashed's 2 runs returned within" in page.page(results, tmp_path)
+    ours = results["sections"]["time_to_loss"]["figures"]["leashed"]
+    ours["returned"] = [reached + 0.01 for reached in ours["seconds"]]
+    assert "2 of leashed's 2 runs returned within" in page.page(results, tmp_path)

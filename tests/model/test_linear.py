@@ -15,6 +15,8 @@ from leashed.models import LOSSES, Dense, Model, ReLU
 ISAS = _core.available_isas()
 Array = NDArray[np.float64]
 
+OF_VALUES = ("squared_error",)  # losses of rows that give numbers; of the others rows have classes
+
 
 def losses(loss: str, o: Array, y: Array) -> Array:
     """The loss of every row, as models.Model defines it."""
@@ -58,8 +60,8 @@ def draw(loss: str, outputs: int, features: int, rows: int, seed: int):
     x = rng.normal(size=(rows, features)) * (rng.random((rows, features)) < 0.4)
     theta = rng.normal(size=(features + 1) * outputs)
     classes = 2 if outputs == 1 else outputs
-    y = rng.normal(size=rows) if loss == "squared_error" else rng.integers(0, classes, rows)
-    dtype = np.float32 if loss == "squared_error" else np.int32
+    y = rng.normal(size=rows) if loss in OF_VALUES else rng.integers(0, classes, rows)
+    dtype = np.float32 if loss in OF_VALUES else np.int32
     return x.astype(np.float32), theta.astype(np.float32), y.astype(dtype)
 
 
@@ -83,9 +85,18 @@ CASES = [
     seed=st.integers(0, 2**32 - 1),
     l2=st.sampled_from((0.0, 0.3)),
     bias=st.booleans(),
+    weighed=st.booleans(),
 )
 def test_dense_and_sparse_agree_with_numpy(
-    isa: str, loss: str, outputs: int, features: int, rows: int, seed: int, l2: float, bias: bool
+    isa: str,
+    loss: str,
+    outputs: int,
+    features: int,
+    rows: int,
+    seed: int,
+    l2: float,
+    bias: bool,
+    weighed: bool,
 ) -> None:
     x, theta, y = draw(loss, outputs, features, rows, seed)
     w = theta[:-outputs].reshape(features, outputs).astype(np.float64)
@@ -97,22 +108,25 @@ def test_dense_and_sparse_agree_with_numpy(
         o = x.astype(np.float64) @ w + theta[-outputs:]
         if len(y) == 0:
             return
-    r = residuals(loss, o, y.astype(np.float64)) / len(y)
+    weights = np.random.default_rng(seed).exponential(size=len(y)).astype(np.float32)
+    given = weights if weighed else None
+    count = weights.astype(np.float64) if weighed else np.ones(len(y))
+    r = count[:, None] * residuals(loss, o, y.astype(np.float64)) / len(y)
     expected = np.concatenate([(x.T.astype(np.float64) @ r + l2 * w).ravel(), bias * r.sum(axis=0)])
-    value = losses(loss, o, y.astype(np.float64)).mean()
+    value = (count * losses(loss, o, y.astype(np.float64))).mean()
     scale = 1 + np.abs(expected).max()
 
-    layers = [_core.Dense(outputs, bias)]
+    layers = [Dense(outputs, bias).choice()]
     dense = _core.Network((features, 1, 1), layers, isa=isa, loss=loss, l2=l2)
     sparse = _core.SparseLinear(features, outputs, loss, l2, isa, bias)
     rows_ = _core.SparseRows(*csr(x), features) if x.any() else None
     for source, given_x in ((dense, x), (sparse, rows_)):
         if given_x is None:
             continue
-        got, gradient = source.gradient(theta, given_x, y)
+        got, gradient = source.gradient(theta, given_x, y, given)
         np.testing.assert_allclose(gradient, expected, rtol=0, atol=1e-5 * scale)
         assert got == pytest.approx(value + 0.5 * l2 * (w**2).sum(), rel=1e-5, abs=1e-5 * scale)
-        assert source.evaluate(theta, given_x, y)[0] == pytest.approx(
+        assert source.evaluate(theta, given_x, y, given)[0] == pytest.approx(
             value, rel=1e-5, abs=1e-5 * scale
         )
 
@@ -139,7 +153,7 @@ def test_hidden_layers_take_every_loss() -> None:
         model = Model(
             (3, 1, 1), (Dense(5), ReLU(), Dense(1 if loss != "softmax" else 2)), loss=loss
         )
-        y = x[:, 0] if loss == "squared_error" else (x[:, 0] > 0).astype(np.int32)
+        y = (x[:, 0] > 0).astype(np.int32) if model.classes else x[:, 0]
         theta = model.init(3)
         value, gradient = model.native.gradient(theta, x, np.ascontiguousarray(y))
         lower, _ = model.native.gradient(theta - 1e-2 * gradient, x, np.ascontiguousarray(y))

@@ -215,9 +215,7 @@ def test_a_network_too_large_to_count_is_refused() -> None:
 
 
 def test_something_else_than_a_layer_is_refused() -> None:
-    with pytest.raises(
-        TypeError, match="layers must be Dense, Conv2d, MaxPool or ReLU, got 'relu'"
-    ):
+    with pytest.raises(TypeError, match=r"layers must be Dense, .* or \w+, got 'relu'"):
         Model((1, 4, 4), (Dense(3), "relu"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="layers must be"):
         Model((1, 4, 4), (Dense,))  # type: ignore[arg-type]

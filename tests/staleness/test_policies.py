@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,54 @@ def test_stage_aware_counts_staleness_by_half_where_nothing_moves() -> None:
     np.testing.assert_allclose(policy.factor([0, 2, 4], last_update=1e3), [1, 1 / 3, 1 / 5])
 
 
+@given(taus, st.floats(0.0, 100.0), st.floats(0.01, 10.0))
+def test_stage_aware_as_printed_scales_what_counts_from_1(
+    tau: list[int], norm: float, lam: float
+) -> None:
+    trans = 1 / (1 + math.exp(-lam * norm))
+    policy = staleness.stage_aware_as_printed(staleness.power(2), lam)
+    wanted = [((i + 1) * trans) ** -2 for i in tau]
+    np.testing.assert_allclose(policy.factor(tau, last_update=norm), wanted, rtol=1e-9)
+    policy = staleness.stage_aware_as_printed(staleness.normalized(50, 2), lam)
+    wanted = [min(1.0, 50 / ((i + 1) * trans)) ** 2 for i in tau]
+    np.testing.assert_allclose(policy.factor(tau, last_update=norm), wanted, rtol=1e-9)
+
+
+def test_as_printed_a_fresh_gradient_at_rest_is_multiplied() -> None:
+    for k in (1, 2, 3):
+        power = staleness.power(k)
+        assert staleness.stage_aware(power).factor(0) == 1
+        assert staleness.stage_aware_as_printed(power).factor(0) == pytest.approx(2**k)
+    # What has no formula between 0 and 1 takes it for fresh.
+    table = staleness.table([0.9, 0.5, 0.1])
+    found = staleness.stage_aware_as_printed(table).factor([0, 1, 2, 3])
+    np.testing.assert_allclose(found, [0.9, 0.9, 0.7, 0.5])
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        staleness.inverse(),
+        staleness.normalized_as_printed(3),
+        staleness.tau_normalized(5, 1, mean=2, deviation=1),
+        staleness.tau_normalized_short(),
+        staleness.cutoff(0),
+        staleness.tail_tau(1.0),
+        staleness.fleet(),
+        staleness.mindthestep(3.0, 0.5),
+        staleness.mindthestep(scaled=True),
+    ],
+    ids=lambda policy: policy.config(),
+)
+def test_every_policy_is_defined_where_staleness_as_printed_is_below_1(
+    policy: staleness.Policy,
+) -> None:
+    found = staleness.stage_aware_as_printed(policy).factor([0, 1, 5])
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    assert found[0] > 0
+
+
 @given(taus, st.integers(0, 1000))
 def test_cutoff(tau: list[int], iota: int) -> None:
     wanted = [float(i <= iota) for i in tau]
@@ -83,33 +133,70 @@ def test_cutoff(tau: list[int], iota: int) -> None:
 def test_fleet_meets_the_inverse_at_half_its_threshold(tau: list[int], threshold: float) -> None:
     policy = staleness.fleet(threshold)
     beta = math.log(1 + threshold / 2) / (threshold / 2)
-    np.testing.assert_allclose(policy.factor(tau), np.exp(-beta * np.array(tau)), rtol=1e-6)
+    wanted = np.maximum(np.exp(-beta * np.array(tau)), sys.float_info.min)
+    np.testing.assert_allclose(policy.factor(tau), wanted, rtol=1e-6)
     np.testing.assert_allclose(policy.factor(threshold / 2), 1 / (threshold / 2 + 1))
 
 
-@given(st.floats(0.05, 30.0), st.sampled_from([0.0, 0.5, 1.0]))
-def test_mindthestep(mean: float, momentum: float) -> None:
-    below = 0.0  # P[staleness < τ], Poisson
-    found = staleness.mindthestep(mean, momentum, bound=1e9).factor(range(12))
-    for tau in range(12):
-        wanted = mean**-tau * math.factorial(tau) * (1 - momentum * below)
-        # The formula's own difference cancels for large τ; the engine's sum does not.
-        assert found[tau] == pytest.approx(min(wanted, 1e9), rel=1e-6, abs=1e-13 * mean**-tau * 1e9)
-        below += math.exp(-mean) * mean**tau / math.factorial(tau)
+def mindthestep_of(mean: float, momentum: float, tau: int) -> float:
+    """λ^−τ τ! (1 − κ P[staleness < τ]) in 60 digits, or the smallest normal double.
+
+    P[staleness < τ] as 1 − P[staleness ≥ τ]: of the difference itself thousands of digits are lost.
+    """
+    with localcontext() as context:
+        context.prec = 60
+        lam, kappa = Decimal(mean), Decimal(momentum)
+        term, above, i = Decimal(1), Decimal(0), tau  # λ^(i − τ) τ! / i!, and their sum over i ≥ τ
+        while term > above * Decimal(10) ** -50:
+            above += term
+            i += 1
+            term *= lam / i
+        fresh = Decimal(math.factorial(tau)) / lam**tau
+        rho = (1 - kappa) * fresh + kappa * (-lam).exp() * above
+        return float(min(max(rho, Decimal(sys.float_info.min)), Decimal("1e300")))
+
+
+TAUS = [0, 1, 2, 5, 20, 150, 499, 500, 501, 870, 875, 880, 1023, 1024, 2090, 4999, 5001, 10_000]
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.3, 0.999, 1.0])
+@pytest.mark.parametrize("mean", [0.5, 1.0, 7.3, 30.0, 500.0, 875.0, 2090.0, 5000.0])
+def test_mindthestep_is_its_formula(mean: float, momentum: float) -> None:
+    taus = TAUS + [int(mean + k * math.sqrt(mean)) for k in range(-4, 5) if mean > 30]
+    found = staleness.mindthestep(mean, momentum, bound=1e300).factor(taus)
+    wanted = [mindthestep_of(mean, momentum, tau) for tau in taus]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+@given(st.floats(0.05, 6000.0), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 10_000))
+def test_mindthestep_anywhere(mean: float, momentum: float, tau: int) -> None:
+    found = staleness.mindthestep(mean, momentum, bound=1e300).factor(tau)
+    assert found == pytest.approx(mindthestep_of(mean, momentum, tau), rel=1e-9)
 
 
 def test_mindthestep_falls_from_1_and_is_bounded() -> None:
-    for mean in (0.1, 1.0, 20.0, 500.0):
+    for mean in (0.1, 1.0, 20.0, 500.0, 5000.0):
         found = staleness.mindthestep(mean).factor(range(50))
-        assert found[0] == pytest.approx(1.0)
+        assert found[0] == 1.0
         assert (np.diff(found) < 0).all()
         assert (found > 0).all()
     assert staleness.mindthestep(1.0, 0.0).factor(20) == 5.0
     np.testing.assert_array_equal(staleness.mindthestep(None, 0.5).factor([0, 3]), [1.0, 5.0])
+    # Of what is smaller than any number something is left: no gradient is left out.
+    assert staleness.mindthestep(5000.0).factor(5000) > 0
+    assert staleness.fleet(2.0).factor(5000) > 0
+
+
+def test_scaled_mindthestep_has_a_name_of_its_own_and_begins_with_1() -> None:
+    assert staleness.mindthestep().config() == "mindthestep"
+    assert staleness.mindthestep(scaled=True).config() == "mindthestep(scaled)"
+    assert staleness.mindthestep(8, scaled=True).config() == "mindthestep(8, scaled)"
+    np.testing.assert_array_equal(staleness.mindthestep(8, scaled=True).factor([0, 8, 100]), 1.0)
 
 
 def test_adaptive_policies_before_any_update() -> None:
     np.testing.assert_array_equal(staleness.tail_tau().factor([0, 5]), 1.0)
+    np.testing.assert_array_equal(staleness.tail_tau(1.0).factor([0, 5]), 1.0)
     np.testing.assert_allclose(staleness.fleet().factor([0, 0.5]), [1.0, 1 / 1.5])
     np.testing.assert_allclose(staleness.mindthestep().factor(0), 1.0)
 
@@ -150,10 +237,26 @@ def test_a_function_is_called_once_for_each_staleness() -> None:
             ValueError,
             "already",
         ),
-        (lambda: staleness.tail_tau(1.0), ValueError, "amplitude must be less than 1"),
+        (
+            lambda: staleness.stage_aware_as_printed(staleness.stage_aware(staleness.none())),
+            ValueError,
+            "already",
+        ),
+        (
+            lambda: staleness.stage_aware(staleness.stage_aware_as_printed(staleness.none())),
+            ValueError,
+            "already",
+        ),
+        (lambda: staleness.tail_tau(1.1), ValueError, "amplitude must be at most 1"),
         (lambda: staleness.fleet(percentile=101), ValueError, "percentile must be at most 100"),
-        (lambda: staleness.mindthestep(1000), ValueError, "mean must be at most 500"),
+        (lambda: staleness.mindthestep(0), ValueError, "mean must be greater"),
         (lambda: staleness.mindthestep(1, 2), ValueError, "momentum must be at most 1"),
+        (lambda: staleness.mindthestep(scaled=1), TypeError, "scaled must be True or False"),
+        (
+            lambda: staleness.mindthestep(bound=1, scaled=True),
+            ValueError,
+            "bound must be greater than 1",
+        ),
         (lambda: staleness.table([]), ValueError, "of length 1 to"),
         (lambda: staleness.table([[1.0]]), ValueError, "one-dimensional"),
         (lambda: staleness.table([0.0, 1.0]), ValueError, r"values\[0\] is 0"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from reference_rules import RULES, Reference
 
 import leashed as lsh
-from leashed import _core, schedules
+from leashed import _core, rules, schedules
 
 TOLERANCE = 2e-5
 STEPS = 200
@@ -40,15 +42,20 @@ def test_every_step_equals_the_reference(name: str) -> None:
         ours.update(gradient)
         reference.step(gradient)
         np.testing.assert_allclose(ours.vector(0), reference.theta, atol=TOLERANCE, rtol=0)
-    if rule.state_vectors == 2:
-        np.testing.assert_allclose(ours.vector(1), reference.m, atol=TOLERANCE)
-    if rule.state_vectors:
-        state = reference.m if isinstance(rule, lsh.Momentum) else reference.v
+    for k, state in enumerate(rule.state_names):
         np.testing.assert_allclose(
-            ours.vector(rule.state_vectors), state, rtol=1e-4, atol=TOLERANCE
+            ours.vector(k + 1), reference.state(state), rtol=1e-4, atol=TOLERANCE
         )
     with pytest.raises(IndexError, match="no such state"):
         ours.vector(rule.state_vectors + 1)
+
+
+def test_every_rule_has_a_reference_and_its_equal_in_pytorch() -> None:
+    kinds = {type(make()) for make in RULES.values()}
+    assert {*rules.RULES.values(), lsh.SWAP} == kinds
+    optim = pytest.importorskip("torch").optim
+    in_pytorch = {kind for kind in rules.RULES.values() if hasattr(optim, kind.__name__)}
+    assert in_pytorch <= {type(rule) for rule, *_ in TORCH.values()}
 
 
 TORCH = {
@@ -64,22 +71,51 @@ TORCH = {
     "RMSprop": (lsh.RMSprop(0.01), "RMSprop", {"lr": 0.01}),
     "Adam": (lsh.Adam(0.01, weight_decay=0.1), "Adam", {"lr": 0.01, "weight_decay": 0.1}),
     "AdamW": (lsh.AdamW(0.01), "AdamW", {"lr": 0.01}),
+    "Momentum, dampened": (
+        lsh.Momentum(0.02, 0.9, dampening=0.3, weight_decay=0.01),
+        "SGD",
+        {"lr": 0.02, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.01},
+    ),
+    "RMSprop, centered": (
+        lsh.RMSprop(0.01, centered=True, weight_decay=0.1),
+        "RMSprop",
+        {"lr": 0.01, "centered": True, "weight_decay": 0.1},
+    ),
+    "Adam, AMSGrad": (
+        lsh.Adam(0.01, 0.9, 0.9, amsgrad=True),
+        "Adam",
+        {"lr": 0.01, "betas": (0.9, 0.9), "amsgrad": True},
+    ),
+    "AdamW, AMSGrad": (
+        lsh.AdamW(0.01, 0.9, 0.9, amsgrad=True),
+        "AdamW",
+        {"lr": 0.01, "betas": (0.9, 0.9), "amsgrad": True},
+    ),
+}
+CLIMBING = {
+    f"{name}, climbing": (
+        dataclasses.replace(rule, maximize=True),
+        optimizer,
+        {**settings, "maximize": True},
+    )
+    for name, (rule, optimizer, settings) in TORCH.items()
 }
 
 
-@pytest.mark.parametrize("name", TORCH)
+@pytest.mark.parametrize("name", TORCH | CLIMBING)
 @pytest.mark.parametrize("clip_norm", [None, 2.0])
 def test_every_step_equals_pytorch(name: str, clip_norm: float | None) -> None:
     torch = pytest.importorskip("torch")
-    rule, optimizer, settings = TORCH[name]
+    rule, optimizer, settings = (TORCH | CLIMBING)[name]
     if clip_norm is not None:
-        rule = type(rule)(**{**vars(rule), "clip_norm": clip_norm})
+        rule = dataclasses.replace(rule, clip_norm=clip_norm)
     theta, goal = noisy_problem()
+    away = -1 if rule.maximize else 1  # the maximum of −½|θ − goal|²
     ours = _core.RuleState(rule.choice(), theta)
     parameter = torch.nn.Parameter(torch.from_numpy(theta.copy()))
     theirs = getattr(torch.optim, optimizer)([parameter], **settings)
     for _, extra in zip(range(STEPS), noise(), strict=False):
-        gradient = ours.vector(0) - goal + extra
+        gradient = away * (ours.vector(0) - goal + extra)
         ours.update(gradient)
         parameter.grad = torch.from_numpy(gradient.copy())
         if clip_norm is not None:
@@ -112,9 +148,91 @@ def test_swap_leaves_the_first_moment_of_adam_alone() -> None:
     np.testing.assert_allclose(swap.vector(2), np.full(3, v), rtol=1e-6)
 
 
+@pytest.mark.parametrize("make", rules.RULES.values())
+def test_a_learning_rate_of_0_leaves_the_parameters_and_not_the_state(
+    make: type[rules.Stepping],
+) -> None:
+    theta, _ = noisy_problem()
+    for lr in (0.0, 0, schedules.constant(0.0), 1e-60):
+        ours = _core.RuleState(make(lr).choice(), theta)
+        for _, gradient in zip(range(5), noise(), strict=False):
+            ours.update(gradient)
+        np.testing.assert_array_equal(ours.vector(0), theta)
+        for k in range(make(lr).state_vectors):
+            assert ours.vector(k + 1).any()
+
+
+def test_swap_over_centered_rmsprop_is_an_error() -> None:
+    with pytest.raises(TypeError, match="centered RMSprop does not keep alone"):
+        lsh.SWAP(lsh.RMSprop(0.1, centered=True), 10)
+
+
+def test_a_variance_below_0_is_0() -> None:
+    """Of gradients that are always the same, the variance goes to 0 and is rounded either way."""
+    ours = _core.RuleState(
+        lsh.RMSprop(1e-3, 0.5, eps=1.0, centered=True).choice(), np.zeros(40, "f")
+    )
+    gradient = np.linspace(0.1, 3, 40, dtype=np.float32)
+    for _ in range(100):
+        ours.update(gradient)
+    variance = ours.vector(1) - ours.vector(2).astype(np.float64) ** 2
+    assert variance.min() < 0
+    before = ours.vector(0)
+    ours.update(gradient)
+    np.testing.assert_allclose(before - ours.vector(0), 1e-3 * gradient, rtol=5e-3)
+
+
+def test_a_rule_is_exchanged_while_another_thread_updates() -> None:
+    d = 4000
+    state = _core.RuleState(lsh.Adam(0.1).choice(), np.zeros(d, np.float32))
+    ones = np.ones(d, np.float32)
+    address = ones.ctypes.data
+    pieces = [(address + 4 * i, i, i + 1, 0) for i in range(d)]
+    running = threading.Event()
+
+    def updates() -> None:
+        for _ in range(60):
+            running.set()
+            state.update_pieces(pieces)
+
+    threads = [threading.Thread(target=updates) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    running.wait()
+    while any(thread.is_alive() for thread in threads):
+        state.set_rule(lsh.Adam(0.2).choice())
+        assert len(np.unique(state.vector(0))) == 1
+        assert state.t <= 120
+    for thread in threads:
+        thread.join()
+    assert state.t == 120
+
+
+def test_swap_as_printed_has_epsilon_inside_the_root() -> None:
+    """Algorithm 2, line 9; at the first update v is g²."""
+    gradient = np.array([0.0, 1e-3, 2.0, -30.0], np.float32)
+    for as_printed in (False, True):
+        rule = lsh.SWAP(lsh.Adagrad(0.1, eps=0.25), 5, as_printed=as_printed)
+        ours = _core.RuleState(rule.choice(), np.zeros(4, np.float32))
+        ours.update(gradient)
+        root = np.sqrt(gradient**2 + 0.25) if as_printed else np.abs(gradient) + 0.25
+        np.testing.assert_allclose(ours.vector(0), -0.1 * gradient / root, rtol=1e-6)
+        np.testing.assert_array_equal(ours.vector(1), gradient**2)
+
+
+def test_swap_as_printed_is_of_adagrad() -> None:
+    plain, printed = (lsh.SWAP(lsh.Adagrad(0.1), 7, as_printed=it) for it in (False, True))
+    assert "as_printed" not in plain.config()["swap"]  # as in files that were written before
+    assert printed.config()["swap"]["as_printed"] is True
+    with pytest.raises(TypeError, match="wrap Adagrad, or Adam without as_printed"):
+        lsh.SWAP(lsh.Adam(0.1), 7, as_printed=True)
+    with pytest.raises(TypeError, match="as_printed must be True or False"):
+        lsh.SWAP(lsh.Adagrad(0.1), 7, as_printed=1)
+
+
 @pytest.mark.parametrize("rule", [lsh.SGD(0.1), lsh.Momentum(0.1), lsh.Nesterov(0.1), "adam", None])
 def test_swap_over_what_accumulates_nothing_is_an_error(rule: object) -> None:
-    with pytest.raises(TypeError, match="wrap Adagrad, RMSprop, Adam or AdamW"):
+    with pytest.raises(TypeError, match=r"wrap .*Adagrad, .*Adam"):
         lsh.SWAP(rule, 10)
 
 

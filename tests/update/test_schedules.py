@@ -54,13 +54,21 @@ def test_edges() -> None:
     step = schedules.step(1.0, every=3, factor=0.5)
     np.testing.assert_array_equal(step.at(range(7)), [1, 1, 1, 0.5, 0.5, 0.5, 0.25])
     assert schedules.constant(0.25).at(7) == 0.25
+    for nothing in (
+        schedules.constant(0),
+        schedules.step(0, every=2),
+        schedules.cosine(0.0, total=5),
+        schedules.warmup(0.0, steps=3),
+        schedules.scaled(0),
+    ):
+        np.testing.assert_array_equal(nothing.at(range(7), workers=4), np.zeros(7))
     assert schedules.warmup(schedules.scaled(schedules.constant(0.1)), steps=2).base == 0.1
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: schedules.constant(0), ValueError, "lr must be greater than 0"),
+        (lambda: schedules.constant(-1e-9), ValueError, "lr must be at least 0"),
         (lambda: schedules.step(0.1, every=0), ValueError, "every must be at least 1"),
         (lambda: schedules.step(0.1, every=1, factor=0), ValueError, "factor must be greater"),
         (lambda: schedules.cosine(0.1, total=1.5), TypeError, "total must be a whole number"),

@@ -29,9 +29,17 @@ class AlignedArray {
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
+  static std::size_t rounded(std::size_t bytes, std::size_t line) {
+    return (bytes + line - 1) / line * line;
+  }
+  // Whether huge pages hardly need more memory.
+  static bool huge(std::size_t bytes) {
+    return bytes >= 2 * kHugePage || rounded(bytes, kHugePage) <= bytes + bytes / 8;
+  }
   static T* allocate(std::size_t n) {
-    const std::size_t line = n * sizeof(T) < 2 * kHugePage ? kCacheLine : kHugePage;
-    const std::size_t bytes = (n * sizeof(T) + line - 1) / line * line;
+    const std::size_t wanted = n * sizeof(T);
+    const std::size_t line = huge(wanted) ? kHugePage : kCacheLine;
+    const std::size_t bytes = rounded(wanted, line);
     void* memory = std::aligned_alloc(line, bytes);
     if (!memory) throw std::bad_alloc();
     if (line == kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish; refusal is harmless

@@ -1,4 +1,5 @@
-// Where a test may end the process: a point after each step of a protocol that must survive that.
+// Where a test may end the process, after each step of a protocol that must survive that, or throw,
+// where memory is allocated.
 // In the library as it is installed there is nothing.
 #pragma once
 

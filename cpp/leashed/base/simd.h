@@ -35,6 +35,16 @@ typedef float vfloat_u __attribute__((vector_size(kLanes * sizeof(float)), align
 
 #define LEASHED_INLINE static inline __attribute__((always_inline))
 
+// std::min and std::max would be functions with external linkage.
+template <class T>
+LEASHED_INLINE T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+LEASHED_INLINE T max(T a, T b) {
+  return a < b ? b : a;
+}
+
 LEASHED_INLINE vfloat vload(const float* p) { return *reinterpret_cast<const vfloat_u*>(p); }
 LEASHED_INLINE void vstore(float* p, vfloat v) { *reinterpret_cast<vfloat_u*>(p) = v; }
 LEASHED_INLINE vfloat vset(float x) { return x - vfloat{}; }
@@ -51,15 +61,27 @@ LEASHED_INLINE vfloat rounded(vfloat product) {
   return product;
 }
 
+// max(v, low) and min(v, high) for limits that are at least 0, by the bits as whole numbers, which
+// takes less time than by floats. What has its sign bit set is less than any limit, NaN or not.
+LEASHED_INLINE vfloat at_least(vfloat v, float low) {
+  const vint bits = reinterpret_cast<vint>(v), limit = reinterpret_cast<vint>(vset(low));
+  return reinterpret_cast<vfloat>(bits > limit ? bits : limit);
+}
+LEASHED_INLINE vfloat at_most(vfloat v, float high) {
+  const vint bits = reinterpret_cast<vint>(v), limit = reinterpret_cast<vint>(vset(high));
+  return reinterpret_cast<vfloat>(bits < limit ? bits : limit);
+}
+
 // Square roots and inverses of each lane. The unit that takes roots and divides is slow and stalls
 // its neighbours: updates would wait for it and not for memory. So from AVX2 on it is an estimate
 // and a Newton step, which leaves the last bit or two of the mantissa uncertain. Inverses take
-// normal numbers up to 2^125; the root of infinity is NaN.
+// normal numbers up to 2^125. The root of infinity is NaN there, of ∞ · 0 and so with its sign bit
+// set.
 
 // 2 √v + addend: the step's own factor of ½ is left to the caller.
 LEASHED_INLINE vfloat twice_root(vfloat v, float addend) {
 #if defined(__AVX2__)
-  v = v + 0x1p-126f;  // for the estimate at 0; lost in any other v
+  v = at_least(v, 0x1p-126f);  // for the estimate at 0
 #if defined(__AVX512F__)
   const vfloat inverse = _mm512_maskz_rsqrt14_ps(0xffff, v);
 #else

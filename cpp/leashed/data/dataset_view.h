@@ -2,12 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "leashed/data/sparse_rows.h"
 
 namespace leashed {
 
-// What rows are to give: a class each, or a number each.
+// What rows are to give: a class each, or a number each; and how much each of them counts. The loss
+// of a row and its gradient are multiplied by its weight, but a mean over rows divides by their
+// number, not by the sum of the weights.
 struct Targets {
   Targets() = default;
   Targets(const std::int32_t* l) : labels(l) {}
@@ -15,9 +18,14 @@ struct Targets {
 
   const std::int32_t* labels = nullptr;
   const float* values = nullptr;
+  const float* weights = nullptr;  // finite, not negative; null: all of them are 1
 
   Targets from(std::size_t row) const {
-    return labels ? Targets(labels + row) : Targets(values ? values + row : nullptr);
+    Targets rest = *this;
+    if (labels) rest.labels += row;
+    if (values) rest.values += row;
+    if (weights) rest.weights += row;
+    return rest;
   }
 };
 
@@ -29,6 +37,12 @@ struct DatasetView {
   std::size_t rows;
   std::size_t features;
   SparseRows sparse = {};
+
+  double mean_weight() const {
+    if (!targets.weights) return 1;
+    return std::accumulate(targets.weights, targets.weights + rows, 0.0) /
+           static_cast<double>(rows);
+  }
 };
 
 }  // namespace leashed

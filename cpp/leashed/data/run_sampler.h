@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,13 +15,15 @@ namespace leashed {
 class RunSampler {
  public:
   RunSampler(std::uint64_t seed, std::size_t rows, std::size_t batch_size)
-      : rows_(rows),
+      : rows_((assert(rows > 0 && batch_size > 0), rows)),
         batch_size_(batch_size),
         run_(std::max<std::size_t>(1, kRows / batch_size)),
         per_pass_((rows + batch_size - 1) / batch_size),
         runs_(rows / (run_ * batch_size)),
         sampler_(seed, std::max<std::size_t>(1, runs_), 1) {}
 
+  // The pass over the data that batch k belongs to.
+  std::uint64_t pass(std::uint64_t k) const { return k / per_pass_; }
   // Batches of a run, which a worker claims together.
   std::size_t run() const { return run_; }
 
@@ -31,7 +34,7 @@ class RunSampler {
   // Where batches k, k + 1, … lie: as many of the `most` next ones as follow each other. A pass's
   // last batch may have fewer rows than the others.
   Rows rows(std::uint64_t k, std::size_t most) const {
-    const std::uint64_t pass = k / per_pass_;
+    const std::uint64_t pass = this->pass(k);
     const std::size_t place = k % per_pass_;
     std::size_t run = place / run_;
     const std::size_t within = place % run_;

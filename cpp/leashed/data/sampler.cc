@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <cassert>
 
 #include "leashed/base/philox.h"
 
@@ -52,10 +53,12 @@ Sampler::Sampler(std::uint64_t seed, std::size_t rows, std::size_t batch_size)
     : seed_(seed),
       rows_(rows),
       batch_size_(batch_size),
-      half_bits_(static_cast<unsigned>(std::bit_width(rows > 1 ? rows - 1 : 1) + 1) / 2) {}
+      half_bits_(static_cast<unsigned>(std::bit_width(rows > 1 ? rows - 1 : 1) + 1) / 2) {
+  assert(rows > 0 && batch_size > 0);
+}
 
 void Sampler::batch(std::uint64_t k, std::size_t* rows) const {
-  std::uint64_t pass = k * batch_size_ / rows_;
+  std::uint64_t pass = this->pass(k);
   std::size_t position = k * batch_size_ % rows_;
   for (std::size_t i = 0; i < batch_size_;) {
     const Permutation permutation(seed_, pass, rows_, half_bits_);

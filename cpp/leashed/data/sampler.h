@@ -13,6 +13,8 @@ class Sampler {
  public:
   Sampler(std::uint64_t seed, std::size_t rows, std::size_t batch_size);
 
+  // The pass over the data in which batch k begins.
+  std::uint64_t pass(std::uint64_t k) const { return k * batch_size_ / rows_; }
   // Writes the batch_size row numbers of batch k.
   void batch(std::uint64_t k, std::size_t* rows) const;
 

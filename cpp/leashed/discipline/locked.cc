@@ -13,7 +13,7 @@ View Locked::read(std::size_t worker) {
 }
 
 std::unique_ptr<Held> Locked::hold() {
-  auto held = std::make_unique<Copies::Copy>(copies_);
+  auto held = std::make_unique<HeldCopies::Copy>(copies_);
   const std::lock_guard lock(mutex_);
   std::copy_n(theta(), dimension_, held->theta());
   held->view = {held->theta(), t_};
@@ -32,11 +32,12 @@ Publication Locked::push(Gradient gradient, std::uint64_t t_read, StoreChoice& s
   const double ready = now();
   const std::lock_guard lock(mutex_);
   const double locked = now();
-  Publication result;
   const std::uint64_t tau = t_ - t_read;
-  result.excluded = updater_.excludes(theta(), tau);
+  const Updater::Damping damping = updater_.damping(theta(), tau);
+  Publication result{.excluded = damping.factor == 0, .t = t_, .factor = damping.factor};
   if (!result.excluded) {
-    updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, tau, clip_factor, stores.at(t_)});
+    updater_.apply(buffer_.data(), buffer_.data(), gradient,
+                   {t_, damping, clip_factor, stores.at(t_)});
     stores.took(t_, now() - locked);
     updater_.applied(tau);
     ++t_;

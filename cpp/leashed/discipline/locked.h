@@ -4,11 +4,12 @@
 
 #include <vector>
 
-#include "leashed/discipline/in_place.h"
+#include "leashed/discipline/guarded.h"
+#include "leashed/discipline/local_copy.h"
 
 namespace leashed {
 
-class Locked final : public Guarded {
+class Locked final : public Guarded, public Open {
  public:
   explicit Locked(const DisciplineContext& context)
       : Guarded(context),
@@ -17,6 +18,7 @@ class Locked final : public Guarded {
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t) override {}
+  Open* open() override { return this; }
   std::unique_ptr<Held> hold() override;
   Publication push(Gradient gradient, std::uint64_t t_read, StoreChoice& stores) override;
   std::size_t live_vectors() const override { return 1 + workers_.size(); }

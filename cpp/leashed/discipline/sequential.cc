@@ -20,13 +20,17 @@ Publication Sequential::push(Gradient gradient, std::uint64_t t_read, StoreChoic
   const std::lock_guard lock(mutex_);
   const double locked = now();
   const std::uint64_t tau = t_ - t_read;  // 0, but for who pushes twice after one read
-  if (updater_.excludes(theta(), tau)) return {.excluded = true};
-  updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, tau, clip_factor});
-  updater_.applied(tau);
-  ++t_;
-  return {.published = true,
-          .staleness_compute = tau,
-          .update_seconds = (ready - start) + (now() - locked)};
+  const Updater::Damping damping = updater_.damping(theta(), tau);
+  Publication result{.excluded = damping.factor == 0, .t = t_, .factor = damping.factor};
+  if (!result.excluded) {
+    updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, damping, clip_factor});
+    updater_.applied(tau);
+    ++t_;
+    result.published = true;
+    result.staleness_compute = tau;
+  }
+  result.update_seconds = (ready - start) + (now() - locked);
+  return result;
 }
 
 }  // namespace leashed

@@ -23,12 +23,14 @@ bool Synchronous::proceed(std::size_t, bool wish) {
 Publication Synchronous::publish(std::size_t worker, float* gradient) {
   const double start = now();
   gradients_[worker] = gradient;
+  // The last to arrive has the lock, and only while parameters change: until then the monitor may
+  // look.
   std::unique_lock lock(mutex_, std::defer_lock);
-  if (worker == 0) {
+  barrier_.arrive_and_wait([&] {
+    if (abandon_.load(std::memory_order_relaxed)) return;
     lock.lock();
     step_ = {t_, updater_.fresh_factor()};
-  }
-  barrier_.arrive_and_wait();
+  });
   if (abandon_.load(std::memory_order_relaxed)) return {.abandoned = true};
 
   const double ready = now();
@@ -42,13 +44,15 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
   if (workers > 1) kernels_.mean(mean, gradients_.data(), workers, begin, end - begin);
   const double scale = step_.scale * clip_factor(worker, mean, begin, end);
   updater_.apply_slice(buffer_.data(), mean, begin, end, {step_.t, scale});
-  if (worker == 0) {
+  if (lock.owns_lock()) {
     updater_.applied(0);
     ++t_;
   }
   const double updated = now();
   barrier_.arrive_and_wait();
   return {.published = true,
+          .t = step_.t,
+          .factor = step_.scale,
           .update_seconds = updated - ready,
           .waiting_seconds = (ready - start) + (now() - updated)};
 }
@@ -61,6 +65,15 @@ double Synchronous::clip_factor(std::size_t worker, const float* mean, std::size
   squares_[worker] = rule.sum_of_squares(mean, begin, end);
   barrier_.arrive_and_wait();
   return rule.clip_factor(std::accumulate(squares_.begin(), squares_.end(), 0.0));
+}
+
+// Between proceed and publish, where the others may wait for this worker's gradient: they are told
+// to give up. Between publish and proceed: they are told to halt. Whoever sees neither flag in
+// time sees it at the next barrier, and by then waits for those alone who have not left.
+void Synchronous::leave(std::size_t) {
+  abandon_.store(true, std::memory_order_relaxed);
+  halt_.store(true, std::memory_order_relaxed);
+  barrier_.arrive_and_drop();
 }
 
 // Takes part in the barrier that the others wait at in publish, and tells them to give up.

@@ -36,12 +36,8 @@ Updater::Updater(std::size_t dimension, const Rule& rule)
 void Updater::initialise(float* buffer, const DisciplineContext& context) const {
   if (context.state) {
     std::copy_n(context.state, layout_.length(), buffer);
-    return;
-  }
-  std::fill_n(buffer, layout_.length(), 0.0f);
-  std::copy_n(context.initial, layout_.dimension, buffer);
-  for (std::size_t k = 1; k <= layout_.states; ++k) {
-    std::fill_n(buffer + k * layout_.stride(), layout_.dimension, rule_.initial_state());
+  } else {
+    rule_.initialise(buffer, layout_, context.initial);
   }
 }
 
@@ -51,18 +47,15 @@ AlignedArray<float> Updater::initial(const DisciplineContext& context) const {
   return buffer;
 }
 
-double Updater::factor(const float* current, std::size_t block, std::uint64_t tau) const {
-  const double last_update = load(current + layout_.last_updates() + block);
-  return staleness_.factor(static_cast<double>(tau) * staleness_.stage(last_update));
-}
-
-bool Updater::excludes(const float* current, std::uint64_t tau) const {
-  if (!staleness_.excludes()) return false;
-  if (layout_.blocks == 0) return staleness_.factor(static_cast<double>(tau)) == 0;
+Updater::Damping Updater::damping(const float* current, std::uint64_t tau) const {
+  if (layout_.blocks == 0) return {staleness_.factor(static_cast<double>(tau))};
+  thread_local std::vector<double> factors;
+  factors.resize(layout_.blocks);
   for (std::size_t b = 0; b < layout_.blocks; ++b) {
-    if (factor(current, b, tau) != 0) return false;
+    const double last_update = load(current + layout_.last_updates() + b);
+    factors[b] = staleness_.factor(staleness_.staged(static_cast<double>(tau), last_update));
   }
-  return true;
+  return {*std::max_element(factors.begin(), factors.end()), factors.data()};
 }
 
 double Updater::clip_factor(Gradient gradient) const {
@@ -91,22 +84,18 @@ void Updater::for_each_stretch(Gradient gradient, F&& f, Leave&& leave) const {
 
 void Updater::apply(float* next, const float* current, Gradient gradient,
                     const Update& update) const {
-  const auto copy = [&](std::size_t begin, std::size_t end) {
-    if (next == current) return;
-    for (std::size_t k = 0; k <= layout_.states; ++k) {
-      const std::size_t offset = k * layout_.stride();
-      std::copy(current + offset + begin, current + offset + end, next + offset + begin);
-    }
+  const auto leave = [&](std::size_t begin, std::size_t end) {
+    rule_.leave(next, current, layout_.stride(), begin, end, {update.t});
   };
   if (layout_.blocks == 0) {
-    const double scale = staleness_.factor(static_cast<double>(update.tau)) * update.clip_factor;
+    const double scale = update.damping.factor * update.clip_factor;
     for_each_stretch(
         gradient,
         [&](const float* g, std::size_t, std::size_t begin, std::size_t end) {
           rule_.apply(next, current, layout_.stride(), g, begin, end,
                       {update.t, scale, update.stores});
         },
-        copy);
+        leave);
     return;
   }
   if (next != current)
@@ -114,19 +103,21 @@ void Updater::apply(float* next, const float* current, Gradient gradient,
   for_each_stretch(
       gradient,
       [&](const float* g, std::size_t b, std::size_t begin, std::size_t end) {
-        const double factor = this->factor(current, b, update.tau);
-        if (factor == 0) return copy(begin, end);  // this variable's gradient is left out
+        const double factor = update.damping.variables[b];
+        if (factor == 0) return leave(begin, end);  // this variable's gradient is left out
         store(next + layout_.last_updates() + b,
               rule_.apply(next, current, layout_.stride(), g, begin, end,
                           {update.t, factor * update.clip_factor, update.stores}, true));
       },
-      copy);
+      leave);
 }
 
 void Updater::apply_racy(float* buffer, Gradient gradient, const Update& update) const {
-  const auto leave = [](std::size_t, std::size_t) {};
+  const auto leave = [&](std::size_t begin, std::size_t end) {
+    rule_.leave(buffer, buffer, layout_.stride(), begin, end, {update.t});
+  };
   if (layout_.blocks == 0) {
-    const double scale = staleness_.factor(static_cast<double>(update.tau)) * update.clip_factor;
+    const double scale = update.damping.factor * update.clip_factor;
     for_each_stretch(
         gradient,
         [&](const float* g, std::size_t, std::size_t begin, std::size_t end) {
@@ -139,8 +130,8 @@ void Updater::apply_racy(float* buffer, Gradient gradient, const Update& update)
   for_each_stretch(
       gradient,
       [&](const float* g, std::size_t b, std::size_t begin, std::size_t end) {
-        const double factor = this->factor(buffer, b, update.tau);
-        if (factor == 0) return;
+        const double factor = update.damping.variables[b];
+        if (factor == 0) return leave(begin, end);
         store(buffer + layout_.last_updates() + b,
               rule_.apply_racy(buffer, layout_.stride(), g, begin, end,
                                {update.t, factor * update.clip_factor, update.stores}, true));
@@ -171,7 +162,7 @@ void Updater::apply_sparse_racy(float* buffer, const SparseGradient& gradient,
   for (std::size_t k = 0; k <= layout_.states; ++k) {
     kernels_.gather_racy(few.data() + k * n, buffer + k * layout_.stride(), indices, n);
   }
-  const double scale = staleness_.factor(static_cast<double>(update.tau)) * update.clip_factor;
+  const double scale = update.damping.factor * update.clip_factor;
   rule_.apply(few.data(), few.data(), n, values, 0, n, {update.t, scale});
   for (std::size_t k = 0; k <= layout_.states; ++k) {
     kernels_.scatter_racy(buffer + k * layout_.stride(), few.data() + k * n, indices, n);

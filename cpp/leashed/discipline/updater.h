@@ -23,10 +23,20 @@ class Updater {
   void initialise(float* buffer, const DisciplineContext& context) const;
   AlignedArray<float> initial(const DisciplineContext& context) const;
 
+  // What the staleness policy multiplies a gradient by.
+  struct Damping {
+    double factor = 1;  // 0: the gradient is left out; of a stage-aware policy, the largest of
+    const double* variables = nullptr;  // each variable's, until the thread's next; else null
+  };
+  // Of a gradient of that staleness that is to be applied to `current`.
+  Damping damping(const float* current, std::uint64_t tau) const;
+  // Whether the policy ever leaves a gradient out.
+  bool may_exclude() const { return staleness_.excludes(); }
+
   // Of one update.
   struct Update {
-    std::uint64_t t;     // updates applied before it
-    std::uint64_t tau;   // its staleness
+    std::uint64_t t;  // updates applied before it
+    Damping damping;
     double clip_factor;  // of its gradient: clip_factor(gradient), found once whatever the tries
     Stores stores = Stores::cached;
   };
@@ -34,10 +44,6 @@ class Updater {
   double clip_factor(const SparseGradient& gradient) const {
     return rule_.clip_factor(gradient.values, gradient.size);
   }
-
-  // Whether the staleness policy ever leaves a gradient out, and whether it does this one.
-  bool may_exclude() const { return staleness_.excludes(); }
-  bool excludes(const float* current, std::uint64_t tau) const;
 
   // next ← rule(current, gradient), both whole buffers; next may be current.
   void apply(float* next, const float* current, Gradient gradient, const Update& update) const;
@@ -53,13 +59,13 @@ class Updater {
   }
   double fresh_factor() const { return staleness_.factor(0); }
 
-  // Once for each update applied.
+  // Once for each update applied, after its damping was asked for and as soon as its version is
+  // counted: what has been observed is then of the same moment as the parameters.
   void applied(std::uint64_t tau) const { staleness_.observe(tau); }
 
   const Rule& rule() const { return rule_; }
 
  private:
-  double factor(const float* current, std::size_t block, std::uint64_t tau) const;
   // f(values, block, begin, end) for each stretch of one piece in one block; where norms of blocks
   // are kept, a piece must not end within a block. leave(begin, end) for what no piece covers.
   template <class F, class Leave>

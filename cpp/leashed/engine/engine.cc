@@ -24,6 +24,16 @@ DisciplineContext context_of(const float* theta, std::size_t dimension, const En
           parts.t};
 }
 
+Open& open_of(Discipline& discipline) {
+  if (Open* open = discipline.open()) return *open;
+  throw Error(std::string(discipline.lockstep()
+                              ? "Synchronous takes all its threads through every step together, so "
+                                "threads cannot come and go"
+                              : "threads cannot come and go under this discipline, which has no "
+                                "open() (discipline/open.h)") +
+              "; choose Leashed(), Hogwild(), Locked() or Sequential()");
+}
+
 [[noreturn]] void refuse(const std::string& what, float value) {
   throw Error(what + " is " +
               (std::isnan(value) ? "nan"
@@ -64,9 +74,8 @@ Engine::Engine(const float* theta, std::size_t dimension, const Parts& parts)
       readers_(parts.readers),
       members_(parts.workers, layout_.length()),
       discipline_(make_discipline(parts.discipline,
-                                  context_of(theta, dimension, parts, *rule_, *staleness_))) {
-  if (discipline_->lockstep()) discipline_->hold();  // throws what is wrong with that
-}
+                                  context_of(theta, dimension, parts, *rule_, *staleness_))),
+      open_(open_of(*discipline_)) {}
 
 void Engine::check_open() const {
   if (closed_.load(std::memory_order_relaxed)) {
@@ -76,7 +85,7 @@ void Engine::check_open() const {
 
 std::unique_ptr<Held> Engine::hold() {
   check_open();
-  auto held = hold_under(readers_, "Engine", [this] { return discipline_->hold(); });
+  auto held = hold_under(readers_, "Engine", [this] { return open_.hold(); });
   Members::Mine& mine = members_.mine();
   mine.t_read = held->view.t;
   mine.has_read = true;
@@ -109,22 +118,23 @@ std::uint64_t Engine::t_of(Members::Mine& mine, const std::uint64_t* t_read) {
 Publication Engine::push(Gradient gradient, const std::uint64_t* t_read) {
   if (check_finite_) require_finite(gradient);
   Members::Mine& mine = members_.mine();
-  return discipline_->push(gradient, t_of(mine, t_read), mine.stores);
+  return open_.push(gradient, t_of(mine, t_read), mine.stores);
 }
 
 Publication Engine::push_sparse(const SparseGradient& gradient, const std::uint64_t* t_read) {
   if (check_finite_) require_finite(gradient);
-  return discipline_->push_sparse(gradient, t_of(members_.mine(), t_read));
+  return open_.push_sparse(gradient, t_of(members_.mine(), t_read));
 }
 
 std::uint64_t Engine::t() {
+  if (counts_alone()) return discipline_->updates();
   const std::lock_guard lock(monitor_mutex_);
   return discipline_->updates();
 }
 
 void Engine::with_state(const std::function<void(const float*, std::uint64_t)>& f) {
   const std::lock_guard lock(monitor_mutex_);
-  discipline_->with_state([&f](const State& state) { f(state.buffer, state.t); });
+  discipline_->with_state([&f](const DisciplineState& state) { f(state.buffer, state.t); });
 }
 
 }  // namespace leashed

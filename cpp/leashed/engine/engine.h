@@ -13,6 +13,7 @@
 
 #include "leashed/base/choice.h"
 #include "leashed/discipline/discipline.h"
+#include "leashed/discipline/open.h"
 #include "leashed/engine/members.h"
 #include "leashed/update/layout.h"
 
@@ -67,6 +68,9 @@ class Engine final : public Readable {
 
   // The latest theta; what the calling thread pushes next counts as computed on it.
   std::unique_ptr<Held> hold() override;
+  // Whether the calling thread is one of the workers. It becomes one by its first push, which may
+  // wait for the place of a thread that is about to end.
+  bool joined() { return members_.mine().pushes; }
   // The gradient counts as computed on version t_read, or else on the thread's last read. Throws
   // Error, and changes nothing, where it is not finite and this is checked.
   Publication push(Gradient gradient, const std::uint64_t* t_read = nullptr);
@@ -74,6 +78,7 @@ class Engine final : public Readable {
 
   // Updates applied so far, and all of the buffer.
   std::uint64_t t();
+  bool counts_alone() const { return discipline_->counts_alone(); }
   void with_state(const std::function<void(const float* buffer, std::uint64_t t)>& f);
   // Where the parameters lie for good, else null.
   float* memory() { return discipline_->memory(); }
@@ -94,6 +99,7 @@ class Engine final : public Readable {
   Permits readers_;
   Members members_;
   const std::unique_ptr<Discipline> discipline_;
+  Open& open_;                       // the discipline's
   std::mutex monitor_mutex_;         // one caller of with_state and updates at a time
   std::atomic<bool> closed_{false};  // relaxed: it hands nothing over
 };

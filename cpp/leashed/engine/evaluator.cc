@@ -1,32 +1,37 @@
 #include "leashed/engine/evaluator.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <future>
+#include <limits>
 
-#include "leashed/base/team.h"
+#include "leashed/base/clock.h"
 
 namespace leashed {
 namespace {
 
-constexpr auto kAsk = std::chrono::milliseconds(10);
+constexpr double kAsk = 0.01;  // seconds between two questions whether to go on
+// Seconds of work that are worth one more thread; to start one takes a fifth of it or less.
+constexpr double kWorthwhile = 3e-4;
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
 
-Evaluator::Evaluator(const GradientSource& source, std::size_t max_threads,
-                     std::function<bool()> keep_on)
-    : source_(source),
-      keep_on_(std::move(keep_on)),
-      scratch_(std::min(max_threads, largest_team())) {
-  for (Scratch& scratch : scratch_) {
-    scratch.workspace = source.make_workspace();
-    scratch.rows.resize(kChunk);
-  }
-}
+struct Evaluator::Job {
+  const float* theta;
+  const DatasetView& data;
+  std::vector<Evaluation> parts;  // by chunk, so that their sum does not depend on who did which
+  // Relaxed, all three: distinct numbers are all that is asked of the first two, and the last is a
+  // hint. What the helpers write is seen after Team::finish.
+  std::atomic<std::size_t> next{0};     // chunk that nobody has claimed
+  std::atomic<std::size_t> scratch{1};  // that no helper has
+  std::atomic<bool> ended{false};       // early
+  std::mutex mutex = {};
+  std::exception_ptr failure = nullptr;  // the first one's, under the lock
 
-void Evaluator::evaluate_chunk(const float* theta, const DatasetView& data, std::size_t chunk,
-                               Scratch& scratch) {
+  void end() { ended.store(true, std::memory_order_relaxed); }
+};
+
+Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, Scratch& scratch) const {
+  const DatasetView& data = job.data;
   const std::size_t begin = chunk * kChunk;
   const std::size_t size = std::min(kChunk, data.rows - begin);
   BatchView batch{scratch.rows.data(), data.targets.from(begin), size};
@@ -35,62 +40,75 @@ void Evaluator::evaluate_chunk(const float* theta, const DatasetView& data, std:
   } else {
     for (std::size_t i = 0; i < size; ++i) scratch.rows[i] = data.x + (begin + i) * data.features;
   }
-  const Evaluation part = source_.evaluate(theta, batch, *scratch.workspace);
-  scratch.sum.loss_sum += part.loss_sum;
-  scratch.sum.correct += part.correct;
-  scratch.sum.rows += part.rows;
+  return source_.evaluate(job.theta, batch, *scratch.workspace);
+}
+
+// At most so many chunks, until there are no more.
+void Evaluator::work(Job& job, Scratch& scratch, const std::function<bool()>& keep_on,
+                     std::size_t most) {
+  try {
+    if (!scratch.workspace) {
+      scratch.workspace = source_.make_workspace();
+      scratch.rows.resize(kChunk);
+    }
+    for (std::size_t done = 0; done < most; ++done) {
+      if (keep_on && !keep_on()) job.end();
+      if (job.ended.load(std::memory_order_relaxed)) return;
+      const std::size_t chunk = job.next.fetch_add(1, std::memory_order_relaxed);
+      if (chunk >= job.parts.size()) return;
+      job.parts[chunk] = evaluate_chunk(job, chunk, scratch);
+    }
+  } catch (...) {
+    const std::lock_guard lock(job.mutex);
+    if (!job.failure) job.failure = std::current_exception();
+    job.end();
+  }
+}
+
+std::size_t Evaluator::helpers(std::size_t threads, std::size_t chunks) const {
+  const auto worth =
+      static_cast<std::size_t>(chunk_seconds_ * static_cast<double>(chunks) / kWorthwhile);
+  return std::min({threads - 1, std::max<std::size_t>(chunks, 1) - 1, worth});
 }
 
 std::optional<Evaluation> Evaluator::operator()(const float* theta, const DatasetView& data,
                                                 std::size_t threads) {
-  threads = std::min(threads, scratch_.size());
-  const std::size_t chunks = (data.rows + kChunk - 1) / kChunk;
-  for (Scratch& scratch : scratch_) {
-    scratch.sum = {};
-    scratch.failure = nullptr;
+  threads = std::min(threads, processors());
+  if (scratch_.size() < threads) scratch_.resize(threads);
+  Job job{theta, data, std::vector<Evaluation>((data.rows + kChunk - 1) / kChunk)};
+  std::size_t chunks = job.parts.size();
+  if (threads > 1 && chunk_seconds_ == 0 && chunks > 1) {
+    const double begin = now();
+    work(job, scratch_[0], keep_on_, 1);
+    chunk_seconds_ = now() - begin;
+    --chunks;
   }
-  // Relaxed: a hint to end early; it hands nothing over.
-  std::atomic<bool> ended{false};
-  const auto work = [&](std::size_t rank, const auto& keep_on) {
-    Scratch& scratch = scratch_[rank];
-    try {
-      // Chunks are dealt out in turn, so that the sums do not depend on who was faster.
-      for (std::size_t chunk = rank; chunk < chunks; chunk += threads) {
-        if (!keep_on()) ended.store(true, std::memory_order_relaxed);
-        if (ended.load(std::memory_order_relaxed)) return;
-        evaluate_chunk(theta, data, chunk, scratch);
-      }
-    } catch (...) {
-      scratch.failure = std::current_exception();
-      ended.store(true, std::memory_order_relaxed);
-    }
-  };
-  if (threads == 1) {
-    work(0, keep_on_);
-  } else {
-    // The team belongs to a thread of its own: libgomp keeps a team's threads for the thread that
-    // opened it, and in the child of a fork the caller's would be gone.
-    std::future<void> team = std::async(std::launch::async, [&] {
-      run_team(threads, [&](std::size_t rank) { work(rank, [] { return true; }); });
+  const std::size_t others = helpers(threads, chunks);
+  if (others > 0) {
+    team_.begin(others, [this, &job] {
+      work(job, scratch_[job.scratch.fetch_add(1, std::memory_order_relaxed)], nullptr, kAll);
     });
+  }
+  work(job, scratch_[0], keep_on_, kAll);
+  if (others > 0) {
     try {
-      while (team.wait_for(kAsk) != std::future_status::ready) {
-        if (!keep_on_()) ended.store(true, std::memory_order_relaxed);
+      while (!team_.wait(kAsk)) {
+        if (!keep_on_()) job.end();
       }
     } catch (...) {
-      ended.store(true, std::memory_order_relaxed);
+      job.end();
+      team_.finish();
       throw;
     }
-    team.get();
   }
+  if (job.failure) std::rethrow_exception(job.failure);
+  if (job.ended.load(std::memory_order_relaxed)) return std::nullopt;
   Evaluation total;
-  for (const Scratch& scratch : scratch_) {
-    if (scratch.failure) std::rethrow_exception(scratch.failure);
-    total.loss_sum += scratch.sum.loss_sum;
-    total.correct += scratch.sum.correct;
-    total.rows += scratch.sum.rows;
+  for (const Evaluation& part : job.parts) {
+    total.loss_sum += part.loss_sum;
+    total.correct += part.correct;
+    total.rows += part.rows;
   }
-  if (ended.load(std::memory_order_relaxed)) return std::nullopt;
   return total;
 }
 

@@ -1,12 +1,15 @@
-// Loss and accuracy of a whole dataset at one theta, on one thread or on an OpenMP team.
+// Loss and accuracy of a whole dataset at one theta, on as many threads as the work is worth.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "leashed/base/team.h"
 #include "leashed/data/dataset_view.h"
 #include "leashed/model/gradient_source.h"
 
@@ -15,31 +18,34 @@ namespace leashed {
 class Evaluator {
  public:
   // `keep_on` is asked now and then on the calling thread; where it says no, evaluation ends early.
-  // At most `max_threads`, and no more than there are processors.
-  Evaluator(const GradientSource& source, std::size_t max_threads, std::function<bool()> keep_on);
+  Evaluator(const GradientSource& source, std::function<bool()> keep_on)
+      : source_(source), keep_on_(std::move(keep_on)) {}
 
-  // The most that an evaluation can use.
-  std::size_t threads() const { return scratch_.size(); }
-
-  // Nothing where it ended early.
+  // Nothing where it ended early. On at most `threads`, and no more than there are processors; the
+  // result has the same bits whatever their number.
   std::optional<Evaluation> operator()(const float* theta, const DatasetView& data,
                                        std::size_t threads);
 
  private:
   static constexpr std::size_t kChunk = 256;  // rows between two looks at whether to go on
 
+  // One thread's.
   struct Scratch {
     std::unique_ptr<Workspace> workspace;
     std::vector<const float*> rows;
-    Evaluation sum;
-    std::exception_ptr failure;
   };
-  void evaluate_chunk(const float* theta, const DatasetView& data, std::size_t chunk,
-                      Scratch& scratch);
+  // Of one evaluation.
+  struct Job;
+  void work(Job& job, Scratch& scratch, const std::function<bool()>& keep_on, std::size_t most);
+  Evaluation evaluate_chunk(const Job& job, std::size_t chunk, Scratch& scratch) const;
+  // How many threads beside the caller's are worth waking for so many chunks.
+  std::size_t helpers(std::size_t threads, std::size_t chunks) const;
 
   const GradientSource& source_;
   const std::function<bool()> keep_on_;
-  std::vector<Scratch> scratch_;
+  std::vector<Scratch> scratch_;  // the caller's is the first
+  double chunk_seconds_ = 0;      // what a chunk takes; 0: not known yet
+  Team team_;
 };
 
 }  // namespace leashed

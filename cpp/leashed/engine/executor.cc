@@ -1,7 +1,6 @@
 #include "leashed/engine/executor.h"
 
 #include <chrono>
-#include <latch>
 #include <string>
 #include <system_error>
 
@@ -9,58 +8,28 @@
 #include "leashed/base/team.h"
 
 namespace leashed {
-namespace {
 
-// Throws std::system_error where so many threads cannot run at once. libgomp would end the process.
-void probe(std::size_t threads) {
-  std::latch all_started(1);
-  std::vector<std::jthread> started;
+ThreadExecutor::ThreadExecutor(Training& training, std::vector<Worker>& workers)
+    : training_(training), running_(workers.size()) {
+  threads_.reserve(workers.size());
   try {
-    while (started.size() < threads) started.emplace_back([&] { all_started.wait(); });
-  } catch (...) {
-    all_started.count_down();
-    throw;
-  }
-  all_started.count_down();
-}
-
-}  // namespace
-
-ThreadExecutor::ThreadExecutor(Run& run, std::vector<Worker>& workers) : run_(run) {
-  running_ = run.discipline.lockstep() ? 1 : workers.size();
-  threads_.reserve(running_);
-  try {
-    if (run.discipline.lockstep()) {
-      probe(workers.size());
-      // One thread becomes rank 0 of an OpenMP team, whose barriers the discipline uses.
-      threads_.emplace_back([this, &workers] {
-        try {
-          run_team(workers.size(), [&workers](std::size_t rank) { workers[rank].train(); });
-        } catch (...) {
-          run_.fail(std::current_exception());
-        }
-        done();
-      });
-    } else {
-      for (Worker& worker : workers) {
-        threads_.emplace_back([this, &worker] {
-          worker.train();
-          done();
-        });
-      }
+    for (Worker& worker : workers) {
+      threads_.push_back(start_thread([this, &worker] { work(worker); }));
     }
   } catch (const std::system_error& error) {
-    run.stop.stop(StopReason::error);
-    threads_.clear();
+    set(Gate::given_up);
     throw Error("threads is " + std::to_string(workers.size()) +
                 ", more than the system lets start (" + error.what() + "); ask for fewer");
   } catch (...) {
-    run.stop.stop(StopReason::error);
+    set(Gate::given_up);
     throw;
   }
+  set(Gate::open);
 }
 
-ThreadExecutor::~ThreadExecutor() { run_.stop.stop(StopReason::error); }
+ThreadExecutor::~ThreadExecutor() {
+  if (!wait(0)) training_.stop.stop(StopReason::error);
+}
 
 bool ThreadExecutor::wait(double seconds) {
   std::unique_lock lock(mutex_);
@@ -68,9 +37,23 @@ bool ThreadExecutor::wait(double seconds) {
                          [this] { return running_ == 0; });
 }
 
-void ThreadExecutor::done() {
+void ThreadExecutor::work(Worker& worker) {
+  {
+    std::unique_lock lock(mutex_);
+    begun_.wait(lock, [this] { return gate_ != Gate::closed; });
+    if (gate_ == Gate::given_up) return;
+  }
+  worker.train();
   const std::lock_guard lock(mutex_);
   if (--running_ == 0) ended_.notify_all();
+}
+
+void ThreadExecutor::set(Gate gate) {
+  {
+    const std::lock_guard lock(mutex_);
+    gate_ = gate;
+  }
+  begun_.notify_all();
 }
 
 }  // namespace leashed

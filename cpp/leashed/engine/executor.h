@@ -6,27 +6,32 @@
 #include <thread>
 #include <vector>
 
-#include "leashed/engine/run.h"
+#include "leashed/engine/worker.h"
 
 namespace leashed {
 
 class ThreadExecutor {
  public:
-  // Starts the workers. Where a thread cannot be started, stops those that were and throws Error.
-  ThreadExecutor(Run& run, std::vector<Worker>& workers);
-  // Stops the run and joins.
+  // Starts the workers, none of which begins before all have been started: in lockstep they wait
+  // for each other. Where a thread cannot be started, throws Error, and no worker has begun.
+  ThreadExecutor(Training& training, std::vector<Worker>& workers);
+  // Stops the run where it has not ended, and joins.
   ~ThreadExecutor();
 
   // Waits for all workers to end, at most so long; true where they have.
   bool wait(double seconds);
 
  private:
-  void done();
+  enum class Gate { closed, open, given_up };
+  void work(Worker& worker);
+  void set(Gate gate);
 
-  Run& run_;
+  Training& training_;
   std::mutex mutex_;
-  std::condition_variable ended_;
-  std::size_t running_;  // under the lock
+  std::condition_variable begun_, ended_;
+  // Under the lock.
+  Gate gate_ = Gate::closed;
+  std::size_t running_;
   std::vector<std::jthread> threads_;
 };
 

@@ -1,10 +1,14 @@
 // Histograms that one thread writes and another may read meanwhile (the monitor).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <vector>
 
 namespace leashed {
@@ -20,18 +24,19 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-// Exact counts of small whole numbers. Values from kBins on are rare (a worker that the system put
-// to sleep) and kept one by one, for the writer only.
+// Exact counts of whole numbers. Below kBins in pages that are made when they are first needed, as
+// those of staleness in the thousands may be. Values from kBins on are few different ones (a worker
+// that the system put to sleep) and kept apart, for the writer only.
 class CountHistogram {
  public:
-  static constexpr std::size_t kBins = 1024;
+  static constexpr std::size_t kPage = 1024, kPages = 16;
+  static constexpr std::size_t kBins = kPage * kPages;
 
-  CountHistogram() : bins_(kBins) {}
   void add(std::uint64_t value, std::uint64_t times = 1) {
     if (value < kBins) {
-      bins_[value].add(times);
+      page(value / kPage)[value % kPage].add(times);
     } else {
-      beyond_.insert(beyond_.end(), times, value);
+      beyond_[value] += times;
       beyond_count_.add(times);
     }
   }
@@ -44,21 +49,35 @@ class CountHistogram {
   // After the run: exact.
   void merge_into(std::vector<std::uint64_t>& counts) const {
     merge_small(counts);
-    for (const std::uint64_t value : beyond_) ++grow(counts, value);
+    for (const auto& [value, n] : beyond_) grow(counts, value) += n;
   }
 
  private:
+  using Page = std::array<Counter, kPage>;
+
+  Page& page(std::size_t i) {
+    if (!owned_[i]) {
+      owned_[i] = std::make_unique<Page>();
+      // Release: pairs with the reader's acquire, which then sees a page of zeros.
+      pages_[i].store(owned_[i].get(), std::memory_order_release);
+    }
+    return *owned_[i];
+  }
   void merge_small(std::vector<std::uint64_t>& counts) const {
-    for (std::size_t i = 0; i < kBins; ++i) {
-      if (const std::uint64_t n = bins_[i].get()) grow(counts, i) += n;
+    for (std::size_t i = 0; i < kPages; ++i) {
+      const Page* page = pages_[i].load(std::memory_order_acquire);
+      for (std::size_t j = 0; page && j < kPage; ++j) {
+        if (const std::uint64_t n = (*page)[j].get()) grow(counts, i * kPage + j) += n;
+      }
     }
   }
   static std::uint64_t& grow(std::vector<std::uint64_t>& counts, std::size_t i) {
     if (counts.size() <= i) counts.resize(i + 1);
     return counts[i];
   }
-  std::vector<Counter> bins_;
-  std::vector<std::uint64_t> beyond_;
+  std::array<std::unique_ptr<Page>, kPages> owned_;  // the writer's
+  std::array<std::atomic<const Page*>, kPages> pages_ = {};
+  std::map<std::uint64_t, std::uint64_t> beyond_;  // counts by value
   Counter beyond_count_;
 };
 
@@ -80,6 +99,17 @@ class TimeHistogram {
     counts[bin < 0                      ? 0
            : bin >= std::int64_t{kBins} ? kBins - 1
                                         : static_cast<std::size_t>(bin)] += times;
+  }
+  // Where the bins begin and end, in seconds.
+  static std::vector<double> edges() {
+    std::vector<double> edges;
+    for (int octave = 0; octave < kOctaves; ++octave) {
+      for (std::size_t part = 0; part < kPerOctave; ++part) {
+        edges.push_back(std::ldexp(1.0 + static_cast<double>(part) / kPerOctave, kLowest + octave));
+      }
+    }
+    edges.push_back(std::ldexp(1.0, kLowest + kOctaves));
+    return edges;
   }
   void merge_into(TimeHistogram& other) const {
     other.total += total;

@@ -1,10 +1,13 @@
 // When a run ends, and what it is called then.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 #include "leashed/base/aligned.h"
 
@@ -14,6 +17,8 @@ namespace leashed {
 struct StopRules {
   static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
   double loss_fraction = 0;  // ε: loss ≤ ε · initial loss; 0: none
+  // Larger ε, which end nothing: when each was reached is found.
+  std::vector<double> milestones = {};
   double loss = -std::numeric_limits<double>::infinity();
   std::uint64_t updates = kNone;  // exactly so many are published
   std::uint64_t batches = kNone;  // so many batches are drawn (epochs); in lockstep, whole steps
@@ -22,6 +27,21 @@ struct StopRules {
 
   bool wants_loss() const {
     return loss_fraction > 0 || loss > -std::numeric_limits<double>::infinity();
+  }
+  // Those asked for, largest first; the last ends the run.
+  std::vector<double> losses(double initial) const {
+    std::vector<double> losses;
+    if (!wants_loss()) return losses;
+    for (const double fraction : milestones) losses.push_back(fraction * initial);
+    losses.push_back(loss_fraction > 0 ? std::max(loss_fraction * initial, loss) : loss);
+    std::sort(losses.begin(), losses.end(), std::greater<>());
+    return losses;
+  }
+  bool reached_fraction(double now, double initial) const {
+    return loss_fraction > 0 && now <= loss_fraction * initial;
+  }
+  bool reached(double now, double initial) const {
+    return reached_fraction(now, initial) || now <= loss;
   }
 };
 
@@ -38,29 +58,33 @@ enum class StopReason : int {
   error
 };
 
-// The run's one stop flag and the first reason given.
+// The run's one stop flag and the reasons given. Relaxed throughout: reasons are read after the
+// workers have been joined.
 class StopFlag {
  public:
   void stop(StopReason why) {
     finish(why);
+    give(cut_, why);
     // Relaxed: tells the workers to stop, hands nothing over.
     flag_.store(true, std::memory_order_relaxed);
   }
   // Gives the reason, but lets the workers that have a gradient under way publish it.
-  void finish(StopReason why) {
-    int expected = static_cast<int>(StopReason::none);
-    // Relaxed: read after the workers have been joined.
-    reason_.compare_exchange_strong(expected, static_cast<int>(why), std::memory_order_relaxed);
-  }
+  void finish(StopReason why) { give(reason_, why); }
   bool stopped() const { return flag_.load(std::memory_order_relaxed); }
   const std::atomic<bool>& flag() const { return flag_; }
-  StopReason reason() const {
-    return static_cast<StopReason>(reason_.load(std::memory_order_relaxed));
-  }
+  // The first reason given, and the first that cut gradients under way short.
+  StopReason reason() const { return reason_.load(std::memory_order_relaxed); }
+  StopReason cut() const { return cut_.load(std::memory_order_relaxed); }
+  bool gave(StopReason why) const { return reason() == why || cut() == why; }
 
  private:
+  static void give(std::atomic<StopReason>& first, StopReason why) {
+    StopReason none = StopReason::none;
+    first.compare_exchange_strong(none, why, std::memory_order_relaxed);
+  }
+
   alignas(kCacheLine) std::atomic<bool> flag_{false};
-  std::atomic<int> reason_{0};
+  std::atomic<StopReason> reason_{StopReason::none}, cut_{StopReason::none};
 };
 
 std::string_view stop_reason_name(StopReason reason);

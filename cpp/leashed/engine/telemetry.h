@@ -1,13 +1,42 @@
 // What a run measures: per worker while it runs, on cache lines of its own, and merged at the end.
 #pragma once
 
+#include <atomic>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "leashed/base/aligned.h"
 #include "leashed/engine/histogram.h"
 
 namespace leashed {
+
+// The losses that the gradients of one pass over the data found, of parameters that changed
+// meanwhile.
+struct PassLoss {
+  double sum = 0;
+  std::uint64_t rows = 0;
+
+  void add(double loss_sum, std::uint64_t of_rows) {
+    sum += loss_sum;
+    rows += of_rows;
+  }
+};
+
+// A running mean of the losses that a worker's batches were found to have, NaN before the first.
+// Relaxed: the monitor takes a hint from it.
+class RunningLoss {
+ public:
+  void add(double loss, double weight) {
+    const double old = get();
+    mean_.store(std::isnan(old) ? loss : old + weight * (loss - old), std::memory_order_relaxed);
+  }
+  double get() const { return mean_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<double> mean_{std::numeric_limits<double>::quiet_NaN()};
+};
 
 // One worker's counts; that worker alone writes them.
 struct alignas(kCacheLine) WorkerTelemetry {
@@ -17,7 +46,10 @@ struct alignas(kCacheLine) WorkerTelemetry {
   CountHistogram staleness, staleness_compute, staleness_schedule;  // of published gradients
   CountHistogram tries;  // failed attempts, of every gradient handed to publish
   TimeHistogram gradient_seconds, update_seconds;  // T_c, T_u
+  TimeHistogram attempt_seconds;                   // of update_seconds, each attempt's share
+  RunningLoss loss;
   double read_seconds = 0, sampling_seconds = 0, waiting_seconds = 0, running_seconds = 0;
+  std::vector<PassLoss> passes;  // of the first passes of the run, as many as there are here
 };
 
 // One look at the run by the monitor.

@@ -1,93 +1,94 @@
+#include "leashed/engine/worker.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "leashed/base/clock.h"
-#include "leashed/engine/run.h"
+#include "leashed/base/fault.h"
 
 namespace leashed {
+namespace {
 
-Worker::Worker(Run& run, std::size_t id)
-    : run_(run),
+constexpr auto kRelaxed = std::memory_order_relaxed;  // of claims: training.h says why
+
+}  // namespace
+
+Worker::Worker(Training& training, std::size_t id, std::size_t recorded_passes)
+    : training_(training),
       id_(id),
-      workspace_(run.source.make_workspace()),
-      gradient_(run.in_place ? 0 : run.source.dimension()),
-      telemetry_(std::make_unique<WorkerTelemetry>()) {}
+      workspace_(training.source.make_workspace()),
+      gradient_(training.sparse_runs ? 0 : training.source.dimension()),
+      telemetry_(std::make_unique<WorkerTelemetry>()) {
+  telemetry_->passes.resize(recorded_passes);
+}
 
 void Worker::train() {
   const double start = now();
   try {
-    const auto attached = run_.source.attach();
+    const auto attached = training_.source.attach();
     look_ahead();
-    while (run_.discipline.proceed(id_, wants_another())) {
-      run_.in_place ? step_in_place() : step();
+    while (training_.discipline.proceed(id_, wants_another())) {
+      training_.sparse_runs ? step_sparse() : step();
     }
-    run_.discipline.leave(id_);
-  } catch (...) {  // out of memory; never in lockstep, whose disciplines allocate nothing
-    run_.fail(std::current_exception());
+    if (training_.sparse_runs) training_.sparse_runs->leave(id_);
+  } catch (...) {  // out of memory
+    training_.fail(std::current_exception());
   }
+  training_.discipline.leave(id_);
   telemetry_->running_seconds = now() - start;
 }
 
 // Claims an update where updates are counted. A gradient that the persistence bound or the
 // staleness policy dropped has used up its batch number but not its update.
 bool Worker::wants_another() {
-  if (run_.stop.stopped()) return false;
-  if (run_.discipline.lockstep()) {
-    if (run_.from.updates + steps_ >= run_.until.updates)
-      return run_.stop.finish(StopReason::updates), false;
-    if (!exists(run_.from.batches + steps_ * run_.workers)) {  // whole steps
-      return run_.stop.finish(StopReason::epochs), false;
+  if (training_.stop.stopped()) return false;
+  if (training_.discipline.lockstep()) {
+    if (training_.from.updates + steps_ >= training_.until.updates)
+      return training_.stop.finish(StopReason::updates), false;
+    if (!exists(training_.from.batches + steps_ * training_.workers)) {  // whole steps
+      return training_.stop.finish(StopReason::epochs), false;
     }
     return true;
   }
-  if (!may_publish_ && !run_.in_place) {
-    const std::uint64_t claimed = run_.next_update.fetch_add(1, std::memory_order_relaxed);
-    if (claimed >= run_.until.updates) return run_.stop.finish(StopReason::updates), false;
+  const std::uint64_t most = training_.until.updates;
+  if (!exists(next_.k)) {  // then no update is claimed that another worker has a batch for
+    const bool updates = training_.sparse_runs
+                             ? training_.end < training_.until.batches
+                             : !may_publish_ && training_.next_update.load(kRelaxed) >= most;
+    return training_.stop.finish(updates ? StopReason::updates : StopReason::epochs), false;
+  }
+  if (!may_publish_ && !training_.sparse_runs) {
+    if (training_.next_update.fetch_add(1, kRelaxed) >= most)
+      return training_.stop.finish(StopReason::updates), false;
     may_publish_ = true;
   }
-  if (exists(next_.k)) return true;
-  run_.stop.finish(run_.end < run_.until.batches ? StopReason::updates : StopReason::epochs);
-  return false;
+  return true;
 }
 
 void Worker::look_ahead() {
   const double start = now();
-  next_.k = run_.discipline.lockstep()
-                ? run_.from.batches + claims_++ * run_.workers + id_
-                : run_.next_batch.fetch_add(run_.claim, std::memory_order_relaxed);
-  sample();
+  fault_point("sample");
+  if (training_.discipline.lockstep()) {
+    next_.k = training_.from.batches + claims_++ * training_.workers + id_;
+  } else {
+    next_.k = training_.next_batch.fetch_add(training_.claim, kRelaxed);
+  }
+  if (training_.sparse_runs) {
+    const std::uint64_t end = std::min<std::uint64_t>(next_.k + training_.claim, training_.end);
+    next_.k = std::max(next_.k, training_.from.batches);
+    next_.count = Training::left(end, next_.k);
+  } else {
+    training_.batches->fill(next_.k, next_.batch);
+  }
   telemetry_->sampling_seconds += now() - start;
 }
 
-void Worker::sample() {
-  const DatasetView& data = run_.data;
-  if (data.sparse) {
-    const std::uint64_t end = std::min<std::uint64_t>(next_.k + run_.claim, run_.end);
-    next_.k = std::max(next_.k, run_.from.batches);
-    next_.batches = Run::left(end, next_.k);
-    if (run_.in_place) return;
-    const auto [first, count, batches] = run_.runs.rows(next_.k, 1);
-    next_.view = {nullptr, data.targets.from(first), count, nullptr, data.sparse.from(first)};
-    return;
-  }
-  indices_.resize(run_.batch_size);
-  next_.rows.resize(run_.batch_size);
-  run_.sampler.batch(next_.k, indices_.data());
-  for (std::size_t i = 0; i < run_.batch_size; ++i) {
-    next_.rows[i] = data.x + indices_[i] * data.features;
-  }
-  const auto gather = [&](const auto* from, auto& to) {
-    to.resize(run_.batch_size);
-    for (std::size_t i = 0; i < run_.batch_size; ++i) to[i] = from[indices_[i]];
-    next_.view.targets = to.data();
-  };
-  if (data.targets.labels) {
-    gather(data.targets.labels, next_.labels);
-  } else {
-    gather(data.targets.values, next_.values);
-  }
-  next_.view.rows = next_.rows.data();
-  next_.view.size = run_.batch_size;
+void Worker::record(std::uint64_t k, double loss_sum, std::size_t rows) {
+  std::vector<PassLoss>& passes = telemetry_->passes;
+  if (passes.empty()) return;
+  const BatchSource& batches = *training_.batches;
+  const std::uint64_t pass = batches.pass(k) - batches.pass(training_.from.batches);
+  if (pass < passes.size()) passes[pass].add(loss_sum, rows);
 }
 
 void Worker::step() {
@@ -95,34 +96,44 @@ void Worker::step() {
   std::swap(current_, next_);
   look_ahead();
   const double sampled = now();
-  const View view = run_.discipline.read(id_);
+  const View view = training_.discipline.read(id_);
   const double read = now();
   telemetry.read_seconds += read - sampled;
 
   bool usable = false;
+  float loss = 0;
   try {
-    current_.view.next_rows = next_.view.rows;
-    const float loss = run_.source.gradient(view.theta, current_.view, gradient_.data(),
-                                            *workspace_, run_.stop.flag());
-    usable = !run_.stop.stopped();
+    BatchView& batch = current_.batch.view;
+    batch.next_rows = next_.batch.view.rows;
+    loss = training_.source.gradient(view.theta, batch, gradient_.data(), *workspace_,
+                                     training_.stop.flag());
+    usable = !training_.stop.stopped();
     if (usable && !std::isfinite(loss)) {
-      run_.stop.stop(StopReason::not_finite);
+      training_.stop.stop(StopReason::not_finite);
       usable = false;
     }
   } catch (...) {
-    run_.fail(std::current_exception());
+    training_.fail(std::current_exception());
   }
-  if (!usable) return run_.discipline.withdraw(id_);
+  if (!usable) return training_.discipline.withdraw(id_);
   const double computed = now();
 
-  const Publication publication = run_.discipline.publish(id_, gradient_.data());
+  const std::size_t rows = current_.batch.view.size;
+  record(current_.k, double{loss} * static_cast<double>(rows), rows);
+  const Publication publication = training_.discipline.publish(id_, gradient_.data());
   if (publication.abandoned) return;
   ++steps_;
   telemetry.gradients.add(1);
   telemetry.gradient_seconds.add(computed - read);
   telemetry.waiting_seconds += publication.waiting_seconds;
   telemetry.update_seconds.add(publication.update_seconds);
+  const std::uint64_t attempts = publication.tries + (publication.published ? 1 : 0);
+  if (attempts > 0) {
+    telemetry.attempt_seconds.add(publication.update_seconds / static_cast<double>(attempts),
+                                  attempts);
+  }
   telemetry.tries.add(publication.tries);
+  telemetry.loss.add(loss, training_.loss_weight);
   if (publication.published) {
     may_publish_ = false;
     telemetry.staleness.add(publication.staleness_compute + publication.staleness_schedule);
@@ -135,46 +146,44 @@ void Worker::step() {
 
 float Worker::update(const InPlaceView& view) {
   float check = 0;
-  for (std::uint64_t done = 0; done < current_.batches;) {
-    const auto [first, count, batches] = run_.runs.rows(current_.k + done, current_.batches - done);
-    const SparseUpdate update{view.theta, view.stride, run_.batch_size, *view.rule, view.t + done};
-    check += run_.source.update(
-        update,
-        {nullptr, run_.data.targets.from(first), count, nullptr, run_.data.sparse.from(first)},
-        *workspace_);
+  for (std::uint64_t done = 0; done < current_.count;) {
+    std::size_t batches = 0;
+    const BatchView batch =
+        training_.run_batches->follow(current_.k + done, current_.count - done, batches);
+    double loss = 0;
+    const SparseUpdate update{view.theta,           view.stride,
+                              training_.batch_size, *view.rule,
+                              view.t + done,        telemetry_->passes.empty() ? nullptr : &loss};
+    check += training_.source.update(update, batch, *workspace_);
+    record(current_.k + done, loss, batch.size);
     done += batches;
   }
   return check;
 }
 
 RunEffect Worker::effect_with(const InPlaceView& view) const {
-  RunEffect effect = view.effect;
-  effect.whole = (current_.k + current_.batches) % run_.claim == 0;
-  // With the learning rate at the run's first update, and the factors of its updates added one by
-  // one, one thread's sum has the same bits wherever a checkpoint cuts the run in two.
-  const std::uint64_t before = current_.k % run_.claim;
-  const double rate = view.rule->coefficients({Run::left(view.t, before)}).lr;
-  effect.contraction += static_cast<double>(current_.batches) * rate * run_.source.curvature();
-  if (run_.source.l2() == 0) return effect;
-  const double log_factor = std::log1p(-rate * run_.source.l2());
-  for (std::uint64_t i = 0; i < current_.batches; ++i) effect.log_shrink += log_factor;
+  const std::uint64_t before = current_.k % training_.claim;
+  const double lr = view.rule->coefficients({Training::left(view.t, before)}).lr;
+  RunEffect effect =
+      view.effect.with(current_.count, lr, training_.curvature, training_.source.l2());
+  effect.whole = (current_.k + current_.count) % training_.claim == 0;
   return effect;
 }
 
-void Worker::step_in_place() {
+void Worker::step_sparse() {
   std::swap(current_, next_);
   look_ahead();
-  const std::uint64_t updates = current_.batches;
+  const std::uint64_t updates = current_.count;
   const double start = now();
-  const InPlaceView view = run_.discipline.open(id_, updates);
+  const InPlaceView view = training_.sparse_runs->open(id_, updates);
   const double opened = now();
   try {
-    if (!std::isfinite(update(view))) run_.stop.stop(StopReason::not_finite);
+    if (!std::isfinite(update(view))) training_.stop.stop(StopReason::not_finite);
   } catch (...) {
-    run_.fail(std::current_exception());
+    training_.fail(std::current_exception());
   }
   const double updated = now();
-  const Publication publication = run_.discipline.close(id_, updates, effect_with(view));
+  const ClosedRun closed = training_.sparse_runs->close(id_, updates, effect_with(view));
   ++steps_;
   WorkerTelemetry& telemetry = *telemetry_;
   telemetry.gradients.add(updates);
@@ -182,10 +191,11 @@ void Worker::step_in_place() {
   telemetry.waiting_seconds += view.waiting_seconds;
   const double each = 1.0 / static_cast<double>(updates);
   telemetry.gradient_seconds.add((updated - opened) * each, updates);
-  telemetry.update_seconds.add(publication.update_seconds * each, updates);
+  telemetry.update_seconds.add(closed.update_seconds * each, updates);
+  telemetry.attempt_seconds.add(closed.update_seconds * each, updates);
   telemetry.tries.add(0, updates);
-  telemetry.staleness.add(publication.staleness_compute, updates);
-  telemetry.staleness_compute.add(publication.staleness_compute, updates);
+  telemetry.staleness.add(closed.staleness, updates);
+  telemetry.staleness_compute.add(closed.staleness, updates);
   telemetry.staleness_schedule.add(0, updates);
 }
 

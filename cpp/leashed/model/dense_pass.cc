@@ -3,13 +3,8 @@
 #include <algorithm>
 
 namespace leashed {
-
-DensePass::DensePass(const Plan& plan, Head head, Isa isa, std::size_t max_rows)
-    : plan_(plan),
-      head_(head),
-      dense_(dense_kernels(isa)),
-      activation_(activation_kernels(isa)),
-      heads_(head_kernels(isa)) {
+DensePass::DensePass(const Plan& plan, const Loss& loss, Isa isa, std::size_t max_rows)
+    : plan_(plan), loss_(loss), dense_(dense_kernels(isa)), activation_(activation_kernels(isa)) {
   const auto rows_of = [&](std::size_t n) { return AlignedArray<float>(max_rows * stride(n)); };
   outputs_.push_back(rows_of(plan.flat));
   std::size_t longest = max_rows;  // inner dimension of a product
@@ -44,18 +39,20 @@ void DensePass::forward(const float* theta, std::size_t rows) {
   }
 }
 
-double DensePass::loss(std::size_t rows, const Targets& targets) {
-  if (head_ == Head::softmax) {
-    return activation_.softmax(logits(), rows, plan_.classes, logits_stride(), targets.labels,
-                               judged_.data());
-  }
-  std::copy_n(logits(), rows * logits_stride(), judged_.data());
-  return heads_.residuals(head_, judged_.data(), rows, plan_.classes, logits_stride(), targets);
+double DensePass::loss(std::size_t rows, const Targets& targets, float scale) {
+  return loss_.residuals(logits(), judged_.data(), rows, plan_.classes, logits_stride(), targets,
+                         scale);
+}
+
+std::uint64_t DensePass::correct(std::size_t rows, const Targets& targets) const {
+  if (!loss_.correct) return 0;
+  return loss_.correct(logits(), rows, plan_.classes, logits_stride(), targets.labels);
 }
 
 const float* DensePass::predictions(std::size_t rows) {
+  if (!loss_.predict) return logits();
   std::copy_n(logits(), rows * logits_stride(), judged_.data());
-  heads_.predict(head_, judged_.data(), rows, plan_.classes, logits_stride());
+  loss_.predict(judged_.data(), rows, plan_.classes, logits_stride());
   return judged_.data();
 }
 
@@ -68,15 +65,8 @@ void DensePass::prepare_backward(const float* theta) {
   }
 }
 
-const float* DensePass::backward(std::size_t rows, const Targets& targets, float scale,
-                                 float* gradient, bool accumulate) {
+const float* DensePass::backward(std::size_t rows, float* gradient, bool accumulate) {
   float* d_out = judged_.data();
-  if (head_ == Head::softmax) {
-    activation_.softmax_backward(d_out, rows, plan_.classes, logits_stride(), targets.labels,
-                                 scale);
-  } else {
-    for (std::size_t i = 0; i < rows * logits_stride(); ++i) d_out[i] *= scale;
-  }
   if (!plan_.dense.empty() && plan_.dense.back().relu) {
     activation_.relu_backward(logits(), d_out, rows * logits_stride());
   }

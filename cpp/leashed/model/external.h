@@ -27,7 +27,9 @@ class ExternalSource final : public GradientSource {
   std::size_t dimension() const override { return parts_.dimension; }
   std::size_t features() const override { return parts_.features; }
   std::vector<std::size_t> block_ends() const override { return parts_.variable_ends; }
+  std::size_t classes() const override { return parts_.targets ? 0 : kAnyLabel; }
   bool classifies() const override { return false; }
+  bool takes_weights() const override { return false; }
   std::unique_ptr<Workspace> make_workspace() const override;
 
   float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,

@@ -8,20 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include "leashed/data/dataset_view.h"
+#include "leashed/data/batch_view.h"
 #include "leashed/update/rule.h"
 
 namespace leashed {
-
-// One mini-batch: `size` pointers to rows of the dataset, or so many sparse rows that lie one after
-// another, and what each is to give.
-struct BatchView {
-  const float* const* rows;
-  Targets targets;
-  std::size_t size;
-  const float* const* next_rows = nullptr;  // of the batch after this one, to fetch meanwhile
-  SparseRows sparse = {};
-};
 
 // Scratch memory of one thread; a source makes it and alone knows what is in it.
 class Workspace {
@@ -35,7 +25,8 @@ struct SparseUpdate {
   std::size_t stride;      // from theta to the rule's state
   std::size_t batch_size;  // rows of one gradient
   const Rule& rule;
-  std::uint64_t t;  // updates applied before
+  std::uint64_t t;         // updates applied before
+  double* loss = nullptr;  // takes the sum of the rows' losses, where one is given
 };
 
 // Sums over the rows of a batch, so that those of several threads can be added.
@@ -54,16 +45,23 @@ class GradientSource {
   // The length of a row.
   virtual std::size_t features() const = 0;
   virtual std::unique_ptr<Workspace> make_workspace() const = 0;
+  // What rows are to give: labels below this; 0: values.
+  static constexpr std::size_t kAnyLabel =
+      ~std::size_t{0};  // what they mean the source alone knows
+  virtual std::size_t classes() const { return kAnyLabel; }
   // Whether rows are classified, so that there is an accuracy.
   virtual bool classifies() const { return true; }
+  // Whether rows may have weights.
+  virtual bool takes_weights() const { return true; }
   // What a worker's thread holds for as long as it works for this source.
   virtual std::shared_ptr<void> attach() const { return nullptr; }
   // Where the variables that theta is made of end, in order; empty: it is one.
   virtual std::vector<std::size_t> block_ends() const { return {}; }
 
-  // Writes the gradient of the batch's mean loss at theta to gradient[0..d) (overwriting it) and
-  // returns that loss. Allocates nothing, takes no lock. Where `cancel` turns true it may return at
-  // once; the gradient is then worthless and the caller drops it.
+  // Writes the gradient of the batch's mean loss (the sum of its rows' weighted losses over their
+  // number) at theta to gradient[0..d) (overwriting it) and returns that loss. Allocates nothing,
+  // takes no lock. Where `cancel` turns true it may return at once; the gradient is then worthless
+  // and the caller drops it.
   virtual float gradient(const float* theta, const BatchView& batch, float* gradient,
                          Workspace& workspace, const std::atomic<bool>& cancel) const = 0;
 
@@ -78,7 +76,7 @@ class GradientSource {
   // The largest second derivative of a row's loss with respect to an output.
   virtual double curvature() const { return 0; }
 
-  // Loss and number of rows classified right at theta, over the batch (any size).
+  // Weighted loss and number of rows classified right at theta, over the batch (any size).
   virtual Evaluation evaluate(const float* theta, const BatchView& batch,
                               Workspace& workspace) const = 0;
 };

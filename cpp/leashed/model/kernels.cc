@@ -1,7 +1,6 @@
 #include "leashed/base/isa_table.h"
 #include "leashed/model/kernels/activation.h"
 #include "leashed/model/kernels/dense.h"
-#include "leashed/model/kernels/heads.h"
 #include "leashed/model/kernels/sparse.h"
 #include "leashed/model/kernels/spatial.h"
 
@@ -9,7 +8,6 @@ namespace leashed {
 
 LEASHED_ISA_TABLE(DenseKernels, dense_kernels)
 LEASHED_ISA_TABLE(ActivationKernels, activation_kernels)
-LEASHED_ISA_TABLE(HeadKernels, head_kernels)
 LEASHED_ISA_TABLE(SparseKernels, sparse_kernels)
 LEASHED_ISA_TABLE(SpatialKernels, spatial_kernels)
 

@@ -1,30 +1,16 @@
-// A network as the list of its layers, and where each layer's parameters lie in theta.
+// What is known of a network's layers; how each is planned is in layers/.
 #pragma once
 
 #include <cstddef>
 #include <string>
-#include <variant>
 #include <vector>
+
+#include "leashed/base/choice.h"
 
 namespace leashed {
 
-// out = x W + b. Parameters: W [inputs][outputs], then b [outputs], whose gradient is 0 where the
-// bias is not trained.
-struct Dense {
-  std::size_t outputs;
-  bool trains_bias = true;
-};
-// Cross-correlation. Parameters: W [filters][channels][kernel_h][kernel_w], then b [filters].
-struct Conv2d {
-  std::size_t filters, kernel_h, kernel_w, stride = 1, padding = 0;
-};
-// Maximum over windows; rows and columns that fill no window are dropped.
-struct MaxPool {
-  std::size_t size, stride;
-};
-struct Relu {};
-
-using Layer = std::variant<Dense, Conv2d, MaxPool, Relu>;
+// A layer is chosen by name, with its sizes: what its file in layers/ reads of them.
+using Layer = Choice;
 
 // What flows between layers: channels × height × width values per example, in that order
 // (a flat vector is {n, 1, 1}); flattening for a dense layer keeps the order.

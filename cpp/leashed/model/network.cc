@@ -20,7 +20,8 @@ namespace {
 constexpr std::size_t kMicroBatch = 64;
 
 struct NetworkWorkspace final : Workspace {
-  NetworkWorkspace(const Plan& plan, Head head, Isa isa) : dense(plan, head, isa, kMicroBatch) {
+  NetworkWorkspace(const Plan& plan, const Loss& loss, Isa isa)
+      : dense(plan, loss, isa, kMicroBatch) {
     if (!plan.spatial.empty()) spatial.emplace(plan, isa, kMicroBatch);
   }
 
@@ -43,13 +44,12 @@ void for_each_micro_batch(std::size_t rows, std::size_t multiple, Work work) {
 }  // namespace
 
 struct Network::Plan : leashed::Plan {
-  Plan(Shape input, const std::vector<Layer>& layers, Isa level, Head last, double penalty)
-      : leashed::Plan(input, layers), isa(level), head(last), l2(penalty) {
-    if (head == Head::squared_error && classes != 1) {
-      throw Error("the loss squared_error takes a last layer with 1 output, this one has " +
-                  std::to_string(classes));
-    }
-  }
+  Plan(Shape input, const std::vector<Layer>& layers, Isa level, std::string_view last,
+       double penalty)
+      : leashed::Plan(input, layers, level),
+        isa(level),
+        judge(find_loss(last, classes, level)),
+        l2(penalty) {}
 
   // Rows → logits.
   void forward(const float* theta, const float* const* rows, std::size_t count,
@@ -97,12 +97,13 @@ struct Network::Plan : leashed::Plan {
   }
 
   const Isa isa;
-  const Head head;
+  const Loss& judge;
   const double l2;
 };
 
-Network::Network(Shape input, std::vector<Layer> layers, Isa isa, Head head, double l2)
-    : plan_(std::make_unique<Plan>(input, layers, isa, head, l2)) {}
+Network::Network(Shape input, const std::vector<Layer>& layers, Isa isa, std::string_view loss,
+                 double l2)
+    : plan_(std::make_unique<Plan>(input, layers, isa, loss, l2)) {}
 Network::~Network() = default;
 
 std::size_t Network::dimension() const { return plan_->dimension; }
@@ -116,12 +117,12 @@ std::vector<std::size_t> Network::block_ends() const {
   return ends;
 }
 std::size_t Network::outputs() const { return plan_->classes; }
-std::size_t Network::classes() const { return head_classes(plan_->head, plan_->classes); }
+std::size_t Network::classes() const { return plan_->judge.classes(plan_->classes); }
 const std::vector<ParameterBlock>& Network::parameters() const { return plan_->parameters; }
 double Network::flops_per_example() const { return plan_->flops; }
 
 std::unique_ptr<Workspace> Network::make_workspace() const {
-  return std::make_unique<NetworkWorkspace>(*plan_, plan_->head, plan_->isa);
+  return std::make_unique<NetworkWorkspace>(*plan_, plan_->judge, plan_->isa);
 }
 
 float Network::gradient(const float* theta, const BatchView& batch, float* gradient,
@@ -129,7 +130,7 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
   auto& own = static_cast<NetworkWorkspace&>(workspace);
   DensePass& pass = own.dense;
   const float scale = 1.0f / static_cast<float>(batch.size);
-  const bool spatial_gradient = plan_->first_conv < plan_->spatial.size();
+  const bool spatial_gradient = plan_->first_trained < plan_->spatial.size();
   const std::size_t spatial_parameters =
       plan_->dense.empty() ? plan_->dimension : plan_->dense.front().weight;
   std::fill_n(gradient, spatial_parameters, 0.0f);
@@ -146,8 +147,8 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
                       features());
     }
     plan_->forward(theta, batch.rows + first, count, own);
-    loss += pass.loss(count, targets);
-    const float* d_input = pass.backward(count, targets, scale, gradient, first > 0);
+    loss += pass.loss(count, targets, scale);
+    const float* d_input = pass.backward(count, gradient, first > 0);
     if (spatial_gradient) {
       own.spatial->backward(theta, d_input, pass.input_stride(), count, gradient);
     }
@@ -161,21 +162,14 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
 Evaluation Network::evaluate(const float* theta, const BatchView& batch,
                              Workspace& workspace) const {
   auto& own = static_cast<NetworkWorkspace&>(workspace);
-  const DensePass& pass = own.dense;
+  DensePass& pass = own.dense;
   Evaluation sums;
   sums.rows = batch.size;
   for_each_micro_batch(batch.size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
     const Targets targets = batch.targets.from(first);
     plan_->forward(theta, batch.rows + first, count, own);
-    sums.loss_sum += own.dense.loss(count, targets);
-    for (std::size_t i = 0; i < count; ++i) {
-      const float* logits = pass.logits() + i * pass.logits_stride();
-      if (plan_->head == Head::squared_error) continue;
-      const auto predicted = plan_->classes == 1
-                                 ? (*logits > 0 ? 1 : 0)
-                                 : std::max_element(logits, logits + plan_->classes) - logits;
-      sums.correct += predicted == targets.labels[i];
-    }
+    sums.loss_sum += pass.loss(count, targets, 1);
+    sums.correct += pass.correct(count, targets);
     return true;
   });
   return sums;

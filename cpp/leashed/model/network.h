@@ -1,12 +1,12 @@
-// A feed-forward network: layers from layer.h, then a head from head.h.
+// A feed-forward network: layers of layers/, then a loss of losses/.
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "leashed/base/isa.h"
 #include "leashed/model/gradient_source.h"
-#include "leashed/model/head.h"
 #include "leashed/model/layer.h"
 
 namespace leashed {
@@ -15,16 +15,15 @@ class Network final : public GradientSource {
  public:
   // Throws Error, naming the layer by its index, where the layers do not fit each other.
   // The penalty l2/2 |w|² is added to the loss over every parameter that is no bias.
-  Network(Shape input, std::vector<Layer> layers, Isa isa = default_isa(),
-          Head head = Head::softmax, double l2 = 0);
+  Network(Shape input, const std::vector<Layer>& layers, Isa isa = default_isa(),
+          std::string_view loss = "softmax", double l2 = 0);
   ~Network() override;
 
   std::size_t dimension() const override;
   std::size_t features() const override;
   std::vector<std::size_t> block_ends() const override;
   std::size_t outputs() const;
-  // 0 where the head takes values.
-  std::size_t classes() const;
+  std::size_t classes() const override;
   const std::vector<ParameterBlock>& parameters() const;
   // Floating-point operations of one example's forward and backward pass (2 per multiply-add; the
   // first layer's gradient with respect to its input is not computed and not counted).
@@ -35,7 +34,7 @@ class Network final : public GradientSource {
                  const std::atomic<bool>& cancel) const override;
   Evaluation evaluate(const float* theta, const BatchView& batch,
                       Workspace& workspace) const override;
-  // What a prediction is (kernels/heads.h) of `size` rows, row-major [size][outputs].
+  // What a prediction is (loss.h) of `size` rows, row-major [size][outputs].
   void predict(const float* theta, const float* const* rows, std::size_t size, float* predictions,
                Workspace& workspace) const;
 

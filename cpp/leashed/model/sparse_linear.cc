@@ -1,9 +1,11 @@
 #include "leashed/model/sparse_linear.h"
 
 #include <algorithm>
+#include <string>
 
 #include "leashed/base/aligned.h"
-#include "leashed/model/kernels/heads.h"
+#include "leashed/base/error.h"
+#include "leashed/base/extent.h"
 #include "leashed/model/kernels/sparse.h"
 
 namespace leashed {
@@ -30,16 +32,6 @@ struct SparseWorkspace final : Workspace {
   AlignedArray<float> outputs, gradient;
 };
 
-std::uint64_t count_correct(Head head, const float* o, std::size_t rows, std::size_t n,
-                            const std::int32_t* labels) {
-  std::uint64_t correct = 0;
-  for (std::size_t i = 0; i < rows; ++i, o += n) {
-    const auto predicted = n == 1 ? (o[0] > 0 ? 1 : 0) : std::max_element(o, o + n) - o;
-    correct += head != Head::squared_error && predicted == labels[i];
-  }
-  return correct;
-}
-
 // b += scale · the residuals' sums.
 void add_bias(float* b, std::size_t n, const float* residuals, std::size_t rows, float scale) {
   for (std::size_t k = 0; k < n; ++k) {
@@ -51,15 +43,23 @@ void add_bias(float* b, std::size_t n, const float* residuals, std::size_t rows,
 
 }  // namespace
 
-SparseLinear::SparseLinear(std::size_t features, std::size_t outputs, Head head, double l2,
-                           bool trains_bias, bool bias_first, Isa isa)
+SparseLinear::SparseLinear(std::size_t features, std::size_t outputs, std::string_view loss,
+                           double l2, bool trains_bias, bool bias_first, Isa isa)
     : features_(features),
       outputs_(outputs),
-      head_(head),
+      loss_(find_loss(loss, outputs, isa)),
       l2_(l2),
       trains_bias_(trains_bias),
       bias_first_(bias_first),
-      isa_(isa) {}
+      isa_(isa) {
+  if (features == 0 || outputs == 0) {
+    throw Error("a linear model needs at least 1 feature and 1 output");
+  }
+  if (extent({features, outputs}) > kMostValues) {
+    throw Error("a linear model of " + std::to_string(features) + " features and " +
+                std::to_string(outputs) + " outputs is too large for any memory; make it smaller");
+  }
+}
 
 std::vector<std::size_t> SparseLinear::block_ends() const {
   return {bias_first_ ? outputs_ : bias(), dimension()};
@@ -94,8 +94,7 @@ float SparseLinear::gradient(const float* theta, const BatchView& batch, float* 
     const std::size_t count = std::min(kMicroBatch, batch.size - first);
     const SparseRows rows = batch.sparse.from(first);
     sparse.outputs(w, theta + bias(), outputs_, rows, count, o);
-    loss += head_kernels(isa_).residuals(head_, o, count, outputs_, outputs_,
-                                         batch.targets.from(first));
+    loss += loss_.residuals(o, o, count, outputs_, outputs_, batch.targets.from(first), 1);
     sparse.add(dw, outputs_, rows, count, o, scale);
     if (trains_bias_) add_bias(gradient + bias(), outputs_, o, count, scale);
   }
@@ -103,19 +102,18 @@ float SparseLinear::gradient(const float* theta, const BatchView& batch, float* 
 }
 
 bool SparseLinear::updates_in_place(const Rule& rule) const {
-  return rule.sparse() && (l2_ == 0 || rule.arithmetic() == Arithmetic::sgd);
+  return rule.sparse() && (rule.is<Sgd>() || (rule.is<Adagrad>() && l2_ == 0));
 }
 
 float SparseLinear::update(const SparseUpdate& update, const BatchView& batch,
                            Workspace& workspace) const {
   const SparseKernels& sparse = sparse_kernels(isa_);
-  const HeadKernels& heads = head_kernels(isa_);
   auto& own = static_cast<SparseWorkspace&>(workspace);
   float* w = update.theta + weights();
   float* b = update.theta + bias();
   float* o = own.outputs_for((update.batch_size + 1) * outputs_);
   float* sums = o + update.batch_size * outputs_;
-  const bool adagrad = update.rule.arithmetic() == Arithmetic::adagrad;
+  const bool adagrad = update.rule.is<Adagrad>();
   float* gradient = adagrad ? own.gradient_for(dimension()) : nullptr;
   // An intercept is one column more, which every row has.
   const std::int64_t offsets[2] = {0, 1};
@@ -130,10 +128,14 @@ float SparseLinear::update(const SparseUpdate& update, const BatchView& batch,
     const SparseRows rows = batch.sparse.from(first);
     const Targets targets = batch.targets.from(first);
     sparse.outputs(w, b, outputs_, rows, count, o);
-    check +=
-        head_ == Head::log_loss && outputs_ == 1
-            ? heads.log_loss_residuals(o, count, targets.labels)
-            : static_cast<float>(heads.residuals(head_, o, count, outputs_, outputs_, targets));
+    double loss = 0;
+    if (loss_.residuals_alone && outputs_ == 1) {
+      check += loss_.residuals_alone(o, count, targets, update.loss ? &loss : nullptr);
+    } else {
+      loss = loss_.residuals(o, o, count, outputs_, outputs_, targets, 1);
+      check += static_cast<float>(loss);
+    }
+    if (update.loss) *update.loss += loss;
     const Coefficients c = update.rule.coefficients({t});
     const float share = 1.0f / static_cast<float>(count);
     if (trains_bias_) {
@@ -166,8 +168,10 @@ Evaluation SparseLinear::evaluate(const float* theta, const BatchView& batch,
     const Targets targets = batch.targets.from(first);
     sparse_kernels(isa_).outputs(theta + weights(), theta + bias(), outputs_,
                                  batch.sparse.from(first), count, o);
-    sums.correct += count_correct(head_, o, count, outputs_, targets.labels);
-    sums.loss_sum += head_kernels(isa_).residuals(head_, o, count, outputs_, outputs_, targets);
+    if (loss_.correct) {
+      sums.correct += loss_.correct(o, count, outputs_, outputs_, targets.labels);
+    }
+    sums.loss_sum += loss_.residuals(o, o, count, outputs_, outputs_, targets, 1);
   }
   return sums;
 }
@@ -175,7 +179,7 @@ Evaluation SparseLinear::evaluate(const float* theta, const BatchView& batch,
 void SparseLinear::predict(const float* theta, const SparseRows& rows, std::size_t size,
                            float* out) const {
   sparse_kernels(isa_).outputs(theta + weights(), theta + bias(), outputs_, rows, size, out);
-  head_kernels(isa_).predict(head_, out, size, outputs_, outputs_);
+  if (loss_.predict) loss_.predict(out, size, outputs_, outputs_);
 }
 
 }  // namespace leashed

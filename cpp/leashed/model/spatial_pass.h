@@ -8,7 +8,6 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/isa.h"
-#include "leashed/model/kernels/activation.h"
 #include "leashed/model/kernels/dense.h"
 #include "leashed/model/kernels/spatial.h"
 #include "leashed/model/plan.h"
@@ -30,19 +29,17 @@ class SpatialPass {
                 float* gradient);
 
  private:
-  using Kind = SpatialStage::Kind;
-  // What stage i reads (its values of all blocks) and the place of its maxima.
+  // What stage i reads, and what it keeps for the way back, of a block.
   float* input(std::size_t i, std::size_t block);
-  std::uint8_t* position(std::size_t i, std::size_t block);
+  std::uint8_t* kept(std::size_t i, std::size_t block);
 
   const Plan& plan_;
   const SpatialKernels& spatial_;
   const DenseKernels& dense_;
-  const ActivationKernels& activation_;
-  // values_[0] is the input, values_[i + 1] the output of stage i (none for ReLU, which works in
-  // place), each [blocks][values per image][lanes]; positions_[i] likewise, of a stage that pools.
+  // values_[0] is the input, values_[i + 1] the output of stage i (none of one that works in
+  // place), each [blocks][values per image][lanes]; kept_[i] likewise, of bytes.
   std::vector<AlignedArray<float>> values_;
-  std::vector<AlignedArray<std::uint8_t>> positions_;
+  std::vector<AlignedArray<std::uint8_t>> kept_;
   AlignedArray<float> d_out_, d_in_, scratch_;
 };
 

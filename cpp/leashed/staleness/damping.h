@@ -39,7 +39,7 @@ class NormalizedDamping final : public StalenessPolicy {
   const double mu_, k_, scale_;
 };
 
-// 1 up to ι, 0 above (GBA, eq. 1).
+// 1 up to ι, 0 above (GBA, eq. 1, whose staleness is that of the batch's token).
 class Cutoff final : public StalenessPolicy {
  public:
   explicit Cutoff(double iota) : iota_(iota) {}

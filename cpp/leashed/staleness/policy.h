@@ -13,16 +13,16 @@ class StalenessPolicy {
  public:
   virtual ~StalenessPolicy() = default;
 
-  // ρ(τ) ≥ 0, for whole τ or, where it is stage-aware, for any real τ ≥ 0. 0: the gradient is left
-  // out altogether. ρ(0) > 0, so that some gradient always gets through.
+  // ρ(τ) ≥ 0, for whole τ or, where it is stage-aware, for any real τ ≥ 0 (as printed, ≥ −1/2). 0:
+  // the gradient is left out altogether. ρ(0) > 0, so that some gradient always gets through.
   virtual double factor(double tau) const = 0;
   // Whether ρ may be 0.
   virtual bool excludes() const { return false; }
 
-  // The stage-aware transform (eqs. 5, 6): the factor of a variable whose last update had that
-  // Euclidean norm is ρ(τ · stage(norm)).
+  // The stage-aware transform (eqs. 5, 6): what τ counts as for a variable whose last update had
+  // that Euclidean norm; its factor is ρ of it.
   virtual bool stage_aware() const { return false; }
-  virtual double stage(double /*last_update*/) const { return 1; }
+  virtual double staged(double tau, double /*last_update*/) const { return tau; }
 
   // Told of the staleness of every update applied, by any thread at any time.
   virtual void observe(std::uint64_t /*tau*/) const {}

@@ -32,7 +32,8 @@ const std::map<std::string, Factory> kPolicies = {
      }},
     {"stage_aware",
      [](const Choice& c) -> Pointer {
-       return std::make_unique<StageAware>(make_staleness(c.part("policy")), c["lam"]);
+       return std::make_unique<StageAware>(make_staleness(c.part("policy")), c["lam"],
+                                           c.value("as_printed", 0) != 0);
      }},
     {"tail_tau",
      [](const Choice& c) -> Pointer {
@@ -44,7 +45,7 @@ const std::map<std::string, Factory> kPolicies = {
      }},
     {"mindthestep",
      [](const Choice& c) -> Pointer {
-       return std::make_unique<MindTheStep>(c["mean"], c["momentum"], c["bound"]);
+       return std::make_unique<MindTheStep>(c["mean"], c["momentum"], c["bound"], c["scaled"] != 0);
      }},
     {"table",
      [](const Choice& c) -> Pointer { return std::make_unique<TableDamping>(c.table("values")); }},

@@ -1,4 +1,5 @@
-// A user's own policy: its values at τ = 0, 1, …, linear between them, the last one from there on.
+// A user's own policy: its values at τ = 0, 1, …, linear between them, the first one before and the
+// last one after them.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +22,7 @@ class TableDamping final : public StalenessPolicy {
   }
   double factor(double tau) const override {
     const double last = static_cast<double>(values_.size() - 1);
+    if (tau <= 0) return values_[0];
     if (tau >= last) return values_.back();
     const auto below = static_cast<std::size_t>(tau);
     const double share = tau - static_cast<double>(below);

@@ -28,10 +28,16 @@ class TauNormalized final : public StalenessPolicy {
     const double mean = std::isnan(mean_) ? statistics_.mean() + 1 : mean_;
     return 1 / std::max(1.0, scale * (tau + 1 - mean) + baseline_mean_);
   }
-  void observe(std::uint64_t tau) const override { statistics_.add(tau); }
-  StalenessStatistics* statistics() const override { return &statistics_; }
+  void observe(std::uint64_t tau) const override {
+    if (measures()) statistics_.add(tau);
+  }
+  StalenessStatistics* statistics() const override { return measures() ? &statistics_ : nullptr; }
 
  private:
+  bool measures() const {
+    return std::isnan(deviation_) || (std::isnan(mean_) && !std::isnan(baseline_mean_));
+  }
+
   const double mean_, deviation_, baseline_mean_, baseline_deviation_;
   mutable StalenessStatistics statistics_;
 };

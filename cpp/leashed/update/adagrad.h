@@ -1,25 +1,34 @@
-// Adagrad: v ← v + g², θ ← θ − η g / (√v + ε).
+// Adagrad: v ← v + ĝ², θ ← θ − η ĝ / (√v + ε).
 #pragma once
 
-#include "leashed/update/rule.h"
+#include <cstddef>
+#include <cstdint>
+
+#include "leashed/base/choice.h"
+#include "leashed/update/coefficients.h"
 
 namespace leashed {
 
-class Adagrad final : public Rule {
- public:
-  Adagrad(RuleOptions options, double epsilon, double initial)
-      : Rule(Arithmetic::adagrad, std::move(options)), epsilon_(epsilon), initial_(initial) {}
+struct Adagrad {
+  static constexpr const char* kName = "adagrad";
+  static constexpr std::size_t kStates = 1;  // v
+  static constexpr std::size_t kSquares = 1;
+  static constexpr bool kKeepsUntouched = true;
 
-  float initial_state() const override { return static_cast<float>(initial_); }
+  explicit Adagrad(const Choice& c) : epsilon(c["eps"]), initial(c["initial_accumulator"]) {}
+  float initial_state() const { return static_cast<float>(initial); }
 
- protected:
-  void coefficients(std::uint64_t t, Coefficients& c) const override {
-    c.lr = static_cast<float>(2 * lr(t));
-    c.epsilon = static_cast<float>(2 * epsilon_);
+  void coefficients(double, std::uint64_t, Coefficients& c) const {
+    c.epsilon = static_cast<float>(epsilon);
   }
 
- private:
-  const double epsilon_, initial_;
+  template <class Math, class V>
+  [[gnu::always_inline]] static inline V step(V theta, V g, V* state, const Coefficients& c) {
+    state[0] = g * g + state[0];
+    return theta - Math::over_root(c.lr, g, state[0], c.epsilon);
+  }
+
+  double epsilon, initial;
 };
 
 }  // namespace leashed

@@ -1,34 +1,44 @@
-// Adam, and AdamW where weight decay is decoupled: m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g²,
-// θ ← θ − η m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ⁿ), v̂ = v / (1 − β₂ⁿ), n = t + 1. With SWAP v is
-// decayed; m, a mean of the last few gradients, is not.
+// Adam, and AdamW where weight decay is decoupled: m ← β₁ m + (1 − β₁) ĝ, v ← β₂ v + (1 − β₂) ĝ²,
+// θ ← θ − η m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ⁿ), v̂ = v / (1 − β₂ⁿ), n updates with this one. With
+// SWAP v is decayed; m, a mean of the last few gradients, is not.
 #pragma once
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 
-#include "leashed/update/rule.h"
+#include "leashed/base/choice.h"
+#include "leashed/update/coefficients.h"
 
 namespace leashed {
 
-class Adam final : public Rule {
- public:
-  Adam(RuleOptions options, double beta1, double beta2, double epsilon)
-      : Rule(Arithmetic::adam, std::move(options)),
-        beta1_(beta1),
-        beta2_(beta2),
-        epsilon_(epsilon) {}
+struct Adam {
+  static constexpr const char* kName = "adam";
+  static constexpr std::size_t kStates = 2;  // m, v
+  static constexpr std::size_t kSquares = 1;
+  static constexpr bool kKeepsUntouched = false;
 
- protected:
-  void coefficients(std::uint64_t t, Coefficients& c) const override {
-    const double updates = static_cast<double>(t) + 1;
-    const double root_of_correction = std::sqrt(1 - std::pow(beta2_, updates));
-    c.lr = static_cast<float>(2 * lr(t) * root_of_correction / (1 - std::pow(beta1_, updates)));
-    c.add1 = static_cast<float>(1 - beta1_);
-    c.add2 = static_cast<float>(1 - beta2_);
-    c.epsilon = static_cast<float>(2 * epsilon_ * root_of_correction);
+  explicit Adam(const Choice& c) : beta1(c["beta1"]), beta2(c["beta2"]), epsilon(c["eps"]) {}
+  float initial_state() const { return 0; }
+
+  // The corrections of both moments are in the step, that of v in ε as well.
+  void coefficients(double lr, std::uint64_t updates, Coefficients& c) const {
+    const double n = static_cast<double>(updates) + 1;
+    const double root_of_correction = std::sqrt(1 - std::pow(beta2, n));
+    c.step = static_cast<float>(lr * root_of_correction / (1 - std::pow(beta1, n)));
+    c.add1 = static_cast<float>(1 - beta1);
+    c.add2 = static_cast<float>(1 - beta2);
+    c.epsilon = static_cast<float>(epsilon * root_of_correction);
   }
 
- private:
-  const double beta1_, beta2_, epsilon_;
+  template <class Math, class V>
+  [[gnu::always_inline]] static inline V step(V theta, V g, V* state, const Coefficients& c) {
+    state[0] = state[0] + c.add1 * (g - state[0]);
+    state[1] = Math::mean_of_squares(state[1], g, c.add2);
+    return theta - Math::over_root(c.step, state[0], state[1], c.epsilon);
+  }
+
+  double beta1, beta2, epsilon;
 };
 
 }  // namespace leashed

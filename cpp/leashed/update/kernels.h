@@ -14,8 +14,13 @@ struct UpdateKernels {
   // shared[i] += weight · (factor · local[i] − base[i]); the sum is the new local[i] and base[i].
   void (*merge_racy)(float* shared, float* local, float* base, float factor, float weight,
                      std::size_t n);
+  // shared[i] ← after[i] where it is before[i] yet; what others have added since is kept.
+  void (*replace_racy)(float* shared, const float* before, const float* after, std::size_t n);
   // v[i] *= factor.
   void (*scale_racy)(float* v, float factor, std::size_t n);
+  // above[i] and below[i] grow by the penalty; then v[i] goes that far towards 0, and no farther,
+  // and they change by what it went.
+  void (*truncate_racy)(float* v, float* above, float* below, float penalty, std::size_t n);
   // out = the mean of `count` vectors, each read from `offset` on; out may be one of them.
   void (*mean)(float* out, const float* const* vectors, std::size_t count, std::size_t offset,
                std::size_t n);

@@ -1,4 +1,4 @@
-// Update rules by name; a new one is its own file, its arithmetic, and one line in registry.cc.
+// Update rules by name (rules.h).
 #pragma once
 
 #include <memory>

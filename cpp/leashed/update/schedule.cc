@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace leashed {
@@ -13,6 +14,7 @@ class Constant final : public Schedule {
  public:
   explicit Constant(double lr) : lr_(lr) {}
   double at(std::uint64_t) const override { return lr_; }
+  double largest() const override { return lr_; }
 
  private:
   const double lr_;
@@ -25,6 +27,9 @@ class Stepwise final : public Schedule {
       : lr_(c["lr"]), every_(static_cast<std::uint64_t>(c["every"])), factor_(c["factor"]) {}
   double at(std::uint64_t t) const override {
     return lr_ * std::pow(factor_, static_cast<double>(t / every_));
+  }
+  double largest() const override {
+    return factor_ > 1 ? std::numeric_limits<double>::infinity() : lr_;
   }
 
  private:
@@ -41,6 +46,7 @@ class Cosine final : public Schedule {
     const double share = std::min(static_cast<double>(t) / total_, 1.0);
     return final_ + (lr_ - final_) * 0.5 * (1 + std::cos(std::numbers::pi * share));
   }
+  double largest() const override { return std::max(lr_, final_); }
 
  private:
   const double lr_, total_, final_;
@@ -55,6 +61,7 @@ class Warmup final : public Schedule {
     const double share = std::min((static_cast<double>(t) + 1) / steps_, 1.0);
     return then_->at(t) * (start_ + (1 - start_) * share);
   }
+  double largest() const override { return then_->largest() * std::max(start_, 1.0); }
 
  private:
   const double steps_, start_;
@@ -67,6 +74,7 @@ class Scaled final : public Schedule {
   Scaled(Pointer base, std::size_t workers)
       : base_(std::move(base)), workers_(static_cast<double>(workers)) {}
   double at(std::uint64_t t) const override { return base_->at(t) * workers_; }
+  double largest() const override { return base_->largest() * workers_; }
 
  private:
   const Pointer base_;

@@ -14,6 +14,8 @@ class Schedule {
  public:
   virtual ~Schedule() = default;
   virtual double at(std::uint64_t t) const = 0;
+  // What it never exceeds.
+  virtual double largest() const = 0;
 };
 
 // The schedule `key` of a choice: a number, which is constant, or a choice of its own. `workers`

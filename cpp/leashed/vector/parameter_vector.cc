@@ -41,7 +41,7 @@ ParameterVector::ParameterVector(const float* initial, std::size_t length, std::
   slots_[first.slot_].t = t;
   // Release: pairs with the acquire of every pin; the threads that pin may already be running.
   published_.store(std::uint64_t{first.slot_} << kSlotShift, std::memory_order_release);
-  first.owner_ = nullptr;
+  first.forget();
 }
 
 ParameterVector::Pin ParameterVector::pin() {
@@ -78,17 +78,17 @@ ParameterVector::Draft ParameterVector::claim() {
   }
 }
 
-bool ParameterVector::publish(Pin& old, Draft& next) {
-  slots_[next.slot_].t = slots_[old.slot_].t + 1;
+bool ParameterVector::publish(Pin& old, Draft& next, bool advance) {
+  slots_[next.slot_].t = slots_[old.place_].t + (advance ? 1 : 0);
   // Relaxed: a guess that the CAS checks.
   std::uint64_t word = published_.load(std::memory_order_relaxed);
-  while (slot_of(word) == old.slot_) {
+  while (slot_of(word) == old.place_) {
     // Release: pairs with the acquire in pin. A failure brings nothing that is read.
     if (published_.compare_exchange_weak(word, std::uint64_t{next.slot_} << kSlotShift,
                                          std::memory_order_release, std::memory_order_relaxed)) {
-      next.owner_ = nullptr;
-      old.owner_ = nullptr;
-      transfer(old.slot_, count_of(word));
+      next.forget();
+      old.forget();
+      transfer(old.place_, count_of(word));
       return true;
     }
   }
@@ -114,7 +114,8 @@ std::size_t ParameterVector::live() const {
     free += static_cast<std::size_t>(
         std::popcount(free_[w].bits.load(std::memory_order_relaxed)));  // telemetry
   }
-  return capacity_ - free;
+  // One is always published; where it moves from word to word meanwhile, it is not seen.
+  return std::max<std::size_t>(capacity_ - free, 1);
 }
 
 }  // namespace leashed

@@ -26,9 +26,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "leashed/base/aligned.h"
+#include "leashed/vector/handle.h"
 
 namespace leashed {
 
@@ -42,66 +42,16 @@ class ParameterVector {
   ParameterVector(const ParameterVector&) = delete;
   ParameterVector& operator=(const ParameterVector&) = delete;
 
-  // A published vector that cannot change or be recycled until the pin is released (by
-  // destruction). Release a pin before taking the next: `p = v.pin()` over a live one holds two for
-  // a moment, and the bound counts one for each thread.
-  class Pin {
-   public:
-    Pin() = default;
-    Pin(Pin&& other) noexcept { *this = std::move(other); }
-    Pin& operator=(Pin&& other) noexcept {
-      release();
-      owner_ = std::exchange(other.owner_, nullptr);
-      slot_ = other.slot_;
-      return *this;
-    }
-    ~Pin() { release(); }
-
-    const float* data() const { return owner_->slots_[slot_].values.data(); }
-    std::uint64_t t() const { return owner_->slots_[slot_].t; }
-    explicit operator bool() const { return owner_ != nullptr; }
-    void release() {
-      if (owner_) std::exchange(owner_, nullptr)->release(slot_);
-    }
-
-   private:
-    friend class ParameterVector;
-    Pin(ParameterVector* owner, std::size_t slot) : owner_(owner), slot_(slot) {}
-    ParameterVector* owner_ = nullptr;
-    std::size_t slot_ = 0;
-  };
-
-  // A vector that only its owner sees; recycled by destruction unless it was published.
-  class Draft {
-   public:
-    Draft() = default;
-    Draft(Draft&& other) noexcept { *this = std::move(other); }
-    Draft& operator=(Draft&& other) noexcept {
-      recycle();
-      owner_ = std::exchange(other.owner_, nullptr);
-      slot_ = other.slot_;
-      return *this;
-    }
-    ~Draft() { recycle(); }
-
-    float* data() { return owner_->slots_[slot_].values.data(); }
-    explicit operator bool() const { return owner_ != nullptr; }
-
-   private:
-    friend class ParameterVector;
-    Draft(ParameterVector* owner, std::size_t slot) : owner_(owner), slot_(slot) {}
-    void recycle() {
-      if (owner_) std::exchange(owner_, nullptr)->recycle(slot_);
-    }
-    ParameterVector* owner_ = nullptr;
-    std::size_t slot_ = 0;
-  };
+  using Pin = leashed::Pin<ParameterVector, std::size_t>;  // by its slot
+  using Draft = leashed::Draft<ParameterVector>;
 
   Pin pin();
   Draft claim();
   // Replaces `old` by `next`, whose t becomes old.t() + 1, and gives up both; or, where another
-  // vector has been published since `old` was pinned, returns false and keeps both.
-  bool publish(Pin& old, Draft& next);
+  // vector has been published since `old` was pinned, returns false and keeps both. Without
+  // `advance` t stays old.t(): a synchronisation is not an update. Then equal t does not mean the
+  // same vector; nothing here compares t.
+  bool publish(Pin& old, Draft& next, bool advance = true);
 
   std::size_t length() const { return length_; }
   std::size_t capacity() const { return capacity_; }
@@ -111,6 +61,8 @@ class ParameterVector {
   std::size_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
 
  private:
+  friend Pin;
+  friend Draft;
   struct alignas(kCacheLine) Slot {
     std::atomic<std::int64_t> counter{0};
     std::uint64_t t = 0;  // written before publish, read only through a pin
@@ -120,6 +72,10 @@ class ParameterVector {
   struct alignas(kCacheLine) FreeWord {
     std::atomic<std::uint64_t> bits{0};
   };
+
+  const float* data_at(std::size_t slot) const { return slots_[slot].values.data(); }
+  std::uint64_t t_at(std::size_t slot) const { return slots_[slot].t; }
+  float* draft_at(std::size_t slot) { return slots_[slot].values.data(); }
 
   void release(std::size_t slot);
   void transfer(std::size_t slot, std::uint64_t external_count);

@@ -87,7 +87,7 @@ void wait_a_little(double& since, const std::string& path) {
 
 }  // namespace
 
-std::string SharedMemory::path(const std::string& name) {
+std::string SharedMemory::path_of(const std::string& name) {
   const auto usual = [](unsigned char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
            c == '-' || c == '_';
@@ -99,11 +99,11 @@ std::string SharedMemory::path(const std::string& name) {
 }
 
 SharedMemory::SharedMemory(std::string path, int fd)
-    : path_(std::move(path)), fd_(fd), process_(getpid()) {}
+    : path_(std::move(path)), fd_(fd), inode_(status_of(fd).st_ino), process_(getpid()) {}
 
 SharedMemory SharedMemory::create(const std::string& name, std::size_t bytes,
                                   const std::function<void(std::byte*)>& fill) {
-  const std::string path = SharedMemory::path(name);
+  const std::string path = SharedMemory::path_of(name);
   // A file without a name: if this process is killed before it has one, nothing is left.
   Descriptor file(open(kFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.get() < 0) fail(std::string("cannot make shared memory in ") + kFolder);
@@ -129,7 +129,7 @@ SharedMemory SharedMemory::create(const std::string& name, std::size_t bytes,
 }
 
 SharedMemory SharedMemory::attach(const std::string& name) {
-  const std::string path = SharedMemory::path(name);
+  const std::string path = SharedMemory::path_of(name);
   for (double since = 0;;) {
     Descriptor file(open_mine(path));
     const std::string missing = "there is no shared memory " + path + "; create it first";
@@ -150,7 +150,7 @@ SharedMemory SharedMemory::attach(const std::string& name) {
 }
 
 bool SharedMemory::clean(const std::string& name) {
-  const std::string path = SharedMemory::path(name);
+  const std::string path = SharedMemory::path_of(name);
   const Descriptor file(open_mine(path));
   return file.get() >= 0 && remove_unused(file.get(), path);
 }

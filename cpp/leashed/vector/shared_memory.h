@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -28,7 +29,7 @@ class SharedMemory {
   // Removes what nobody uses any more; false where there is nothing of the kind.
   static bool clean(const std::string& name);
   // Throws Error where it is no name.
-  static std::string path(const std::string& name);
+  static std::string path_of(const std::string& name);
 
   SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
   SharedMemory& operator=(SharedMemory&& other) noexcept {
@@ -37,6 +38,7 @@ class SharedMemory {
     fd_ = std::exchange(other.fd_, -1);
     data_ = std::exchange(other.data_, nullptr);
     size_ = other.size_;
+    inode_ = other.inode_;
     process_ = other.process_;
     return *this;
   }
@@ -44,6 +46,9 @@ class SharedMemory {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+  int file() const { return fd_; }
+  std::uint64_t inode() const { return inode_; }
   // False in a child that was forked since: the memory is its parent's to use.
   bool is_mine() const;
 
@@ -56,6 +61,7 @@ class SharedMemory {
   int fd_ = -1;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  std::uint64_t inode_ = 0;
   pid_t process_ = 0;
 };
 

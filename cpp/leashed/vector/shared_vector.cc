@@ -11,9 +11,12 @@ namespace leashed {
 namespace {
 
 constexpr char kMagic[8] = {'L', 'E', 'A', 'S', 'H', 'E', 'D', 'V'};
-constexpr std::uint64_t kVersion = 1;  // of the layout
+constexpr std::uint64_t kVersion = 2;  // of the layout
 constexpr int kSlotBits = 16;
 constexpr std::size_t kMostSlots = std::size_t{1} << kSlotBits;
+// There is a free slot at every moment, and it takes others' updates to miss it: who looks at so
+// many in vain looks at words that nobody has written.
+constexpr std::size_t kLooks = std::size_t{1} << 24;
 
 constexpr std::size_t slot_of(std::uint64_t word) { return word & (kMostSlots - 1); }
 constexpr std::uint64_t t_of(std::uint64_t word) { return word >> kSlotBits; }
@@ -23,47 +26,49 @@ constexpr std::size_t up(std::size_t bytes, std::size_t to) { return (bytes + to
 
 }  // namespace
 
-SharedVector::Offsets::Offsets(std::size_t length, std::size_t seats, std::size_t slots,
-                               std::size_t description)
+SharedVector::Offsets::Offsets(const Sizes& sizes)
     : seats(up(sizeof(Header), kCacheLine)),
-      claims(this->seats + seats * sizeof(Seat)),
-      description(claims + slots * sizeof(std::uint64_t)),
-      vectors(up(this->description + description, kCacheLine)),
-      stride(up(length * sizeof(float), kCacheLine)),
-      end(vectors + slots * stride) {}
+      claims(seats + sizes.seats * sizeof(Seat)),
+      description(claims + sizes.slots * sizeof(std::uint64_t)),
+      vectors(up(description + sizes.description, kCacheLine)),
+      stride(up(sizes.length * sizeof(float), kCacheLine)),
+      end(vectors + sizes.slots * stride) {}
 
-SharedVector::SharedVector(SharedMemory memory)
-    : memory_(std::move(memory)),
-      offsets_(header().length, header().seats, header().slots, header().description_bytes) {}
+SharedVector::SharedVector(SharedMemory memory, const Sizes& sizes)
+    : memory_(std::move(memory)), sizes_(sizes), offsets_(sizes) {}
 
 SharedVector SharedVector::create(const std::string& name, const float* initial, std::size_t length,
                                   std::size_t participants, bool in_place,
                                   std::string_view description) {
-  const std::size_t slots = in_place ? 1 : (kPins + 1) * participants;
-  if (slots > kMostSlots) {
-    throw Error("participants must be at most " + std::to_string(kMostSlots / (kPins + 1)) +
-                ", got " + std::to_string(participants));
+  constexpr std::size_t kMost = kMostSlots / (kPins + 1);
+  if (participants > kMost) {
+    throw Error("participants must be at most " + std::to_string(kMost) + ", got " +
+                std::to_string(participants));
   }
-  const Offsets offsets(length, participants, slots, description.size());
+  const std::size_t slots = in_place ? 1 : (kPins + 1) * participants;
+  const Sizes sizes{length, participants, slots, description.size()};
+  const Offsets offsets(sizes);
   const std::uint64_t names = pid_namespace();
-  return SharedVector(SharedMemory::create(name, offsets.end, [&](std::byte* memory) {
+  SharedMemory made = SharedMemory::create(name, offsets.end, [&](std::byte* memory) {
     // The memory is zero; nobody else knows of it yet.
     Header& header = *new (memory) Header{};
     std::copy_n(kMagic, sizeof(kMagic), header.magic);
     header.version = kVersion;
     header.bytes = offsets.end;
-    header.length = length;
-    header.seats = participants;
-    header.slots = slots;
-    header.description_bytes = description.size();
+    header.sizes = sizes;
     header.pid_namespace = names;
     std::memcpy(memory + offsets.description, description.data(), description.size());
     std::memcpy(memory + offsets.vectors, initial, length * sizeof(float));
-  }));
+  });
+  return SharedVector(std::move(made), sizes);
 }
 
-SharedVector::Offsets SharedVector::check(const std::string& name, const SharedMemory& memory) {
-  const std::string path = SharedMemory::path(name);
+void SharedVector::refuse_damaged(const SharedMemory& memory) {
+  throw Error(memory.path() + " is damaged; end its participants and remove it");
+}
+
+SharedVector::Sizes SharedVector::checked(const SharedMemory& memory) {
+  const std::string& path = memory.path();
   if (memory.size() < sizeof(Header)) throw Error(path + " is truncated; remove it");
   const Header& header = *reinterpret_cast<const Header*>(memory.data());
   if (!std::equal(kMagic, kMagic + sizeof(kMagic), header.magic)) {
@@ -78,25 +83,45 @@ SharedVector::Offsets SharedVector::check(const std::string& name, const SharedM
     throw Error(path + " should have " + std::to_string(header.bytes) + " bytes and has " +
                 std::to_string(memory.size()) + ": it is truncated; remove it");
   }
-  const Offsets offsets(header.length, header.seats, header.slots, header.description_bytes);
-  if (offsets.end != header.bytes) throw Error(path + " is damaged; remove it");
+  const Sizes sizes = header.sizes;
+  // Each fits by itself, so that their sum does not wrap; then together.
+  const auto fits = [&](std::uint64_t n, std::size_t bytes) { return n <= memory.size() / bytes; };
+  const bool pool = sizes.slots == (kPins + 1) * sizes.seats && sizes.slots <= kMostSlots;
+  if (!fits(sizes.seats, sizeof(Seat)) || !(pool || sizes.slots == 1) ||
+      !fits(sizes.length, sizeof(float)) || !fits(sizes.description, 1) ||
+      Offsets(sizes).end != memory.size()) {
+    refuse_damaged(memory);
+  }
   if (header.pid_namespace != pid_namespace()) {
     throw Error(path +
                 " is shared by processes of another pid namespace (container), whose death "
                 "could not be told from here; run all of them in one");
   }
-  return offsets;
+  return sizes;
+}
+
+void SharedVector::check_words() const {
+  // Relaxed: they are only looked at.
+  bool sound = slot_of(header().published.load(std::memory_order_relaxed)) < slots();
+  for (std::size_t i = 0; i < participants(); ++i) {
+    for (const auto& pin : seat(i).pins) sound &= pin.load(std::memory_order_relaxed) <= slots();
+  }
+  for (std::size_t slot = 0; slot < slots(); ++slot) {
+    sound &= claimed(slot).load(std::memory_order_relaxed) <= participants();
+  }
+  if (!sound) refuse_damaged(memory_);
 }
 
 SharedVector SharedVector::attach(const std::string& name) {
   SharedMemory memory = SharedMemory::attach(name);
-  check(name, memory);
-  return SharedVector(std::move(memory));
+  const Sizes sizes = checked(memory);
+  SharedVector vector(std::move(memory), sizes);
+  vector.check_words();
+  return vector;
 }
 
 std::string_view SharedVector::description() const {
-  return {reinterpret_cast<const char*>(memory_.data() + offsets_.description),
-          header().description_bytes};
+  return {reinterpret_cast<const char*>(memory_.data() + offsets_.description), sizes_.description};
 }
 
 std::uint64_t SharedVector::t() const {
@@ -116,7 +141,7 @@ void SharedVector::require_mine() const {
 // replaced, and does not read it. Acquire, which is part of it: takes over the reads of those who
 // have stored something else since (release), before the slot's next owner writes.
 bool SharedVector::announced(std::size_t slot) const {
-  for (std::size_t i = 0; i < header().seats; ++i) {
+  for (std::size_t i = 0; i < participants(); ++i) {
     for (const auto& pin : seat(i).pins) {
       if (pin.load(std::memory_order_seq_cst) == slot + 1) return true;
     }
@@ -129,9 +154,11 @@ bool SharedVector::published(std::size_t slot) const {
 }
 
 std::size_t SharedVector::live() const {
+  // Of one moment, for the vector would else be missed that moves between two looks.
+  const std::size_t current = slot_of(header().published.load(std::memory_order_relaxed));
   std::size_t live = 0;
   for (std::size_t slot = 0; slot < slots(); ++slot) {  // relaxed: telemetry
-    live += published(slot) || announced(slot) || claimed(slot).load(std::memory_order_relaxed);
+    live += slot == current || announced(slot) || claimed(slot).load(std::memory_order_relaxed);
   }
   return live;
 }
@@ -139,8 +166,8 @@ std::size_t SharedVector::live() const {
 std::vector<pid_t> SharedVector::pids() const {
   std::vector<pid_t> pids;
   for (std::size_t i = 0; i < participants(); ++i) {
-    const ProcessId id = seat(i).identity.load(std::memory_order_relaxed);  // telemetry
-    if (id && is_alive(id)) pids.push_back(pid_of(id));
+    const ParticipantId id = seat(i).identity.load(std::memory_order_relaxed);  // telemetry
+    if (id && is_present(memory_, id)) pids.push_back(pid_of(id));
   }
   return pids;
 }
@@ -162,12 +189,22 @@ void SharedVector::clear(std::size_t index) {
   seat(index).identity.store(0, std::memory_order_release);
 }
 
-void SharedVector::reap() {
+std::uint64_t SharedVector::next_presence() const {
   require_mine();
-  const ProcessId me = this_process();
+  // Relaxed: a number that nobody else has, and no more.
+  return header().presences.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+void SharedVector::reap() {
+  const Presence reaper(memory_, next_presence());
+  reap(reaper.id());
+}
+
+void SharedVector::reap(ParticipantId me) {
   for (std::size_t i = 0; i < participants(); ++i) {
-    ProcessId id = seat(i).identity.load(std::memory_order_relaxed);  // the CAS decides
-    if (id == 0 || is_alive(id)) continue;
+    // The CAS decides; who is gone does not come back under this identity.
+    ParticipantId id = seat(i).identity.load(std::memory_order_relaxed);
+    if (id == 0 || is_present(memory_, id)) continue;
     // Acquire: pairs with the release of an earlier reaper's clear.
     if (seat(i).identity.compare_exchange_strong(id, me, std::memory_order_acquire,
                                                  std::memory_order_relaxed)) {
@@ -177,11 +214,10 @@ void SharedVector::reap() {
   }
 }
 
-std::size_t SharedVector::join() {
-  reap();
-  const ProcessId me = this_process();
+std::size_t SharedVector::join(ParticipantId me) {
+  reap(me);
   for (std::size_t i = 0; i < participants(); ++i) {
-    ProcessId nobody = 0;
+    ParticipantId nobody = 0;
     // Acquire: pairs with the release in clear.
     if (seat(i).identity.compare_exchange_strong(nobody, me, std::memory_order_acquire,
                                                  std::memory_order_relaxed)) {
@@ -194,19 +230,22 @@ std::size_t SharedVector::join() {
 }
 
 SharedVector::Participant::Participant(SharedVector& vector)
-    : vector_(vector), index_(vector.join()), seat_(vector.seat(index_)) {}
+    : vector_(vector),
+      presence_(vector.memory_, vector.next_presence()),
+      index_(vector.join(presence_.id())),
+      seat_(vector.seat(index_)) {}
 
 SharedVector::Participant::~Participant() {
   if (vector_.memory_.is_mine()) vector_.clear(index_);
 }
 
-const float* SharedVector::Participant::Pin::data() const {
-  return owner_->vector_.vector(slot_of(word_));
+const float* SharedVector::Participant::data_at(const Announced& place) const {
+  return vector_.vector(slot_of(place.word));
 }
 
-std::uint64_t SharedVector::Participant::Pin::t() const { return t_of(word_); }
-
-float* SharedVector::Participant::Draft::data() { return owner_->vector_.vector(slot_); }
+std::uint64_t SharedVector::Participant::t_at(const Announced& place) const {
+  return t_of(place.word);
+}
 
 SharedVector::Participant::Pin SharedVector::Participant::pin(std::size_t index) {
   const std::atomic<std::uint64_t>& published = vector_.header().published;
@@ -221,8 +260,10 @@ SharedVector::Participant::Pin SharedVector::Participant::pin(std::size_t index)
     word = again;
   }
   held_[index] = true;
+  Pin pin(this, {index, word});
+  if (slot_of(word) >= vector_.slots()) refuse_damaged(vector_.memory_);
   fault_point("pinned");
-  return Pin(this, index, word);
+  return pin;
 }
 
 SharedVector::Participant::Pin SharedVector::Participant::view() {
@@ -233,17 +274,18 @@ SharedVector::Participant::Pin SharedVector::Participant::view() {
               " of each participant; drop some, or copy them");
 }
 
-void SharedVector::Participant::release(std::size_t index) {
+void SharedVector::Participant::release(const Announced& place) {
   if (!vector_.memory_.is_mine()) return;
-  held_[index] = false;
+  held_[place.index] = false;
   // Release: this reader's loads come before what the slot's next owner writes. Pairs with the
   // acquire in announced.
-  seat_.pins[index].store(0, std::memory_order_release);
+  seat_.pins[place.index].store(0, std::memory_order_release);
   fault_point("released");
 }
 
 SharedVector::Participant::Draft SharedVector::Participant::claim() {
-  for (std::size_t slot = 0;; slot = slot + 1 < vector_.slots() ? slot + 1 : 0) {
+  for (std::size_t look = 0; look < kLooks; ++look) {
+    const std::size_t slot = look % vector_.slots();
     std::atomic<std::uint64_t>& claimed = vector_.claimed(slot);
     // Guesses, so that hardly ever a slot is claimed in vain.
     std::uint64_t nobody = claimed.load(std::memory_order_relaxed);
@@ -258,10 +300,11 @@ SharedVector::Participant::Draft SharedVector::Participant::claim() {
     if (!vector_.published(slot) && !vector_.announced(slot)) return Draft(this, slot);
     recycle(slot);
   }
+  refuse_damaged(vector_.memory_);
 }
 
 bool SharedVector::Participant::publish(Pin& old, Draft& next) {
-  std::uint64_t word = old.word_;
+  std::uint64_t word = old.place_.word;
   fault_point("filled");
   // Release: pairs with the acquire in pin. seq_cst: see announced. A failure brings nothing that
   // is read.
@@ -292,6 +335,7 @@ bool SharedVector::Participant::count(std::uint64_t& t) {
   std::uint64_t word = word_of(0, t);
   const bool counted = vector_.header().published.compare_exchange_strong(
       word, word_of(0, t + 1), std::memory_order_acq_rel, std::memory_order_relaxed);
+  if (slot_of(word) != 0) refuse_damaged(vector_.memory_);  // or it would never be counted
   t = t_of(word);
   return counted;
 }

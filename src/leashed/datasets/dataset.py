@@ -27,6 +27,9 @@ class Dataset:
         name: What plots and reports call this set.
         image_shape: (channels, height, width) whose product is ``features``, or None when the
             features are no image.
+        weights: float32 [n], read-only, finite and not negative, or None: all are 1. An example's
+            loss and its gradient are multiplied by its weight; means over a batch or the set divide
+            by the number of examples, not by the sum of their weights. Accuracies do not weigh.
 
     Raises:
         TypeError: An argument is not of the type above.
@@ -38,6 +41,7 @@ class Dataset:
     classes: int
     name: str = "arrays"
     image_shape: tuple[int, int, int] | None = None
+    weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         _check_storage("x", self.x, np.float32)
@@ -54,6 +58,7 @@ class Dataset:
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "weights", check_weights(self.weights, len(y)))
         if self.image_shape is not None:
             shape = _image_shape(self.image_shape, features=x.shape[1])
             object.__setattr__(self, "image_shape", shape)
@@ -66,6 +71,7 @@ class Dataset:
         classes: int | None = None,
         name: str = "arrays",
         image_shape: tuple[int, int, int] | None = None,
+        weights: ArrayLike | None = None,
     ) -> Dataset:
         """Build a data set from arrays of any boolean, integer or floating-point dtype.
 
@@ -80,11 +86,13 @@ class Dataset:
             name: What plots and reports call this set.
             image_shape: (channels, height, width) of the rows of a two-dimensional ``x``. Images
                 of three or four dimensions carry their shape themselves.
+            weights: How much each example counts, [n], not negative. Default: 1 each.
 
         Raises:
             TypeError: A dtype is not numeric, or an argument is of the wrong type.
             ValueError: Wrong number of dimensions, different lengths, nothing in ``x``, a NaN or an
-                infinity in ``x``, or labels that are negative, too large or not whole.
+                infinity in ``x`` or ``weights``, a negative weight, or labels that are negative,
+                too large or not whole.
         """
         examples = _numeric_array("x", x)
         labels = _whole_labels(_numeric_array("y", y))
@@ -105,10 +113,13 @@ class Dataset:
         classes = number_of_classes(labels, classes)
         with np.errstate(over="ignore"):
             x32 = np.ascontiguousarray(examples.reshape(len(examples), -1), dtype=np.float32)
-        return cls(x32, labels.astype(np.int32), classes, name, image_shape)
+        checked = check_weights(weights, len(labels))
+        return cls(x32, labels.astype(np.int32), classes, name, image_shape, checked)
 
     @classmethod
-    def regression(cls, x: ArrayLike, y: ArrayLike, name: str = "arrays") -> Dataset:
+    def regression(
+        cls, x: ArrayLike, y: ArrayLike, name: str = "arrays", weights: ArrayLike | None = None
+    ) -> Dataset:
         """Build a data set whose examples are to give numbers, from arrays of any boolean, integer
         or floating-point dtype.
 
@@ -116,6 +127,7 @@ class Dataset:
             x: Examples [n, features]; shared, not copied, where it is float32 and C-contiguous.
             y: Numbers [n], finite in float32.
             name: What plots and reports call this set.
+            weights: How much each example counts, [n], not negative. Default: 1 each.
 
         Raises:
             TypeError, ValueError: As ``from_arrays``, and where a number is not finite.
@@ -127,7 +139,7 @@ class Dataset:
         with np.errstate(over="ignore"):
             x32 = np.ascontiguousarray(examples, dtype=np.float32)
             y32 = np.ascontiguousarray(values, dtype=np.float32)
-        return cls(x32, y32, 0, name)
+        return cls(x32, y32, 0, name, weights=check_weights(weights, len(y32)))
 
     @property
     def features(self) -> int:
@@ -226,6 +238,28 @@ def check_y(y: NDArray[Any], classes: int) -> int:
     classes = _check.whole("classes", classes, 2, _INT32_MAX)
     _check_labels(y, classes)
     return classes
+
+
+def check_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float32] | None:
+    """A read-only copy of the examples' weights, checked."""
+    if weights is None:
+        return None
+    values = _numeric_array("weights", weights)
+    if values.shape != (rows,):
+        raise ValueError(
+            f"weights must have one value per example, shape ({rows},), got {values.shape}"
+        )
+    with np.errstate(over="ignore"):
+        checked = values.astype(np.float32)
+    wrong = ~(np.isfinite(checked) & (checked >= 0))
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise ValueError(
+            f"weights[{first}] is {values[first]}; every weight must be finite in float32 and not "
+            "negative"
+        )
+    checked.flags.writeable = False
+    return checked
 
 
 def _check_shapes(x: NDArray[Any], y: NDArray[Any]) -> None:

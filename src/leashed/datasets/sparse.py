@@ -15,6 +15,7 @@ from leashed import _check, _core
 from leashed.datasets.dataset import (
     _numeric_array,
     _whole_labels,
+    check_weights,
     check_y,
     number_of_classes,
 )
@@ -42,6 +43,7 @@ class SparseDataset:
         y: int32 [n], each in [0, classes); for regression float32 [n], finite.
         classes: Number of classes, at least 2; 0 for regression.
         name: What plots and reports call this set.
+        weights: As of a ``Dataset``.
 
     Raises:
         TypeError: An array is not of the type above.
@@ -56,6 +58,7 @@ class SparseDataset:
     y: NDArray[np.int32] | NDArray[np.float32]
     classes: int
     name: str = "rows"
+    weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         _check.whole("features", self.features, 1, _LARGEST_COLUMN + 1)
@@ -85,6 +88,7 @@ class SparseDataset:
                 f"x has {len(self)} rows but y has {len(self.y)} entries; pass one for each row"
             )
         object.__setattr__(self, "classes", check_y(self.y, self.classes))
+        object.__setattr__(self, "weights", check_weights(self.weights, len(self)))
         _ = self.rows
 
     @cached_property
@@ -94,7 +98,12 @@ class SparseDataset:
 
     @classmethod
     def from_csr(
-        cls, x: Any, y: ArrayLike, classes: int | None = None, name: str = "rows"
+        cls,
+        x: Any,
+        y: ArrayLike,
+        classes: int | None = None,
+        name: str = "rows",
+        weights: ArrayLike | None = None,
     ) -> SparseDataset:
         """Build a data set from a matrix in CSR form and labels.
 
@@ -107,19 +116,24 @@ class SparseDataset:
             y: Labels [n]: whole numbers from 0, of any numeric dtype.
             classes: Number of classes, at least 2. Default: the largest label + 1.
             name: What plots and reports call this set.
+            weights: How much each row counts, [n], not negative. Default: 1 each.
 
         Raises:
             TypeError: ``x`` is no such matrix, or a dtype is not numeric.
-            ValueError: ``x`` or ``y`` does not fit the description; the message names the row.
+            ValueError: ``x``, ``y`` or ``weights`` does not fit the description; the message names
+                the row.
         """
         parts = csr_parts(x)
         labels = _whole_labels(_numeric_array("y", y))
         _check_length(parts[0], labels)
         classes = number_of_classes(labels, classes)
-        return cls(*parts, labels.astype(np.int32), classes, name)
+        checked = check_weights(weights, len(labels))
+        return cls(*parts, labels.astype(np.int32), classes, name, checked)
 
     @classmethod
-    def regression(cls, x: Any, y: ArrayLike, name: str = "rows") -> SparseDataset:
+    def regression(
+        cls, x: Any, y: ArrayLike, name: str = "rows", weights: ArrayLike | None = None
+    ) -> SparseDataset:
         """Build a data set whose rows are to give numbers: as ``from_csr``, with numbers ``y`` [n],
         finite in float32.
         """
@@ -127,7 +141,8 @@ class SparseDataset:
         values = _numeric_array("y", y)
         _check_length(parts[0], values)
         with np.errstate(over="ignore"):
-            return cls(*parts, np.ascontiguousarray(values, np.float32), 0, name)
+            numbers = np.ascontiguousarray(values, np.float32)
+        return cls(*parts, numbers, 0, name, check_weights(weights, len(numbers)))
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -143,6 +158,7 @@ class SparseDataset:
             self.y[:rows],
             self.classes,
             self.name,
+            None if self.weights is None else self.weights[:rows],
         )
 
     def __repr__(self) -> str:

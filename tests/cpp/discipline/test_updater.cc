@@ -48,7 +48,7 @@ std::vector<float> gradient_at(std::size_t d, std::uint64_t t) {
 
 std::vector<float> state_of(Discipline& discipline, std::size_t length, std::uint64_t& t) {
   std::vector<float> buffer;
-  discipline.with_state([&](const State& state) {
+  discipline.with_state([&](const DisciplineState& state) {
     buffer.assign(state.buffer, state.buffer + length);
     t = state.t;
   });
@@ -264,6 +264,69 @@ TEST_CASE("a variable whose gradient is left out stays as it is") {
   }
 }
 
+TEST_CASE("a variable whose gradient is left out at a period's end decays under SWAP") {
+  const float initial[40] = {};
+  const auto rule = make_rule({"adagrad",
+                               {{"lr", 1}, {"eps", 1e-10}, {"initial_accumulator", 0}},
+                               {},
+                               {{"swap", {"swap", {{"period", 2}, {"decay", 0.5}}}}}});
+  // As above: the first variable's gradient of staleness 2 is left out.
+  const auto staleness =
+      make_staleness({"stage_aware", {{"lam", 9}}, {}, {{"policy", {"cutoff", {{"iota", 1}}}}}});
+  for (const Choice& kind : disciplines()) {
+    if (kind.name == "sequential" || kind.name == "synchronous") continue;
+    CAPTURE(kind.name);
+    const auto discipline = make_discipline(kind, {initial, 40, 2, 1, *rule, *staleness, {10, 40}});
+    discipline->read(1);
+    std::vector<float> gradient(40, 0.0f);
+    for (std::size_t i = 0; i < 10; ++i) gradient[i] = -2;
+    for (int i = 0; i < 2; ++i) {
+      discipline->read(0);
+      discipline->publish(0, gradient.data());
+    }
+    std::fill(gradient.begin(), gradient.end(), -3.0f);
+    CHECK(discipline->publish(1, gradient.data()).published);  // at t = 2, staleness 2
+    std::uint64_t t;
+    const Layout layout{40, 1, 2};
+    const std::vector<float> buffer = state_of(*discipline, layout.length(), t);
+    CHECK(t == 3);
+    CHECK(buffer[layout.stride() + 9] == 4.0f);   // half of 4 + 4
+    CHECK(buffer[layout.stride() + 10] == 9.0f);  // half of 0, and 9
+    CHECK(double{buffer[9]} == doctest::Approx(1 + 1 / std::sqrt(2.0)));
+  }
+}
+
+TEST_CASE("what no piece covers at a period's end decays under SWAP") {
+  constexpr std::size_t d = 100;
+  const std::vector<float> initial(d, 0.0f), ones(d, 1.0f);
+  const auto rule = make_rule({"adagrad",
+                               {{"lr", 1}, {"eps", 1e-10}, {"initial_accumulator", 3}},
+                               {},
+                               {{"swap", {"swap", {{"period", 1}, {"decay", 0.5}}}}}});
+  const Updater updater(d, *rule);
+  const GradientPiece pieces[] = {{ones.data(), 10, 20}, {ones.data(), 50, 90}};
+  const DisciplineContext context{initial.data(), d, 1, 0, *rule};
+  for (const bool in_place : {true, false}) {
+    for (const bool racy : {true, false}) {
+      if (racy && !in_place) continue;
+      const AlignedArray<float> before = updater.initial(context);
+      AlignedArray<float> after = updater.initial(context);
+      if (!in_place) std::fill_n(after.data(), updater.layout().length(), 77.0f);
+      const Updater::Update update{5, {}, 1};
+      if (racy) {
+        updater.apply_racy(after.data(), pieces, update);
+      } else {
+        updater.apply(after.data(), in_place ? after.data() : before.data(), pieces, update);
+      }
+      for (std::size_t i = 0; i < d; ++i) {
+        const bool covered = (i >= 10 && i < 20) || (i >= 50 && i < 90);
+        REQUIRE(after.data()[updater.layout().stride() + i] == (covered ? 2.5f : 1.5f));
+        REQUIRE((after.data()[i] == 0) == !covered);
+      }
+    }
+  }
+}
+
 TEST_CASE("a reader under Leashed sees theta and state of the same update") {
   // μ = 1, η = 1 and gradients of −1: at version t the momentum is −t and theta t (t + 1) / 2.
   constexpr std::size_t d = 3001;
@@ -284,7 +347,7 @@ TEST_CASE("a reader under Leashed sees theta and state of the same update") {
   }
   std::uint64_t seen = 0, mixed = 0;
   while (seen < 3 * kUpdates) {
-    discipline.with_state([&](const State& state) {
+    discipline.with_state([&](const DisciplineState& state) {
       const auto& [buffer, t, behind] = state;
       seen = t;
       const auto x = static_cast<float>(t);

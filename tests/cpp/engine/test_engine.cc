@@ -184,11 +184,12 @@ TEST_CASE("a function from outside trains on several threads") {
   const auto rule = make_rule({"sgd", {{"lr", 0.1}}});
   for (const Choice& discipline : disciplines()) {
     CAPTURE(discipline.name);
-    const auto made = make_discipline(discipline, {start.data(), 3, 2, 1, *rule});
+    const DisciplineContext context{start.data(), 3, 2, 1, *rule};
+    const auto made = make_discipline(discipline, context);
     TrainOptions options{2, 2, 0, {}, 0};
     options.until.updates = 200;
     const DatasetView view{x.data(), targets.data(), 4, 3};
-    const TrainResult result = train(source, view, nullptr, *made, options, {});
+    const TrainResult result = train(source, view, nullptr, *made, context, options, {});
     CHECK(result.updates == 200);
     // A tenth too far where a thread slept on a gradient from the start and applied it last.
     for (int j = 0; j < 3; ++j) {

@@ -1,14 +1,15 @@
 // Updates in place, by several threads: every one is made, and what they learn is right.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "leashed/data/ordered_rows.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/engine/trainer.h"
 #include "leashed/model/sparse_linear.h"
+#include "leashed/sparse/ordered_rows.h"
 #include "leashed/update/registry.h"
 
 namespace {
@@ -41,16 +42,9 @@ struct Problem {
   }
 };
 
-// What a checkpoint holds, kept.
-struct Saved {
-  std::vector<float> theta, behind;
-  leashed::ShrinkProgress shrink;
-  leashed::Position position;
-};
-
 struct Extra {
   bool spelt_out = false;
-  const Saved* from = nullptr;
+  const leashed::Checkpoint* from = nullptr;
   leashed::TrainCallbacks callbacks = {};
 };
 
@@ -61,7 +55,7 @@ leashed::TrainResult train(const leashed::Choice& discipline_choice,
   const leashed::OrderedRows rows(
       {problem.offsets.data(), problem.columns.data(), problem.values.data()}, kRows, kFeatures, 0);
   const std::vector<std::int32_t> labels = rows.shuffled(problem.labels.data());
-  const auto source = leashed::SparseLinear(kFeatures, 1, leashed::Head::log_loss, l2).bias_first();
+  const auto source = leashed::SparseLinear(kFeatures, 1, "log_loss", l2).bias_first();
   const auto rule = leashed::make_rule(rule_choice, workers);
   REQUIRE(source.updates_in_place(*rule));
   const std::vector<float> theta(source.dimension());
@@ -69,18 +63,17 @@ leashed::TrainResult train(const leashed::Choice& discipline_choice,
   context.sparse = {rows.active() + 1, 1, rows.mean_squares()};
   leashed::TrainOptions options{workers, 4, 0, until, 1e6};
   if (extra.callbacks.checkpoint) options.checkpoint_every = 1e-4;
-  if (const Saved* from = extra.from) {
-    context.state = from->theta.data();
-    context.t = from->position.updates;
-    if (!from->behind.empty()) context.behind = {from->behind.data(), &from->shrink};
+  std::optional<leashed::Resumed> resumed;
+  if (const leashed::Checkpoint* from = extra.from) {
+    resumed.emplace(*from, leashed::Layout{source.dimension()}, context.staleness, context);
     options.from = from->position;
   }
   const auto discipline = leashed::make_discipline(discipline_choice, context);
-  REQUIRE(discipline->in_place());
+  REQUIRE(discipline->sparse_runs());
   leashed::SparseRows view = rows.view();
   if (extra.spelt_out) view.values = problem.values.data();
   const leashed::DatasetView data{nullptr, labels.data(), kRows, kFeatures, view};
-  return leashed::train(source, data, nullptr, *discipline, options, extra.callbacks);
+  return leashed::train(source, data, nullptr, *discipline, context, options, extra.callbacks);
 }
 
 const leashed::Choice kSgd{"sgd", {{"lr", 0.2}}};
@@ -105,6 +98,18 @@ TEST_CASE("Several threads make exactly the updates asked for and learn") {
   const auto result = train({"locked"}, kSgd, 3, 0, until);
   CHECK(result.updates == 12345);
   CHECK(result.evaluations.back().accuracy > 0.9);
+}
+
+TEST_CASE("Adagrad's copies merge what they learn at its weight") {
+  leashed::StopRules until;
+  until.batches = 3000;  // three epochs
+  const auto loss = [&](const leashed::Choice& discipline, std::size_t workers) {
+    return train(discipline, kAdagrad, workers, 0, until).evaluations.back().loss;
+  };
+  std::vector<double> shared(9);
+  for (double& found : shared) found = loss({"hogwild", {{"copy", 1}}}, 2);
+  std::nth_element(shared.begin(), shared.begin() + 4, shared.end());
+  CHECK(shared[4] < 1.1 * loss({"sequential"}, 1));
 }
 
 TEST_CASE("Values that are all 1 give the same bits left out and spelt out") {
@@ -148,15 +153,9 @@ TEST_CASE("The penalty keeps weights small, whoever holds them, and leaves colum
 
 TEST_CASE("Cut in two anywhere, one thread's run gives the same bits") {
   leashed::StopRules until;
-  Saved saved;
+  leashed::Checkpoint saved;
   leashed::TrainCallbacks callbacks;
-  callbacks.checkpoint = [&](const leashed::Checkpoint& reached) {
-    const auto& [buffer, t, behind] = reached.state;
-    saved = {{buffer, buffer + kFeatures + 1}, {}, {}, reached.position};
-    if (!behind.shrink) return;
-    saved.behind.assign(behind.theta, behind.theta + kFeatures + 1);
-    saved.shrink = *behind.shrink;
-  };
+  callbacks.checkpoint = [&](leashed::Checkpoint taken) { saved = std::move(taken); };
   for (const double l2 : {0.0, 1e-3}) {
     until.updates = 2500;
     const auto expected = train({"sequential"}, kSgd, 1, l2, until).parameters;
@@ -167,7 +166,7 @@ TEST_CASE("Cut in two anywhere, one thread's run gives the same bits") {
         CAPTURE(cut);
         until.updates = cut;
         const auto half = train(kind, kSgd, 1, l2, until, {.callbacks = callbacks});
-        CHECK(saved.theta == half.parameters);
+        CHECK(saved.vectors == half.parameters);
         CHECK(saved.position.updates == cut);
         CHECK(saved.position.batches == cut);
         CHECK(saved.behind.empty() == (l2 == 0));
@@ -186,13 +185,12 @@ TEST_CASE("Checkpoints are taken while several threads train, and no update is l
        {leashed::Choice{"locked"}, {"hogwild", {{"copy", 0}}}, {"hogwild", {{"copy", 1}}}}) {
     CAPTURE(kind.name);
     std::size_t taken = 0;
-    Saved last;
+    leashed::Checkpoint last;
     leashed::TrainCallbacks callbacks;
     callbacks.interrupted = [&] { return taken > 5; };
-    callbacks.checkpoint = [&](const leashed::Checkpoint& reached) {
-      const auto& [buffer, t, behind] = reached.state;
+    callbacks.checkpoint = [&](leashed::Checkpoint reached) {
       ++taken;
-      last = {{buffer, buffer + kFeatures + 1}, {}, {}, reached.position};
+      last = std::move(reached);
     };
     until.updates = leashed::StopRules::kNone;
     train(kind, kSgd, 3, 1e-3, until, {.callbacks = callbacks});

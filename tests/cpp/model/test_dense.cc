@@ -1,4 +1,4 @@
-// The dense and activation kernels of every instruction-set level against plain loops in double.
+// The dense kernels, ReLU and softmax of every instruction-set level against plain loops in double.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "leashed/base/aligned.h"
 #include "leashed/model/kernels/activation.h"
 #include "leashed/model/kernels/dense.h"
+#include "leashed/model/loss.h"
 
 namespace {
 
@@ -184,9 +185,12 @@ TEST_CASE("softmax and its loss have a relative error below 1e-6") {
         for (float& v : logits) v = v * spread + 100;
         std::vector<std::int32_t> labels(rows);
         for (auto& l : labels) l = static_cast<std::int32_t>(random.between(0, classes - 1));
-        std::vector<float> p(rows * ld, -7);
-        const double loss = leashed::activation_kernels(isa).softmax(logits.data(), rows, classes,
-                                                                     ld, labels.data(), p.data());
+        const leashed::Loss& softmax = leashed::find_loss("softmax", classes, isa);
+        std::vector<float> p = logits;
+        softmax.predict(p.data(), rows, classes, ld);
+        std::vector<float> d(rows * ld, -7);
+        const double loss =
+            softmax.residuals(logits.data(), d.data(), rows, classes, ld, labels.data(), 0.25f);
 
         double expected_loss = 0, worst = 0;
         for (std::size_t r = 0; r < rows; ++r) {
@@ -206,17 +210,14 @@ TEST_CASE("softmax and its loss have a relative error below 1e-6") {
               worst = std::max(worst, std::abs(p[r * ld + j] - expected) / expected);
             }
           }
-          for (std::size_t j = classes; j < ld; ++j) CHECK(p[r * ld + j] == -7);
+          for (std::size_t j = classes; j < ld; ++j) CHECK(d[r * ld + j] == -7);
           expected_loss -= x[labels[r]] - high - std::log(sum);
         }
         INFO(isa_name(isa), " classes=", classes, " spread=", spread);
         CHECK(worst < 1e-6);
         CHECK(loss == doctest::Approx(expected_loss).epsilon(1e-6));
 
-        // Backward: (p - [class == label]) * scale, in place.
-        std::vector<float> d = p;
-        leashed::activation_kernels(isa).softmax_backward(d.data(), rows, classes, ld,
-                                                          labels.data(), 0.25f);
+        // The residuals: (p - [class == label]) * scale.
         for (std::size_t r = 0; r < rows; ++r) {
           for (std::size_t j = 0; j < classes; ++j) {
             const float one = static_cast<std::int32_t>(j) == labels[r] ? 1.0f : 0.0f;
@@ -232,8 +233,9 @@ TEST_CASE("softmax's loss is finite for huge logits and NaN for NaN ones") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (Isa isa : leashed::available_isas()) {
     const auto loss = [&](std::vector<float> logits, std::int32_t label) {
-      return leashed::activation_kernels(isa).softmax(logits.data(), 1, logits.size(),
-                                                      logits.size(), &label, logits.data());
+      const std::size_t n = logits.size();
+      return leashed::find_loss("softmax", n, isa)
+          .residuals(logits.data(), logits.data(), 1, n, n, &label, 1);
     };
     CHECK(loss({1e30f, -1e30f, 0}, 0) == doctest::Approx(0));
     CHECK(loss({1e30f, -1e30f, 0}, 1) == doctest::Approx(2e30));

@@ -17,21 +17,21 @@
 
 namespace {
 
-using leashed::Conv2d;
-using leashed::Dense;
 using leashed::Isa;
-using leashed::Layer;
-using leashed::MaxPool;
 using leashed::Network;
-using leashed::Relu;
 using leashed::Shape;
+using reference::Conv2d;
+using reference::Dense;
+using reference::Layer;
+using reference::MaxPool;
+using reference::Relu;
 
 const std::atomic<bool> kGoOn{false};
 
 // A network with random parameters and a random batch.
 struct Problem {
   Problem(Shape shape, std::vector<Layer> list, std::size_t batch, Isa isa, unsigned seed = 1)
-      : input(shape), layers(std::move(list)), network(input, layers, isa) {
+      : input(shape), layers(std::move(list)), network(input, reference::chosen(layers), isa) {
     std::mt19937 random(seed);
     std::normal_distribution<float> draw;
     theta.resize(network.dimension());
@@ -187,14 +187,15 @@ TEST_CASE("gradient of the CNN of Table III") {
 }
 
 TEST_CASE("dimension, blocks and operations of the networks of Tables II and III") {
-  const Network mlp({1, 28, 28},
-                    {Dense{128}, Relu{}, Dense{128}, Relu{}, Dense{128}, Relu{}, Dense{10}});
+  const Network mlp({1, 28, 28}, reference::chosen({Dense{128}, Relu{}, Dense{128}, Relu{},
+                                                    Dense{128}, Relu{}, Dense{10}}));
   CHECK(mlp.dimension() == 134794);
   CHECK(mlp.features() == 784);
   CHECK(mlp.classes() == 10);
   CHECK(mlp.flops_per_example() == 605696);
-  const Network cnn({1, 28, 28}, {Conv2d{4, 3, 3}, Relu{}, MaxPool{2, 2}, Conv2d{8, 3, 3}, Relu{},
-                                  MaxPool{2, 2}, Dense{128}, Relu{}, Dense{10}});
+  const Network cnn({1, 28, 28},
+                    reference::chosen({Conv2d{4, 3, 3}, Relu{}, MaxPool{2, 2}, Conv2d{8, 3, 3},
+                                       Relu{}, MaxPool{2, 2}, Dense{128}, Relu{}, Dense{10}}));
   CHECK(cnn.dimension() == 27354);
   const auto& blocks = cnn.parameters();
   REQUIRE(blocks.size() == 8);
@@ -277,17 +278,22 @@ TEST_CASE("a cancelled gradient returns at once") {
   CHECK(g.back() == 7);
 }
 
-void check_error(Shape input, std::vector<Layer> layers, const std::string& message) {
+void check_error(Shape input, const std::vector<leashed::Layer>& layers,
+                 const std::string& message) {
   try {
-    Network(input, std::move(layers));
+    Network(input, layers);
     FAIL("accepted, but expected: " << message);
   } catch (const leashed::Error& e) {
     CHECK_MESSAGE(std::string(e.what()).find(message) != std::string::npos, e.what());
   }
 }
 
+void check_error(Shape input, const std::vector<Layer>& layers, const std::string& message) {
+  check_error(input, reference::chosen(layers), message);
+}
+
 TEST_CASE("layers that do not fit are named by their index") {
-  check_error({1, 28, 28}, {}, "at least one layer");
+  check_error({1, 28, 28}, std::vector<Layer>{}, "at least one layer");
   check_error({1, 0, 28}, {Dense{3}}, "input shape");
   check_error({1, 28, 28}, {Relu{}}, "layer with parameters");
   check_error({4, 1, 1}, {Dense{4}, Relu{}, Dense{0}}, "layer 2: Dense");
@@ -300,6 +306,27 @@ TEST_CASE("layers that do not fit are named by their index") {
   check_error({1, 5, 5}, {MaxPool{6, 6}}, "layer 0: MaxPool's window of 6 x 6");
   check_error({1, 5, 5}, {MaxPool{0, 2}}, "layer 0: MaxPool needs a size");
   check_error({1, 5, 5}, {MaxPool{2, 0}}, "layer 0: MaxPool needs a size");
+}
+
+TEST_CASE("sizes whose product wraps are refused") {
+  constexpr std::size_t kHalf = std::size_t{1} << 31, kMost = kHalf - 1;
+  const std::string too_large = "too large for any memory; make it smaller";
+  // 2^64 + 1 values, 2^32 of them, and so on: products that come out small.
+  check_error({kHalf, kHalf, 4}, {Dense{3}}, "the input shape is " + too_large);
+  check_error({1, kHalf, 2}, {Dense{kMost}}, "layer 0: it is " + too_large);
+  check_error({1, 1, 1}, {Dense{kMost}, Dense{kMost}}, "layer 1: it is " + too_large);
+  check_error({kHalf, 1, 1}, {Conv2d{kMost, 1, 1}}, "layer 0: it is " + too_large);
+  check_error({1, 1, 1}, {Conv2d{4, kMost, kMost, 1, kMost}}, "layer 0: it is " + too_large);
+  check_error({1, 1, 1}, {Conv2d{2, 1, 1, 1, kMost}, Dense{1}}, "layer 0: it is " + too_large);
+}
+
+TEST_CASE("sizes that are no whole numbers are refused") {
+  const std::string message = "dense's outputs must be a whole number from 0 to 2147483647";
+  for (double wrong : {-1.0, 0.5, 1e10, double{NAN}, double{INFINITY}}) {
+    check_error({4, 1, 1}, {leashed::Layer{"dense", {{"outputs", wrong}}}}, message);
+  }
+  check_error({4, 1, 1}, {leashed::Layer{"dense"}}, "dense needs a value for 'outputs'");
+  check_error({4, 1, 1}, {leashed::Layer{"Dense"}}, "unknown layer 'Dense'");
 }
 
 }  // namespace

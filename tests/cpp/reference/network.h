@@ -15,6 +15,42 @@ namespace reference {
 using leashed::Shape;
 using Values = std::vector<double>;
 
+struct Dense {
+  std::size_t outputs;
+  leashed::Layer layer() const { return {"dense", {{"outputs", static_cast<double>(outputs)}}}; }
+};
+struct Conv2d {
+  std::size_t filters, kernel_h, kernel_w, stride = 1, padding = 0;
+  leashed::Layer layer() const {
+    return {"conv2d",
+            {{"filters", static_cast<double>(filters)},
+             {"kernel_h", static_cast<double>(kernel_h)},
+             {"kernel_w", static_cast<double>(kernel_w)},
+             {"stride", static_cast<double>(stride)},
+             {"padding", static_cast<double>(padding)}}};
+  }
+};
+struct MaxPool {
+  std::size_t size, stride;
+  leashed::Layer layer() const {
+    return {"max_pool",
+            {{"size", static_cast<double>(size)}, {"stride", static_cast<double>(stride)}}};
+  }
+};
+struct Relu {
+  leashed::Layer layer() const { return {"relu"}; }
+};
+using Layer = std::variant<Dense, Conv2d, MaxPool, Relu>;
+
+// As a network is told of them.
+inline std::vector<leashed::Layer> chosen(const std::vector<Layer>& layers) {
+  std::vector<leashed::Layer> result;
+  for (const Layer& layer : layers) {
+    result.push_back(std::visit([](const auto& l) { return l.layer(); }, layer));
+  }
+  return result;
+}
+
 // Values of one example after a layer; `theta` moves past the layer's parameters.
 struct Example {
   Shape shape;
@@ -30,7 +66,7 @@ struct Example {
   }
 };
 
-inline Example apply(const leashed::Dense& l, const Example& in, const double*& theta) {
+inline Example apply(const Dense& l, const Example& in, const double*& theta) {
   const std::size_t inputs = in.values.size();
   Example out{{l.outputs, 1, 1}, Values(l.outputs)};
   for (std::size_t j = 0; j < l.outputs; ++j) {
@@ -42,7 +78,7 @@ inline Example apply(const leashed::Dense& l, const Example& in, const double*& 
   return out;
 }
 
-inline Example apply(const leashed::Conv2d& l, const Example& in, const double*& theta) {
+inline Example apply(const Conv2d& l, const Example& in, const double*& theta) {
   const auto extent = [&](std::size_t n, std::size_t kernel) {
     return (n + 2 * l.padding - kernel) / l.stride + 1;
   };
@@ -74,7 +110,7 @@ inline Example apply(const leashed::Conv2d& l, const Example& in, const double*&
   return out;
 }
 
-inline Example apply(const leashed::MaxPool& l, const Example& in, const double*&) {
+inline Example apply(const MaxPool& l, const Example& in, const double*&) {
   const Shape shape = {in.shape.channels, (in.shape.height - l.size) / l.stride + 1,
                        (in.shape.width - l.size) / l.stride + 1};
   Example out{shape, {}};
@@ -95,17 +131,17 @@ inline Example apply(const leashed::MaxPool& l, const Example& in, const double*
   return out;
 }
 
-inline Example apply(const leashed::Relu&, const Example& in, const double*&) {
+inline Example apply(const Relu&, const Example& in, const double*&) {
   Example out = in;
   for (double& v : out.values) v = std::max(0.0, v);
   return out;
 }
 
 // Class probabilities of one row.
-inline Values probabilities(Shape input, const std::vector<leashed::Layer>& layers,
-                            const double* theta, const float* row) {
+inline Values probabilities(Shape input, const std::vector<Layer>& layers, const double* theta,
+                            const float* row) {
   Example example{input, Values(row, row + input.size())};
-  for (const leashed::Layer& layer : layers) {
+  for (const Layer& layer : layers) {
     example = std::visit([&](const auto& l) { return apply(l, example, theta); }, layer);
   }
   Values& p = example.values;
@@ -117,7 +153,7 @@ inline Values probabilities(Shape input, const std::vector<leashed::Layer>& laye
 }
 
 // Mean over the rows of -log p[label].
-inline double loss(Shape input, const std::vector<leashed::Layer>& layers, const Values& theta,
+inline double loss(Shape input, const std::vector<Layer>& layers, const Values& theta,
                    const std::vector<const float*>& rows, const std::vector<std::int32_t>& labels) {
   double sum = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -37,6 +38,25 @@ TEST_CASE("copy and mean") {
     }
     kernels.mean(mean.data(), both, 1, 0, n);
     CHECK(mean == a);
+  }
+}
+
+TEST_CASE("values are replaced, and what others have added since they were read is kept") {
+  for (const Isa isa : available_isas()) {
+    const UpdateKernels& kernels = update_kernels(isa);
+    const std::size_t n = 103;
+    const std::vector<float> after = random_vector(n, 1);
+    std::vector<float> before = random_vector(n, 2);
+    before[3] = before[101] = std::numeric_limits<float>::infinity();
+    before[7] = 1e30f;
+    std::vector<float> shared = before;
+    for (std::size_t i = 10; i < n; i += 7) shared[i] += 1;
+    std::vector<float> expected = after;
+    for (std::size_t i = 10; i < n; i += 7) {
+      if (i != 101) expected[i] += shared[i] - before[i];
+    }
+    kernels.replace_racy(shared.data(), before.data(), after.data(), n);
+    CHECK(shared == expected);
   }
 }
 
@@ -99,5 +119,39 @@ TEST_CASE(
         }
       }
     }
+  }
+}
+
+TEST_CASE("a cumulative penalty takes from each value what it owes, and no more than there is") {
+  for (const Isa isa : available_isas()) {
+    const UpdateKernels& kernels = update_kernels(isa);
+    const std::size_t n = 103;
+    const float penalty = 0.3f;
+    std::vector<float> v(n), above(n), below(n), plain(n);
+    std::vector<double> received(n);  // of both signs
+    double total = 0;
+    for (unsigned round = 0; round < 20; ++round) {
+      const std::vector<float> change = random_vector(n, round + 1);
+      total += penalty;
+      for (std::size_t i = 0; i < n; ++i) {
+        v[i] += change[i];
+        plain[i] += change[i];
+        const double before = plain[i];
+        const double after = before > 0 ? std::max(0.0, before - (total + received[i]))
+                                        : std::min(0.0, before + (total - received[i]));
+        received[i] += after - before;
+        plain[i] = static_cast<float>(after);
+      }
+      kernels.truncate_racy(v.data(), above.data(), below.data(), penalty, n);
+      for (std::size_t i = 0; i < n; ++i) {
+        REQUIRE(v[i] == doctest::Approx(plain[i]).epsilon(1e-4));
+        REQUIRE(above[i] >= 0);
+        REQUIRE(below[i] >= 0);
+      }
+    }
+    v[5] = v[101] = std::numeric_limits<float>::quiet_NaN();
+    kernels.truncate_racy(v.data(), above.data(), below.data(), penalty, n);
+    CHECK(std::isnan(v[5]));
+    CHECK(std::isnan(v[101]));
   }
 }

@@ -65,6 +65,25 @@ TEST_CASE("publish fails, and keeps both, where another vector came first") {
   CHECK(vector.live() == 1);
 }
 
+TEST_CASE("a publish may leave t alone, and is seen by whoever held the vector before") {
+  const std::vector<float> zeros(kLength, 0.0f);
+  ParameterVector vector(zeros.data(), kLength, 2, 0, 7);
+  ParameterVector::Draft mine = vector.claim(), others = vector.claim();
+  ParameterVector::Pin old = vector.pin(), same = vector.pin();
+  fill_next(others, same);
+  REQUIRE(vector.publish(same, others, false));
+  fill_next(mine, old);
+  CHECK_FALSE(vector.publish(old, mine));  // of the same t, but not the same vector
+  old.release();
+  old = vector.pin();
+  CHECK(old.t() == 7);
+  CHECK(holds_only(old.data(), 1));
+  fill_next(mine, old);
+  REQUIRE(vector.publish(old, mine));
+  CHECK(vector.pin().t() == 8);
+  CHECK(holds_only(vector.pin().data(), 2));
+}
+
 TEST_CASE("a pool beyond 16-bit slot numbers is refused") {
   const float zero = 0;
   CHECK_THROWS_AS(ParameterVector(&zero, 1, 40000, 0), leashed::Error);

@@ -3,9 +3,11 @@
 // 40):
 //   LEASHED_KILLS=200 build/release/tests/cpp/test_vector -tc="*kill -9*"
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +25,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/fault.h"
-#include "leashed/discipline/shared.h"
+#include "leashed/discipline/participant.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/update/registry.h"
 
@@ -39,7 +41,9 @@ std::string fresh_name() {
   return "test." + std::to_string(getpid()) + "." + std::to_string(n++);
 }
 
-bool exists(const std::string& name) { return access(SharedMemory::path(name).c_str(), F_OK) == 0; }
+bool exists(const std::string& name) {
+  return access(SharedMemory::path_of(name).c_str(), F_OK) == 0;
+}
 
 SharedVector make(const std::string& name, std::size_t participants, bool in_place = false) {
   const std::vector<float> zeros(kLength, 0.0f);
@@ -60,8 +64,8 @@ const std::vector<float>& unit_gradient() {
   return gradient;
 }
 
-SharedTrainer trainer_of(SharedVector& vector) {
-  return SharedTrainer(vector, kLength, unit_rule(), no_staleness_policy(), kForever);
+ParticipantSgd participant_of(SharedVector& vector) {
+  return ParticipantSgd(vector, kLength, unit_rule(), no_staleness_policy(), kForever);
 }
 
 std::string message_of(const std::function<void()>& f) {
@@ -85,7 +89,7 @@ TEST_CASE("what is created can be attached to, and goes with the last participan
     CHECK(other.length() == kLength);
     CHECK(other.participants() == 2);
     CHECK(other.description() == "a rule");
-    SharedTrainer here = trainer_of(vector), there = trainer_of(other);
+    ParticipantSgd here = participant_of(vector), there = participant_of(other);
     for (std::uint64_t t = 0; t < 100; t += 2) {
       CHECK(here.push(unit_gradient().data(), t).published);
       const SharedVector::Participant::Pin view = there.participant().view();
@@ -105,7 +109,7 @@ TEST_CASE("what is created can be attached to, and goes with the last participan
 TEST_CASE("a view does not change while others are published") {
   const std::string name = fresh_name();
   SharedVector vector = make(name, 1);
-  SharedTrainer trainer = trainer_of(vector);
+  ParticipantSgd trainer = participant_of(vector);
   const auto first = trainer.participant().view();
   const auto second = trainer.participant().view();
   CHECK(says(message_of([&] { trainer.participant().view(); }), "too many views"));
@@ -118,7 +122,7 @@ TEST_CASE("a view does not change while others are published") {
 TEST_CASE("in place: every update is counted") {
   const std::string name = fresh_name();
   SharedVector vector = make(name, 1, true);
-  SharedTrainer trainer = trainer_of(vector);
+  ParticipantSgd trainer = participant_of(vector);
   for (std::uint64_t t = 0; t < 100; ++t) {
     CHECK(trainer.push(unit_gradient().data(), t).staleness_compute == 0);
   }
@@ -131,18 +135,23 @@ TEST_CASE("errors say what to do") {
   CHECK(says(message_of([&] { SharedVector::attach(name); }), "create it first"));
   CHECK(says(message_of([&] { make("a/b", 1); }), "name must be"));
   CHECK(says(message_of([&] { make(name, 20000); }), "participants must be at most"));
+  constexpr std::size_t kWraps = std::size_t{1} << 62;  // times a seat's slots, or its bytes
+  for (const bool in_place : {false, true}) {
+    CHECK(says(message_of([&] { make(name, kWraps, in_place); }), "participants must be at most"));
+  }
   SharedVector vector = make(name, 1);
   CHECK(says(message_of([&] { make(name, 1); }), "exists already and is in use"));
   SharedVector::Participant taken(vector);
   CHECK(says(message_of([&] { SharedVector::Participant another(vector); }), "all 1 participants"));
   const auto adam = make_rule({"adam", {{"lr", 1}, {"beta1", 0}, {"beta2", 0}, {"eps", 1}}});
-  CHECK(says(
-      message_of([&] { SharedTrainer t(vector, kLength, *adam, no_staleness_policy(), kForever); }),
-      "state need"));
+  CHECK(says(message_of([&] {
+               ParticipantSgd t(vector, kLength, *adam, no_staleness_policy(), kForever);
+             }),
+             "state need"));
 }
 
 TEST_CASE("a segment that is truncated, of another version or of something else is refused") {
-  const std::string name = fresh_name(), path = SharedMemory::path(name);
+  const std::string name = fresh_name(), path = SharedMemory::path_of(name);
   const SharedVector vector = make(name, 1);
   const auto altered = [&](std::size_t offset, std::uint64_t value, const char* message) {
     FILE* file = std::fopen(path.c_str(), "r+b");
@@ -161,6 +170,16 @@ TEST_CASE("a segment that is truncated, of another version or of something else 
   altered(8, 7, "layout version 7");
   altered(16, 7, "should have 7 bytes");
   altered(24, 7, "damaged");
+  constexpr std::uint64_t kWrap = std::uint64_t{1} << 62;  // floats: no bytes, modulo 2^64
+  altered(24, kLength + kWrap, "damaged");
+  altered(32, 2, "damaged");
+  altered(32, 1 + (std::uint64_t{1} << 58), "damaged");
+  altered(40, 3, "damaged");
+  altered(40, 4 + kWrap, "damaged");
+  altered(48, ~std::uint64_t{0} - 63, "damaged");
+  altered(128, 4, "damaged");           // the published slot, of 4
+  altered(192 + 8, 5, "damaged");       // a pin of a slot that is not
+  altered(192 + 64 + 8, 2, "damaged");  // a slot claimed by a seat that is not
   altered(56, 7, "another pid namespace");
   struct stat found {};
   REQUIRE(stat(path.c_str(), &found) == 0);
@@ -171,9 +190,42 @@ TEST_CASE("a segment that is truncated, of another version or of something else 
   REQUIRE(truncate(path.c_str(), found.st_size) == 0);
 }
 
+TEST_CASE("a word that is damaged later ends with an error, not outside the memory") {
+  for (const bool in_place : {false, true}) {
+    const std::string name = fresh_name();
+    SharedVector vector = make(name, 2, in_place), other = SharedVector::attach(name);
+    ParticipantSgd trainer = participant_of(vector), second = participant_of(other);
+    const auto alter = [&](std::size_t offset, std::uint64_t value) {
+      FILE* file = std::fopen(SharedMemory::path_of(name).c_str(), "r+b");
+      std::fseek(file, static_cast<long>(offset), SEEK_SET);
+      REQUIRE(std::fwrite(&value, 8, 1, file) == 1);
+      std::fclose(file);
+    };
+    for (const std::size_t size : {24, 32, 40, 48}) alter(size, ~std::uint64_t{0});
+    CHECK(trainer.push(unit_gradient().data(), 0).published);  // its own copy of the sizes
+    CHECK(vector.description() == "a rule");
+    CHECK(vector.live() == 1);
+    for (std::size_t slot = 0; slot < 8 && !in_place; ++slot) {
+      alter(192 + 2 * 64 + 8 * slot, 2);  // all claimed, by one who has not
+    }
+    if (!in_place) {
+      CHECK(says(message_of([&] { trainer.push(unit_gradient().data(), 1); }), "is damaged"));
+    }
+    alter(128, std::uint64_t{1} << 16 | 0xffff);
+    if (in_place) {
+      std::uint64_t t = 1;
+      CHECK(says(message_of([&] { trainer.participant().count(t); }), "is damaged"));
+    } else {
+      CHECK(says(message_of([&] { trainer.push(unit_gradient().data(), 1); }), "is damaged"));
+      const std::string message = message_of([&] { second.participant().view(); });
+      CHECK(says(message, SharedMemory::path_of(name).c_str()));
+    }
+  }
+}
+
 TEST_CASE("a name of another user is refused") {
   if (geteuid() != 0) return;  // only root can give a file away
-  const std::string name = fresh_name(), path = SharedMemory::path(name);
+  const std::string name = fresh_name(), path = SharedMemory::path_of(name);
   const SharedVector vector = make(name, 1);
   REQUIRE(chown(path.c_str(), 12345, 12345) == 0);
   for (const auto& f : {std::function<void()>([&] { SharedVector::attach(name); }),
@@ -215,7 +267,7 @@ TEST_CASE("stress: consistent reads, t without gaps, bounded and leak-free") {
       }
       for (std::size_t w = 0; w < writers; ++w) {
         writing.emplace_back([&] {
-          SharedTrainer trainer = trainer_of(vector);
+          ParticipantSgd trainer = participant_of(vector);
           for (std::size_t i = 0; i < updates; ++i) {
             std::uint64_t t_read = 0;
             {
@@ -288,7 +340,7 @@ pid_t spawn_trainer(const std::string& name, Board& board, std::size_t i,
     passes_left = passes;
     if (step) fault_hook = die_there;
     SharedVector vector = SharedVector::attach(name);
-    SharedTrainer trainer = trainer_of(vector);
+    ParticipantSgd trainer = participant_of(vector);
     while (!board.stop) {
       std::uint64_t t_read = 0;
       {
@@ -374,7 +426,7 @@ void survive(const Place* step, std::mt19937& random) {
     vector.reap();
     CHECK(vector.pids().empty());
     CHECK(vector.live() == 1);  // nothing leaked
-    SharedTrainer last = trainer_of(vector);
+    ParticipantSgd last = participant_of(vector);
     CHECK(holds_only(last.participant().view().data(), static_cast<float>(vector.t())));
     for (std::uint64_t t = 0; t < 100; ++t) last.push(unit_gradient().data(), vector.t());
     CHECK(holds_only(last.participant().view().data(), static_cast<float>(vector.t())));
@@ -396,6 +448,65 @@ TEST_CASE("kill -9 neither corrupts nor blocks: at every step, and at random mom
     CAPTURE(where);
     survive(step, random);
   }
+}
+
+TEST_CASE("who calls exec is as gone as who is killed, also where it has not ended") {
+  const std::string name = fresh_name();
+  SharedVector vector = make(name, 1);
+  int ready[2];
+  REQUIRE(pipe2(ready, O_CLOEXEC) == 0);
+  const pid_t child = spawn([&] {
+    SharedVector own = SharedVector::attach(name);
+    ParticipantSgd trainer = participant_of(own);
+    trainer.push(unit_gradient().data(), 0);
+    const auto view = trainer.participant().view();
+    const auto draft = trainer.participant().claim();
+    REQUIRE(write(ready[1], "", 1) == 1);
+    sleep_ms(20);
+    execl("/bin/sleep", "sleep", "60", nullptr);
+  });
+  char byte;
+  REQUIRE(read(ready[0], &byte, 1) == 1);
+  CHECK(vector.pids() == std::vector<pid_t>{child});
+  CHECK(says(message_of([&] { SharedVector::Participant another(vector); }), "all 1"));
+  CHECK(vector.live() == 2);
+  close(ready[1]);
+  CHECK(read(ready[0], &byte, 1) == 0);  // it has called exec
+  CHECK(vector.pids().empty());
+  {
+    ParticipantSgd instead = participant_of(vector);
+    CHECK(instead.push(unit_gradient().data(), 1).published);
+    CHECK(vector.live() == 1);
+  }
+  kill(child, SIGKILL);
+  CHECK(wait_for(child) == -SIGKILL);
+}
+
+TEST_CASE("a leader that ends while its process goes on is present") {
+  const std::string name = fresh_name();
+  SharedVector vector = make(name, 1);
+  int ready[2];
+  REQUIRE(pipe2(ready, O_CLOEXEC) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    static SharedVector own = SharedVector::attach(name);
+    static ParticipantSgd trainer = participant_of(own);
+    std::thread([&] {
+      sleep_ms(50);
+      if (write(ready[1], "", 1) == 1) pause();
+    }).detach();
+    syscall(SYS_exit, 0);
+  }
+  char byte;
+  REQUIRE(read(ready[0], &byte, 1) == 1);
+  CHECK(vector.pids() == std::vector<pid_t>{child});
+  kill(child, SIGKILL);
+  for (int waited = 0; !vector.pids().empty(); ++waited) {  // a zombie, at last
+    REQUIRE(waited < 20000);
+    sleep_ms(1);
+  }
+  CHECK(wait_for(child) != 1);
 }
 
 TEST_CASE("whoever comes after all were killed finds nothing but a free name") {
@@ -459,8 +570,8 @@ TEST_CASE("one that is killed as it removes the name leaves it to the next") {
 TEST_CASE("a forked child must attach itself, and ends nothing of its parent's") {
   const std::string name = fresh_name();
   auto vector = std::make_unique<SharedVector>(make(name, 2));
-  auto trainer = std::make_unique<SharedTrainer>(*vector, kLength, unit_rule(),
-                                                 no_staleness_policy(), kForever);
+  auto trainer = std::make_unique<ParticipantSgd>(*vector, kLength, unit_rule(),
+                                                  no_staleness_policy(), kForever);
   auto view = trainer->participant().view();
   const pid_t child = spawn([&] {
     const bool refused =

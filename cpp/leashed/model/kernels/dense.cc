@@ -17,7 +17,6 @@
 // The bias, the activation, its derivative and the sum with the old C are applied in registers.
 #include "leashed/model/kernels/dense.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -218,7 +217,7 @@ void multiply_panel(const Gemm& g, std::size_t column, std::size_t width, float*
 
 void multiply(const Gemm& g, float* scratch) {
   for (std::size_t column = 0; column < g.n; column += kPanel) {
-    const std::size_t width = std::min(kPanel, g.n - column);
+    const std::size_t width = min(kPanel, g.n - column);
     if (width > kLanes) {
       multiply_panel<2>(g, column, width, scratch);
     } else {
@@ -304,7 +303,7 @@ LEASHED_INLINE vfloat sums(vfloat (&v)[kLanes]) {
 void multiply_vector(const Gemm& g) {
   const std::size_t whole = g.k / kLanes * kLanes;
   for (std::size_t row = 0; row < g.m; row += kLanes) {
-    const std::size_t rows = std::min(kLanes, g.m - row);
+    const std::size_t rows = min(kLanes, g.m - row);
     vfloat v[kLanes] = {};
     for (std::size_t r = 0; r < rows; ++r) {
       const float* a = g.a + (row + r) * g.a_row;

@@ -110,7 +110,7 @@ LEASHED_RACY void adagrad_racy(float* w, std::size_t stride, std::size_t n, cons
       gradient[i] = 0;
       const float v = load_one(w + stride + i) + g * g;
       store_one(w + stride + i, v);
-      store_one(w + i, load_one(w + i) - lr * g / (2 * __builtin_sqrtf(v) + epsilon));
+      store_one(w + i, load_one(w + i) - lr * g / (__builtin_sqrtf(v) + epsilon));
     }
   }
 }

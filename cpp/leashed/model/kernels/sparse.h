@@ -20,8 +20,7 @@ struct SparseKernels {
   void (*add_racy)(float* w, std::size_t n, const SparseRows& rows, std::size_t count,
                    const float* residuals, float scale);
   // Adagrad on the columns of these rows, whose gradient is in `gradient`, indexed as w is, and is
-  // set to 0; their accumulators lie `stride` behind. `lr` and `epsilon` are 2η and 2ε, as the
-  // rule's coefficients hold them. Racy, but for the gradient.
+  // set to 0; their accumulators lie `stride` behind. Racy, but for the gradient.
   void (*adagrad_racy)(float* w, std::size_t stride, std::size_t n, const SparseRows& rows,
                        std::size_t count, float* gradient, float lr, float epsilon);
 };

@@ -12,7 +12,7 @@ namespace {
 
 using Index = std::ptrdiff_t;
 
-// std::min and std::max would be functions with external linkage.
+// Of any two whole numbers, such as a literal 0 and an Index.
 LEASHED_INLINE Index min(Index a, Index b) { return b < a ? b : a; }
 LEASHED_INLINE Index max(Index a, Index b) { return a < b ? b : a; }
 

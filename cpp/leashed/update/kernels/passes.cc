@@ -2,12 +2,10 @@
 // the same bits for the same inputs, however they cut the vector.
 #include "leashed/update/passes.h"
 
-#include <algorithm>
-
 #include "leashed/base/isa_table.h"
 #include "leashed/base/simd.h"
-#include "leashed/update/kernels/arithmetic.h"
 #include "leashed/update/kernels/clamp.h"
+#include "leashed/update/kernels/math.h"
 #include "leashed/update/kernels/racy.h"
 
 namespace leashed {
@@ -46,13 +44,13 @@ LEASHED_INLINE void store(float* p, vfloat v) {
 template <class Rule, bool bare>
 LEASHED_INLINE void step(vfloat& theta, vfloat g, vfloat* state, const Coefficients& c) {
   if constexpr (bare) {
-    theta = Rule::step(theta, rounded(c.scale * g), state, c);
+    theta = Rule::template step<Math>(theta, rounded(c.scale * g), state, c);
   } else {
     const vfloat seen = rounded(c.scale * clamp(g, vset(c.clip))) + c.coupled * theta;
-    if constexpr (Rule::kAccumulates) {
-      state[Rule::kStates - 1] = rounded(c.keep * state[Rule::kStates - 1]);
+    for (std::size_t k = Rule::kStates - Rule::kSquares; k < Rule::kStates; ++k) {
+      state[k] = rounded(c.keep * state[k]);
     }
-    theta = Rule::step(rounded(c.shrink * theta), seen, state, c);
+    theta = Rule::template step<Math>(rounded(c.shrink * theta), seen, state, c);
   }
 }
 
@@ -71,7 +69,7 @@ LEASHED_INLINE void some(float* next, const float* current, std::size_t stride,
     const float* from = current + k * stride + i;
     for (std::size_t j = 0; j < n; ++j) lanes[k][j] = racy ? load_one(from + j) : from[j];
   }
-  std::copy_n(gradient + i, n, lanes[Rule::kStates + 1]);
+  for (std::size_t j = 0; j < n; ++j) lanes[Rule::kStates + 1][j] = gradient[i + j];
 
   vfloat theta = vload(lanes[0]);
   vfloat state[Rule::kStates + 1];
@@ -122,7 +120,8 @@ LEASHED_INLINE double run(float* next, const float* current, std::size_t stride,
   vdouble sums = {}, rest = {};
   std::size_t i = begin;
   if constexpr (streams(mode)) {  // such stores need vectors that are aligned
-    const std::size_t head = std::min((kLanes - begin % kLanes) % kLanes, end - begin);
+    const std::size_t unaligned = (kLanes - begin % kLanes) % kLanes;
+    const std::size_t head = unaligned < end - begin ? unaligned : end - begin;
     if (head) RestOf::update(next, current, stride, gradient, i, head, coefficients, rest);
     i += head;
   }
@@ -178,20 +177,18 @@ constexpr RulePasses passes() {
             racy_pass<Rule, kRacy, false, false>, racy_pass<Rule, kRacyStreamed, false, false>},
            {pass<Rule, kCached, true, false>, pass<Rule, kCached, true, false>,
             racy_pass<Rule, kRacy, true, false>, racy_pass<Rule, kRacy, true, false>}},
-          Rule::kStates};
+          Rule::kStates,
+          Rule::kSquares};
+}
+
+template <class... All>
+constexpr PassTable table_of(RuleList<All...>) {
+  return {{passes<All>()...}};
 }
 
 }  // namespace
 
 extern const PassTable LEASHED_ISA_NAME(pass_table);
-const PassTable LEASHED_ISA_NAME(pass_table) = {{
-    // In the order of enum Arithmetic.
-    passes<SgdArithmetic>(),
-    passes<MomentumArithmetic>(),
-    passes<NesterovArithmetic>(),
-    passes<AdagradArithmetic>(),
-    passes<RmspropArithmetic>(),
-    passes<AdamArithmetic>(),
-}};
+constinit const PassTable LEASHED_ISA_NAME(pass_table) = table_of(Rules{});
 
 }  // namespace leashed

@@ -30,10 +30,55 @@ LEASHED_RACY void merge_racy(float* shared, float* local, float* base, float fac
   }
 }
 
+LEASHED_RACY void replace_racy(float* shared, const float* before, const float* after,
+                               std::size_t n) {
+  // Nothing is added where nothing has changed: of two infinite values the difference is NaN.
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const vfloat now = load_once(shared + i), old = vload(before + i), next = vload(after + i);
+    store_once(shared + i, now == old ? next : next + (now - old));
+  }
+  for (; i < n; ++i) {
+    const float now = load_one(shared + i);
+    store_one(shared + i, now == before[i] ? after[i] : after[i] + (now - before[i]));
+  }
+}
+
 LEASHED_RACY void scale_racy(float* v, float factor, std::size_t n) {
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store_once(v + i, load_once(v + i) * factor);
   for (; i < n; ++i) store_one(v + i, load_one(v + i) * factor);
+}
+
+// How far v goes towards 0; NaN where it is.
+template <class V>
+LEASHED_INLINE V way_of(V v, V above, V below) {
+  const V low = -below;
+  v = v > above ? above : v;
+  return low > v ? low : v;
+}
+
+LEASHED_RACY void truncate_racy(float* v, float* above, float* below, float penalty,
+                                std::size_t n) {
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const vfloat from = load_once(v + i);
+    const vfloat from_above = load_once(above + i) + penalty;
+    const vfloat from_below = load_once(below + i) + penalty;
+    const vfloat way = way_of(from, from_above, from_below);
+    store_once(v + i, from - way);
+    store_once(above + i, from_above - way);
+    store_once(below + i, from_below + way);
+  }
+  for (; i < n; ++i) {
+    const float from = load_one(v + i);
+    const float from_above = load_one(above + i) + penalty;
+    const float from_below = load_one(below + i) + penalty;
+    const float way = way_of(from, from_above, from_below);
+    store_one(v + i, from - way);
+    store_one(above + i, from_above - way);
+    store_one(below + i, from_below + way);
+  }
 }
 
 void mean(float* out, const float* const* vectors, std::size_t count, std::size_t offset,
@@ -125,7 +170,7 @@ LEASHED_RACY void scatter_racy(float* all, const float* few, const std::int64_t*
 
 extern const UpdateKernels LEASHED_ISA_NAME(update_kernels);
 const UpdateKernels LEASHED_ISA_NAME(update_kernels) = {
-    copy_racy,      merge_racy,       scale_racy,  mean,
-    sum_of_squares, first_not_finite, gather_racy, scatter_racy};
+    copy_racy, merge_racy,     replace_racy,     scale_racy,  truncate_racy,
+    mean,      sum_of_squares, first_not_finite, gather_racy, scatter_racy};
 
 }  // namespace leashed

@@ -1,0 +1,79 @@
+#include "data.h"
+
+#include <cmath>
+
+#include "leashed/model/sparse_linear.h"
+#include "sparse.h"
+
+namespace leashed {
+namespace {
+
+Targets targets_of(const GradientSource& source, const py::array& y, std::size_t rows,
+                   const std::optional<FloatArray>& weights) {
+  require_length(y, rows, "y");
+  Targets targets;
+  const std::size_t classes = source.classes();
+  if (classes == 0) {
+    if (!FloatArray::check_(y)) throw py::type_error("y must be a float32 array");
+    targets.values = static_cast<const float*>(y.data());
+  } else {
+    if (!LabelArray::check_(y)) throw py::type_error("y must be an int32 array");
+    targets.labels = static_cast<const std::int32_t*>(y.data());
+    for (std::size_t i = 0; i < rows && classes != GradientSource::kAnyLabel; ++i) {
+      const std::int32_t label = targets.labels[i];
+      if (label >= 0 && static_cast<std::size_t>(label) < classes) continue;
+      throw py::value_error("y[" + std::to_string(i) + "] is " + std::to_string(label) +
+                            ", outside 0.." + std::to_string(classes - 1));
+    }
+  }
+  if (!weights) return targets;
+  if (!source.takes_weights()) {
+    throw py::value_error("weights are not taken by a gradient from outside; leave them out");
+  }
+  require_length(*weights, rows, "weights");
+  targets.weights = weights->data();
+  for (std::size_t i = 0; i < rows; ++i) {
+    if (std::isfinite(targets.weights[i]) && targets.weights[i] >= 0) continue;
+    throw py::value_error("weights[" + std::to_string(i) + "] is " +
+                          std::to_string(targets.weights[i]) +
+                          "; every weight must be finite and not negative");
+  }
+  return targets;
+}
+
+}  // namespace
+
+void require_some(std::size_t size, const char* name) {
+  if (size == 0) throw py::value_error(std::string(name) + " must be at least 1, got 0");
+}
+
+DatasetView view_of(const GradientSource& source, const py::object& given, const py::array& y,
+                    const std::optional<FloatArray>& weights) {
+  DatasetView view{nullptr, {}, 0, source.features()};
+  if (dynamic_cast<const SparseLinear*>(&source)) {
+    if (!py::isinstance<PySparseRows>(given)) {
+      throw py::type_error("x must be SparseRows where source is a SparseLinear");
+    }
+    const auto& x = py::cast<const PySparseRows&>(given);
+    if (x.features() != source.features()) {
+      throw py::value_error("x must have " + std::to_string(source.features()) + " columns");
+    }
+    view.rows = x.rows();
+    view.sparse = x.view();
+  } else {
+    if (!py::isinstance<FloatArray>(given)) {
+      throw py::type_error("x must be a float32 array, for sparse rows source a SparseLinear");
+    }
+    const auto x = py::cast<FloatArray>(given);
+    if (x.ndim() != 2 || static_cast<std::size_t>(x.shape(1)) != source.features()) {
+      throw py::value_error("x must have shape [rows, " + std::to_string(source.features()) + "]");
+    }
+    view.rows = static_cast<std::size_t>(x.shape(0));
+    view.x = x.data();
+  }
+  if (view.rows == 0) throw py::value_error("x must have at least one row");
+  view.targets = targets_of(source, y, view.rows, weights);
+  return view;
+}
+
+}  // namespace leashed

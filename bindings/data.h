@@ -1,0 +1,20 @@
+// Data from Python, checked: NumPy's arrays, or sparse rows.
+#pragma once
+
+#include <optional>
+
+#include "arrays.h"
+#include "leashed/model/gradient_source.h"
+
+namespace leashed {
+
+// Pointers to a float32 array x [rows][features], or to SparseRows, whichever the source takes, to
+// what its rows are to give and to their weights. Throws where there is no row, or something that
+// the core relies on does not hold.
+DatasetView view_of(const GradientSource& source, const py::object& x, const py::array& y,
+                    const std::optional<FloatArray>& weights = std::nullopt);
+
+// ValueError where a size is 0.
+void require_some(std::size_t size, const char* name);
+
+}  // namespace leashed

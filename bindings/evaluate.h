@@ -1,0 +1,62 @@
+// What may last, from Python: without the GIL, and Ctrl-C ends it.
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "leashed/engine/evaluator.h"
+
+namespace leashed {
+
+// True; throws what a signal's handler raises, such as KeyboardInterrupt. Called without the GIL.
+inline bool check_signals() {
+  const py::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  return true;
+}
+
+// Over all rows, on as many threads as that is worth, at most so many.
+inline Evaluation evaluate_all(const GradientSource& source, const FloatArray& theta,
+                               const DatasetView& data, std::optional<std::size_t> threads = {}) {
+  const py::gil_scoped_release release;
+  Evaluator evaluator(source, check_signals);
+  const std::size_t most = threads.value_or(std::numeric_limits<std::size_t>::max());
+  return evaluator(theta.data(), data, most).value();
+}
+
+// Mean loss and accuracy.
+inline std::pair<double, double> means(const GradientSource& source, const FloatArray& theta,
+                                       const DatasetView& data,
+                                       std::optional<std::size_t> threads = {}) {
+  require_length(theta, source.dimension(), "theta");
+  const Evaluation sum = evaluate_all(source, theta, data, threads);
+  const auto n = static_cast<double>(sum.rows);
+  return {sum.loss_sum / n, static_cast<double>(sum.correct) / n};
+}
+
+// (loss, gradient) of the mean loss over all rows as one batch; for tests and for loops of the
+// user's own.
+inline std::pair<float, py::array_t<float>> gradient_of(const GradientSource& source,
+                                                        const FloatArray& theta,
+                                                        const DatasetView& data) {
+  require_length(theta, source.dimension(), "theta");
+  std::vector<float> result(source.dimension());
+  float loss = 0;
+  {
+    const py::gil_scoped_release release;
+    std::vector<const float*> rows(data.x ? data.rows : 0);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = data.x + i * data.features;
+    const std::atomic<bool> never{false};
+    const auto workspace = source.make_workspace();
+    loss =
+        source.gradient(theta.data(), {rows.data(), data.targets, data.rows, nullptr, data.sparse},
+                        result.data(), *workspace, never);
+  }
+  return {loss, to_array(std::move(result))};
+}
+
+}  // namespace leashed

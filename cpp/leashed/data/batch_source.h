@@ -1,0 +1,31 @@
+// Where a worker's mini-batches come from: batch k is the same whichever thread asks for it, and
+// when.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "leashed/data/batch_view.h"
+
+namespace leashed {
+
+// A batch and the memory that its source gathers it in; one thread's.
+struct Batch {
+  BatchView view{nullptr, Targets(), 0};
+  std::vector<std::size_t> indices;
+  std::vector<const float*> rows;
+  std::vector<std::int32_t> labels;
+  std::vector<float> values, weights;
+};
+
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  // Makes it batch k. From any thread; the one virtual call for a batch.
+  virtual void fill(std::uint64_t k, Batch& batch) const = 0;
+  // The pass over the data in which batch k begins.
+  virtual std::uint64_t pass(std::uint64_t k) const = 0;
+};
+
+}  // namespace leashed

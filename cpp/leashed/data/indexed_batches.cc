@@ -1,0 +1,28 @@
+#include "leashed/data/indexed_batches.h"
+
+#include <utility>
+
+namespace leashed {
+
+void IndexedBatches::fill(std::uint64_t k, Batch& batch) const {
+  batch.indices.resize(batch_size_);
+  batch.rows.resize(batch_size_);
+  sampler_.batch(k, batch.indices.data());
+  for (std::size_t i = 0; i < batch_size_; ++i) {
+    batch.rows[i] = data_.x + batch.indices[i] * data_.features;
+  }
+  const auto gather = [&](const auto* from, auto& to) {
+    if (!from) return from;
+    to.resize(batch_size_);
+    for (std::size_t i = 0; i < batch_size_; ++i) to[i] = from[batch.indices[i]];
+    return std::as_const(to).data();
+  };
+  Targets& targets = batch.view.targets;
+  targets.labels = gather(data_.targets.labels, batch.labels);
+  targets.values = gather(data_.targets.values, batch.values);
+  targets.weights = gather(data_.targets.weights, batch.weights);
+  batch.view.rows = batch.rows.data();
+  batch.view.size = batch_size_;
+}
+
+}  // namespace leashed

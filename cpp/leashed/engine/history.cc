@@ -1,0 +1,219 @@
+#include "leashed/engine/history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "leashed/engine/memory.h"
+
+namespace leashed {
+namespace {
+
+// When there are too many copies, every second is dropped.
+constexpr std::size_t kCopies = 64;
+constexpr std::size_t kCopyBytes = std::size_t{128} << 20;  // of all losses together
+
+constexpr double kFine = 0.02;
+
+// The number of updates at which a power of it through both has that loss; NaN where there is none.
+double updates_at(double loss, const Evaluated& above, const Evaluated& below) {
+  const double from = std::log1p(static_cast<double>(above.updates));
+  const double to = std::log1p(static_cast<double>(below.updates));
+  const double way = std::log(above.loss / loss) / std::log(above.loss / below.loss);
+  return std::expm1(from + way * (to - from));
+}
+
+double share(const Evaluation& e) {
+  return static_cast<double>(e.correct) / static_cast<double>(e.rows);
+}
+
+}  // namespace
+
+History::History(const Training& training, const std::vector<Worker>& workers,
+                 const DatasetView* validation, Evaluator& evaluator, const Stopwatch& clock,
+                 double initial_loss)
+    : training_(training),
+      workers_(workers),
+      validation_(validation),
+      evaluator_(evaluator),
+      clock_(clock),
+      given_initial_loss_(initial_loss) {}
+
+double History::initial_loss() const {
+  return evaluations_.empty() || !std::isnan(given_initial_loss_) ? given_initial_loss_
+                                                                  : evaluations_.front().loss;
+}
+
+std::uint64_t History::without_copies(std::uint64_t bytes) const {
+  std::size_t copies = copies_.size() + spare_.size() + (evaluating_.empty() ? 0 : 1);
+  for (const Crossing& crossing : crossings_) copies += crossing.copies.size();
+  return bytes - std::min(bytes, copies * training_.source.dimension() * sizeof(float));
+}
+
+Evaluated History::look_at(std::uint64_t t) const {
+  Evaluated e{};
+  e.seconds = clock_.seconds();
+  e.updates = t;
+  e.live_vectors = training_.discipline.live_vectors() + workers_.size();
+  e.memory_bytes = without_copies(resident_bytes());
+  for (const Worker& worker : workers_) {
+    e.gradients += worker.telemetry().gradients.get();
+    worker.telemetry().staleness.merge_bins_into(e.staleness);
+  }
+  return e;
+}
+
+bool History::measure(Evaluated& e, const float* theta, std::size_t threads) {
+  const double begin = thread_seconds();
+  const auto train = evaluator_(theta, training_.data, threads);
+  std::optional<Evaluation> validate;
+  if (train && validation_) validate = evaluator_(theta, *validation_, threads);
+  if (!train || (validation_ && !validate)) return false;
+  if (threads == 1 || evaluation_seconds_ == 0) {
+    evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
+  }
+  e.loss = train->loss_sum / static_cast<double>(train->rows);
+  const bool classes = training_.data.targets.labels && training_.source.classifies();
+  e.accuracy = classes ? share(*train) : std::nan("");
+  e.validation_accuracy = validate && classes ? share(*validate) : std::nan("");
+  return true;
+}
+
+bool History::evaluate(std::size_t threads) {
+  Evaluated e;
+  bool complete = false;
+  const bool remembers = most_copies() > 0;  // and may do so while this evaluation lasts
+  training_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
+    e = look_at(t);
+    if (remembers) {
+      evaluating_.assign(theta, theta + training_.source.dimension());
+    } else {
+      complete = measure(e, theta, threads);
+    }
+  });
+  if (remembers) complete = measure(e, evaluating_.data(), threads);
+  if (!complete) return false;
+  evaluations_.push_back(std::move(e));
+  if (evaluations_.size() == 1) losses_ = training_.until.losses(initial_loss());
+  settle();
+  return true;
+}
+
+void History::settle() {
+  const Evaluated& latest = evaluations_.back();
+  Crossing crossing;
+  while (!losses_.empty() && latest.loss <= losses_.front()) {
+    crossing.losses.push_back(losses_.front());
+    losses_.erase(losses_.begin());
+  }
+  const auto later = std::find_if(copies_.begin(), copies_.end(), [&](const Copy& copy) {
+    return copy.seen.seconds > latest.seconds;
+  });
+  if (crossing.losses.empty()) {
+    for (auto copy = copies_.begin(); copy != later; ++copy)
+      spare_.push_back(std::move(copy->theta));
+  } else if (later != copies_.begin()) {
+    crossing.above = evaluations_.size() > 1 ? evaluations_[evaluations_.size() - 2] : latest;
+    crossing.below = latest;
+    std::move(copies_.begin(), later, std::back_inserter(crossing.copies));
+    crossings_.push_back(std::move(crossing));
+  }
+  copies_.erase(copies_.begin(), later);
+}
+
+double History::heard() const {
+  double sum = 0, heard = 0;
+  for (const Worker& worker : workers_) {
+    const double loss = worker.telemetry().loss.get();
+    if (std::isnan(loss)) continue;
+    sum += loss;
+    heard += 1;
+  }
+  return sum / heard;
+}
+
+bool History::promising() const { return !losses_.empty() && heard() <= losses_.back(); }
+
+std::size_t History::most_copies() const {
+  if (losses_.empty()) return 0;
+  const std::size_t each = training_.source.dimension() * sizeof(float);
+  const std::size_t most = kCopyBytes / ((losses_.size() + crossings_.size()) * each);
+  return most < 2 ? 0 : std::min(kCopies, most);
+}
+
+bool History::remember() {
+  const std::size_t dimension = training_.source.dimension(), most = most_copies();
+  if (most == 0) return false;
+  const double begin = thread_seconds();
+  training_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
+    if (!copies_.empty() && copies_.back().seen.updates == t) return;
+    std::vector<float> copy;
+    if (!spare_.empty()) {
+      copy = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    copy.assign(theta, theta + dimension);
+    copies_.push_back({look_at(t), std::move(copy), heard()});
+    copies_.back().seen.loss = std::nan("");
+  });
+  copy_seconds_ = thread_seconds() - begin;
+  if (copies_.size() < most) return false;
+  const std::size_t kept = copies_.size() / 2;
+  for (std::size_t i = 0; i < kept; ++i) std::swap(copies_[i], copies_[2 * i + 1]);
+  for (std::size_t i = kept; i < copies_.size(); ++i) spare_.push_back(std::move(copies_[i].theta));
+  copies_.resize(kept);
+  return true;
+}
+
+void History::refine(std::size_t threads) {
+  for (Crossing& crossing : crossings_) {
+    std::size_t begin = 0;
+    for (const double loss : crossing.losses) {
+      if (!search(crossing, loss, begin, threads)) break;
+    }
+    for (Copy& copy : crossing.copies) {
+      if (!std::isnan(copy.seen.loss)) evaluations_.push_back(std::move(copy.seen));
+    }
+  }
+  std::sort(evaluations_.begin(), evaluations_.end(),
+            [](const Evaluated& a, const Evaluated& b) { return a.seconds < b.seconds; });
+}
+
+// Looks first where workers found such losses, then where a power of the number of updates through
+// the nearest losses above and below has that value, and in the middle where that was twice on the
+// same side. What is finer than kFine of the time is noise of the losses.
+bool History::search(Crossing& crossing, double loss, std::size_t& begin, std::size_t threads) {
+  std::vector<Copy>& copies = crossing.copies;
+  const std::size_t first = begin;
+  std::size_t end = copies.size();
+  const auto hint = std::find_if(copies.begin(), copies.end(),
+                                 [=](const Copy& copy) { return copy.heard <= loss; });
+  auto at = static_cast<std::size_t>(hint - copies.begin());
+  for (int side = 0; begin < end;) {
+    at = std::clamp(at, begin, end - 1);
+    if (!std::isnan(copies[begin].seen.loss)) at = begin;
+    Evaluated& seen = copies[at].seen;
+    if (std::isnan(seen.loss) && !measure(seen, copies[at].theta.data(), threads)) return false;
+    const bool reached = seen.loss <= loss;
+    (reached ? end : begin) = reached ? at : at + 1;
+    const Evaluated& above = begin > first ? copies[begin - 1].seen : crossing.above;
+    const Evaluated& below = end < copies.size() ? copies[end].seen : crossing.below;
+    if (below.seconds - above.seconds <= kFine * below.seconds) break;
+    const int turn = reached ? 1 : -1;
+    const double updates = updates_at(loss, above, below);
+    at = side == turn || std::isnan(updates)
+             ? (begin + end) / 2
+             : static_cast<std::size_t>(std::find_if(copies.begin(), copies.end(),
+                                                     [=](const Copy& copy) {
+                                                       return static_cast<double>(
+                                                                  copy.seen.updates) >= updates;
+                                                     }) -
+                                        copies.begin());
+    side = turn;
+  }
+  begin = end;
+  return true;
+}
+
+}  // namespace leashed

@@ -1,0 +1,132 @@
+#include "leashed/engine/monitor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace leashed {
+namespace {
+
+constexpr double kSlice = 0.02;  // seconds between two looks at signals and the clock
+constexpr double kShare = 0.1;   // of one thread, for evaluation, where no interval is given
+// Where a loss is asked for, between two copies of theta, at first: short, so that where an update
+// takes some milliseconds there is a copy of each, but copies take no more than a tenth of a
+// thread.
+constexpr double kCopyInterval = 0.0002;
+constexpr double kCopyShare = 0.1;
+constexpr double kCopyTime = 1.0 / 128;  // of the time so far: updates may be slow, or copies none
+constexpr double kPatience = 0.1;        // seconds of evaluation after an interruption
+constexpr double kShortestInterval = 0.01;
+constexpr double kAgain = 0.001;  // until a checkpoint is tried again
+
+}  // namespace
+
+Monitor::Monitor(Training& training, History& history, Saving& saving, const Stopwatch& clock,
+                 const Intervals& every, const TrainCallbacks& callbacks)
+    : training_(training),
+      history_(history),
+      saving_(saving),
+      clock_(clock),
+      every_(every),
+      callbacks_(callbacks) {}
+
+double Monitor::interval() const {
+  if (every_.evaluate > 0) return every_.evaluate;
+  return std::max(kShortestInterval, history_.evaluation_seconds() * (1 - kShare) / kShare);
+}
+
+void Monitor::watch(ThreadExecutor& executor) {
+  const auto clock = [this] { return clock_.seconds(); };
+  double next = interval(), evaluated = 0;
+  if (training_.until.wants_loss()) next_copy_ = copy_interval_ = kCopyInterval;
+  double next_checkpoint = every_.checkpoint;
+  for (;;) {
+    const double left = std::min({kSlice, next - clock(), next_copy_ - clock(),
+                                  next_checkpoint - clock(), training_.until.seconds - clock()});
+    if (executor.wait(std::max(left, 0.0))) return;
+    look();
+    if (training_.stop.stopped()) {
+      executor.wait(kSlice);
+    } else if (clock() >= next_checkpoint) {
+      next_checkpoint = save() ? clock() + every_.checkpoint : clock() + kAgain;
+    } else if (clock() >= next) {
+      const double begin = clock();
+      evaluate(1);
+      next = (every_.evaluate > 0 ? begin : clock()) + interval();
+      evaluated = clock();
+      copy_interval_ = kCopyInterval;
+    } else if (clock() >= next_copy_) {
+      remember();
+      // Where that was a false alarm, workers have half of the monitor's processor until the next.
+      if (history_.promising() && clock() >= evaluated + history_.evaluation_seconds()) {
+        next = clock();
+      }
+    }
+  }
+}
+
+void Monitor::remember() {
+  const auto pause = [this] {
+    return std::max(
+        {copy_interval_, history_.copy_seconds() / kCopyShare, clock_.seconds() * kCopyTime});
+  };
+  if (history_.remember()) copy_interval_ = 2 * pause();
+  next_copy_ = clock_.seconds() + pause();
+}
+
+void Monitor::look() {
+  if (callbacks_.interrupted && callbacks_.interrupted()) {
+    training_.stop.stop(StopReason::interrupted);
+    if (!interrupted_) patience_ends_ = now() + kPatience;
+    interrupted_ = true;
+  }
+  if (clock_.running() && clock_.seconds() >= training_.until.seconds) {
+    training_.stop.stop(StopReason::seconds);
+  }
+}
+
+bool Monitor::keep_evaluating() {
+  if (now() >= next_look_) {
+    look();
+    next_look_ = now() + kSlice;
+  }
+  if (clock_.running()) {
+    if (clock_.seconds() >= next_copy_) remember();
+    return !training_.stop.stopped();
+  }
+  return !interrupted_ || now() < patience_ends_;
+}
+
+bool Monitor::evaluate(std::size_t threads) {
+  if (!history_.evaluate(threads)) return false;
+  const Evaluated& latest = history_.evaluations().back();
+  judge(latest);
+  if (callbacks_.progress) callbacks_.progress(latest, history_.initial_loss());
+  return true;
+}
+
+bool Monitor::save() {
+  if (!callbacks_.checkpoint) return true;
+  auto taken = saving_.take(history_.initial_loss());
+  if (!taken) return false;
+  callbacks_.checkpoint(*std::move(taken));
+  return true;
+}
+
+void Monitor::judge(const Evaluated& e) {
+  const StopRules& until = training_.until;
+  const double initial = history_.initial_loss();
+  if (!std::isfinite(e.loss)) {
+    crashed_ = true;
+    return training_.stop.stop(StopReason::not_finite);
+  }
+  if (until.reached(e.loss, initial)) {
+    converged_ = true;
+    training_.stop.stop(until.reached_fraction(e.loss, initial) ? StopReason::loss_fraction
+                                                                : StopReason::loss);
+  } else if (e.loss >= until.divergence * initial) {
+    training_.stop.stop(StopReason::divergence);
+  }
+}
+
+}  // namespace leashed

@@ -1,0 +1,70 @@
+// The calling thread while workers train: it looks at the clock and at signals, evaluates, takes
+// checkpoints, and stops the training where a stop rule holds.
+#pragma once
+
+#include <functional>
+#include <limits>
+
+#include "leashed/base/clock.h"
+#include "leashed/engine/executor.h"
+#include "leashed/engine/history.h"
+#include "leashed/engine/saving.h"
+
+namespace leashed {
+
+struct TrainCallbacks {
+  // Asked on the calling thread at least every 20 ms; true: stop and return the state reached. May
+  // throw: the training is stopped and the exception passed on.
+  std::function<bool()> interrupted;
+  // Told of each evaluation, on the calling thread. May throw likewise.
+  std::function<void(const Evaluated&, double initial_loss)> progress;
+  // Given a checkpoint, on the calling thread: while the workers go on, and of the final state
+  // unless it is not finite. May throw likewise.
+  std::function<void(Checkpoint)> checkpoint;
+};
+
+class Monitor {
+ public:
+  // Seconds between evaluations, 0: as often as keeps them to a tenth of one thread; and between
+  // checkpoints.
+  struct Intervals {
+    double evaluate, checkpoint;
+  };
+  Monitor(Training& training, History& history, Saving& saving, const Stopwatch& clock,
+          const Intervals& every, const TrainCallbacks& callbacks);
+
+  // Until all workers have ended.
+  void watch(ThreadExecutor& executor);
+  // Evaluates the state now and judges it; false where that ended early.
+  bool evaluate(std::size_t threads);
+  // Hands on a checkpoint of the state now; false where it must be tried again.
+  bool save();
+
+  // Signals and the clock; throws what the callback throws.
+  void look();
+  // An evaluation while workers run is not worth finishing once they are to stop; the final one is,
+  // unless the user has interrupted and it takes long.
+  bool keep_evaluating();
+
+  bool interrupted() const { return interrupted_; }
+  bool converged() const { return converged_; }
+  bool crashed() const { return crashed_; }
+
+ private:
+  double interval() const;
+  // Copies theta, and says when to do so next.
+  void remember();
+  void judge(const Evaluated& e);
+
+  Training& training_;
+  History& history_;
+  Saving& saving_;
+  const Stopwatch& clock_;
+  const Intervals every_;
+  const TrainCallbacks& callbacks_;
+  double next_look_ = 0, patience_ends_ = 0;
+  double next_copy_ = std::numeric_limits<double>::infinity(), copy_interval_ = 0;
+  bool interrupted_ = false, converged_ = false, crashed_ = false;
+};
+
+}  // namespace leashed

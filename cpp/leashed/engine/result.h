@@ -1,0 +1,41 @@
+// What a training returns, and the sum of what its workers have measured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "leashed/engine/telemetry.h"
+#include "leashed/engine/worker.h"
+
+namespace leashed {
+
+struct TrainResult {
+  std::string outcome;  // converged, unfinished, diverged, crashed, stopped (READINGS, "Outcome")
+  StopReason reason = StopReason::none;
+  std::vector<float> parameters;
+  bool sparse_runs = false;            // workers made runs of updates themselves
+  std::vector<Evaluated> evaluations;  // the first before training, the last of the final state
+  double elapsed = 0;                  // seconds, on the training clock
+  std::vector<PassLoss> passes;        // as many as were to be recorded
+  std::uint64_t updates = 0, gradients = 0, dropped = 0, excluded = 0;
+  std::vector<std::uint64_t> staleness, staleness_compute, staleness_schedule, tries;
+  std::vector<std::uint64_t> worker_updates;  // published by each
+  TimeHistogram gradient_seconds, update_seconds, attempt_seconds;
+  double read_seconds = 0, sampling_seconds = 0, waiting_seconds = 0, running_seconds = 0;
+  std::uint64_t peak_vectors = 0;  // parameter vectors and gradients
+  std::uint64_t peak_memory_bytes = 0;
+
+  // A worker that has ended.
+  void add(const WorkerTelemetry& worker);
+};
+
+// How a training ended, and why.
+struct Ending {
+  bool converged, crashed, interrupted;
+  double loss_share;               // of the initial loss, in the end
+  std::uint64_t updates, batches;  // made, and used
+};
+StopReason reason_of(const Ending& ending, const StopFlag& stop, const StopRules& until);
+std::string outcome_of(const Ending& ending, StopReason reason, const StopRules& until);
+
+}  // namespace leashed

@@ -1,0 +1,45 @@
+// Takes checkpoints while workers go on: state and statistics of one moment, without stopping
+// anybody.
+//
+// Every applied update is observed by the staleness policy exactly once, next to the increment of
+// the version. So what the policy has gathered is of version t where its count says t. What it has
+// is copied, then the state, and where the two do not fit the first once more; where they still do
+// not, another try follows.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "leashed/engine/checkpoint.h"
+#include "leashed/engine/worker.h"
+#include "leashed/staleness/policy.h"
+#include "leashed/update/layout.h"
+
+namespace leashed {
+
+class Saving {
+ public:
+  // The policy must have what it begins with. Null: it gathers nothing.
+  Saving(const Training& training, const std::vector<Worker>& workers, const Layout& layout,
+         const StalenessPolicy* staleness);
+
+  // Nothing where in a short time there was no such moment; try again.
+  std::optional<Checkpoint> take(double initial_loss);
+
+  // Batches whose gradients are in theta at version t, or were given up. Not those that workers
+  // have claimed ahead: a training that goes on uses them again.
+  std::uint64_t used_batches(std::uint64_t t) const;
+
+ private:
+  bool try_to_take(Checkpoint& taken);
+  // Whether the policy's numbers are of version t.
+  bool fit(const std::vector<std::uint64_t>& numbers, std::uint64_t t) const;
+
+  const Training& training_;
+  const std::vector<Worker>& workers_;
+  const Layout layout_;
+  const StalenessStatistics* const statistics_;
+  std::vector<std::uint64_t> before_;  // its numbers at the beginning
+};
+
+}  // namespace leashed

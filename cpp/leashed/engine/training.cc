@@ -1,0 +1,51 @@
+#include "leashed/engine/training.h"
+
+#include <algorithm>
+
+#include "leashed/data/indexed_batches.h"
+
+namespace leashed {
+namespace {
+
+// Running means of losses are of so many rows of all workers together.
+constexpr double kHeardRows = 1024;
+
+std::unique_ptr<const BatchSource> batches_of(const DatasetView& data, std::size_t batch_size,
+                                              std::uint64_t seed) {
+  if (data.sparse) return std::make_unique<RunBatches>(data, batch_size, seed);
+  return std::make_unique<IndexedBatches>(data, batch_size, seed);
+}
+
+}  // namespace
+
+Training::Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
+                   const StopRules& until, std::size_t workers, std::size_t batch_size,
+                   std::uint64_t seed, const Position& from)
+    : source(source),
+      data(data),
+      discipline(discipline),
+      until(until),
+      workers(workers),
+      batch_size(batch_size),
+      batches(batches_of(data, batch_size, seed)),
+      sparse_runs(data.sparse ? discipline.sparse_runs() : nullptr),
+      run_batches(sparse_runs ? static_cast<const RunBatches*>(batches.get()) : nullptr),
+      claim(sparse_runs ? run_batches->run() : 1),
+      curvature(sparse_runs ? source.curvature() * data.mean_weight() : 0),
+      loss_weight(std::min(1.0, static_cast<double>(batch_size * workers) / kHeardRows)),
+      from(from),
+      end(sparse_runs ? from.batches + std::min(left(until.updates, from.updates),
+                                                left(until.batches, from.batches))
+                      : until.batches),
+      next_batch(from.batches / claim * claim),
+      next_update(from.updates) {}
+
+void Training::fail(std::exception_ptr error) {
+  {
+    const std::lock_guard lock(failure_mutex);
+    if (!failure) failure = error;
+  }
+  stop.stop(StopReason::error);
+}
+
+}  // namespace leashed

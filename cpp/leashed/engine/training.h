@@ -1,0 +1,60 @@
+// What all workers of one training share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+
+#include "leashed/base/aligned.h"
+#include "leashed/data/run_batches.h"
+#include "leashed/discipline/discipline.h"
+#include "leashed/engine/position.h"
+#include "leashed/engine/stop.h"
+#include "leashed/model/gradient_source.h"
+
+namespace leashed {
+
+struct Training {
+  Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
+           const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed,
+           const Position& from);
+
+  static std::uint64_t left(std::uint64_t all, std::uint64_t used) {
+    return all > used ? all - used : 0;
+  }
+
+  // Keeps the first exception of a worker and stops them all.
+  void fail(std::exception_ptr error);
+
+  const GradientSource& source;
+  const DatasetView data;
+  Discipline& discipline;
+  const StopRules until;
+  const std::size_t workers;
+  const std::size_t batch_size;
+  const std::unique_ptr<const BatchSource> batches;
+  // Where workers make updates themselves, a run of them at a time; else null.
+  SparseRuns* const sparse_runs;
+  const RunBatches* const run_batches;  // `batches`, then
+  const std::size_t claim;              // batches that a worker claims at once
+  const double curvature;               // in sparse runs: of the mean loss, at most
+  const double loss_weight;             // of one batch's loss in a worker's running mean
+  const Position from;
+  // Number of the first batch that there is not. In sparse runs, every batch is an update.
+  const std::uint64_t end;
+
+  StopFlag stop;
+  // Each worker claims its next batch number, and, where it makes no sparse runs, one update it may
+  // publish, from these. What is claimed for those begins at a multiple of `claim` also where the
+  // training goes on from the middle of that. Relaxed: distinct numbers are all that is asked of
+  // them.
+  alignas(kCacheLine) std::atomic<std::uint64_t> next_batch;
+  alignas(kCacheLine) std::atomic<std::uint64_t> next_update;
+
+  std::mutex failure_mutex;
+  std::exception_ptr failure;
+};
+
+}  // namespace leashed

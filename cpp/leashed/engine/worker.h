@@ -1,0 +1,54 @@
+// One worker: claims a batch, computes a gradient on what it reads, publishes it. The only training
+// loop there is; an executor runs it.
+#pragma once
+
+#include <memory>
+
+#include "leashed/engine/telemetry.h"
+#include "leashed/engine/training.h"
+
+namespace leashed {
+
+class Worker {
+ public:
+  // Records the losses of so many passes over the data.
+  Worker(Training& training, std::size_t id, std::size_t recorded_passes);
+  Worker(Worker&&) = default;
+
+  // Until a stop rule says so; throws nothing.
+  void train();
+
+  const WorkerTelemetry& telemetry() const { return *telemetry_; }
+
+ private:
+  struct Claim {
+    std::uint64_t k = 0;      // the number of the batch, or the first of a run's
+    std::uint64_t count = 1;  // batches of the run
+    Batch batch;
+  };
+  bool exists(std::uint64_t k) const { return k < training_.end; }
+  bool wants_another();
+  // The losses that batch k's rows have been found to have.
+  void record(std::uint64_t k, double loss_sum, std::size_t rows);
+  void step();
+  // The same for a run of updates that the worker makes where the parameters lie.
+  void step_sparse();
+  float update(const InPlaceView& view);
+  // The effect of the worker's runs with that one's.
+  RunEffect effect_with(const InPlaceView& view) const;
+  // Claims the next batch number and fills that batch, so that its rows can come into the cache
+  // while the batch before it is worked on.
+  void look_ahead();
+
+  Training& training_;
+  const std::size_t id_;
+  std::uint64_t claims_ = 0;  // of batches
+  std::uint64_t steps_ = 0;   // taken so far
+  bool may_publish_ = false;  // an update that it has claimed
+  std::unique_ptr<Workspace> workspace_;
+  AlignedArray<float> gradient_;
+  Claim current_, next_;
+  std::unique_ptr<WorkerTelemetry> telemetry_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,59 @@
+// A copy of sparse rows for training: the rows shuffled, and the columns numbered anew, those that
+// occur most often first. Weights that are used often then share few cache lines, and how far to
+// the front a weight stands tells how often it changes (replicas.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/data/dataset_view.h"
+
+namespace leashed {
+
+// Throws Error, naming the row, where these are no `rows` sparse rows of `features` columns with
+// finite values, among `entries` columns and values.
+void check_rows(const SparseRows& sparse, std::size_t rows, std::size_t features,
+                std::size_t entries);
+
+class OrderedRows {
+ public:
+  // The rows must have been checked. The shuffle depends on `seed` alone.
+  OrderedRows(const SparseRows& sparse, std::size_t rows, std::size_t features, std::uint64_t seed);
+  // Other rows, not shuffled, with the columns of `like`.
+  OrderedRows(const SparseRows& sparse, std::size_t rows, const OrderedRows& like);
+
+  SparseRows view() const { return {offsets_.data(), columns_.data(), values_.data()}; }
+  std::size_t rows() const { return offsets_.size() - 1; }
+  std::size_t features() const { return rank_.size(); }
+  // Columns that occur; the others have the last numbers.
+  std::size_t active() const { return active_; }
+
+  // Of each active column, the mean square of its values over all rows.
+  const float* mean_squares() const { return mean_squares_.data(); }
+
+  // What belongs to the rows, in their order.
+  template <class T>
+  std::vector<T> shuffled(const T* given) const {
+    std::vector<T> result(rows());
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = given[from_.empty() ? i : from_[i]];
+    return result;
+  }
+  // Parameters W [features][outputs], b [outputs] to b first and W in the columns' order, and back.
+  std::vector<float> ordered(const float* theta, std::size_t outputs) const;
+  std::vector<float> original(const std::vector<float>& theta, std::size_t outputs) const;
+
+ private:
+  void number_columns(const SparseRows& sparse, std::size_t rows);
+  void copy(const SparseRows& sparse);
+
+  std::vector<std::int32_t> rank_;   // the new number of a column
+  std::vector<std::uint32_t> from_;  // the place that a row comes from; empty: its own
+  std::size_t active_ = 0;
+  std::vector<float> mean_squares_;
+  AlignedArray<std::int64_t> offsets_;
+  AlignedArray<std::int32_t> columns_;
+  AlignedArray<float> values_;  // empty: all of them are 1
+};
+
+}  // namespace leashed

@@ -1,0 +1,65 @@
+"""The command line: ``leashed train``, ``leashed bench scaling``, ``leashed report``, ``leashed tune``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from leashed._core import __version__
+from leashed.cli import arguments, combinations, policies, report, scaling, shm, train, tune
+
+_INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as every other error of the command line does."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"leashed: error: {message} (see '{self.prog} --help')\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: the arguments; default: those of the process.
+
+    Returns:
+        The exit status: 0; 1 if training ended without its loss, or crashed; 2 for a wrong
+        argument or a file that cannot be used, after one line on standard error; 3 if a sweep ended
+        with runs left; 130 after Ctrl-C.
+    """
+    options = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except KeyboardInterrupt:
+        print("leashed: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (OSError, ValueError, TypeError, ImportError) as error:
+        print(f"leashed: error: {arguments.explain(error)}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = _Parser(
+        prog="leashed", description="Asynchronous SGD on every core, without locks."
+    )
+    parser.add_argument("--version", action="version", version=f"leashed {__version__}")
+    commands: arguments.Commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    train.add(commands)
+    bench = commands.add_parser("bench", help="benchmarks")
+    benchmarks: arguments.Commands = bench.add_subparsers(required=True, metavar="BENCHMARK")
+    scaling.add(benchmarks)
+    combinations.add(benchmarks)
+    report.add(commands)
+    policies.add(commands)
+    tune.add(commands)
+    shm.add(commands)
+    return parser

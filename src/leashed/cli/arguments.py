@@ -1,0 +1,57 @@
+"""What the commands' arguments share: their types, the data, and how errors are told."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from leashed import datasets
+from leashed.datasets import Split
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def listed(kind: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    """An argument type: several values of ``kind``, separated by commas."""
+
+    def parse(text: str) -> tuple[T, ...]:
+        try:
+            return tuple(kind(part.strip()) for part in text.split(","))
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no list of {kind.__name__} values separated by commas"
+            ) from None
+
+    return parse
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """The argument ``--data``."""
+    parser.add_argument(
+        "--data",
+        metavar="FOLDER",
+        help="folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz "
+        "(default: synthetic digits)",
+    )
+
+
+def load_data(options: argparse.Namespace) -> Split:
+    """The data set that ``--data`` names.
+
+    Raises:
+        OSError, ValueError: the folder or a file in it is missing or wrong.
+    """
+    if options.data is None:
+        return datasets.synthetic_digits()
+    return datasets.mnist(options.data)
+
+
+def explain(error: Exception) -> str:
+    """One line for an exception: the file and the system's reason, or else its message."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())

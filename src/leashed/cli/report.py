@@ -1,0 +1,57 @@
+"""``leashed report``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leashed.studies import runs
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "report",
+        help="write an HTML report with the paper's figures",
+        description="Write one HTML file, readable without a network, with the figures and tables "
+        "of the Leashed-SGD paper drawn from your runs.",
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="RUNS",
+        help="results from 'leashed bench scaling --output' or 'leashed train --output'",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="M",
+        help="threads of Figure 8, time by step size (default: the number with the most step "
+        "sizes; among equals the paper's 16, or else the largest)",
+    )
+    parser.add_argument(
+        "--figures", type=Path, metavar="FOLDER", help="write each figure there too, as PNG"
+    )
+    parser.set_defaults(command=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from leashed.report import page  # noqa: PLC0415 (matplotlib is optional)
+
+    together = [run for file in options.files for run in runs.read(file)]
+    missing = page.write(together, options.output, options.threads)
+    if options.figures is not None:
+        page.save_figures(together, options.figures, options.threads)
+    for line in missing:
+        print(f"not drawn: {line}", file=sys.stderr)
+    print(f"{options.output}: {len(together)} runs")
+    return 0

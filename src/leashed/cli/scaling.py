@@ -1,0 +1,258 @@
+"""``leashed bench scaling``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from leashed import _check
+from leashed.cli.arguments import add_data, listed, load_data
+from leashed.cli.progress import Line, describe
+from leashed.models import INITIALISATIONS
+from leashed.report import summary
+from leashed.report.table import number, percent
+from leashed.studies import scaling
+from leashed.studies.plan import PIXELS
+from leashed.studies.runs import Run, read_to_append
+from leashed.train import Progress
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Commands
+    from leashed.datasets import Dataset
+
+_PLAN = scaling.Plan()
+_RUNS_LEFT = 3
+
+
+def add(benchmarks: Commands) -> None:
+    """Add the command."""
+    parser = benchmarks.add_parser(
+        "scaling",
+        help="the paper's comparison of all algorithms over thread counts",
+        description="Run SEQ, SYNC, ASYNC, HOG, LSH_ps∞, LSH_ps1 and LSH_ps0 over thread counts, "
+        "step sizes and repeats, and print the comparison of the Leashed-SGD paper. Exit status: "
+        "0; 2 for a wrong argument or file; 3 if --minutes left runs; 130 after Ctrl-C.",
+    )
+    add_data(parser)
+    parser.add_argument(
+        "--preset",
+        choices=sorted(scaling.PRESETS),
+        help="a step of the paper's Table I; other arguments override its settings",
+    )
+    parser.add_argument(
+        "--short",
+        action="store_true",
+        default=None,
+        help="the preset in ten minutes; what it leaves out is told",
+    )
+    plan = parser.add_argument_group("plan", "lists are separated by commas")
+    plan.add_argument("--model", type=listed(str), help=_help(_PLAN.model))
+    plan.add_argument(
+        "--algorithm",
+        type=listed(_algorithm),
+        help=f"of {', '.join(_PLAN.algorithm)} (inf for ∞); default: all",
+    )
+    plan.add_argument("--threads", type=listed(int), help=_help(_PLAN.threads))
+    plan.add_argument(
+        "--max-threads", type=int, help="leave out thread counts above this, and say which"
+    )
+    plan.add_argument(
+        "--epsilon",
+        type=listed(float),
+        help=f"precisions, as fractions of the initial loss; {_help(_PLAN.epsilon)}",
+    )
+    plan.add_argument("--lr", type=listed(float), help=_help(_PLAN.lr))
+    plan.add_argument("--repeats", type=int, help=_help(_PLAN.repeats))
+    plan.add_argument("--batch-size", type=int, help=_help(_PLAN.batch_size))
+    plan.add_argument(
+        "--seconds",
+        type=float,
+        help=f"most per run; what it ends is unfinished; {_help(_PLAN.seconds)}",
+    )
+    plan.add_argument("--seed", type=int, help=_help(_PLAN.seed))
+    plan.add_argument("--init", choices=INITIALISATIONS, help=_help(_PLAN.init))
+    plan.add_argument(
+        "--pixels",
+        type=int,
+        choices=PIXELS,
+        help="what white is: 1, or 255 as in the presets; " + _help(_PLAN.pixels),
+    )
+    plan.add_argument(
+        "--isolated",
+        action=argparse.BooleanOptionalAction,
+        help="each run in a process of its own, so that its memory is its own (default: in S5)",
+    )
+    plan.add_argument(
+        "--evaluate-every",
+        type=float,
+        metavar="SECONDS",
+        help="between evaluations of the loss (default: so that they take a tenth of a thread)",
+    )
+    parser.add_argument("--output", type=Path, help="write each result to this file, as JSON lines")
+    parser.add_argument(
+        "--resume", action="store_true", help="add to the --output that is there what it lacks"
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="begin no further run after so long; --resume goes on"
+    )
+    parser.add_argument(
+        "--json-lines",
+        action="store_true",
+        help="print each result as a line of JSON; the tables go to standard error",
+    )
+    parser.set_defaults(command=_scaling)
+
+
+def _help(default: object) -> str:
+    shown = ",".join(str(v) for v in default) if isinstance(default, tuple) else str(default)
+    return f"default: {shown}"
+
+
+def _algorithm(name: str) -> str:
+    return name.replace("inf", "∞")
+
+
+def _plan(options: argparse.Namespace) -> scaling.Plan:
+    if options.short and options.preset is None:
+        raise ValueError(f"--short goes with --preset, one of {', '.join(scaling.SHORT)}")
+    presets = scaling.SHORT if options.short else scaling.PRESETS
+    base = presets[options.preset] if options.preset else _PLAN
+    given: dict[str, Any] = {
+        item.name: value
+        for item in dataclasses.fields(scaling.Plan)
+        if (value := getattr(options, item.name)) is not None
+    }
+    plan = dataclasses.replace(base, **given)
+    if options.max_threads is not None:
+        plan, cut = plan.capped(options.max_threads)
+        if cut:
+            left_out = ", ".join(str(m) for m in cut)
+            _tell(f"left out: m = {left_out} (more than --max-threads {options.max_threads})")
+    return plan
+
+
+def _scaling(options: argparse.Namespace) -> int:
+    if options.resume and options.output is None:
+        raise ValueError("--resume goes with --output, the file to go on with")
+    if options.minutes is not None:
+        _check.real("minutes", options.minutes, 0.0)
+    plan = _plan(options)
+    _check.writable(options.output)
+    data = load_data(options).train
+    runs, size = _before(options)
+    try:
+        settings = scaling.left(plan, data, runs)
+    except ValueError as error:
+        raise ValueError(
+            f"{options.output}: {error}; give the same arguments, or another --output"
+        ) from None
+    _announce(plan, data, len(settings))
+
+    line = Line(sys.stderr)
+    current = ""
+
+    def started(done: int, setting: scaling.Setting) -> None:
+        nonlocal current
+        current = f"{done + 1}/{len(settings)} {setting}"
+        line.show(current)
+
+    def progress(now: Progress) -> None:
+        line.show(f"{current}  {describe(now)}")
+
+    begun, ended, interrupted = time.monotonic(), 0, False
+    with contextlib.ExitStack() as stack:
+        output = None
+        if options.output is not None:
+            output = stack.enter_context(_opened(options.output, size))
+        running = stack.enter_context(
+            contextlib.closing(
+                scaling.run(plan, data, settings=settings, started=started, progress=progress)
+            )
+        )
+        try:
+            for run in running:
+                line.clear()
+                _tell(f"{current}: {_ended(run)}")
+                interrupted = run.result.reason == "interrupted"
+                if interrupted:
+                    break
+                text = run.result.to_json()
+                if output is not None:
+                    output.write(text + "\n")
+                    output.flush()
+                if options.json_lines:
+                    print(text, flush=True)
+                runs.append(run)
+                ended += 1
+                if options.minutes is not None and time.monotonic() - begun > 60 * options.minutes:
+                    break
+        except KeyboardInterrupt:  # between two runs
+            interrupted = True
+    line.clear()
+    if runs:
+        print(summary.report(runs), file=sys.stderr if options.json_lines else sys.stdout)
+    left = len(settings) - ended
+    if left:
+        remedy = "" if output is None else "; the same command with --resume goes on"
+        _tell(f"{left} of {len(plan.settings())} runs are left{remedy}")
+    if interrupted:
+        return 130
+    return _RUNS_LEFT if left else 0
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _before(options: argparse.Namespace) -> tuple[list[Run], int]:
+    """The runs that the output has already, and how many of its bytes they are."""
+    path: Path | None = options.output
+    if path is None or not path.exists() or not path.stat().st_size:
+        return [], 0
+    if not options.resume:
+        raise FileExistsError(
+            f"{path} has results already: --resume adds what is missing, another --output starts "
+            "anew"
+        )
+    runs, size = read_to_append(path)
+    if size < path.stat().st_size:
+        _tell(f"{path}: its last line was not written to the end and is dropped")
+    return runs, size
+
+
+def _opened(path: Path, size: int) -> TextIO:
+    """The file to append to, cut to so many bytes."""
+    file = path.open("a", encoding="utf-8")
+    if path.stat().st_size > size:
+        file.truncate(size)
+    return file
+
+
+def _announce(plan: scaling.Plan, data: Dataset, left: int) -> None:
+    """What is going to run, and for how long at most."""
+    if plan.preset is not None:
+        _tell(summary.preset(plan.preset, plan.short, plan.departures()))
+    steps = ", ".join(f"{lr:g}" for lr in plan.lr)
+    _tell(
+        f"{summary.data_set(data.name, len(data))}, pixels 0…{plan.pixels}, batch "
+        f"{plan.batch_size}, initialisation {plan.init}, η = {steps}"
+    )
+    total = len(plan.settings())
+    runs = f"{total} runs" if left == total else f"{left} runs left of {total}"
+    hours = left * plan.seconds / 3600.0
+    longest = f"{number(hours)} hours" if hours >= 2.0 else f"{number(60.0 * hours)} minutes"
+    _tell(f"{runs}, of at most {plan.seconds:g} s each: {longest} at most")
+
+
+def _ended(run: Run) -> str:
+    smallest = run.fractions[-1]
+    seconds = run.result.seconds_to(smallest)
+    outcome = run.outcome(smallest)
+    if outcome == "converged":
+        return f"{percent(smallest)} after {number(seconds)} s"
+    return f"{outcome} after {number(run.result.elapsed)} s, loss {number(run.result.final_loss)}"

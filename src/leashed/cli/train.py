@@ -1,0 +1,237 @@
+"""``leashed train``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leashed import _check, checkpoint
+from leashed.cli.arguments import add_data, load_data
+from leashed.cli.progress import Line, bar, completed, describe
+from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
+from leashed.disciplines import DISCIPLINES, Discipline, Hogwild, Leashed
+from leashed.models import INITIALISATIONS, Model
+from leashed.report.table import duration, mebibytes, number, pairs
+from leashed.result import TrainResult
+from leashed.stopping import Until
+from leashed.studies.scaling import MODELS, build_model
+from leashed.train import Progress, train
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Commands
+
+_DISCIPLINES = {**DISCIPLINES, "hogwild-direct": Hogwild(copy=False)}
+_EPOCHS = 10.0
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "train",
+        help="train a network",
+        description="Train a network. Exit status: 0; 1 if it ended without the loss asked for, or "
+        "crashed; 2 for a wrong argument; 130 after Ctrl-C, which stops all threads and keeps the state reached.",
+    )
+    add_data(parser)
+    parser.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
+    parser.add_argument(
+        "--discipline", choices=list(_DISCIPLINES), default="leashed", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--persistence",
+        type=_persistence,
+        metavar="inf|K",
+        help="with leashed: drop a gradient after more than K failed attempts (default: inf)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=_threads,
+        help='a number, or "auto": as many as are fastest here (default: all processors)',
+    )
+    parser.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument(
+        "--init", choices=INITIALISATIONS, default="he", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--evaluate-every",
+        type=float,
+        metavar="SECONDS",
+        help="between evaluations of the loss (default: so that they take a tenth of a thread)",
+    )
+    add_rule(parser)
+    until = parser.add_argument_group(
+        "stop rules", f"the first to hold ends the run (default: --epochs {_EPOCHS:g})"
+    )
+    until.add_argument("--loss-fraction", type=float, help="loss at most this times the initial")
+    until.add_argument("--loss", type=float, help="loss at most this")
+    until.add_argument("--updates", type=int, help="so many updates published")
+    until.add_argument("--epochs", type=float, help="so many passes over the training set")
+    until.add_argument("--seconds", type=float, help="so much time")
+    until.add_argument("--divergence", type=float, help="loss at least this times the initial")
+    parser.add_argument(
+        "--json-lines",
+        action="store_true",
+        help="print each evaluation, and at last the result, as a line of JSON; "
+        "the summary goes to standard error",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="write the state of the run at its end, also after Ctrl-C, to go on from",
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=float,
+        metavar="SECONDS",
+        help="write it meanwhile, too; no thread stops for it",
+    )
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="go on from a checkpoint, with the same model, data, rule, seed and batch size; "
+        "--updates and --epochs count from the run's beginning",
+    )
+    parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
+    parser.add_argument("--save", type=Path, help="write model and parameters, as safetensors")
+    parser.set_defaults(command=_train)
+
+
+def _threads(text: str) -> int | str:
+    return text if text == "auto" else int(text)
+
+
+def _persistence(value: str) -> float:
+    if value == "inf":
+        return math.inf
+    try:
+        return int(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{value!r} is neither inf nor a whole number") from None
+
+
+def _discipline(options: argparse.Namespace) -> Discipline:
+    if options.persistence is None:
+        return _DISCIPLINES[options.discipline]
+    if options.discipline != "leashed":
+        raise ValueError(f"--persistence goes with leashed, not with {options.discipline}")
+    return Leashed(options.persistence)
+
+
+def _until(options: argparse.Namespace) -> Until:
+    rules = {item.name: getattr(options, item.name) for item in dataclasses.fields(Until)}
+    if all(value is None for value in rules.values()):
+        rules["epochs"] = _EPOCHS
+    return Until(**rules)
+
+
+def _train(options: argparse.Namespace) -> int:
+    discipline, until = _discipline(options), _until(options)
+    rule, staleness = rule_of(options), staleness_of(options)
+    for path in (options.save, options.output, options.checkpoint):
+        _check.writable(path)
+    data = load_data(options)
+    model = build_model(options.model, data.train)
+    line = Line(sys.stderr)
+
+    def progress(now: Progress) -> None:
+        share = completed(until, now, len(data.train))
+        line.show(f"{bar(share)} {100.0 * share:3.0f}%  {describe(now)}")
+        if options.json_lines:
+            print(_evaluation(now), flush=True)
+
+    result = train(
+        model,
+        data,
+        until=until,
+        discipline=discipline,
+        rule=rule,
+        staleness=staleness,
+        threads=options.threads,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        init=options.init,
+        evaluate_every=options.evaluate_every,
+        progress=progress,
+        checkpoint=options.checkpoint,
+        checkpoint_every=options.checkpoint_every,
+        resume=options.resume,
+    )
+    line.clear()
+    if options.json_lines:
+        print(result.to_json(), flush=True)
+    print(_summary(result), file=sys.stderr if options.json_lines else sys.stdout)
+    if options.save is not None:
+        _save(options.save, model, result)
+    if options.output is not None:
+        options.output.write_text(result.to_json() + "\n", encoding="utf-8")
+    if result.reason == "interrupted":
+        return 130
+    return 1 if result.outcome in {"unfinished", "diverged", "crashed"} else 0
+
+
+def _save(path: Path, model: Model, result: TrainResult) -> None:
+    if result.outcome == "crashed":
+        print(f"leashed: {path} not written: the parameters are not finite", file=sys.stderr)
+    else:
+        checkpoint.save(path, model, result.parameters)
+
+
+def _evaluation(now: Progress) -> str:
+    values = {
+        name: None if math.isnan(value) else value
+        for name, value in dataclasses.asdict(now).items()
+    }
+    return json.dumps(values)
+
+
+def _summary(result: TrainResult) -> str:
+    config = result.config
+    return pairs(
+        [
+            ("model", f"{config['model']}, d = {config['dimension']:,}"),
+            ("data", f"{config['data']}, {config['examples']:,} examples"),
+            ("algorithm", f"{config['discipline']}, m = {config['threads']}"),
+            ("rule", _rule(config["rule"])),
+            ("step", f"η = {config['rule']['lr']:g}, batch {config['batch_size']}"),
+            ("machine", f"{config['cpu']}, {config['isa']}, {config['cores']} cores"),
+            ("outcome", f"{result.outcome} ({result.reason}) after {duration(result.elapsed)}"),
+            ("loss", f"{number(result.initial_loss)} → {number(result.final_loss)}"),
+            ("accuracy", f"{_percentage(result.accuracy[-1])} of the training set"),
+            ("validation", f"{_percentage(result.validation_accuracy[-1])} of the test set"),
+            ("updates", f"{result.total_updates:,} ({_left_out(result)})"),
+            ("throughput", f"{result.mean_eps:,.0f} examples/s"),
+            ("policy", config["staleness"]),
+            ("staleness", f"mean {number(result.staleness.mean())}, most {result.staleness.max()}"),
+            ("T_c", f"{duration(result.gradient_seconds.mean())} per gradient"),
+            ("T_u", f"{duration(result.update_seconds.mean())} per update"),
+            ("vectors", f"{result.peak_vectors} (parameters and gradients, most in use)"),
+            ("memory", f"{mebibytes(result.peak_memory_bytes)} (of the process)"),
+        ]
+    )
+
+
+def _rule(config: dict[str, Any]) -> str:
+    """The rule's name and whatever else was set but the step size."""
+    settings = [
+        f"{name} {value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in config.items()
+        if name not in {"name", "lr"}
+    ]
+    return ", ".join([config["name"], *settings])
+
+
+def _left_out(result: TrainResult) -> str:
+    dropped = f"{result.dropped:,} gradients dropped"
+    return dropped + (f", {result.excluded:,} too stale" if result.excluded else "")
+
+
+def _percentage(share: float) -> str:
+    return f"{100.0 * share:.2f}%"

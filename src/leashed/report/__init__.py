@@ -1,0 +1,1 @@
+"""What studies found, told: tables, figures and one page."""

@@ -1,0 +1,1 @@
+"""Many trainings, and what they tell together."""

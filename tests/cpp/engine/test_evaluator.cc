@@ -1,0 +1,99 @@
+// The loss of a whole dataset, on one thread or several.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "leashed/base/fault.h"
+#include "leashed/engine/evaluator.h"
+
+using namespace leashed;
+
+namespace {
+
+// Loss x[0] of a row, so slow that threads are worth it.
+class Slow final : public GradientSource {
+ public:
+  std::size_t dimension() const override { return 1; }
+  std::size_t features() const override { return 1; }
+  std::unique_ptr<Workspace> make_workspace() const override {
+    return std::make_unique<Workspace>();
+  }
+  float gradient(const float*, const BatchView&, float*, Workspace&,
+                 const std::atomic<bool>&) const override {
+    return 0;
+  }
+  Evaluation evaluate(const float*, const BatchView& batch, Workspace&) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::uint64_t call = calls.fetch_add(1, std::memory_order_relaxed);
+    if (call >= throw_from) throw std::runtime_error("boom");
+    Evaluation sum{0, 0, batch.size};
+    for (std::size_t i = 0; i < batch.size; ++i) sum.loss_sum += std::sqrt(*batch.rows[i]);
+    return sum;
+  }
+
+  mutable std::atomic<std::uint64_t> calls{0};  // relaxed: a count
+  std::uint64_t throw_from = ~std::uint64_t{0};
+};
+
+struct Data {
+  explicit Data(std::size_t rows) : x(rows), y(rows) {
+    for (std::size_t i = 0; i < rows; ++i) x[i] = static_cast<float>(i);
+  }
+  DatasetView view() const { return {x.data(), y.data(), x.size(), 1}; }
+  std::vector<float> x;
+  std::vector<std::int32_t> y;
+};
+
+const float kTheta = 0;
+
+}  // namespace
+
+TEST_CASE("an evaluation has the same bits on any number of threads") {
+  const Slow source;
+  for (const std::size_t rows : {1u, 256u, 257u, 10'000u}) {
+    const Data data(rows);
+    const auto expected = Evaluator(source, [] { return true; })(&kTheta, data.view(), 1);
+    REQUIRE(expected);
+    CHECK(expected->rows == rows);
+    for (const std::size_t threads : {2u, 3u, 64u}) {
+      Evaluator evaluator(source, [] { return true; });
+      for (int again = 0; again < 3; ++again) {
+        const auto sum = evaluator(&kTheta, data.view(), threads);
+        REQUIRE(sum);
+        CHECK(sum->loss_sum == expected->loss_sum);
+        CHECK(sum->rows == rows);
+      }
+    }
+  }
+}
+
+TEST_CASE("an evaluation needs no thread that cannot be started") {
+  fault_hook = [](const char*) {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  };
+  const Slow source;
+  const Data data(3000);
+  const auto sum = Evaluator(source, [] { return true; })(&kTheta, data.view(), 4);
+  fault_hook = nullptr;
+  REQUIRE(sum);
+  CHECK(sum->rows == 3000);
+}
+
+TEST_CASE("an evaluation ends early, or with the exception of a thread or of who is asked") {
+  const Data data(20'000);
+  for (const std::size_t threads : {1u, 2u, 4u}) {
+    CAPTURE(threads);
+    Slow source;
+    int asked = 0;
+    CHECK_FALSE(Evaluator(source, [&] { return ++asked < 5; })(&kTheta, data.view(), threads));
+    Evaluator throwing(source, [&]() -> bool { throw std::domain_error("enough"); });
+    CHECK_THROWS_AS(throwing(&kTheta, data.view(), threads), std::domain_error);
+    source.throw_from = source.calls + 10;
+    Evaluator failing(source, [] { return true; });
+    CHECK_THROWS_WITH_AS(failing(&kTheta, data.view(), threads), "boom", std::runtime_error);
+  }
+}

@@ -1,0 +1,82 @@
+// Rules by name, and the numbers that they give their passes.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "leashed/update/registry.h"
+
+using namespace leashed;
+
+namespace {
+
+// Every rule's own settings.
+const std::map<std::string, Choice> kRules = {
+    {"sgd", {"sgd"}},
+    {"momentum", {"momentum", {{"momentum", 0.9}}}},
+    {"nesterov", {"nesterov", {{"momentum", 0.9}}}},
+    {"adagrad", {"adagrad", {{"eps", 1e-10}, {"initial_accumulator", 0.5}}}},
+    {"adagrad_printed", {"adagrad_printed", {{"eps", 1e-10}, {"initial_accumulator", 0.5}}}},
+    {"rmsprop", {"rmsprop", {{"alpha", 0.9}, {"eps", 1e-8}}}},
+    {"centered_rmsprop", {"centered_rmsprop", {{"alpha", 0.9}, {"eps", 1e-8}}}},
+    {"adam", {"adam", {{"beta1", 0.9}, {"beta2", 0.99}, {"eps", 1e-8}}}},
+    {"amsgrad", {"amsgrad", {{"beta1", 0.9}, {"beta2", 0.99}, {"eps", 1e-8}}}},
+};
+
+Choice with(Choice choice, const std::string& key, double value) {
+  choice.settings[key] = value;
+  return choice;
+}
+
+}  // namespace
+
+TEST_CASE("these are all the rules there are") {
+  CHECK(kRules.size() == Rules::kCount);
+  CHECK(make_rule(with(kRules.at("sgd"), "lr", 1))->is<Sgd>());
+  CHECK(make_rule(with(kRules.at("amsgrad"), "lr", 1))->is<Amsgrad>());
+  CHECK(!make_rule(with(kRules.at("amsgrad"), "lr", 1))->is<Adam>());
+}
+
+TEST_CASE("a rule's coefficients hold the learning rate of its schedule, whatever the rule") {
+  for (const auto& [name, choice] : kRules) {
+    CAPTURE(name);
+    Choice scheduled = choice;
+    scheduled.parts["lr"] = {"step", {{"lr", 0.5}, {"every", 10}, {"factor", 0.5}}};
+    const auto constant = make_rule(with(choice, "lr", 0.3)), halved = make_rule(scheduled);
+    for (const std::uint64_t t : {0, 1, 9, 10, 1000}) {
+      CHECK(constant->coefficients({t}).lr == 0.3f);
+    }
+    CHECK(halved->coefficients({9}).lr == 0.5f);
+    CHECK(halved->coefficients({10}).lr == 0.25f);
+  }
+}
+
+TEST_CASE("SWAP over what accumulates nothing is an error") {
+  for (const auto& [name, choice] : kRules) {
+    CAPTURE(name);
+    Choice swapped = with(choice, "lr", 1);
+    swapped.parts["swap"] = {"swap", {{"period", 5}, {"decay", 0.5}}};
+    if (name.starts_with("ada") || name == "rmsprop" || name == "amsgrad") {
+      CHECK(make_rule(swapped)->coefficients({5}).keep == 0.5f);
+    } else {
+      CHECK_THROWS_WITH_AS(make_rule(swapped), doctest::Contains("accumulates no squares"), Error);
+    }
+  }
+}
+
+TEST_CASE(
+    "maximize turns the gradient's sign, and such a rule is not for updates of single floats") {
+  const auto rule = make_rule(with(with({"sgd", {{"lr", 0.1}}}, "maximize", 1), "weight_decay", 0));
+  CHECK(rule->coefficients({0, 0.5}).scale == -0.5f);
+  CHECK(rule->keeps_untouched());
+  CHECK(!rule->sparse());
+}
+
+TEST_CASE("the first update is not dampened") {
+  const auto rule = make_rule(
+      {"momentum", {{"lr", 0.1}, {"momentum", 0.9}, {"dampening", 0.25}, {"weight_decay", 0.5}}});
+  CHECK(rule->coefficients({0, 0.5}).scale == 0.5f);
+  CHECK(rule->coefficients({1, 0.5}).scale == 0.375f);
+  CHECK(rule->coefficients({1, 0.5}).coupled == 0.375f);
+}

@@ -1,0 +1,79 @@
+"""C++ includes go down only: a room knows the rooms under it, never those above."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from house.order import ROOT, circle, heights
+
+CORE = ROOT / "cpp" / "leashed"
+
+# From below. DESIGN, "The house", with one correction that the code was right about: what a
+# training example is lies below the models that read it and the sparse runs that walk along it.
+FLOORS = (
+    "base",
+    "vector",  # slots and the published pointer; knows no rule
+    "update",
+    "staleness",
+    "data",
+    "sparse",  # one protocol for updates on sparse columns: rules' arithmetic on rows of data
+    "discipline",  # reads a vector and publishes a rule's update of it, damped by a policy
+    "model",  # pure functions of parameters and batches; in place, through a protocol of sparse runs
+    "engine",  # the one loop that drives all of them
+)
+HEIGHTS = heights(FLOORS)
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
+
+
+def sources(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.suffix in {".h", ".cc"})
+
+
+def included(path: Path) -> list[str]:
+    """What a source includes of the project."""
+    return [name for quote, name in INCLUDE.findall(path.read_text()) if quote == '"']
+
+
+def test_every_room_has_its_height():
+    rooms = {p.name for p in CORE.iterdir() if p.is_dir()}
+    assert rooms == set(HEIGHTS), "a new room has a place in FLOORS, and a reason"
+
+
+@pytest.mark.parametrize("room", HEIGHTS)
+def test_a_room_includes_itself_and_rooms_under_it(room):
+    wrong = [
+        f"{path.relative_to(CORE)} includes {name}"
+        for path in sources(CORE / room)
+        for name in included(path)
+        if not name.startswith("leashed/")
+        or HEIGHTS.get(name.split("/")[1], len(HEIGHTS)) > HEIGHTS[room]
+    ]
+    assert not wrong
+
+
+def test_files_include_each_other_in_no_circle():
+    graph = {f"leashed/{p.relative_to(CORE)}": included(p) for p in sources(CORE)}
+    assert circle(graph) == []
+
+
+def test_the_core_knows_nothing_of_python():
+    wrong = [
+        f"{path.relative_to(CORE)} includes {name}"
+        for path in sources(CORE)
+        for _, name in INCLUDE.findall(path.read_text())
+        if name.startswith(("pybind11/", "Python.h"))
+    ]
+    assert not wrong
+
+
+def test_bindings_include_nothing_but_themselves_and_the_core():
+    own = {p.name for p in sources(ROOT / "bindings")}
+    wrong = [
+        f"{path.name} includes {name}"
+        for path in sources(ROOT / "bindings")
+        for name in included(path)
+        if name not in own and not name.startswith("leashed/")
+    ]
+    assert not wrong

@@ -1,0 +1,36 @@
+import pytest
+
+import leashed as lsh
+from leashed.studies import combinations
+from leashed.studies.combinations import Outcome
+
+
+def test_a_cell_tells_how_exactly_its_updates_are_known():
+    outcomes = [
+        Outcome("SGD", "SEQ", "none", "converged", 29.0, 28.0, 0.0),
+        Outcome("SGD", "HOG", "none", "converged", 1204.0, 1199.0, 1.5),
+        Outcome("SGD", "LSH_ps1", "none", "crashed", float("nan"), 0.0, 1.5),
+    ]
+    text = combinations.page(outcomes, "Made so.")
+    assert "| none | 29 | 1,200 to 1,204 | *crashed* |" in text
+    assert "2 of 3 runs got there." in text
+
+
+@pytest.mark.parametrize("rule", ["SGD", "SWAP(Adagrad)"])
+def test_runs_are_counted_to_the_update(rule, monkeypatch):
+    # One thread's parameters after so many updates are known.
+    monkeypatch.setattr(combinations, "DISCIPLINES", (lsh.Sequential(),))
+    monkeypatch.setattr(combinations, "POLICIES", (lsh.staleness.none(),))
+    data = lsh.datasets.synthetic_digits(n=600, seed=0)
+    (outcome,) = combinations.combinations(data, 1, 64, 60.0, [rule])
+    assert outcome.outcome == "converged"
+    assert outcome.above < outcome.updates
+
+    def loss(updates):
+        return lsh.train(
+            lsh.models.mlp(784, [128, 128, 128], 10), data.train, discipline=lsh.Sequential(),
+            rule=combinations.RULES[rule](), until=lsh.until(updates=updates),
+        )  # fmt: skip
+
+    reached, before = loss(int(outcome.updates)), loss(int(outcome.above))
+    assert reached.final_loss <= 0.5 * reached.initial_loss < before.final_loss

@@ -1,0 +1,67 @@
+"""Tuning: it reports what it tried, keeps to its budget, and its choice is the soonest of them."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+import leashed as lsh
+from leashed import cli
+from leashed.studies.tune import Trial
+
+MODEL = lsh.models.mlp(784, [32], 10)
+DATA = lsh.datasets.synthetic_digits(1000, seed=0, test=100)
+
+
+def test_the_choice_is_the_soonest_of_those_tried_most() -> None:
+    told: list[Trial] = []
+    found = lsh.tune(
+        MODEL, DATA, loss_fraction=0.5, seconds=6, threads=2, batch_sizes=(16, 64, 5000),
+        progress=told.append,
+    )  # fmt: skip
+    assert tuple(told) == found.trials
+    assert len({(t.candidate, t.seed) for t in told}) == len(told)
+    assert {t.candidate.batch_size for t in told} == {16, 64}  # 5000 is more than the data
+    own = [t.seconds for t in told if t.candidate == found.best]
+    assert all(map(math.isfinite, own))
+    assert min(own) <= found.seconds <= max(own)
+    assert {t.candidate.discipline.label for t in told} >= {"SEQ", "SYNC", "ASYNC", "HOG"}
+
+
+def test_the_budget_holds() -> None:
+    begin = time.monotonic()
+    lsh.tune(MODEL, DATA, loss_fraction=0.5, seconds=1, threads=2, batch_sizes=[16])
+    assert time.monotonic() - begin < 10  # generous: a noisy machine
+
+
+def test_without_a_trial_that_arrives_there_is_no_choice() -> None:
+    with pytest.raises(RuntimeError, match="more seconds"):
+        lsh.tune(MODEL, DATA, loss_fraction=1e-9, seconds=0.3, threads=1, batch_sizes=[64])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"loss_fraction": 2.0}, "loss_fraction"),
+        ({"seconds": 0}, "seconds"),
+        ({"threads": 0}, "threads"),
+        ({"batch_sizes": [5000]}, "batch_sizes"),
+        ({"batch_sizes": [0]}, "batch_sizes"),
+        ({"init": "bogus"}, "init"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        lsh.tune(MODEL, DATA, **arguments)  # type: ignore[arg-type]
+
+
+def test_the_command_prints_its_trials_and_its_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    status = cli.main(
+        ["tune", "--seconds", "4", "--threads", "1", "--batch-size", "64", "--loss-fraction", "0.5"]
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 0
+    assert lines[0].endswith("(converged)") or lines[0].endswith("(diverged)")
+    assert lines[-1].endswith("(median)")
