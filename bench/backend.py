@@ -350,6 +350,7 @@ def estimators(results: Results) -> str:
             "defaults" if row["setting"] == "defaults" else "20 epochs",
             f"{row['ratio']:.2f}",
             both(row, "epochs", 0),
+            both(row, "objective", 3),
             both(row, "accuracy", 3),
             both(row, "log_loss", 3),
         ]
@@ -358,9 +359,11 @@ def estimators(results: Results) -> str:
     return paragraphs(
         "`leashed.sklearn.SGDClassifier` with one thread and scikit-learn's, on 1,000 rows and on the "
         "digits (1,797 rows of 64, five folds; scaled to unit variance where nothing else is said): "
-        "the ratio of the times of their fits, and, leashed's first, epochs and what the fits reach "
-        "on examples held out.",
-        table(["", "loss", "", "time, ratio", "epochs", "accuracy", "log-loss"], lines),
+        "the ratio of the times of their fits, and, leashed's first, epochs, what both minimise, "
+        "penalty included, where the fits end, and what they reach on examples held out.",
+        table(
+            ["", "loss", "", "time, ratio", "epochs", "objective", "accuracy", "log-loss"], lines
+        ),
     )
 
 

@@ -309,6 +309,17 @@ def test_a_fit_ends_as_scikit_learns_does() -> None:
         assert model.validation_scores_ is model.best_validation_score_ is None
 
 
+@SPARSE
+def test_the_step_size_is_by_default_larger_on_sparse_features(sparse: bool) -> None:
+    x, y = blobs()
+    default, same, other = (
+        SGDClassifier(lr=lr, max_iter=3, tol=None, random_state=0).fit(rows(x, sparse), y)
+        for lr in (None, 1.0 if sparse else 0.1, 0.1 if sparse else 1.0)
+    )
+    np.testing.assert_array_equal(default.parameters_, same.parameters_)
+    assert (default.parameters_ != other.parameters_).any()
+
+
 def test_the_losses_of_epochs_are_those_that_the_gradients_found() -> None:
     x, y = blobs()
     for sparse in (False, True):

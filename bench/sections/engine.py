@@ -41,19 +41,21 @@ def _record(discipline: lsh.Discipline, d: int, rounds: int) -> Record:
     for _ in range(rounds):
         for name, f in functions.items():
             turns[name].append(_seconds(f))
-    seconds = {name: statistics.median(values) for name, values in turns.items()}
+    of = {name: np.array(values) for name, values in turns.items()}
     copies = isinstance(discipline, lsh.Locked) or discipline == lsh.Hogwild()
     update = (
-        seconds["pass"]
+        of["pass"]
         if isinstance(discipline, lsh.Leashed)
-        else seconds["update"] - (seconds["call"] - seconds["empty"])
+        else of["update"] - (of["call"] - of["empty"])
     )
     return {
         "discipline": discipline.label,
         "dimension": d,
-        "seconds": seconds,
-        "read_above": seconds["read"] - (seconds["copy"] if copies else 0.0),
-        "push_above": seconds["push"] - update,
+        "seconds": {name: statistics.median(values) for name, values in turns.items()},
+        # Medians of the turns' differences: from one turn to the next a pass over memory varies by
+        # more than what is above it.
+        "read_above": float(np.median(of["read"] - (of["copy"] if copies else 0.0))),
+        "push_above": float(np.median(of["push"] - update)),
     }
 
 

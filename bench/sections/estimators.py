@@ -79,10 +79,23 @@ def _fits(make: Any, problem: Problem, times: int) -> tuple[float, list[Any]]:
     return min(seconds), models
 
 
+def _objective(model: Any, x: Any, y: NDArray[Any], loss: str) -> float:
+    """What both minimise on their training set, penalty included."""
+    outputs = x @ model.coef_.T + model.intercept_
+    classes = model.classes_[-1:] if len(model.classes_) == 2 else model.classes_
+    margins = np.where(y[:, None] == classes, outputs, -outputs)
+    losses = np.logaddexp(0, -margins) if loss == "log_loss" else np.maximum(0, 1 - margins)
+    return float(losses.mean(axis=0).sum() + 0.5 * model.alpha * np.square(model.coef_).sum())
+
+
 def _quality(models: list[Any], problem: Problem, loss: str) -> dict[str, Any]:
+    trained = [(problem.x[rows], problem.y[rows]) for rows, _ in problem.folds]
     held = [(problem.x[rows], problem.y[rows]) for _, rows in problem.folds]
     found: dict[str, Any] = {
         "epochs": float(np.mean([model.n_iter_ for model in models])),
+        "objective": float(
+            np.mean([_objective(m, *on, loss) for m, on in zip(models, trained, strict=True)])
+        ),
         "accuracy": float(np.mean([m.score(*on) for m, on in zip(models, held, strict=True)])),
     }
     if loss == "log_loss":

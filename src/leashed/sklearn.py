@@ -124,7 +124,7 @@ class _Estimator(BaseEstimator):
 
     # Set by the estimators' own constructors, as scikit-learn wants it.
     alpha: float
-    lr: float | Schedule
+    lr: Any
     max_iter: int
     tol: float | None
     n_iter_no_change: int
@@ -310,9 +310,10 @@ class _Estimator(BaseEstimator):
             )
             theta = outcome["parameters"]
             if outcome["outcome"] == "crashed" or not np.isfinite(theta).all():
+                lr = rule.config()["lr"] if self.lr is None else self.lr
                 raise ValueError(
                     "training ran to infinity; scale the features, for example with "
-                    f"sklearn.preprocessing.StandardScaler, or lower lr, got {self.lr!r}"
+                    f"sklearn.preprocessing.StandardScaler, or lower lr, got {lr!r}"
                 )
             if outcome["reason"] == "interrupted":
                 raise KeyboardInterrupt
@@ -673,6 +674,7 @@ class SGDClassifier(_Classifier, _Linear):
         l1_ratio: the share of l1 in ``"elasticnet"``, from 0 to 1.
         fit_intercept: whether there is an intercept; without it ``intercept_`` is 0.
         lr: the step size for the mean gradient of a batch, or a schedule of ``leashed.schedules``.
+            Default: 0.1, on sparse features 1, for there a step is shared by few of a batch's rows.
         max_iter: the most epochs.
         tol: what counts as an improvement of the loss, with more than two classes for each of them
             that its loss is summed over, or of the score with ``early_stopping``; None: training
@@ -718,7 +720,7 @@ class SGDClassifier(_Classifier, _Linear):
         alpha: float = 1e-4,
         l1_ratio: float = 0.15,
         fit_intercept: bool = True,
-        lr: float | Schedule = 0.1,
+        lr: float | Schedule | None = None,
         max_iter: int = 1000,
         tol: float | None = 1e-3,
         n_iter_no_change: int = 5,
@@ -750,6 +752,11 @@ class SGDClassifier(_Classifier, _Linear):
         self.random_state = random_state
         self.warm_start = warm_start
         self.class_weight = class_weight
+
+    def _rule(self, data: Dataset | SparseDataset) -> Rule:
+        if self.rule is not None or self.lr is not None:
+            return super()._rule(data)
+        return SGD(1.0 if isinstance(data, SparseDataset) else 0.1)
 
     def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
         if self.loss not in ("hinge", "log_loss"):

@@ -1,5 +1,6 @@
 #include "leashed/data/sampler.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
@@ -10,17 +11,23 @@ namespace leashed {
 
 class Sampler::Permutation {
  public:
+  static constexpr std::size_t kTogether = 8;
+
   Permutation(std::uint64_t seed, std::uint64_t pass, std::size_t rows, unsigned half_bits)
       : rows_(rows),
         half_bits_(half_bits),
         mask_((std::uint64_t{1} << half_bits) - 1),
         keys_(philox(seed, pass, 0)) {}
 
-  std::size_t operator()(std::size_t position) const {
-    std::uint64_t value = position;
-    do value = encrypt(value);
-    while (value >= rows_);
-    return value;
+  // The rows of `count` positions, at most kTogether, whose rounds the processor works on at once.
+  void operator()(std::size_t position, std::size_t count, std::size_t* rows) const {
+    std::array<std::uint64_t, kTogether> values;
+    for (std::size_t i = 0; i < kTogether; ++i) values[i] = encrypt(position + i);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t value = values[i];
+      while (value >= rows_) value = encrypt(value);
+      rows[i] = value;
+    }
   }
 
  private:
@@ -34,9 +41,8 @@ class Sampler::Permutation {
     }
     return left << half_bits_ | right;
   }
-  // The finaliser of MurmurHash3.
+  // The finaliser of MurmurHash3, of x < 2³³, for which its first step does nothing.
   static std::uint64_t mix(std::uint64_t x) {
-    x ^= x >> 33;
     x *= 0xff51afd7ed558ccd;
     x ^= x >> 33;
     x *= 0xc4ceb9fe1a85ec53;
@@ -62,7 +68,13 @@ void Sampler::batch(std::uint64_t k, std::size_t* rows) const {
   std::size_t position = k * batch_size_ % rows_;
   for (std::size_t i = 0; i < batch_size_;) {
     const Permutation permutation(seed_, pass, rows_, half_bits_);
-    for (; i < batch_size_ && position < rows_; ++i) rows[i] = permutation(position++);
+    while (i < batch_size_ && position < rows_) {
+      const std::size_t count =
+          std::min({Permutation::kTogether, batch_size_ - i, rows_ - position});
+      permutation(position, count, rows + i);
+      position += count;
+      i += count;
+    }
     position = 0;
     ++pass;
   }

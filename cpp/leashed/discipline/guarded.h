@@ -4,10 +4,23 @@
 #include <mutex>
 #include <optional>
 
+#include "leashed/base/clock.h"
 #include "leashed/discipline/in_place.h"
 #include "leashed/sparse/exclusive_runs.h"
 
 namespace leashed {
+
+// A lock taken, and when that was: `asked`, where nobody else held it. A clock is read in as long
+// as small models take for their whole update.
+struct TimedLock {
+  TimedLock(std::mutex& mutex, double asked) : lock(mutex, std::try_to_lock), taken(asked) {
+    if (lock) return;
+    lock.lock();
+    taken = now();
+  }
+  std::unique_lock<std::mutex> lock;
+  double taken;  // seconds on the monotonic clock
+};
 
 class Guarded : public InPlace {
  public:

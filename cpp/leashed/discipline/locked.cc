@@ -1,7 +1,5 @@
 #include "leashed/discipline/locked.h"
 
-#include "leashed/base/clock.h"
-
 namespace leashed {
 
 View Locked::read(std::size_t worker) {
@@ -29,23 +27,22 @@ Publication Locked::publish(std::size_t worker, float* gradient) {
 Publication Locked::push(Gradient gradient, std::uint64_t t_read, StoreChoice& stores) {
   const double start = now();
   const double clip_factor = updater_.clip_factor(gradient);
-  const double ready = now();
-  const std::lock_guard lock(mutex_);
-  const double locked = now();
+  const double ready = updater_.clips_norm() ? now() : start;
+  const TimedLock lock(mutex_, ready);
   const std::uint64_t tau = t_ - t_read;
   const Updater::Damping damping = updater_.damping(theta(), tau);
   Publication result{.excluded = damping.factor == 0, .t = t_, .factor = damping.factor};
   if (!result.excluded) {
     updater_.apply(buffer_.data(), buffer_.data(), gradient,
                    {t_, damping, clip_factor, stores.at(t_)});
-    stores.took(t_, now() - locked);
+    stores.took(t_, now() - lock.taken);
     updater_.applied(tau);
     ++t_;
     result.published = true;
     result.staleness_compute = tau;
   }
-  result.update_seconds = (ready - start) + (now() - locked);
-  result.waiting_seconds = locked - ready;
+  result.update_seconds = (ready - start) + (now() - lock.taken);
+  result.waiting_seconds = lock.taken - ready;
   return result;
 }
 

@@ -1,7 +1,5 @@
 #include "leashed/discipline/sequential.h"
 
-#include "leashed/base/clock.h"
-
 namespace leashed {
 
 // Without the lock: the only writer is the thread that reads.
@@ -16,9 +14,8 @@ Publication Sequential::publish(std::size_t, float* gradient) {
 Publication Sequential::push(Gradient gradient, std::uint64_t t_read, StoreChoice&) {
   const double start = now();
   const double clip_factor = updater_.clip_factor(gradient);
-  const double ready = now();
-  const std::lock_guard lock(mutex_);
-  const double locked = now();
+  const double ready = updater_.clips_norm() ? now() : start;
+  const TimedLock lock(mutex_, ready);
   const std::uint64_t tau = t_ - t_read;  // 0, but for who pushes twice after one read
   const Updater::Damping damping = updater_.damping(theta(), tau);
   Publication result{.excluded = damping.factor == 0, .t = t_, .factor = damping.factor};
@@ -29,7 +26,7 @@ Publication Sequential::push(Gradient gradient, std::uint64_t t_read, StoreChoic
     result.published = true;
     result.staleness_compute = tau;
   }
-  result.update_seconds = (ready - start) + (now() - locked);
+  result.update_seconds = (ready - start) + (now() - lock.taken);
   return result;
 }
 

@@ -41,6 +41,7 @@ class Updater {
     Stores stores = Stores::cached;
   };
   double clip_factor(Gradient gradient) const;
+  bool clips_norm() const { return rule_.clips_norm(); }
   double clip_factor(const SparseGradient& gradient) const {
     return rule_.clip_factor(gradient.values, gradient.size);
   }

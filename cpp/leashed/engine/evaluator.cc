@@ -18,6 +18,7 @@ constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 struct Evaluator::Job {
   const float* theta;
   const DatasetView& data;
+  std::size_t every;
   std::vector<Evaluation> parts;  // by chunk, so that their sum does not depend on who did which
   // Relaxed, all three: distinct numbers are all that is asked of the first two, and the last is a
   // hint. What the helpers write is seen after Team::finish.
@@ -56,7 +57,7 @@ void Evaluator::work(Job& job, Scratch& scratch, const std::function<bool()>& ke
       if (job.ended.load(std::memory_order_relaxed)) return;
       const std::size_t chunk = job.next.fetch_add(1, std::memory_order_relaxed);
       if (chunk >= job.parts.size()) return;
-      job.parts[chunk] = evaluate_chunk(job, chunk, scratch);
+      job.parts[chunk] = evaluate_chunk(job, chunk * job.every, scratch);
     }
   } catch (...) {
     const std::lock_guard lock(job.mutex);
@@ -72,10 +73,11 @@ std::size_t Evaluator::helpers(std::size_t threads, std::size_t chunks) const {
 }
 
 std::optional<Evaluation> Evaluator::operator()(const float* theta, const DatasetView& data,
-                                                std::size_t threads) {
+                                                std::size_t threads, std::size_t every) {
   threads = std::min(threads, processors());
   if (scratch_.size() < threads) scratch_.resize(threads);
-  Job job{theta, data, std::vector<Evaluation>((data.rows + kChunk - 1) / kChunk)};
+  const std::size_t taken = kChunk * every;
+  Job job{theta, data, every, std::vector<Evaluation>((data.rows + taken - 1) / taken)};
   std::size_t chunks = job.parts.size();
   if (threads > 1 && chunk_seconds_ == 0 && chunks > 1) {
     const double begin = now();

@@ -1,9 +1,11 @@
 #include "leashed/engine/executor.h"
 
 #include <chrono>
+#include <limits>
 #include <string>
 #include <system_error>
 
+#include "leashed/base/clock.h"
 #include "leashed/base/error.h"
 #include "leashed/base/team.h"
 
@@ -54,6 +56,17 @@ void ThreadExecutor::set(Gate gate) {
     gate_ = gate;
   }
   begun_.notify_all();
+}
+
+CallerExecutor::~CallerExecutor() {
+  if (ended_) return;
+  training_.stop.stop(StopReason::error);
+  wait(std::numeric_limits<double>::infinity());
+}
+
+bool CallerExecutor::wait(double seconds) {
+  if (!ended_) ended_ = !worker_.train(now() + seconds);
+  return ended_;
 }
 
 }  // namespace leashed

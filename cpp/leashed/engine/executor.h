@@ -1,4 +1,4 @@
-// Executor: OS threads, one a worker.
+// Who runs the workers: an OS thread each, or the thread that asked for the run.
 #pragma once
 
 #include <condition_variable>
@@ -10,16 +10,23 @@
 
 namespace leashed {
 
-class ThreadExecutor {
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Waits for all workers to end, about so long at most; true where they have.
+  virtual bool wait(double seconds) = 0;
+};
+
+class ThreadExecutor final : public Executor {
  public:
   // Starts the workers, none of which begins before all have been started: in lockstep they wait
   // for each other. Where a thread cannot be started, throws Error, and no worker has begun.
   ThreadExecutor(Training& training, std::vector<Worker>& workers);
   // Stops the run where it has not ended, and joins.
-  ~ThreadExecutor();
+  ~ThreadExecutor() override;
 
-  // Waits for all workers to end, at most so long; true where they have.
-  bool wait(double seconds);
+  bool wait(double seconds) override;
 
  private:
   enum class Gate { closed, open, given_up };
@@ -33,6 +40,23 @@ class ThreadExecutor {
   Gate gate_ = Gate::closed;
   std::size_t running_;
   std::vector<std::jthread> threads_;
+};
+
+// One worker, which gets on while the caller waits for it: no thread is started and waited for,
+// which takes as long as hundreds of small updates. For steps that are short, and callers that have
+// nothing to do meanwhile.
+class CallerExecutor final : public Executor {
+ public:
+  CallerExecutor(Training& training, Worker& worker) : training_(training), worker_(worker) {}
+  // Stops the run where it has not ended.
+  ~CallerExecutor() override;
+
+  bool wait(double seconds) override;
+
+ private:
+  Training& training_;
+  Worker& worker_;
+  bool ended_ = false;
 };
 
 }  // namespace leashed

@@ -15,14 +15,8 @@ constexpr std::size_t kCopies = 64;
 constexpr std::size_t kCopyBytes = std::size_t{128} << 20;  // of all losses together
 
 constexpr double kFine = 0.02;
-
-// The number of updates at which a power of it through both has that loss; NaN where there is none.
-double updates_at(double loss, const Evaluated& above, const Evaluated& below) {
-  const double from = std::log1p(static_cast<double>(above.updates));
-  const double to = std::log1p(static_cast<double>(below.updates));
-  const double way = std::log(above.loss / loss) / std::log(above.loss / below.loss);
-  return std::expm1(from + way * (to - from));
-}
+constexpr std::size_t kSampled = 8;  // of so many rows, one tells where to look
+constexpr std::size_t kGuesses = 4;
 
 double share(const Evaluation& e) {
   return static_cast<double>(e.correct) / static_cast<double>(e.rows);
@@ -82,10 +76,12 @@ bool History::measure(Evaluated& e, const float* theta, std::size_t threads) {
 
 bool History::evaluate(std::size_t threads) {
   Evaluated e;
+  double heard_then = 0;
   bool complete = false;
   const bool remembers = most_copies() > 0;  // and may do so while this evaluation lasts
   training_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
     e = look_at(t);
+    heard_then = heard();
     if (remembers) {
       evaluating_.assign(theta, theta + training_.source.dimension());
     } else {
@@ -94,6 +90,7 @@ bool History::evaluate(std::size_t threads) {
   });
   if (remembers) complete = measure(e, evaluating_.data(), threads);
   if (!complete) return false;
+  above_heard_ = std::max(1.0, e.loss / heard_then);
   evaluations_.push_back(std::move(e));
   if (evaluations_.size() == 1) losses_ = training_.until.losses(initial_loss());
   settle();
@@ -115,8 +112,8 @@ void History::settle() {
       spare_.push_back(std::move(copy->theta));
   } else if (later != copies_.begin()) {
     crossing.above = evaluations_.size() > 1 ? evaluations_[evaluations_.size() - 2] : latest;
-    crossing.below = latest;
     std::move(copies_.begin(), later, std::back_inserter(crossing.copies));
+    crossing.copies.push_back({latest, evaluating_, std::nan("")});
     crossings_.push_back(std::move(crossing));
   }
   copies_.erase(copies_.begin(), later);
@@ -133,7 +130,9 @@ double History::heard() const {
   return sum / heard;
 }
 
-bool History::promising() const { return !losses_.empty() && heard() <= losses_.back(); }
+bool History::promising() const {
+  return !losses_.empty() && heard() * above_heard_ <= losses_.back();
+}
 
 std::size_t History::most_copies() const {
   if (losses_.empty()) return 0;
@@ -154,7 +153,7 @@ bool History::remember() {
       spare_.pop_back();
     }
     copy.assign(theta, theta + dimension);
-    copies_.push_back({look_at(t), std::move(copy), heard()});
+    copies_.push_back({look_at(t), std::move(copy), std::nan("")});
     copies_.back().seen.loss = std::nan("");
   });
   copy_seconds_ = thread_seconds() - begin;
@@ -172,6 +171,7 @@ void History::refine(std::size_t threads) {
     for (const double loss : crossing.losses) {
       if (!search(crossing, loss, begin, threads)) break;
     }
+    crossing.copies.pop_back();
     for (Copy& copy : crossing.copies) {
       if (!std::isnan(copy.seen.loss)) evaluations_.push_back(std::move(copy.seen));
     }
@@ -180,37 +180,47 @@ void History::refine(std::size_t threads) {
             [](const Evaluated& a, const Evaluated& b) { return a.seconds < b.seconds; });
 }
 
-// Looks first where workers found such losses, then where a power of the number of updates through
-// the nearest losses above and below has that value, and in the middle where that was twice on the
-// same side. What is finer than kFine of the time is noise of the losses.
+double History::sampled(Copy& copy, std::size_t threads) {
+  if (std::isnan(copy.sampled)) {
+    const auto found = evaluator_(copy.theta.data(), training_.data, threads, kSampled);
+    if (found) copy.sampled = found->loss_sum / static_cast<double>(found->rows);
+  }
+  return copy.sampled;
+}
+
+std::size_t History::guess(std::vector<Copy>& copies, std::size_t begin, std::size_t end,
+                           double loss, double factor, std::size_t threads) {
+  while (begin + 1 < end) {
+    const std::size_t middle = (begin + end - 1) / 2;
+    if (sampled(copies[middle], threads) * factor <= loss) {
+      end = middle + 1;
+    } else {
+      begin = middle + 1;
+    }
+  }
+  return begin;
+}
+
+// Looks where a part of the rows says, corrected by what all of them said of the last copy looked
+// at; should that go wrong kGuesses times, in the middle. What is finer than kFine of the time is
+// noise of the losses.
 bool History::search(Crossing& crossing, double loss, std::size_t& begin, std::size_t threads) {
   std::vector<Copy>& copies = crossing.copies;
   const std::size_t first = begin;
-  std::size_t end = copies.size();
-  const auto hint = std::find_if(copies.begin(), copies.end(),
-                                 [=](const Copy& copy) { return copy.heard <= loss; });
-  auto at = static_cast<std::size_t>(hint - copies.begin());
-  for (int side = 0; begin < end;) {
-    at = std::clamp(at, begin, end - 1);
+  std::size_t end = copies.size() - 1, looked_at = end;
+  for (std::size_t looks = 0; begin < end; ++looks) {
+    const double factor = copies[looked_at].seen.loss / sampled(copies[looked_at], threads);
+    std::size_t at =
+        looks < kGuesses ? guess(copies, begin, end, loss, factor, threads) : (begin + end) / 2;
     if (!std::isnan(copies[begin].seen.loss)) at = begin;
     Evaluated& seen = copies[at].seen;
     if (std::isnan(seen.loss) && !measure(seen, copies[at].theta.data(), threads)) return false;
     const bool reached = seen.loss <= loss;
     (reached ? end : begin) = reached ? at : at + 1;
+    looked_at = at;
     const Evaluated& above = begin > first ? copies[begin - 1].seen : crossing.above;
-    const Evaluated& below = end < copies.size() ? copies[end].seen : crossing.below;
+    const Evaluated& below = copies[end].seen;
     if (below.seconds - above.seconds <= kFine * below.seconds) break;
-    const int turn = reached ? 1 : -1;
-    const double updates = updates_at(loss, above, below);
-    at = side == turn || std::isnan(updates)
-             ? (begin + end) / 2
-             : static_cast<std::size_t>(std::find_if(copies.begin(), copies.end(),
-                                                     [=](const Copy& copy) {
-                                                       return static_cast<double>(
-                                                                  copy.seen.updates) >= updates;
-                                                     }) -
-                                        copies.begin());
-    side = turn;
   }
   begin = end;
   return true;

@@ -24,7 +24,8 @@ class History {
   // Keeps a copy of it, if it is another than the last one's; true where the copies were thinned
   // out to make room.
   bool remember();
-  // Whether the losses that workers find in their batches say that the run's loss is reached now.
+  // Whether the losses that workers find in their batches, times what the last evaluation was above
+  // them, say that the run's loss is reached now.
   bool promising() const;
   // Finds, for each loss that was reached, when it was (a moment where it was, if it was more than
   // once): by a search among the copies kept between the last evaluation above it and the first
@@ -47,13 +48,13 @@ class History {
   struct Copy {
     Evaluated seen;  // its loss: NaN until it is measured
     std::vector<float> theta;
-    double heard;  // what workers found then
+    double sampled;  // its loss over a part of the rows; NaN until it is measured
   };
   // Copies among which some losses were reached.
   struct Crossing {
     std::vector<double> losses;  // largest first
-    std::vector<Copy> copies;    // oldest first
-    Evaluated above, below;      // before them, and after
+    std::vector<Copy> copies;    // oldest first; the last is the evaluation that reached the losses
+    Evaluated above;             // before them
   };
   // What there is to see at version t, but for loss and accuracy. Called with the snapshot: one may
   // have waited for it.
@@ -69,6 +70,11 @@ class History {
   // The first copy from `begin` on, which it is set to, whose loss is at most that; false where an
   // evaluation ended early.
   bool search(Crossing& crossing, double loss, std::size_t& begin, std::size_t threads);
+  // Where in [begin, end) that is by a part of the rows, whose losses are multiplied by `factor`.
+  std::size_t guess(std::vector<Copy>& copies, std::size_t begin, std::size_t end, double loss,
+                    double factor, std::size_t threads);
+  // The loss of a part of the rows; NaN where the evaluation ended early.
+  double sampled(Copy& copy, std::size_t threads);
 
   const Training& training_;
   const std::vector<Worker>& workers_;
@@ -83,6 +89,7 @@ class History {
   std::vector<std::vector<float>> spare_;  // memory for more
   std::vector<float> evaluating_;          // theta meanwhile
   double evaluation_seconds_ = 0, copy_seconds_ = 0;
+  double above_heard_ = 1;  // the last evaluation's loss over what workers found then; at least 1
 };
 
 }  // namespace leashed

@@ -16,6 +16,7 @@ constexpr double kCopyInterval = 0.0002;
 constexpr double kCopyShare = 0.1;
 constexpr double kCopyTime = 1.0 / 128;  // of the time so far: updates may be slow, or copies none
 constexpr double kPatience = 0.1;        // seconds of evaluation after an interruption
+constexpr double kAlarm = 0.25;  // of an evaluation's time, after one that was a false alarm
 constexpr double kShortestInterval = 0.01;
 constexpr double kAgain = 0.001;  // until a checkpoint is tried again
 
@@ -35,7 +36,7 @@ double Monitor::interval() const {
   return std::max(kShortestInterval, history_.evaluation_seconds() * (1 - kShare) / kShare);
 }
 
-void Monitor::watch(ThreadExecutor& executor) {
+void Monitor::watch(Executor& executor) {
   const auto clock = [this] { return clock_.seconds(); };
   double next = interval(), evaluated = 0;
   if (training_.until.wants_loss()) next_copy_ = copy_interval_ = kCopyInterval;
@@ -51,14 +52,13 @@ void Monitor::watch(ThreadExecutor& executor) {
       next_checkpoint = save() ? clock() + every_.checkpoint : clock() + kAgain;
     } else if (clock() >= next) {
       const double begin = clock();
-      evaluate(1);
+      evaluate(history_.promising() ? training_.workers : 1);
       next = (every_.evaluate > 0 ? begin : clock()) + interval();
       evaluated = clock();
       copy_interval_ = kCopyInterval;
     } else if (clock() >= next_copy_) {
       remember();
-      // Where that was a false alarm, workers have half of the monitor's processor until the next.
-      if (history_.promising() && clock() >= evaluated + history_.evaluation_seconds()) {
+      if (history_.promising() && clock() >= evaluated + kAlarm * history_.evaluation_seconds()) {
         next = clock();
       }
     }

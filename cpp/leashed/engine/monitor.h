@@ -34,7 +34,7 @@ class Monitor {
           const Intervals& every, const TrainCallbacks& callbacks);
 
   // Until all workers have ended.
-  void watch(ThreadExecutor& executor);
+  void watch(Executor& executor);
   // Evaluates the state now and judges it; false where that ended early.
   bool evaluate(std::size_t threads);
   // Hands on a checkpoint of the state now; false where it must be tried again.

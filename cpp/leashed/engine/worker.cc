@@ -9,6 +9,7 @@
 namespace leashed {
 namespace {
 
+constexpr std::uint64_t kLook = 16;                   // steps between two looks at the clock
 constexpr auto kRelaxed = std::memory_order_relaxed;  // of claims: training.h says why
 
 }  // namespace
@@ -16,26 +17,32 @@ constexpr auto kRelaxed = std::memory_order_relaxed;  // of claims: training.h s
 Worker::Worker(Training& training, std::size_t id, std::size_t recorded_passes)
     : training_(training),
       id_(id),
+      first_pass_(training.batches->pass(training.from.batches)),
       workspace_(training.source.make_workspace()),
       gradient_(training.sparse_runs ? 0 : training.source.dimension()),
       telemetry_(std::make_unique<WorkerTelemetry>()) {
   telemetry_->passes.resize(recorded_passes);
 }
 
-void Worker::train() {
+bool Worker::train(double until) {
   const double start = now();
+  bool more = false;
   try {
     const auto attached = training_.source.attach();
-    look_ahead();
-    while (training_.discipline.proceed(id_, wants_another())) {
+    if (!begun_) look_ahead();
+    begun_ = true;
+    while (!more && training_.discipline.proceed(id_, wants_another())) {
       training_.sparse_runs ? step_sparse() : step();
+      more = steps_ % kLook == 0 && std::isfinite(until) && now() >= until;
     }
-    if (training_.sparse_runs) training_.sparse_runs->leave(id_);
+    if (!more && training_.sparse_runs) training_.sparse_runs->leave(id_);
   } catch (...) {  // out of memory
     training_.fail(std::current_exception());
+    more = false;
   }
-  training_.discipline.leave(id_);
-  telemetry_->running_seconds = now() - start;
+  if (!more) training_.discipline.leave(id_);
+  telemetry_->running_seconds += now() - start;
+  return more;
 }
 
 // Claims an update where updates are counted. A gradient that the persistence bound or the
@@ -65,7 +72,7 @@ bool Worker::wants_another() {
   return true;
 }
 
-void Worker::look_ahead() {
+double Worker::look_ahead() {
   const double start = now();
   fault_point("sample");
   if (training_.discipline.lockstep()) {
@@ -80,22 +87,22 @@ void Worker::look_ahead() {
   } else {
     training_.batches->fill(next_.k, next_.batch);
   }
-  telemetry_->sampling_seconds += now() - start;
+  const double end = now();
+  telemetry_->sampling_seconds += end - start;
+  return end;
 }
 
 void Worker::record(std::uint64_t k, double loss_sum, std::size_t rows) {
   std::vector<PassLoss>& passes = telemetry_->passes;
   if (passes.empty()) return;
-  const BatchSource& batches = *training_.batches;
-  const std::uint64_t pass = batches.pass(k) - batches.pass(training_.from.batches);
+  const std::uint64_t pass = training_.batches->pass(k) - first_pass_;
   if (pass < passes.size()) passes[pass].add(loss_sum, rows);
 }
 
 void Worker::step() {
   WorkerTelemetry& telemetry = *telemetry_;
   std::swap(current_, next_);
-  look_ahead();
-  const double sampled = now();
+  const double sampled = look_ahead();
   const View view = training_.discipline.read(id_);
   const double read = now();
   telemetry.read_seconds += read - sampled;
@@ -172,9 +179,8 @@ RunEffect Worker::effect_with(const InPlaceView& view) const {
 
 void Worker::step_sparse() {
   std::swap(current_, next_);
-  look_ahead();
+  const double start = look_ahead();
   const std::uint64_t updates = current_.count;
-  const double start = now();
   const InPlaceView view = training_.sparse_runs->open(id_, updates);
   const double opened = now();
   try {

@@ -2,6 +2,7 @@
 // loop there is; an executor runs it.
 #pragma once
 
+#include <limits>
 #include <memory>
 
 #include "leashed/engine/telemetry.h"
@@ -15,8 +16,9 @@ class Worker {
   Worker(Training& training, std::size_t id, std::size_t recorded_passes);
   Worker(Worker&&) = default;
 
-  // Until a stop rule says so; throws nothing.
-  void train();
+  // Until a stop rule says so, or the monotonic clock does: then true, to be called again. Throws
+  // nothing.
+  bool train(double until = std::numeric_limits<double>::infinity());
 
   const WorkerTelemetry& telemetry() const { return *telemetry_; }
 
@@ -37,11 +39,13 @@ class Worker {
   // The effect of the worker's runs with that one's.
   RunEffect effect_with(const InPlaceView& view) const;
   // Claims the next batch number and fills that batch, so that its rows can come into the cache
-  // while the batch before it is worked on.
-  void look_ahead();
+  // while the batch before it is worked on. When it was done.
+  double look_ahead();
 
   Training& training_;
   const std::size_t id_;
+  const std::uint64_t first_pass_;
+  bool begun_ = false;
   std::uint64_t claims_ = 0;  // of batches
   std::uint64_t steps_ = 0;   // taken so far
   bool may_publish_ = false;  // an update that it has claimed

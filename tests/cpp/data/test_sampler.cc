@@ -1,13 +1,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/philox.h"
 #include "leashed/data/sampler.h"
 
-using leashed::Sampler;
+using leashed::philox, leashed::Sampler;
 
 TEST_CASE("Philox4x32-10 gives the published test vectors") {
   using Words = std::array<std::uint32_t, 4>;
@@ -46,6 +48,45 @@ TEST_CASE("a batch depends on the seed and its number alone") {
   two.batch(5, c.data());
   CHECK(a == b);
   CHECK(a != c);
+}
+
+TEST_CASE("a batch is what the plain cipher says, position by position") {
+  const auto mix = [](std::uint64_t x) {
+    x ^= x >> 33;
+    x *= 0xff51afd7ed558ccd;
+    x ^= x >> 33;
+    x *= 0xc4ceb9fe1a85ec53;
+    return x ^ x >> 33;
+  };
+  for (const std::uint64_t rows : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{7},
+                                   std::uint64_t{1000}, std::uint64_t{1797}, std::uint64_t{65'537},
+                                   (std::uint64_t{1} << 32) - 1, (std::uint64_t{1} << 63) + 5}) {
+    unsigned bits = 0;
+    while (bits < 64 && (rows - 1) >> bits) ++bits;
+    const unsigned half = (std::max(bits, 1u) + 1) / 2;
+    const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+    for (const std::size_t batch : {1u, 3u, 8u, 16u, 21u}) {
+      const Sampler sampler(11, rows, batch);
+      std::vector<std::size_t> got(batch);
+      for (const std::uint64_t k : {0u, 1u, 77u, 4000u}) {
+        sampler.batch(k, got.data());
+        for (std::size_t i = 0; i < batch; ++i) {
+          const std::uint64_t position = k * batch + i;
+          const auto keys = philox(11, position / rows, 0);
+          std::uint64_t value = position % rows;
+          do {
+            std::uint64_t left = value >> half, right = value & mask;
+            for (const std::uint64_t key : keys) {
+              left ^= mix(right + key) & mask;
+              std::swap(left, right);
+            }
+            value = left << half | right;
+          } while (value >= rows);
+          REQUIRE(got[i] == value);
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("positions are spread evenly: no row is favoured at any place of the pass") {

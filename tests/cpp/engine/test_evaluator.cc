@@ -71,6 +71,26 @@ TEST_CASE("an evaluation has the same bits on any number of threads") {
   }
 }
 
+TEST_CASE("an evaluation of a part of the rows has every so-manieth chunk") {
+  const Slow source;
+  for (const std::size_t rows : {1u, 256u, 257u, 2'049u, 10'000u}) {
+    const Data data(rows);
+    double expected = 0;
+    std::uint64_t counted = 0;
+    for (std::size_t i = 0; i < rows; ++i) {
+      if (i / 256 % 8 != 0) continue;
+      expected += std::sqrt(data.x[i]);
+      ++counted;
+    }
+    for (const std::size_t threads : {1u, 2u}) {
+      const auto sum = Evaluator(source, [] { return true; })(&kTheta, data.view(), threads, 8);
+      REQUIRE(sum);
+      CHECK(sum->rows == counted);
+      CHECK(sum->loss_sum == doctest::Approx(expected));
+    }
+  }
+}
+
 TEST_CASE("an evaluation needs no thread that cannot be started") {
   fault_hook = [](const char*) {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));

@@ -86,7 +86,7 @@ struct Outcome {
 };
 
 Outcome run(const Ledger& ledger, const Choice& choice, std::size_t workers, StopRules until,
-            const TrainCallbacks& callbacks = {},
+            const TrainCallbacks& callbacks = {}, double evaluate_every = 0,
             const StalenessPolicy& staleness = no_staleness_policy()) {
   const std::vector<float> x(100, 0.0f), initial(kDimension, 0.0f);
   const std::vector<std::int32_t> y(100, 0);
@@ -94,7 +94,7 @@ Outcome run(const Ledger& ledger, const Choice& choice, std::size_t workers, Sto
   const DisciplineContext context{initial.data(), kDimension, workers, 1, *rule, staleness};
   const auto discipline = make_discipline(choice, context);
   TrainResult result = train(ledger, {x.data(), y.data(), 100, 1}, nullptr, *discipline, context,
-                             {workers, 4, 7, until, 0}, callbacks);
+                             {workers, 4, 7, until, evaluate_every}, callbacks);
   return {std::move(result), ledger.consistent.load(std::memory_order_relaxed)};
 }
 
@@ -159,6 +159,54 @@ TEST_CASE("every discipline publishes exactly the updates asked for, on consiste
         }
       }
     }
+  }
+}
+
+// With one worker and nothing to look at meanwhile, the caller's thread does the work.
+TEST_CASE("the caller's thread trains as a thread of its own does, and ends as soon") {
+  class Where final : public Ledger {
+   public:
+    std::shared_ptr<void> attach() const override {
+      thread = std::this_thread::get_id();
+      return nullptr;
+    }
+    mutable std::thread::id thread;
+  };
+  const double never = std::numeric_limits<double>::infinity();
+  for (const Named& named : disciplines()) {
+    CAPTURE(named.discipline.name);
+    const Where own, caller;
+    StopRules until;
+    until.batches = 600;
+    const TrainResult expected = run(own, named.discipline, 1, until).result;
+    const TrainResult result = run(caller, named.discipline, 1, until, {}, never).result;
+    CHECK(own.thread != std::this_thread::get_id());
+    CHECK(caller.thread == std::this_thread::get_id());
+    CHECK(result.parameters == expected.parameters);
+    CHECK(result.updates == 600);
+    CHECK(result.reason == StopReason::epochs);
+    CHECK(total(result.staleness) == 600);
+    CHECK(result.running_seconds > 0);
+
+    until.batches = StopRules::kNone;
+    until.seconds = 0.05;
+    CHECK(run(Ledger(), named.discipline, 1, until, {}, never).result.reason ==
+          StopReason::seconds);
+
+    TrainCallbacks callbacks;
+    int looks = 0;
+    callbacks.interrupted = [&looks] { return ++looks > 2; };
+    const TrainResult ended = run(Ledger(), named.discipline, 1, {}, callbacks, never).result;
+    CHECK(ended.reason == StopReason::interrupted);
+    CHECK(ended.parameters[0] == static_cast<float>(ended.updates));
+    callbacks.interrupted = []() -> bool { throw std::runtime_error("signal"); };
+    CHECK_THROWS_WITH_AS(run(Ledger(), named.discipline, 1, {}, callbacks, never), "signal",
+                         std::runtime_error);
+
+    Ledger throws;
+    throws.throw_at = 40;
+    CHECK_THROWS_WITH_AS(run(throws, named.discipline, 1, {}, {}, never), "boom",
+                         std::runtime_error);
   }
 }
 
@@ -402,7 +450,7 @@ TEST_CASE("a run that no batch is left for ends by their number, whoever ended f
     until.updates = 2;
     until.batches = 8;
     const One policy;
-    const TrainResult result = run(ledger, named.discipline, 2, until, {}, policy).result;
+    const TrainResult result = run(ledger, named.discipline, 2, until, {}, 0, policy).result;
     CHECK(result.updates == 1);
     CHECK(result.excluded > 0);
     CHECK(result.reason == StopReason::epochs);

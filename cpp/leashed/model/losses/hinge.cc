@@ -5,8 +5,32 @@
 namespace leashed {
 namespace {
 
+// Without branches, which would be taken at random, on the bits of one_against_rest.
+double residuals_of_one(const float* outputs, float* out, std::size_t rows, std::size_t ld,
+                        const Targets& targets, float scale) {
+  double sum = 0;
+  for (std::size_t row = 0; row < rows; row += kLanes) {
+    const std::size_t count = rows - row < kLanes ? rows - row : kLanes;
+    float o[kLanes] = {}, sign[kLanes] = {};
+    for (std::size_t j = 0; j < count; ++j) {
+      o[j] = outputs[(row + j) * ld];
+      sign[j] = 2 * static_cast<float>(targets.labels[row + j] != 0) - 1;
+    }
+    const vfloat loss = 1.0f - vload(sign) * vload(o);
+    const vfloat residual = loss <= vfloat{} ? vfloat{} : -vload(sign);
+    const vfloat kept = loss <= vfloat{} ? vfloat{} : loss;
+    for (std::size_t j = 0; j < count; ++j) {
+      const float weight = targets.weights ? targets.weights[row + j] : 1;
+      out[(row + j) * ld] = residual[j] * (scale * weight);
+      sum += double{weight} * double{kept[j]};
+    }
+  }
+  return sum;
+}
+
 double residuals(const float* outputs, float* out, std::size_t rows, std::size_t n, std::size_t ld,
                  const Targets& targets, float scale) {
+  if (n == 1) return residuals_of_one(outputs, out, rows, ld, targets, scale);
   const auto output_loss = [](float o, float& r, float z, double& sum) {
     const float sign = 2 * z - 1;
     const float loss = 1 - sign * o;
