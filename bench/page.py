@@ -428,7 +428,7 @@ def _returns(results: Results, mine: str) -> str:
     head = ["from call to return", "median, s", *(f"seed {k + 1}" for k in range(len(both)))]
     return paragraphs(
         "By the caller's clock, from the call to the return, with every evaluation; PyTorch's is a "
-        "loop in one process that evaluates when the mean loss of its last thousand examples says "
+        "loop in one process that evaluates when the mean loss of its last five hundred examples says "
         f"so, as leashed does. An evaluation takes one thread "
         f"{number(ours['evaluation_seconds'])} s; {within} of leashed's {len(both)} runs returned "
         "within 1.3 times the time reached and four evaluations.",

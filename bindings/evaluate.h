@@ -1,6 +1,7 @@
 // What may last, from Python: without the GIL, and Ctrl-C ends it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <optional>
@@ -8,22 +9,46 @@
 #include <vector>
 
 #include "arrays.h"
+#include "leashed/base/clock.h"
 #include "leashed/engine/evaluator.h"
 
 namespace leashed {
 
-// True; throws what a signal's handler raises, such as KeyboardInterrupt. Called without the GIL.
-inline bool check_signals() {
-  const py::gil_scoped_acquire acquire;
-  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-  return true;
+// Asked without the GIL, again and again, while something lasts: true, or throws what a signal's
+// handler raises, such as KeyboardInterrupt. Looks only so often: for the GIL it may have to wait
+// for other threads of Python.
+class SignalWatch {
+ public:
+  bool operator()() {
+    if (now() < next_) return true;
+    const py::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    next_ = now() + kInterval;
+    return true;
+  }
+
+ private:
+  static constexpr double kInterval = 0.005;  // seconds
+
+  double next_ = now() + kInterval;
+};
+
+// Calls work(first, count) for parts of so many rows.
+template <class Work>
+void in_parts(std::size_t rows, Work work) {
+  constexpr std::size_t kPart = 1024;
+  SignalWatch watch;
+  for (std::size_t first = 0; first < rows; first += kPart) {
+    watch();
+    work(first, std::min(kPart, rows - first));
+  }
 }
 
 // Over all rows, on as many threads as that is worth, at most so many.
 inline Evaluation evaluate_all(const GradientSource& source, const FloatArray& theta,
                                const DatasetView& data, std::optional<std::size_t> threads = {}) {
   const py::gil_scoped_release release;
-  Evaluator evaluator(source, check_signals);
+  Evaluator evaluator(source, SignalWatch());
   const std::size_t most = threads.value_or(std::numeric_limits<std::size_t>::max());
   return evaluator(theta.data(), data, most).value();
 }

@@ -22,7 +22,10 @@ py::array_t<float> predict(const Network& network, const FloatArray& theta, cons
   float* out = predictions.mutable_data();
   const py::gil_scoped_release release;
   const auto workspace = network.make_workspace();
-  network.predict(theta.data(), rows.data(), rows.size(), out, *workspace);
+  in_parts(rows.size(), [&](std::size_t first, std::size_t count) {
+    network.predict(theta.data(), rows.data() + first, count, out + first * network.outputs(),
+                    *workspace);
+  });
   return predictions;
 }
 

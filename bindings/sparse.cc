@@ -49,7 +49,9 @@ py::array_t<float> predict(const SparseLinear& source, const FloatArray& theta,
   py::array_t<float> predictions({x.rows(), source.outputs()});
   float* out = predictions.mutable_data();
   const py::gil_scoped_release release;
-  source.predict(theta.data(), x.view(), x.rows(), out);
+  in_parts(x.rows(), [&](std::size_t first, std::size_t count) {
+    source.predict(theta.data(), x.view().from(first), count, out + first * source.outputs());
+  });
   return predictions;
 }
 

@@ -77,8 +77,8 @@ def test_sparse_and_dense_features_give_nearly_the_same() -> None:
     sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
     x, y = blobs()
     x = np.where(np.abs(x) < 0.5, 0, x)
-    dense = SGDClassifier(loss="log_loss", random_state=0).fit(x, y)
-    rows = SGDClassifier(loss="log_loss", random_state=0).fit(sparse.csr_array(x), y)
+    dense = SGDClassifier(loss="log_loss", lr=0.1, random_state=0).fit(x, y)
+    rows = SGDClassifier(loss="log_loss", lr=0.1, random_state=0).fit(sparse.csr_array(x), y)
     assert np.mean(dense.predict(x) == rows.predict(sparse.csr_array(x))) > 0.97
     np.testing.assert_allclose(rows.predict_proba(x).sum(axis=1), 1)
 
@@ -318,6 +318,21 @@ def test_the_step_size_is_by_default_larger_on_sparse_features(sparse: bool) -> 
     )
     np.testing.assert_array_equal(default.parameters_, same.parameters_)
     assert (default.parameters_ != other.parameters_).any()
+
+
+def test_the_default_step_size_is_that_of_the_first_call() -> None:
+    x, y = blobs()
+    going_on = SGDClassifier(random_state=0).partial_fit(x, y, classes=np.unique(y))
+    given = SGDClassifier(lr=0.1, random_state=0).partial_fit(x, y, classes=np.unique(y))
+    for model in (going_on, given):
+        model.partial_fit(rows(x, True), y)
+    np.testing.assert_array_equal(going_on.parameters_, given.parameters_)
+
+
+def test_a_large_penalty_does_not_make_the_default_step_overshoot() -> None:
+    x, y = blobs()
+    model = SGDClassifier(alpha=50.0, random_state=0).fit(rows(x, True), y)
+    assert np.abs(model.coef_).max() < 1
 
 
 def test_the_losses_of_epochs_are_those_that_the_gradients_found() -> None:

@@ -2,7 +2,7 @@
 
 Both fit what they are given with their defaults, which stop by the same rule, and for 20 epochs. On
 the digits it is a cross-validation of five folds, on the others a fit to the first half; accuracy and
-log-loss are those of the examples held out. Fits take turns, each several times; a turn counts with
+log-loss are those of the examples held out, the objective is that of the rows trained on. Fits take turns, each several times; a turn counts with
 the fastest of its fits, for what is asked is what a fit of milliseconds takes.
 """
 

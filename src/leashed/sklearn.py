@@ -82,6 +82,7 @@ class _Progress:
 
     seed: int
     weight: float = 1.0  # mean weight of an example in the first call
+    lr: float | None = None  # that of the first call, where it is the default
     epochs: int = 0
     updates: int = 0
     rule: str = ""
@@ -346,7 +347,7 @@ class _Estimator(BaseEstimator):
         if last.states is None:
             return Kept()
         if last.rule != _kind(rule):
-            self._progress = _Progress(last.seed, last.weight)
+            self._progress = _Progress(last.seed, last.weight, last.lr)
             return Kept()
         batches = batches_of(data, batch_size, last.epochs)
         return Kept.at(np.vstack([theta, last.states]), last.updates, batches)
@@ -355,8 +356,12 @@ class _Estimator(BaseEstimator):
         last, reached = self._progress, run.reached
         assert reached is not None
         states = reached.vectors[1:]
-        self._progress = _Progress(
-            last.seed, last.weight, last.epochs + epochs, reached.updates, _kind(rule), states
+        self._progress = replace(
+            last,
+            epochs=last.epochs + epochs,
+            updates=reached.updates,
+            rule=_kind(rule),
+            states=states,
         )
         self.t_ = reached.updates
 
@@ -674,7 +679,8 @@ class SGDClassifier(_Classifier, _Linear):
         l1_ratio: the share of l1 in ``"elasticnet"``, from 0 to 1.
         fit_intercept: whether there is an intercept; without it ``intercept_`` is 0.
         lr: the step size for the mean gradient of a batch, or a schedule of ``leashed.schedules``.
-            Default: 0.1, on sparse features 1, for there a step is shared by few of a batch's rows.
+            Default: 0.1, on a sparse matrix 1, but 1/``alpha`` at most, for few of a batch's rows
+            move a column there; that of the first call where later ones go on.
         max_iter: the most epochs.
         tol: what counts as an improvement of the loss, with more than two classes for each of them
             that its loss is summed over, or of the score with ``early_stopping``; None: training
@@ -756,7 +762,11 @@ class SGDClassifier(_Classifier, _Linear):
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or self.lr is not None:
             return super()._rule(data)
-        return SGD(1.0 if isinstance(data, SparseDataset) else 0.1)
+        lr = self._progress.lr
+        if lr is None:
+            lr = 1.0 / max(1.0, self._alpha()) if isinstance(data, SparseDataset) else 0.1
+            self._progress = replace(self._progress, lr=lr)
+        return SGD(lr)
 
     def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
         if self.loss not in ("hinge", "log_loss"):
@@ -792,7 +802,8 @@ class SGDClassifier(_Classifier, _Linear):
 
 class SGDRegressor(_Regressor, _Linear):
     """Linear regression with the squared error ½ (o − y)². Parameters and attributes as those of
-    ``SGDClassifier``, but for ``loss`` and ``classes_``; ``coef_`` is [features]. A number ``lr`` is
+    ``SGDClassifier``, but for ``loss`` and ``classes_``; ``coef_`` is [features]. A number ``lr``,
+    by default 0.2, is
     divided by the mean of 1 + |x|² over the examples, without which a step overshoots where features
     are not scaled; a schedule is taken as it is.
     """

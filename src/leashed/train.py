@@ -114,11 +114,11 @@ def train(
         seed: of the initial parameters and of the batches.
         init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
         validation: evaluated for accuracy, without weights, beside the training set.
-        evaluate_every: seconds between evaluations of the loss, which run on a thread of their own
+        evaluate_every: seconds between evaluations of the loss, which run on the calling thread
             beside the workers. Default: as often as keeps them to a tenth of one thread. Where a
-            loss ends the run, it is evaluated at other times too, when the losses that the threads
-            find in their batches are as low (not on sparse rows that are updated in place), and
-            copies of the parameters kept between two evaluations, at first of every update or as
+            loss ends the run, it is evaluated at other times too, by as many threads as train, when
+            the losses that these find in their batches, times what the last evaluation was above
+            them, are as low (not on sparse rows that are updated in place), and copies of the parameters kept between two evaluations, at first of every update or as
             many as take a tenth of a thread, tell afterwards when each loss asked for was reached.
         progress: called after every evaluation; an exception it raises stops the run.
         checkpoint: a file that takes the state at the end of the run, and while it goes on if

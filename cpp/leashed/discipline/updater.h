@@ -41,10 +41,10 @@ class Updater {
     Stores stores = Stores::cached;
   };
   double clip_factor(Gradient gradient) const;
-  bool clips_norm() const { return rule_.clips_norm(); }
   double clip_factor(const SparseGradient& gradient) const {
     return rule_.clip_factor(gradient.values, gradient.size);
   }
+  bool clips_norm() const { return rule_.clips_norm(); }
 
   // next ← rule(current, gradient), both whole buffers; next may be current.
   void apply(float* next, const float* current, Gradient gradient, const Update& update) const;

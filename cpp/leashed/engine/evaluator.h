@@ -22,8 +22,8 @@ class Evaluator {
       : source_(source), keep_on_(std::move(keep_on)) {}
 
   // Nothing where it ended early. On at most `threads`, and no more than there are processors; the
-  // result has the same bits whatever their number. With `every`, of each so-manieth chunk of the
-  // rows alone.
+  // result has the same bits whatever their number. Of every `every`-th chunk of the rows
+  // alone.
   std::optional<Evaluation> operator()(const float* theta, const DatasetView& data,
                                        std::size_t threads, std::size_t every = 1);
 

@@ -15,8 +15,12 @@ constexpr std::size_t kCopies = 64;
 constexpr std::size_t kCopyBytes = std::size_t{128} << 20;  // of all losses together
 
 constexpr double kFine = 0.02;
-constexpr std::size_t kSampled = 8;  // of so many rows, one tells where to look
+constexpr std::size_t kSampled = 16;  // of so many rows, one tells where to look
 constexpr std::size_t kGuesses = 4;
+constexpr double kSure =
+    1.05;  // a loss of these rows, so many times as high, is above the one sought
+// What a promise may be corrected by: one evaluation may have met a spike.
+constexpr double kMostAbove = 2;
 
 double share(const Evaluation& e) {
   return static_cast<double>(e.correct) / static_cast<double>(e.rows);
@@ -90,7 +94,8 @@ bool History::evaluate(std::size_t threads) {
   });
   if (remembers) complete = measure(e, evaluating_.data(), threads);
   if (!complete) return false;
-  above_heard_ = std::max(1.0, e.loss / heard_then);
+  above_heard_ =
+      e.loss > 0 && heard_then > 0 ? std::clamp(e.loss / heard_then, 1.0, kMostAbove) : 1;
   evaluations_.push_back(std::move(e));
   if (evaluations_.size() == 1) losses_ = training_.until.losses(initial_loss());
   settle();
@@ -113,7 +118,7 @@ void History::settle() {
   } else if (later != copies_.begin()) {
     crossing.above = evaluations_.size() > 1 ? evaluations_[evaluations_.size() - 2] : latest;
     std::move(copies_.begin(), later, std::back_inserter(crossing.copies));
-    crossing.copies.push_back({latest, evaluating_, std::nan("")});
+    crossing.copies.push_back({latest, std::move(evaluating_), std::nan("")});
     crossings_.push_back(std::move(crossing));
   }
   copies_.erase(copies_.begin(), later);
@@ -171,9 +176,8 @@ void History::refine(std::size_t threads) {
     for (const double loss : crossing.losses) {
       if (!search(crossing, loss, begin, threads)) break;
     }
-    crossing.copies.pop_back();
-    for (Copy& copy : crossing.copies) {
-      if (!std::isnan(copy.seen.loss)) evaluations_.push_back(std::move(copy.seen));
+    for (auto copy = crossing.copies.begin(); copy != crossing.copies.end() - 1; ++copy) {
+      if (!std::isnan(copy->seen.loss)) evaluations_.push_back(std::move(copy->seen));
     }
   }
   std::sort(evaluations_.begin(), evaluations_.end(),
@@ -190,10 +194,10 @@ double History::sampled(Copy& copy, std::size_t threads) {
 
 std::size_t History::guess(std::vector<Copy>& copies, std::size_t begin, std::size_t end,
                            double loss, double factor, std::size_t threads) {
-  while (begin + 1 < end) {
-    const std::size_t middle = (begin + end - 1) / 2;
+  while (begin < end) {
+    const std::size_t middle = (begin + end) / 2;
     if (sampled(copies[middle], threads) * factor <= loss) {
-      end = middle + 1;
+      end = middle;
     } else {
       begin = middle + 1;
     }
@@ -202,25 +206,30 @@ std::size_t History::guess(std::vector<Copy>& copies, std::size_t begin, std::si
 }
 
 // Looks where a part of the rows says, corrected by what all of them said of the last copy looked
-// at; should that go wrong kGuesses times, in the middle. What is finer than kFine of the time is
-// noise of the losses.
+// at, until that copy has the loss and, so corrected, the one before it has not; after kGuesses
+// looks in the middle. What is finer than kFine of the time is noise of the losses.
 bool History::search(Crossing& crossing, double loss, std::size_t& begin, std::size_t threads) {
   std::vector<Copy>& copies = crossing.copies;
-  const std::size_t first = begin;
   std::size_t end = copies.size() - 1, looked_at = end;
   for (std::size_t looks = 0; begin < end; ++looks) {
-    const double factor = copies[looked_at].seen.loss / sampled(copies[looked_at], threads);
-    std::size_t at =
-        looks < kGuesses ? guess(copies, begin, end, loss, factor, threads) : (begin + end) / 2;
-    if (!std::isnan(copies[begin].seen.loss)) at = begin;
+    std::size_t at = (begin + end) / 2;
+    if (!std::isnan(copies[begin].seen.loss)) {
+      at = begin;
+    } else if (looks < kGuesses) {
+      const double factor = copies[looked_at].seen.loss / sampled(copies[looked_at], threads);
+      if (std::isfinite(factor)) {
+        at = guess(copies, begin, end, loss, factor, threads);
+        if (at == end && looked_at == end) break;
+        at = std::min(at, end - 1);
+      }
+    }
     Evaluated& seen = copies[at].seen;
     if (std::isnan(seen.loss) && !measure(seen, copies[at].theta.data(), threads)) return false;
     const bool reached = seen.loss <= loss;
     (reached ? end : begin) = reached ? at : at + 1;
     looked_at = at;
-    const Evaluated& above = begin > first ? copies[begin - 1].seen : crossing.above;
-    const Evaluated& below = copies[end].seen;
-    if (below.seconds - above.seconds <= kFine * below.seconds) break;
+    const Evaluated& above = begin > 0 ? copies[begin - 1].seen : crossing.above;
+    if (copies[end].seen.seconds - above.seconds <= kFine * copies[end].seen.seconds) break;
   }
   begin = end;
   return true;

@@ -16,7 +16,9 @@ constexpr double kCopyInterval = 0.0002;
 constexpr double kCopyShare = 0.1;
 constexpr double kCopyTime = 1.0 / 128;  // of the time so far: updates may be slow, or copies none
 constexpr double kPatience = 0.1;        // seconds of evaluation after an interruption
-constexpr double kAlarm = 0.25;  // of an evaluation's time, after one that was a false alarm
+// Of an evaluation's time on one thread, after one, before an alarm may ask for the next: workers
+// have more than half of the processors even where alarms are false again and again.
+constexpr double kAlarm = 0.25;
 constexpr double kShortestInterval = 0.01;
 constexpr double kAgain = 0.001;  // until a checkpoint is tried again
 

@@ -1,4 +1,5 @@
-// The calling thread while workers train: it looks at the clock and at signals, evaluates, takes
+// The calling thread while workers train (where it is the worker itself, between two slices of its
+// work): it looks at the clock and at signals, evaluates, takes
 // checkpoints, and stops the training where a stop rule holds.
 #pragma once
 
@@ -13,7 +14,7 @@
 namespace leashed {
 
 struct TrainCallbacks {
-  // Asked on the calling thread at least every 20 ms; true: stop and return the state reached. May
+  // Asked on the calling thread about every 20 ms; true: stop and return the state reached. May
   // throw: the training is stopped and the exception passed on.
   std::function<bool()> interrupted;
   // Told of each evaluation, on the calling thread. May throw likewise.

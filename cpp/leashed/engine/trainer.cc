@@ -18,13 +18,14 @@ std::vector<Worker> workers_of(Training& training, std::size_t recorded_passes) 
   return workers;
 }
 
-// Numbers that a step reads and computes with, at most, for one that is short: some milliseconds.
+// Products of a batch with dense layers, at most, for a step that is short: some milliseconds.
 constexpr std::size_t kShortStep = std::size_t{1} << 20;
 
 std::unique_ptr<Executor> executor_of(Training& training, std::vector<Worker>& workers,
                                       const TrainOptions& options) {
   const bool watches = std::isfinite(options.evaluate_every) ||
-                       std::isfinite(options.checkpoint_every) || training.until.wants_loss();
+                       std::isfinite(options.checkpoint_every) ||
+                       std::isfinite(training.until.seconds) || training.until.wants_loss();
   const bool is_short = training.batch_size <= kShortStep / training.source.dimension();
   if (workers.size() == 1 && !watches && is_short) {
     return std::make_unique<CallerExecutor>(training, workers.front());
@@ -54,7 +55,8 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
   const bool begun = (!evaluates || monitor.evaluate(options.workers)) && !training.stop.stopped();
   if (begun) {
     clock.start();
-    monitor.watch(*executor_of(training, workers, options));
+    const auto executor = executor_of(training, workers, options);
+    monitor.watch(*executor);
     clock.stop();
   }
   if (training.failure) std::rethrow_exception(training.failure);

@@ -13,7 +13,8 @@ struct TrainOptions {
   std::size_t batch_size;
   std::uint64_t seed;
   StopRules until;
-  // Seconds between the monitor's evaluations; 0: as often as keeps them to a tenth of one thread;
+  // Seconds between the monitor's evaluations; 0: as often as keeps them to a tenth of one thread,
+  // those that the workers' own losses call for apart (History::promising);
   // infinite: none, not even at the beginning and the end.
   double evaluate_every = 0;
   // Passes over the data, from the one that the training begins in, whose losses are recorded as

@@ -8,7 +8,7 @@ namespace leashed {
 namespace {
 
 // Running means of losses are of so many rows of all workers together.
-constexpr double kHeardRows = 1024;
+constexpr double kHeardRows = 512;
 
 std::unique_ptr<const BatchSource> batches_of(const DatasetView& data, std::size_t batch_size,
                                               std::uint64_t seed) {

@@ -9,7 +9,6 @@
 namespace leashed {
 namespace {
 
-constexpr std::uint64_t kLook = 16;                   // steps between two looks at the clock
 constexpr auto kRelaxed = std::memory_order_relaxed;  // of claims: training.h says why
 
 }  // namespace
@@ -33,7 +32,7 @@ bool Worker::train(double until) {
     begun_ = true;
     while (!more && training_.discipline.proceed(id_, wants_another())) {
       training_.sparse_runs ? step_sparse() : step();
-      more = steps_ % kLook == 0 && std::isfinite(until) && now() >= until;
+      more = looked_ahead_ >= until;
     }
     if (!more && training_.sparse_runs) training_.sparse_runs->leave(id_);
   } catch (...) {  // out of memory
@@ -72,7 +71,7 @@ bool Worker::wants_another() {
   return true;
 }
 
-double Worker::look_ahead() {
+void Worker::look_ahead() {
   const double start = now();
   fault_point("sample");
   if (training_.discipline.lockstep()) {
@@ -87,9 +86,8 @@ double Worker::look_ahead() {
   } else {
     training_.batches->fill(next_.k, next_.batch);
   }
-  const double end = now();
-  telemetry_->sampling_seconds += end - start;
-  return end;
+  looked_ahead_ = now();
+  telemetry_->sampling_seconds += looked_ahead_ - start;
 }
 
 void Worker::record(std::uint64_t k, double loss_sum, std::size_t rows) {
@@ -102,10 +100,10 @@ void Worker::record(std::uint64_t k, double loss_sum, std::size_t rows) {
 void Worker::step() {
   WorkerTelemetry& telemetry = *telemetry_;
   std::swap(current_, next_);
-  const double sampled = look_ahead();
+  look_ahead();
   const View view = training_.discipline.read(id_);
   const double read = now();
-  telemetry.read_seconds += read - sampled;
+  telemetry.read_seconds += read - looked_ahead_;
 
   bool usable = false;
   float loss = 0;
@@ -179,7 +177,8 @@ RunEffect Worker::effect_with(const InPlaceView& view) const {
 
 void Worker::step_sparse() {
   std::swap(current_, next_);
-  const double start = look_ahead();
+  look_ahead();
+  const double start = looked_ahead_;
   const std::uint64_t updates = current_.count;
   const InPlaceView view = training_.sparse_runs->open(id_, updates);
   const double opened = now();

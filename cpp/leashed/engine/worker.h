@@ -16,8 +16,8 @@ class Worker {
   Worker(Training& training, std::size_t id, std::size_t recorded_passes);
   Worker(Worker&&) = default;
 
-  // Until a stop rule says so, or the monotonic clock does: then true, to be called again. Throws
-  // nothing.
+  // Until a stop rule says so, or the monotonic clock does after a step: then true, to be called
+  // again. Throws nothing.
   bool train(double until = std::numeric_limits<double>::infinity());
 
   const WorkerTelemetry& telemetry() const { return *telemetry_; }
@@ -39,8 +39,8 @@ class Worker {
   // The effect of the worker's runs with that one's.
   RunEffect effect_with(const InPlaceView& view) const;
   // Claims the next batch number and fills that batch, so that its rows can come into the cache
-  // while the batch before it is worked on. When it was done.
-  double look_ahead();
+  // while the batch before it is worked on.
+  void look_ahead();
 
   Training& training_;
   const std::size_t id_;
@@ -49,6 +49,7 @@ class Worker {
   std::uint64_t claims_ = 0;  // of batches
   std::uint64_t steps_ = 0;   // taken so far
   bool may_publish_ = false;  // an update that it has claimed
+  double looked_ahead_ = 0;   // when it last had, on the monotonic clock
   std::unique_ptr<Workspace> workspace_;
   AlignedArray<float> gradient_;
   Claim current_, next_;

@@ -71,7 +71,7 @@ TEST_CASE("an evaluation has the same bits on any number of threads") {
   }
 }
 
-TEST_CASE("an evaluation of a part of the rows has every so-manieth chunk") {
+TEST_CASE("an evaluation of a part of the rows has every n-th chunk") {
   const Slow source;
   for (const std::size_t rows : {1u, 256u, 257u, 2'049u, 10'000u}) {
     const Data data(rows);

@@ -5,7 +5,7 @@
 namespace leashed {
 namespace {
 
-// Without branches, which would be taken at random, on the bits of one_against_rest.
+// Without branches, which would be taken at random, to the bits of one_against_rest.
 double residuals_of_one(const float* outputs, float* out, std::size_t rows, std::size_t ld,
                         const Targets& targets, float scale) {
   double sum = 0;
