@@ -194,10 +194,10 @@ double History::sampled(Copy& copy, std::size_t threads) {
 
 std::size_t History::guess(std::vector<Copy>& copies, std::size_t begin, std::size_t end,
                            double loss, double factor, std::size_t threads) {
-  while (begin < end) {
-    const std::size_t middle = (begin + end) / 2;
+  while (begin + 1 < end) {
+    const std::size_t middle = (begin + end - 1) / 2;
     if (sampled(copies[middle], threads) * factor <= loss) {
-      end = middle;
+      end = middle + 1;
     } else {
       begin = middle + 1;
     }
@@ -217,11 +217,7 @@ bool History::search(Crossing& crossing, double loss, std::size_t& begin, std::s
       at = begin;
     } else if (looks < kGuesses) {
       const double factor = copies[looked_at].seen.loss / sampled(copies[looked_at], threads);
-      if (std::isfinite(factor)) {
-        at = guess(copies, begin, end, loss, factor, threads);
-        if (at == end && looked_at == end) break;
-        at = std::min(at, end - 1);
-      }
+      if (std::isfinite(factor)) at = guess(copies, begin, end, loss, factor, threads);
     }
     Evaluated& seen = copies[at].seen;
     if (std::isnan(seen.loss) && !measure(seen, copies[at].theta.data(), threads)) return false;

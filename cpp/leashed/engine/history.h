@@ -67,8 +67,8 @@ class History {
   std::size_t most_copies() const;  // 0: none are needed, or they would be too large
   // The mean loss of the workers' last batches; NaN: none yet.
   double heard() const;
-  // A copy from `begin` on, which it is set to, whose loss is at most that, the one before it being
-  // above as far as is known; false where an evaluation ended early.
+  // The first copy from `begin` on, which it is set to, whose loss is at most that; false where an
+  // evaluation ended early.
   bool search(Crossing& crossing, double loss, std::size_t& begin, std::size_t threads);
   // Where in [begin, end) that is by a part of the rows, whose losses are multiplied by `factor`;
   // else `end`.
