@@ -27,6 +27,7 @@ using Reason = ConnectionError::Reason;
 constexpr std::size_t kBuffer = std::size_t{16} << 10;
 constexpr std::size_t kMostParts = 16;  // handed to the system at once
 constexpr double kLook = 0.05;          // seconds between two looks at whether to give up
+constexpr std::size_t kTurn = std::size_t{4} << 20;  // bytes until the clock is looked at
 
 [[noreturn]] void lost(const char* doing) {
   const int error = errno;
@@ -40,11 +41,14 @@ bool later() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 Deadline Deadline::in(double seconds) { return {now() + seconds}; }
 
 Connection::Connection(int socket, std::span<const std::uint64_t> limits, bool checked)
-    : socket_(socket), checked_(checked), parser_(limits), buffer_(kBuffer) {
-  const int flags = fcntl(socket_, F_GETFL);
-  if (flags < 0 || fcntl(socket_, F_SETFL, flags | O_NONBLOCK) < 0) {
-    throw Error(std::string("this is no socket: ") + std::strerror(errno));
+    : socket_(socket), limits_(limits), checked_(checked), parser_(limits), buffer_(kBuffer) {
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (getsockopt(socket_, SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_STREAM) {
+    throw Error("a connection needs a connected stream socket");
   }
+  const int flags = fcntl(socket_, F_GETFL);
+  if (flags < 0 || fcntl(socket_, F_SETFL, flags | O_NONBLOCK) < 0) lost("taking a socket over");
   const int on = 1;  // frames go at once; other kinds of sockets do not know it
   setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -52,12 +56,20 @@ Connection::Connection(int socket, std::span<const std::uint64_t> limits, bool c
 Connection::~Connection() { close(socket_); }
 
 void Connection::begin(FrameHeader header, Parts parts) {
+  if (sending()) throw Error("a frame is still being sent; go on with it, or close the connection");
   header.length = 0;
   header.checked = checked_;
   header.checksum = 0;
-  for (const auto& part : parts) {
-    header.length += part.size();
-    if (checked_) header.checksum = crc32c(part.data(), part.size(), header.checksum);
+  for (const auto& part : parts) header.length += part.size();
+  if (header.kind >= limits_.size() || header.length > limits_[header.kind]) {
+    throw Error("a frame of kind " + std::to_string(header.kind) + " with " +
+                std::to_string(header.length) + " bytes may not be sent here");
+  }
+  unsent_.reserve(1 + parts.size());
+  if (checked_) {
+    for (const auto& part : parts) {
+      header.checksum = crc32c(part.data(), part.size(), header.checksum);
+    }
   }
   header_ = encode(header);
   unsent_.assign(1, header_);
@@ -68,7 +80,9 @@ void Connection::begin(FrameHeader header, Parts parts) {
 }
 
 bool Connection::flush() {
-  while (next_ < unsent_.size()) {
+  const std::uint64_t end = sent_ + kTurn;
+  while (sending()) {
+    if (sent_ >= end) return false;
     iovec vectors[kMostParts];
     const std::size_t count = std::min(kMostParts, unsent_.size() - next_);
     for (std::size_t i = 0; i < count; ++i) {
@@ -133,8 +147,10 @@ std::optional<FrameHeader> Connection::parse(const Place& place) {
 }
 
 std::optional<FrameHeader> Connection::take(const Place& place) {
+  const std::uint64_t end = received_ + kTurn;
   for (;;) {
     if (auto frame = parse(place)) return frame;
+    if (received_ >= end) return std::nullopt;
     if (const auto missing = parser_.missing(); missing.size() >= kBuffer) {
       const std::size_t n = read(missing);
       if (n == 0) return std::nullopt;
@@ -151,36 +167,37 @@ std::optional<FrameHeader> Connection::take(const Place& place) {
   }
 }
 
-void Connection::wait(bool to_read, const Deadline& deadline) const {
+void Connection::wait(bool to_read, bool to_write, const Deadline& deadline) const {
+  if (to_read && !unread_.empty()) return;
   pollfd waiting{socket_, 0, 0};
   if (to_read) waiting.events |= POLLIN;
-  if (next_ < unsent_.size()) waiting.events |= POLLOUT;
+  if (to_write) waiting.events |= POLLOUT;
   for (;;) {
     if (deadline.cancelled && deadline.cancelled->load(std::memory_order_relaxed)) {
       throw ConnectionError(Reason::cancelled, "given up");
     }
     const double left = deadline.at - now();
+    if (!(left > 0)) {
+      throw ConnectionError(Reason::late, "the other side has not answered in time");
+    }
     const double most = deadline.cancelled ? std::min(left, kLook) : left;
     const int milliseconds =
         std::isfinite(most) ? static_cast<int>(std::ceil(std::clamp(most, 0.0, 1e6) * 1e3)) : -1;
     const int ready = poll(&waiting, 1, milliseconds);
     if (ready > 0) return;
     if (ready < 0 && errno != EINTR) lost("waiting");
-    if (now() >= deadline.at) {
-      throw ConnectionError(Reason::late, "the other side has not answered in time");
-    }
   }
 }
 
 void Connection::send(const FrameHeader& header, Parts parts, const Deadline& deadline) {
   begin(header, parts);
-  while (!flush()) wait(false, deadline);
+  while (!flush()) wait(false, true, deadline);
 }
 
 FrameHeader Connection::receive(const Place& place, const Deadline& deadline) {
   for (;;) {
     if (const auto frame = take(place)) return *frame;
-    wait(true, deadline);
+    wait(true, false, deadline);
   }
 }
 

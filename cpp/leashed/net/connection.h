@@ -47,28 +47,32 @@ class Connection {
   using Place = std::function<std::span<std::byte>(const FrameHeader&)>;
   using Parts = std::span<const std::span<const std::byte>>;
 
-  // Takes a connected socket over, to close it. limits: FrameParser's. checked: payloads that are
-  // sent get a checksum.
+  // Takes a connected stream socket over, to close it; where that throws, it stays the caller's.
+  // limits: FrameParser's, for what is sent as well. checked: payloads that are sent get a
+  // checksum.
   Connection(int socket, std::span<const std::uint64_t> limits, bool checked);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Begins to send a frame, its payload from where its parts lie until flush() says that they have
-  // gone. The frame before it must have.
+  // Begins to send a frame of that kind and correlation, its payload from where its parts lie,
+  // which stay as they are until flush() says that they have gone. The frame before it must have:
+  // else, and where it is more than its kind may be, throws Error.
   void begin(FrameHeader header, Parts parts);
-  // Sends what the system takes now; true when the frame has gone.
+  // Sends what the system takes now, up to some megabytes; true when the frame has gone.
   bool flush();
-  // Receives what there is now; the header when a frame is complete.
+  bool sending() const { return next_ < unsent_.size(); }
+  // Receives what there is now, up to some megabytes; the header when a frame is complete. There
+  // may be another behind it: ask until there is none.
   std::optional<FrameHeader> take(const Place& place);
-  // Until the socket can be read, or written to where a frame is being sent. Throws `late`,
-  // `cancelled`.
-  void wait(bool to_read, const Deadline& deadline) const;
+  // Until the socket can be read or written to, as asked. Throws `late`, `cancelled`.
+  void wait(bool to_read, bool to_write, const Deadline& deadline) const;
 
   // A whole frame. After `late` or `cancelled` a part of it may have gone: go on with flush(), or
   // close.
   void send(const FrameHeader& header, Parts parts, const Deadline& deadline);
-  // The next frame. After `late` or `cancelled` it can be asked for again.
+  // The next frame. After `late` or `cancelled` it can be asked for again; the memory that `place`
+  // gave is written to until the frame is complete or the connection closed.
   FrameHeader receive(const Place& place, const Deadline& deadline);
 
   int socket() const { return socket_; }
@@ -81,6 +85,7 @@ class Connection {
   std::optional<FrameHeader> parse(const Place& place);
 
   const int socket_;
+  const std::span<const std::uint64_t> limits_;
   const bool checked_;
   FrameParser parser_;
   std::array<std::byte, kFrameHeader> header_{};

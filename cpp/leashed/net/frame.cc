@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "leashed/base/crc32c.h"
+#include "leashed/base/error.h"
 
 namespace leashed {
 namespace {
@@ -48,6 +49,7 @@ FrameParser::Step FrameParser::refuse(std::string why) {
 FrameParser::Step FrameParser::feed(std::span<const std::byte>& bytes) {
   if (!why_.empty()) return Step::refused;
   if (in_payload_) {
+    if (!placed_) return Step::header;
     const std::span<std::byte> rest = missing();
     const std::size_t n = std::min(rest.size(), bytes.size());
     if (n > 0) std::memcpy(rest.data(), bytes.data(), n);
@@ -73,7 +75,8 @@ FrameParser::Step FrameParser::read_header() {
                   " are not understood, only " + std::to_string(kVersion) +
                   "; run the same release of leashed everywhere");
   }
-  if ((wire.flags & ~kChecked) != 0 || wire.zero != 0) {
+  const bool checked = (wire.flags & kChecked) != 0;
+  if ((wire.flags & ~kChecked) != 0 || wire.zero != 0 || (!checked && wire.checksum != 0)) {
     return refuse("a frame's header has what version 1 does not know");
   }
   if (wire.kind >= limits_.size()) {
@@ -84,24 +87,30 @@ FrameParser::Step FrameParser::read_header() {
                   std::to_string(wire.length) + " bytes; at most " +
                   std::to_string(limits_[wire.kind]) + " are allowed");
   }
-  header_ = {wire.kind, wire.length, wire.correlation, (wire.flags & kChecked) != 0, wire.checksum};
+  header_ = {wire.kind, wire.length, wire.correlation, checked, wire.checksum};
   have_ = 0;
   checksum_ = 0;
-  payload_ = {};
   in_payload_ = true;
+  placed_ = false;
   return Step::header;
 }
 
 void FrameParser::place(std::span<std::byte> payload) {
-  assert(in_payload_ && have_ == 0 && payload.size() == header_.length);
+  if (!in_payload_ || placed_ || payload.size() != header_.length) {
+    throw Error("a payload of " + std::to_string(header_.length) +
+                " bytes is to be placed once, not " + std::to_string(payload.size()) +
+                " bytes of memory");
+  }
   payload_ = payload;
+  placed_ = true;
 }
 
 std::span<std::byte> FrameParser::missing() const {
-  return in_payload_ ? payload_.subspan(have_) : std::span<std::byte>{};
+  return in_payload_ && placed_ ? payload_.subspan(have_) : std::span<std::byte>{};
 }
 
 FrameParser::Step FrameParser::wrote(std::size_t bytes) {
+  assert(in_payload_ && placed_ && bytes <= payload_.size() - have_);
   if (header_.checked) checksum_ = crc32c(payload_.data() + have_, bytes, checksum_);
   have_ += bytes;
   if (have_ < header_.length) return Step::more;

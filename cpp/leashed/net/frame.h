@@ -1,7 +1,7 @@
 // What goes over a connection: frames, a header of 40 bytes each and a payload behind it.
 //
 //   0 magic "LSHD"   4 version   6 kind   8 flags   12 zero   16 length of the payload
-//   24 correlation   32 CRC-32C of the payload, or 0   36 CRC-32C of the 36 bytes before
+//   24 correlation   32 CRC-32C of the payload, 0 without one   36 CRC-32C of the 36 bytes before
 //
 // Numbers are little-endian.
 #pragma once
@@ -32,7 +32,7 @@ class FrameParser {
  public:
   enum class Step {
     more,     // all bytes are used up
-    header,   // of a frame: place() says where its payload goes, before anything else is called
+    header,   // of a frame: until place() has said where its payload goes, nothing else is told
     frame,    // its payload is complete
     refused,  // why() says why; what follows cannot be understood, and neither can this
   };
@@ -43,7 +43,8 @@ class FrameParser {
   // Takes bytes from the front until there is something to tell.
   Step feed(std::span<const std::byte>& bytes);
   const FrameHeader& header() const { return header_; }
-  // As many bytes as the header says.
+  // As many bytes as the header says, else throws Error. They are written to until the frame is
+  // complete.
   void place(std::span<std::byte> payload);
   // Whether a frame has begun to come in.
   bool within() const { return in_payload_ || have_ > 0; }
@@ -60,7 +61,7 @@ class FrameParser {
   const std::span<const std::uint64_t> limits_;
   std::array<std::byte, kFrameHeader> bytes_{};
   std::size_t have_ = 0;  // of the header, or of the payload
-  bool in_payload_ = false;
+  bool in_payload_ = false, placed_ = false;
   FrameHeader header_;
   std::span<std::byte> payload_;
   std::uint32_t checksum_ = 0;  // of the payload so far
