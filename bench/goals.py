@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench import backend, figures
+from bench import backend, figures, transport
 from bench.context import BATCHES, only
 from bench.figures import Results
 from bench.markdown import count
@@ -160,6 +160,19 @@ def goals(results: Results) -> list[Goal]:
             for kind in scaling.KINDS
         ),
         *_backend(results),
+        Goal(
+            "frames over TCP loopback, 540 KB and 100 MB, bytes/s over raw sockets', least",
+            0.85,
+            transport.least_rate,
+            "net",
+        ),
+        Goal(
+            "frames over TCP loopback, round trip of 64 bytes, time over raw sockets', most",
+            1.5,
+            transport.longest_trip,
+            "net",
+            least=False,
+        ),
     ]
 
 

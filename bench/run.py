@@ -41,6 +41,7 @@ SECTIONS = (
     "torch_backend",
     "sparse",
     "estimators",
+    "net",
 )
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),

@@ -14,6 +14,7 @@ CORE = ROOT / "cpp" / "leashed"
 # training example is lies below the models that read it and the sparse runs that walk along it.
 FLOORS = (
     "base",
+    "net",  # frames over sockets; what they mean is for rooms above
     "vector",  # slots and the published pointer; knows no rule
     "update",
     "staleness",

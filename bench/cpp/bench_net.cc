@@ -1,0 +1,210 @@
+// Frames between two processes over TCP loopback, beside raw sockets in the same turns: large
+// blocks pushed and pulled, and small requests there and back.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include "leashed/base/clock.h"
+#include "leashed/net/connection.h"
+
+using namespace leashed;
+
+namespace {
+
+constexpr std::uint64_t kLimits[] = {1 << 20, std::uint64_t{1} << 28};
+constexpr std::size_t kSmall = 64;
+
+void need(bool held, const char* what) {
+  if (held) return;
+  std::perror(what);
+  std::exit(1);
+}
+
+std::pair<int, int> loopback() {
+  const int listening = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  need(bind(listening, any, size) == 0 && listen(listening, 1) == 0, "listen");
+  need(getsockname(listening, any, &size) == 0, "getsockname");
+  const int one = socket(AF_INET, SOCK_STREAM, 0);
+  need(connect(one, any, size) == 0, "connect");
+  const int other = accept(listening, nullptr, nullptr);
+  need(other >= 0, "accept");
+  const int on = 1;
+  for (const int s : {one, other}) setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  close(listening);
+  return {one, other};
+}
+
+void send_all(int socket, const std::byte* bytes, std::size_t size) {
+  while (size > 0) {
+    const ssize_t n = send(socket, bytes, size, MSG_NOSIGNAL);
+    need(n > 0, "send");
+    bytes += n;
+    size -= static_cast<std::size_t>(n);
+  }
+}
+
+// False at the end.
+bool receive_all(int socket, std::byte* bytes, std::size_t size) {
+  while (size > 0) {
+    const ssize_t n = recv(socket, bytes, size, 0);
+    if (n <= 0) return false;
+    bytes += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+// What is asked of the other process: take a block and say so, or send one. The rest is the size.
+struct Request {
+  std::uint64_t pull, size;
+  std::byte rest[kSmall - 16];
+};
+
+void serve_raw(int socket, std::vector<std::byte>& block) {
+  for (Request request;
+       receive_all(socket, reinterpret_cast<std::byte*>(&request), sizeof request);) {
+    if (!request.pull) receive_all(socket, block.data(), request.size);
+    send_all(socket, block.data(), request.pull ? request.size : 1);
+  }
+}
+
+void serve_frames(int socket, std::vector<std::byte>& block) {
+  Connection connection(socket, kLimits, false);
+  Request request;
+  const auto place = [&](const FrameHeader& header) {
+    return header.kind == 0 ? std::as_writable_bytes(std::span(&request, 1))
+                            : std::span(block).first(header.length);
+  };
+  try {
+    for (;;) {
+      connection.receive(place, {});
+      if (!request.pull && request.size > 0) connection.receive(place, {});
+      const std::span<const std::byte> reply =
+          std::span(block).first(request.pull ? request.size : 1);
+      connection.send({.kind = 1}, {&reply, 1}, {});
+    }
+  } catch (const ConnectionError&) {
+  }
+}
+
+// Where two processes run decides a round trip: on one processor it is two switches, on two it
+// wakes one that sleeps. So both are measured.
+void run_on(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  need(sched_setaffinity(0, sizeof set, &set) == 0, "sched_setaffinity");
+}
+
+pid_t in_process(std::initializer_list<int> not_its, int processor, const auto& f) {
+  const pid_t child = fork();
+  need(child >= 0, "fork");
+  if (child > 0) return child;
+  run_on(processor);
+  for (const int socket : not_its) close(socket);
+  f();
+  std::_Exit(0);
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+// For about so many seconds each kind of work, the other side on that processor.
+void measure(double lasting, int processor, int processors) {
+  const auto [raw, raw_there] = loopback();
+  const auto [framed, framed_there] = loopback();
+  std::vector<std::byte> block(std::size_t{100} << 20, std::byte{1});
+  const pid_t servers[] = {in_process({raw, framed, framed_there}, processor,
+                                      [&, there = raw_there] { serve_raw(there, block); }),
+                           in_process({raw, framed, raw_there}, processor,
+                                      [&, there = framed_there] { serve_frames(there, block); })};
+  close(raw_there);
+  close(framed_there);
+  Connection connection(framed, kLimits, false);
+
+  const auto raw_turn = [&](Request request) {
+    send_all(raw, reinterpret_cast<const std::byte*>(&request), sizeof request);
+    if (!request.pull) send_all(raw, block.data(), request.size);
+    need(receive_all(raw, block.data(), request.pull ? request.size : 1), "the other side");
+  };
+  const auto frame_turn = [&](Request request) {
+    const std::span<const std::byte> head = std::as_bytes(std::span(&request, 1));
+    connection.send({.kind = 0}, {&head, 1}, {});
+    const std::span<const std::byte> body = std::span(block).first(request.size);
+    if (!request.pull && request.size > 0) connection.send({.kind = 1}, {&body, 1}, {});
+    const auto place = [&](const FrameHeader& header) {
+      return std::span(block).first(header.length);
+    };
+    connection.receive(place, {});
+  };
+  struct Work {
+    const char* name;
+    Request request;
+    int calls;
+  };
+  for (const Work& work :
+       {Work{"round trip, 64 bytes", {1, kSmall, {}}, 400},
+        Work{"push, 540 KB", {0, 540'000, {}}, 40}, Work{"pull, 540 KB", {1, 540'000, {}}, 40},
+        Work{"push, 100 MB", {0, 100'000'000, {}}, 1},
+        Work{"pull, 100 MB", {1, 100'000'000, {}}, 1}}) {
+    raw_turn(work.request);  // memory that the processes shared becomes each one's own
+    frame_turn(work.request);
+    std::vector<double> raws, frames, ratios;
+    const double end = now() + lasting;
+    while (ratios.size() < 3 || now() < end) {
+      const auto seconds = [&](const auto& f) {
+        const double begin = now();
+        for (int i = 0; i < work.calls; ++i) f(work.request);
+        return (now() - begin) / work.calls;
+      };
+      if (ratios.size() % 2 == 0) raws.push_back(seconds(raw_turn));
+      frames.push_back(seconds(frame_turn));
+      if (ratios.size() % 2 == 1) raws.push_back(seconds(raw_turn));
+      ratios.push_back(frames.back() / raws.back());
+    }
+    std::printf(
+        "{\"figure\": \"net\", \"work\": \"%s\", \"processors\": %d, \"raw_seconds\": %g, "
+        "\"seconds\": %g, \"ratio\": %g}\n",
+        work.name, processors, median(raws), median(frames), median(ratios));
+    std::fflush(stdout);  // before the next fork
+  }
+  shutdown(raw, SHUT_RDWR);
+  shutdown(framed, SHUT_RDWR);
+  close(raw);
+  for (const pid_t server : servers) waitpid(server, nullptr, 0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double lasting = argc > 1 ? std::atof(argv[1]) : 1;
+  cpu_set_t allowed;
+  need(sched_getaffinity(0, sizeof allowed, &allowed) == 0, "sched_getaffinity");
+  std::vector<int> processors;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &allowed)) processors.push_back(i);
+  }
+  run_on(processors[0]);
+  measure(lasting, processors[0], 1);
+  if (processors.size() > 1) measure(lasting, processors[1], 2);
+  return 0;
+}
