@@ -173,6 +173,13 @@ def goals(results: Results) -> list[Goal]:
             "net",
             least=False,
         ),
+        Goal(
+            "all-reduce over TCP loopback, 540 KB and 100 MB, 2 and 4 processes, over Gloo, least",
+            1.0,
+            transport.against_gloo,
+            "net",
+            unit="×",
+        ),
     ]
 
 

@@ -36,6 +36,24 @@ constexpr std::size_t kTurn = std::size_t{4} << 20;  // bytes until the clock is
 
 bool later() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
+void until_ready(std::span<pollfd> waiting, const Deadline& deadline) {
+  for (;;) {
+    if (deadline.cancelled && deadline.cancelled->load(std::memory_order_relaxed)) {
+      throw ConnectionError(Reason::cancelled, "given up");
+    }
+    const double left = deadline.at - now();
+    if (!(left > 0)) {
+      throw ConnectionError(Reason::late, "the other side has not answered in time");
+    }
+    const double most = deadline.cancelled ? std::min(left, kLook) : left;
+    const int milliseconds =
+        std::isfinite(most) ? static_cast<int>(std::ceil(std::clamp(most, 0.0, 1e6) * 1e3)) : -1;
+    const int ready = poll(waiting.data(), waiting.size(), milliseconds);
+    if (ready > 0) return;
+    if (ready < 0 && errno != EINTR) lost("waiting");
+  }
+}
+
 }  // namespace
 
 Deadline Deadline::in(double seconds) { return {now() + seconds}; }
@@ -172,21 +190,14 @@ void Connection::wait(bool to_read, bool to_write, const Deadline& deadline) con
   pollfd waiting{socket_, 0, 0};
   if (to_read) waiting.events |= POLLIN;
   if (to_write) waiting.events |= POLLOUT;
-  for (;;) {
-    if (deadline.cancelled && deadline.cancelled->load(std::memory_order_relaxed)) {
-      throw ConnectionError(Reason::cancelled, "given up");
-    }
-    const double left = deadline.at - now();
-    if (!(left > 0)) {
-      throw ConnectionError(Reason::late, "the other side has not answered in time");
-    }
-    const double most = deadline.cancelled ? std::min(left, kLook) : left;
-    const int milliseconds =
-        std::isfinite(most) ? static_cast<int>(std::ceil(std::clamp(most, 0.0, 1e6) * 1e3)) : -1;
-    const int ready = poll(&waiting, 1, milliseconds);
-    if (ready > 0) return;
-    if (ready < 0 && errno != EINTR) lost("waiting");
-  }
+  until_ready({&waiting, 1}, deadline);
+}
+
+void Connection::wait(const Connection& to_read, const Connection& to_write,
+                      const Deadline& deadline) {
+  if (!to_read.unread_.empty()) return;
+  pollfd waiting[] = {{to_read.socket_, POLLIN, 0}, {to_write.socket_, POLLOUT, 0}};
+  until_ready(waiting, deadline);
 }
 
 void Connection::send(const FrameHeader& header, Parts parts, const Deadline& deadline) {

@@ -67,6 +67,8 @@ class Connection {
   std::optional<FrameHeader> take(const Place& place);
   // Until the socket can be read or written to, as asked. Throws `late`, `cancelled`.
   void wait(bool to_read, bool to_write, const Deadline& deadline) const;
+  // The same for two, until one of them can: each is asked for one thing.
+  static void wait(const Connection& to_read, const Connection& to_write, const Deadline& deadline);
 
   // A whole frame. After `late` or `cancelled` a part of it may have gone: go on with flush(), or
   // close.

@@ -1,0 +1,119 @@
+// The ring's sum: the same bits for all members, those of the order that is promised.
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "leashed/net/ring.h"
+
+using namespace leashed;
+
+namespace {
+
+constexpr std::uint64_t kLimits[] = {kRingFragment, kRingFragment};
+constexpr double kLong = 120;  // seconds: under an emulator
+
+// Connections of `members` in a ring; of two, one pair for both ways.
+struct Wires {
+  explicit Wires(std::size_t members) : to_next(members), to_previous(members) {
+    for (std::size_t i = 0; i < (members == 2 ? 1 : members); ++i) {
+      int sockets[2];
+      REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+      to_next[i] = std::make_unique<Connection>(sockets[0], kLimits, i % 2 == 0);
+      to_previous[(i + 1) % members] =
+          std::make_unique<Connection>(sockets[1], kLimits, i % 2 == 0);
+    }
+  }
+  RingPlace place(std::size_t rank) {
+    const std::size_t members = to_next.size();
+    if (members == 2) {
+      Connection& only = rank == 0 ? *to_next[0] : *to_previous[1];
+      return {only, only, rank, members};
+    }
+    return {*to_previous[rank], *to_next[rank], rank, members};
+  }
+  std::vector<std::unique_ptr<Connection>> to_next, to_previous;
+};
+
+using Vectors = std::vector<std::vector<float>>;
+
+Vectors draw(std::size_t members, std::size_t length) {
+  std::mt19937_64 random(members * 1000 + length);
+  std::normal_distribution<float> normal;
+  Vectors vectors(members, std::vector<float>(length));
+  for (auto& vector : vectors) {
+    for (float& value : vector) value = normal(random);
+  }
+  return vectors;
+}
+
+// Part p from member p on.
+std::vector<float> sum_of(const Vectors& vectors) {
+  const std::size_t members = vectors.size(), length = vectors[0].size();
+  std::vector<float> sum(length);
+  for (std::size_t p = 0, i = 0; p < members; ++p) {
+    const std::size_t end = i + length / members + (p < length % members ? 1 : 0);
+    for (; i < end; ++i) {
+      sum[i] = vectors[p][i];
+      for (std::size_t k = 1; k < members; ++k) sum[i] += vectors[(p + k) % members][i];
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "all members have the sum, in the order of the ring, whatever their number and its length") {
+  for (const std::size_t members : {2u, 3u, 4u, 7u, 64u}) {
+    for (const std::size_t length : {0u, 1u, 5u, 63u, 1000u, 65'537u, 700'001u}) {
+      if (members == 64 && length > 1000) continue;
+      CAPTURE(members);
+      CAPTURE(length);
+      Vectors vectors = draw(members, length);
+      const std::vector<float> expected = sum_of(vectors);
+      Wires wires(members);
+      std::vector<std::string> failed(members);
+      {
+        std::vector<std::jthread> threads;
+        for (std::size_t rank = 0; rank < members; ++rank) {
+          threads.emplace_back([&, rank] {
+            try {
+              for (std::uint32_t round = 0; round < 2; ++round) {
+                std::vector<float> data = vectors[rank];
+                all_reduce(wires.place(rank), 1, round, data, Deadline::in(kLong));
+                if (round == 1) vectors[rank] = data;
+              }
+            } catch (const std::exception& error) {
+              failed[rank] = error.what();
+            }
+          });
+        }
+      }
+      for (std::size_t rank = 0; rank < members; ++rank) {
+        CHECK(failed[rank] == "");
+        CHECK(vectors[rank] == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "a member that is missing, ends, or is in another round is told, and nobody waits for ever") {
+  std::vector<float> data(1000, 1.0f);
+  Wires late(3);
+  CHECK_THROWS_AS(all_reduce(late.place(0), 1, 0, data, Deadline::in(0.1)), ConnectionError);
+  Wires gone(3);
+  gone.to_next[2].reset();
+  CHECK_THROWS_AS(all_reduce(gone.place(0), 1, 0, data, Deadline::in(kLong)), ConnectionError);
+  Wires apart(2);
+  std::jthread other([&] {
+    std::vector<float> its(1000);
+    CHECK_THROWS_AS(all_reduce(apart.place(1), 1, 8, its, Deadline::in(kLong)), Error);
+  });
+  CHECK_THROWS_AS(all_reduce(apart.place(0), 1, 7, data, Deadline::in(kLong)), Error);
+}
