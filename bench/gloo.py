@@ -33,6 +33,7 @@ def member(rank: int, members: int, size: int, rounds: int, meeting: str) -> Non
         begin = time.perf_counter()
         dist.all_reduce(data)
         seconds.append(time.perf_counter() - begin)
+        assert data[0] == data[-1] == members
         data.fill_(1.0)
     dist.barrier()
     dist.destroy_process_group()

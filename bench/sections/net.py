@@ -49,4 +49,4 @@ def _gloo(*arguments: int) -> float:
         stdout=subprocess.PIPE,
         encoding="utf-8",
     ).stdout
-    return float(json.loads(out)["seconds"])
+    return float(json.loads(out.splitlines()[-1])["seconds"])

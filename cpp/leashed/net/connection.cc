@@ -38,13 +38,8 @@ bool later() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
 void until_ready(std::span<pollfd> waiting, const Deadline& deadline) {
   for (;;) {
-    if (deadline.cancelled && deadline.cancelled->load(std::memory_order_relaxed)) {
-      throw ConnectionError(Reason::cancelled, "given up");
-    }
+    deadline.check();
     const double left = deadline.at - now();
-    if (!(left > 0)) {
-      throw ConnectionError(Reason::late, "the other side has not answered in time");
-    }
     const double most = deadline.cancelled ? std::min(left, kLook) : left;
     const int milliseconds =
         std::isfinite(most) ? static_cast<int>(std::ceil(std::clamp(most, 0.0, 1e6) * 1e3)) : -1;
@@ -57,6 +52,15 @@ void until_ready(std::span<pollfd> waiting, const Deadline& deadline) {
 }  // namespace
 
 Deadline Deadline::in(double seconds) { return {now() + seconds}; }
+
+void Deadline::check() const {
+  if (cancelled && cancelled->load(std::memory_order_relaxed)) {
+    throw ConnectionError(Reason::cancelled, "given up");
+  }
+  if (!(at > now())) {
+    throw ConnectionError(Reason::late, "the other side has not answered in time");
+  }
+}
 
 Connection::Connection(int socket, std::span<const std::uint64_t> limits, bool checked)
     : socket_(socket), limits_(limits), checked_(checked), parser_(limits), buffer_(kBuffer) {

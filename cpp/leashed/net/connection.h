@@ -34,6 +34,8 @@ class ConnectionError : public Error {
 // How long to wait.
 struct Deadline {
   static Deadline in(double seconds);
+  // Throws `late` or `cancelled` where it is.
+  void check() const;
 
   double at = std::numeric_limits<double>::infinity();  // on the monotonic clock
   // Whether to give up at once; looked at some times a second. Relaxed: hands nothing over.

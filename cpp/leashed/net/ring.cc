@@ -1,7 +1,7 @@
 #include "leashed/net/ring.h"
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 
 namespace leashed {
 namespace {
@@ -56,46 +56,50 @@ void add(std::span<float> sum, const float* values) {
 
 void all_reduce(const RingPlace& place, std::uint16_t kind, std::uint32_t round,
                 std::span<float> data, const Deadline& deadline) {
+  if (place.next.sending()) throw Error("a frame is still being sent; a round cannot begin");
   const std::size_t others = place.members - 1;
   Stream sent(data, place.members, place.rank);
   Stream received(data, place.members, (place.rank + others) % place.members);
   const std::size_t own = sent.fragments(1), added = received.fragments(others);
   const std::size_t to_send = sent.fragments(2 * others);
   const std::size_t to_receive = received.fragments(2 * others);
-  std::vector<float> scratch(kFloats);
+  const auto scratch = std::make_unique_for_overwrite<float[]>(kFloats);
 
   std::size_t gone = 0, come = 0;
   const auto correlation = [round](std::size_t fragment) {
     return std::uint64_t{round} << 32 | fragment;
   };
-  const auto into = [&](const FrameHeader& header) {
+  const Connection::Place into = [&](const FrameHeader& header) {
     const std::span<float> fragment = received.fragment();
     if (header.kind != kind || header.correlation != correlation(come) ||
         header.length != fragment.size_bytes()) {
       throw Error("a frame of another round has come; the ring's members disagree");
     }
-    return std::as_writable_bytes(come < added ? std::span(scratch).first(fragment.size())
+    return std::as_writable_bytes(come < added ? std::span(scratch.get(), fragment.size())
                                                : fragment);
   };
   while (gone < to_send || come < to_receive) {
+    deadline.check();
+    bool something = false;
     // What was not this member's own is sent on once it has come.
-    while (gone < to_send && (place.next.sending() || gone < own + come)) {
+    if (gone < to_send && (place.next.sending() || gone < own + come)) {
       if (!place.next.sending()) {
         const std::span<const std::byte> bytes = std::as_bytes(sent.fragment());
         place.next.begin({.kind = kind, .correlation = correlation(gone)}, {&bytes, 1});
       }
-      if (!place.next.flush()) break;
-      sent.advance();
-      ++gone;
+      if (place.next.flush()) {
+        sent.advance();
+        ++gone;
+        something = true;
+      }
     }
-    bool something = false;
-    while (come < to_receive && place.previous.take(into)) {
-      if (come < added) add(received.fragment(), scratch.data());
+    if (come < to_receive && place.previous.take(into)) {
+      if (come < added) add(received.fragment(), scratch.get());
       received.advance();
       ++come;
       something = true;
     }
-    if (something || (gone == to_send && come == to_receive)) continue;
+    if (something) continue;
     const bool to_write = place.next.sending();
     if (come == to_receive) {
       place.next.wait(false, true, deadline);

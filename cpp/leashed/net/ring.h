@@ -20,7 +20,7 @@ struct RingPlace {
   std::size_t members;  // at least 2
 };
 
-// The kind of a ring's frames, and the most bytes that one has.
+// The most bytes that a ring's frame has.
 inline constexpr std::size_t kRingFragment = std::size_t{256} << 10;
 
 // data ← the members' sum, the same bits for all: part p of so many as there are members is summed
