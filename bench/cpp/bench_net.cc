@@ -1,7 +1,5 @@
 // Frames between two processes over TCP loopback, beside raw sockets in the same turns: large
 // blocks pushed and pulled, and small requests there and back.
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -12,11 +10,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
-#include <utility>
 #include <vector>
 
 #include "leashed/base/clock.h"
 #include "leashed/net/connection.h"
+#include "loopback.h"
 
 using namespace leashed;
 
@@ -24,31 +22,6 @@ namespace {
 
 constexpr std::uint64_t kLimits[] = {1 << 20, std::uint64_t{1} << 28};
 constexpr std::size_t kSmall = 64;
-
-void need(bool held, const char* what) {
-  if (held) return;
-  std::perror(what);
-  std::exit(1);
-}
-
-std::pair<int, int> loopback() {
-  const int listening = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  need(bind(listening, any, size) == 0 && listen(listening, 1) == 0, "listen");
-  need(getsockname(listening, any, &size) == 0, "getsockname");
-  const int one = socket(AF_INET, SOCK_STREAM, 0);
-  need(connect(one, any, size) == 0, "connect");
-  const int other = accept(listening, nullptr, nullptr);
-  need(other >= 0, "accept");
-  const int on = 1;
-  for (const int s : {one, other}) setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  close(listening);
-  return {one, other};
-}
 
 void send_all(int socket, const std::byte* bytes, std::size_t size) {
   while (size > 0) {

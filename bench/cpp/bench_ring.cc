@@ -1,7 +1,5 @@
 // All-reduce between processes over TCP loopback: bench_ring MEMBERS BYTES ROUNDS. The first member
 // prints the median time of a round.
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,35 +10,13 @@
 
 #include "leashed/base/clock.h"
 #include "leashed/net/ring.h"
+#include "loopback.h"
 
 using namespace leashed;
 
 namespace {
 
 constexpr std::uint64_t kLimits[] = {kRingFragment};
-
-void need(bool held, const char* what) {
-  if (held) return;
-  std::perror(what);
-  std::exit(1);
-}
-
-std::pair<int, int> loopback() {
-  const int listening = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  need(bind(listening, any, size) == 0 && listen(listening, 1) == 0, "listen");
-  need(getsockname(listening, any, &size) == 0, "getsockname");
-  const int one = socket(AF_INET, SOCK_STREAM, 0);
-  need(connect(one, any, size) == 0, "connect");
-  const int other = accept(listening, nullptr, nullptr);
-  need(other >= 0, "accept");
-  close(listening);
-  return {one, other};
-}
 
 }  // namespace
 
