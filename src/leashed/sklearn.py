@@ -803,9 +803,8 @@ class SGDClassifier(_Classifier, _Linear):
 class SGDRegressor(_Regressor, _Linear):
     """Linear regression with the squared error ½ (o − y)². Parameters and attributes as those of
     ``SGDClassifier``, but for ``loss`` and ``classes_``; ``coef_`` is [features]. A number ``lr``,
-    by default 0.2, is
-    divided by the mean of 1 + |x|² over the examples, without which a step overshoots where features
-    are not scaled; a schedule is taken as it is.
+    by default 0.2, is divided by the mean of 1 + |x|² over the examples, without which a step
+    overshoots where features are not scaled; a schedule is taken as it is.
     """
 
     loss = "squared_error"

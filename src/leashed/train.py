@@ -118,8 +118,9 @@ def train(
             beside the workers. Default: as often as keeps them to a tenth of one thread. Where a
             loss ends the run, it is evaluated at other times too, by as many threads as train, when
             the losses that these find in their batches, times what the last evaluation was above
-            them, are as low (not on sparse rows that are updated in place), and copies of the parameters kept between two evaluations, at first of every update or as
-            many as take a tenth of a thread, tell afterwards when each loss asked for was reached.
+            them, are as low (not on sparse rows that are updated in place), and copies of the
+            parameters kept between two evaluations, at first of every update or as many as take a
+            tenth of a thread, tell afterwards when each loss asked for was reached.
         progress: called after every evaluation; an exception it raises stops the run.
         checkpoint: a file that takes the state at the end of the run, and while it goes on if
             ``checkpoint_every`` is given: parameters, the rule's state, counters and settings. No
