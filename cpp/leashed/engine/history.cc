@@ -17,8 +17,6 @@ constexpr std::size_t kCopyBytes = std::size_t{128} << 20;  // of all losses tog
 constexpr double kFine = 0.02;
 constexpr std::size_t kSampled = 16;  // of so many rows, one tells where to look
 constexpr std::size_t kGuesses = 4;
-constexpr double kSure =
-    1.05;  // a loss of these rows, so many times as high, is above the one sought
 // What a promise may be corrected by: one evaluation may have met a spike.
 constexpr double kMostAbove = 2;
 
@@ -206,8 +204,8 @@ std::size_t History::guess(std::vector<Copy>& copies, std::size_t begin, std::si
 }
 
 // Looks where a part of the rows says, corrected by what all of them said of the last copy looked
-// at, until that copy has the loss and, so corrected, the one before it has not; after kGuesses
-// looks in the middle. What is finer than kFine of the time is noise of the losses.
+// at; after kGuesses looks, in the middle. What is finer than kFine of the time is noise of the
+// losses.
 bool History::search(Crossing& crossing, double loss, std::size_t& begin, std::size_t threads) {
   std::vector<Copy>& copies = crossing.copies;
   std::size_t end = copies.size() - 1, looked_at = end;

@@ -71,7 +71,7 @@ class History {
   // evaluation ended early.
   bool search(Crossing& crossing, double loss, std::size_t& begin, std::size_t threads);
   // Where in [begin, end) that is by a part of the rows, whose losses are multiplied by `factor`;
-  // else `end`.
+  // the last where it is nowhere.
   std::size_t guess(std::vector<Copy>& copies, std::size_t begin, std::size_t end, double loss,
                     double factor, std::size_t threads);
   // The loss of a part of the rows; NaN where the evaluation ended early.

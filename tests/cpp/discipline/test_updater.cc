@@ -233,6 +233,24 @@ TEST_CASE("each variable has a factor of its own, by the norm of its last update
   }
 }
 
+namespace {
+
+// Two updates of the first 10 of 40 parameters alone, and then, at t = 2, one of all of them that
+// is of staleness 2.
+void publish_a_stale_one(Discipline& discipline, float of_the_first, float of_all) {
+  discipline.read(1);
+  std::vector<float> gradient(40, 0.0f);
+  std::fill_n(gradient.begin(), 10, of_the_first);
+  for (int i = 0; i < 2; ++i) {
+    discipline.read(0);
+    discipline.publish(0, gradient.data());
+  }
+  std::fill(gradient.begin(), gradient.end(), of_all);
+  CHECK(discipline.publish(1, gradient.data()).published);
+}
+
+}  // namespace
+
 TEST_CASE("a variable whose gradient is left out stays as it is") {
   const float initial[40] = {};
   const auto rule = make_rule({"momentum", {{"lr", 1}, {"momentum", 0.5}}});
@@ -243,15 +261,7 @@ TEST_CASE("a variable whose gradient is left out stays as it is") {
     if (kind.name == "sequential" || kind.name == "synchronous") continue;
     CAPTURE(kind.name);
     const auto discipline = make_discipline(kind, {initial, 40, 2, 1, *rule, *staleness, {10, 40}});
-    discipline->read(1);
-    std::vector<float> gradient(40, 0.0f);
-    for (std::size_t i = 0; i < 10; ++i) gradient[i] = -1;
-    for (int i = 0; i < 2; ++i) {
-      discipline->read(0);
-      discipline->publish(0, gradient.data());
-    }
-    std::fill(gradient.begin(), gradient.end(), -1.0f);
-    CHECK(discipline->publish(1, gradient.data()).published);
+    publish_a_stale_one(*discipline, -1, -1);
     std::uint64_t t;
     const Layout layout{40, 1, 2};
     const std::vector<float> buffer = state_of(*discipline, layout.length(), t);
@@ -277,15 +287,7 @@ TEST_CASE("a variable whose gradient is left out at a period's end decays under 
     if (kind.name == "sequential" || kind.name == "synchronous") continue;
     CAPTURE(kind.name);
     const auto discipline = make_discipline(kind, {initial, 40, 2, 1, *rule, *staleness, {10, 40}});
-    discipline->read(1);
-    std::vector<float> gradient(40, 0.0f);
-    for (std::size_t i = 0; i < 10; ++i) gradient[i] = -2;
-    for (int i = 0; i < 2; ++i) {
-      discipline->read(0);
-      discipline->publish(0, gradient.data());
-    }
-    std::fill(gradient.begin(), gradient.end(), -3.0f);
-    CHECK(discipline->publish(1, gradient.data()).published);  // at t = 2, staleness 2
+    publish_a_stale_one(*discipline, -2, -3);
     std::uint64_t t;
     const Layout layout{40, 1, 2};
     const std::vector<float> buffer = state_of(*discipline, layout.length(), t);
