@@ -90,6 +90,7 @@ void bind_cluster(py::module_& m) {
           },
           py::arg("ticket"), py::arg("first"), py::arg("count"),
           "Batches [first, first + count) are this training's.")
+      .def("revoke", &Leases::revoke, "Takes back what is not claimed.")
       .def("end", &Leases::end, py::arg("beyond"),
            "No more will come; the whole run has batches [0, beyond).")
       .def("used", &Leases::used,
@@ -190,6 +191,9 @@ void bind_cluster(py::module_& m) {
       .def_property_readonly(
           "ended", [](TrainerSync& sync) { return sync.ring().ended(); },
           "The epoch whose ring has ended here; a later one is wanted.")
+      .def_property_readonly(
+          "settled", [](TrainerSync& sync) { return sync.ring().settled(); },
+          "The epoch in which this trainer last was in a round with the others.")
       .def("counters", &counters_of);
 }
 

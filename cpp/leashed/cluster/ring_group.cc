@@ -109,6 +109,7 @@ std::uint32_t RingGroup::sum(std::span<float> other, Covered& done, const Deadli
     count();
   }
   ++round_;
+  settled_.store(ring_->epoch, kRelaxed);
   done.add({begin, end});
   if (wishes > 0) give_up();
   return members;

@@ -34,6 +34,8 @@ class RingGroup final : public Peers {
   void want_to_leave() { leaving_.store(true, std::memory_order_relaxed); }
   // The epoch that has ended here, for whatever reason; a later one is wanted.
   std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
+  // The epoch in which this member was last together with the others: it has what they have.
+  std::uint64_t settled() const { return settled_.load(std::memory_order_relaxed); }
   // Whether this member is in no ring and none is to come.
   bool has_left() const {
     return leaving_.load(std::memory_order_relaxed) && !in_ring_.load(std::memory_order_relaxed);
@@ -63,7 +65,7 @@ class RingGroup final : public Peers {
   // Relaxed: they tell other threads what to do next, and hand nothing over; what belongs to it is
   // under the lock.
   std::atomic<bool> leaving_{false}, in_ring_{false}, pending_{false};
-  std::atomic<std::uint64_t> ended_{0}, out_{0}, in_{0};
+  std::atomic<std::uint64_t> ended_{0}, settled_{0}, out_{0}, in_{0};
 };
 
 }  // namespace leashed

@@ -14,6 +14,19 @@ void Leases::give(const Lease& lease) {
   more_.notify_all();
 }
 
+void Leases::revoke() {
+  const std::lock_guard lock(mutex_);
+  given_ = std::min(given_, claimed_);
+  while (!spans_.empty() && spans_.back().begin >= given_) spans_.pop_back();
+  if (!spans_.empty()) {
+    Span& last = spans_.back();
+    last.lease.count = std::min(last.lease.count, given_ - last.begin);
+    last.used.resize(last.lease.count);
+    last.prefix = std::min(last.prefix, last.lease.count);
+  }
+  for (Span& span : spans_) span.revoked = true;
+}
+
 void Leases::end(std::uint64_t beyond) {
   {
     const std::lock_guard lock(mutex_);
@@ -29,7 +42,7 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> Leases::used() {
   for (Span& span : spans_) {
     if (span.prefix == span.told) continue;
     span.told = span.prefix;
-    all.emplace_back(span.lease.ticket, span.prefix);
+    if (!span.revoked) all.emplace_back(span.lease.ticket, span.prefix);
   }
   // (From the front alone: find() goes by the order.)
   while (!spans_.empty() && spans_.front().told == spans_.front().lease.count) spans_.pop_front();

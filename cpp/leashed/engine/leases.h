@@ -18,6 +18,8 @@ class Leases {
  public:
   // (What follows is for whoever hands them out.)
   void give(const Lease& lease);
+  // Takes back what is not claimed; of what is, nothing is told any more.
+  void revoke();
   // No more will come. `beyond`: batches that the run has in all; where workers take every step
   // together, what their last step lacks comes from there on.
   void end(std::uint64_t beyond);
@@ -43,6 +45,7 @@ class Leases {
     std::vector<bool> used;      // of its batches
     std::uint64_t prefix = 0;    // used, without a gap
     std::uint64_t told = ~0ull;  // what used() has told
+    bool revoked = false;
   };
   const Span* find(std::uint64_t j) const;
   Claim wait(std::uint64_t j, double seconds, std::unique_lock<std::mutex>& lock);
