@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from leashed import schedules, staleness
+from leashed import datasets, schedules, staleness
+from leashed.datasets import Split
 from leashed.disciplines import DISCIPLINES, Discipline, Hogwild, Leashed
 from leashed.rules import RULES, SWAP, Rule
 from leashed.schedules import Schedule
@@ -19,6 +20,7 @@ __all__ = [
     "DISCIPLINE_WORDS",
     "SCHEDULES",
     "RuleWords",
+    "data_of",
     "discipline_of",
     "policy_of",
     "rule_of",
@@ -68,6 +70,15 @@ class RuleWords(Protocol):
     @property
     def stage_aware(self) -> float | None:
         """λ, or None."""
+
+
+def data_of(folder: str | None) -> Split:
+    """The data set in a folder with the four IDX files of MNIST; None: the synthetic digits.
+
+    Raises:
+        OSError, ValueError: the folder or a file in it is missing or wrong.
+    """
+    return datasets.synthetic_digits() if folder is None else datasets.mnist(folder)
 
 
 def discipline_of(name: str, persistence: float | None, before: str = "--") -> Discipline:

@@ -7,9 +7,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from leashed import datasets
 from leashed.datasets import Split
-from leashed.spelled import DISCIPLINE_WORDS
+from leashed.spelled import DISCIPLINE_WORDS, data_of
 
 T = TypeVar("T")
 
@@ -47,9 +46,7 @@ def load_data(options: argparse.Namespace) -> Split:
     Raises:
         OSError, ValueError: the folder or a file in it is missing or wrong.
     """
-    if options.data is None:
-        return datasets.synthetic_digits()
-    return datasets.mnist(options.data)
+    return data_of(options.data)
 
 
 def add_discipline(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,1 @@
-"""Training by several processes, on one machine or many: trainers, sync servers and a master.
-
-``docs/cluster.md`` tells how they are started, and what each does.
-"""
+"""Training on several machines: master, sync servers and trainers, each a process of its own."""
