@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leashed import _check, spelled
-from leashed.cluster import placing
+from leashed.cluster import opening
 from leashed.datasets import Dataset, Split
 from leashed.models import INITIALISATIONS, Model
 from leashed.stopping import Until, batches_in
@@ -75,7 +75,8 @@ class Cluster:
     """The processes of a run.
 
     Args:
-        master: where the master listens, ``HOST:PORT``.
+        master: where the master listens, ``HOST:PORT``. Port 0: any that is free, which the others
+            learn from the run's folder, so on one machine alone.
         trainers: how many.
         sync_ps: how many sync servers.
         run: the folder of what the run writes: logs, journal, report, models.
@@ -93,7 +94,7 @@ class Cluster:
         TypeError, ValueError: a value is wrong; the message names it.
     """
 
-    master: str = f"127.0.0.1:{placing.PORT}"
+    master: str = "127.0.0.1:0"
     trainers: int = 2
     sync_ps: int = 1
     run: Path = Path("run")
@@ -106,12 +107,20 @@ class Cluster:
     prometheus: int | None = None
 
     def __post_init__(self) -> None:
-        placing.address(_text("cluster.master", self.master))
+        host, port = opening.parse_address(self.master, "cluster.master")
+        if port == 0 and not opening.is_loopback(host):
+            raise ValueError(
+                f"cluster.master must name a port, which other machines can know, got {self.master}"
+            )
         _check.whole("cluster.trainers", self.trainers, 1, _MOST_PROCESSES)
         _check.whole("cluster.sync_ps", self.sync_ps, 0, _MOST_PROCESSES)
         _choice("cluster.transport", self.transport, _TRANSPORTS)
         _check.real("cluster.beat", self.beat, 0.0)
-        _check.real("cluster.timeout", self.timeout, self.beat)
+        if _check.real("cluster.timeout", self.timeout, 0.0) < 3.0 * self.beat:
+            raise ValueError(
+                f"cluster.timeout must be at least three beats ({3.0 * self.beat:g} s), so that one "
+                f"late heartbeat is no death; got {self.timeout:g}"
+            )
         _check.real("cluster.grace", self.grace, 0.0)
         _check.whole("cluster.restarts", self.restarts, 0)
         if self.prometheus is not None:
@@ -124,12 +133,20 @@ class Cluster:
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of the master."""
-        return placing.address(self.master)
+        return opening.parse_address(self.master)
 
     @property
     def key_file(self) -> Path:
         """The file with the key."""
         return self.run / "key" if self.key is None else self.key
+
+    def read_key(self) -> opening.Key:
+        """The key in it.
+
+        Raises:
+            OSError, ValueError: it cannot be read, or others can read it.
+        """
+        return opening.read_key(self.key_file, given=self.key is not None)
 
     def processes(self) -> list[tuple[str, int]]:
         """Role and index of each, in the order in which they are started."""
@@ -155,7 +172,7 @@ class Sync:
         TypeError, ValueError: a value is wrong; the message names it.
     """
 
-    kind: str = "none"
+    kind: str = "easgd"
     settings: Mapping[str, float] = field(default_factory=dict)
     when: str | Mapping[str, float] = _BACKGROUND
     compression: str = "none"
