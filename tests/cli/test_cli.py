@@ -18,7 +18,7 @@ from leashed.studies import scaling as studies
 def small(monkeypatch):
     """Synthetic digits, few of them."""
     monkeypatch.setattr(
-        "leashed.cli.arguments.datasets.synthetic_digits",
+        "leashed.datasets.synthetic_digits",
         lambda digits=lsh.datasets.synthetic_digits: digits(n=256, seed=0),
     )
 

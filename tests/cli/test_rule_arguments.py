@@ -17,7 +17,7 @@ from leashed.studies import combinations
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Synthetic digits, few of them."""
     monkeypatch.setattr(
-        "leashed.cli.arguments.datasets.synthetic_digits",
+        "leashed.datasets.synthetic_digits",
         lambda digits=lsh.datasets.synthetic_digits: digits(n=256, seed=0),
     )
 

@@ -21,6 +21,7 @@ FLOORS = (
     "_check choice machine threads",  # checks of arguments, the processor, what the core is told
     "disciplines gradients histogram schedules staleness stopping",
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
+    "spelled",  # what words of the command line and of plans stand for
     "external result vector",
     "models engine shared",
     "checkpoint",
@@ -29,6 +30,7 @@ FLOORS = (
     "torch sklearn",
     "studies",  # many trainings, and what they tell together
     "report",  # tables, figures and the page of what studies found
+    "cluster",  # several processes and machines: what trains in each, and who starts and watches them
     "cli",
     "__init__ __main__",  # what users see
 )

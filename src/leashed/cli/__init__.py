@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from leashed._core import __version__
-from leashed.cli import arguments, combinations, policies, report, scaling, shm, train, tune
+from leashed.cli import arguments, combinations, elp, policies, report, scaling, shm, train, tune
 
 _INTERRUPTED = 130
 
@@ -62,4 +62,5 @@ def _parser() -> argparse.ArgumentParser:
     policies.add(commands)
     tune.add(commands)
     shm.add(commands)
+    elp.add(commands)
     return parser

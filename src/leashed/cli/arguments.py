@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from leashed import datasets
 from leashed.datasets import Split
+from leashed.spelled import DISCIPLINE_WORDS, data_of
 
 T = TypeVar("T")
 
@@ -45,9 +46,32 @@ def load_data(options: argparse.Namespace) -> Split:
     Raises:
         OSError, ValueError: the folder or a file in it is missing or wrong.
     """
-    if options.data is None:
-        return datasets.synthetic_digits()
-    return datasets.mnist(options.data)
+    return data_of(options.data)
+
+
+def add_discipline(parser: argparse.ArgumentParser) -> None:
+    """The arguments that ``spelled.discipline_of`` takes."""
+    parser.add_argument(
+        "--discipline",
+        choices=list(DISCIPLINE_WORDS),
+        default="leashed",
+        help="default: %(default)s",
+    )
+    parser.add_argument(
+        "--persistence",
+        type=_persistence,
+        metavar="inf|K",
+        help="with leashed: drop a gradient after more than K failed attempts (default: inf)",
+    )
+
+
+def _persistence(value: str) -> float:
+    if value == "inf":
+        return math.inf
+    try:
+        return int(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{value!r} is neither inf nor a whole number") from None
 
 
 def explain(error: Exception) -> str:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed import _check, checkpoint
-from leashed.cli.arguments import add_data, load_data
+from leashed.cli.arguments import add_data, add_discipline, load_data
 from leashed.cli.progress import Line, bar, completed, describe
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
-from leashed.disciplines import DISCIPLINES, Discipline, Hogwild, Leashed
 from leashed.models import INITIALISATIONS, Model
 from leashed.report.table import duration, mebibytes, number, pairs
 from leashed.result import TrainResult
+from leashed.spelled import discipline_of
 from leashed.stopping import Until
 from leashed.studies.scaling import MODELS, build_model
 from leashed.train import Progress, train
@@ -25,7 +25,6 @@ from leashed.train import Progress, train
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
-_DISCIPLINES = {**DISCIPLINES, "hogwild-direct": Hogwild(copy=False)}
 _EPOCHS = 10.0
 
 
@@ -39,15 +38,7 @@ def add(commands: Commands) -> None:
     )
     add_data(parser)
     parser.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
-    parser.add_argument(
-        "--discipline", choices=list(_DISCIPLINES), default="leashed", help="default: %(default)s"
-    )
-    parser.add_argument(
-        "--persistence",
-        type=_persistence,
-        metavar="inf|K",
-        help="with leashed: drop a gradient after more than K failed attempts (default: inf)",
-    )
+    add_discipline(parser)
     parser.add_argument(
         "--threads",
         type=_threads,
@@ -108,23 +99,6 @@ def _threads(text: str) -> int | str:
     return text if text == "auto" else int(text)
 
 
-def _persistence(value: str) -> float:
-    if value == "inf":
-        return math.inf
-    try:
-        return int(value)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{value!r} is neither inf nor a whole number") from None
-
-
-def _discipline(options: argparse.Namespace) -> Discipline:
-    if options.persistence is None:
-        return _DISCIPLINES[options.discipline]
-    if options.discipline != "leashed":
-        raise ValueError(f"--persistence goes with leashed, not with {options.discipline}")
-    return Leashed(options.persistence)
-
-
 def _until(options: argparse.Namespace) -> Until:
     rules = {item.name: getattr(options, item.name) for item in dataclasses.fields(Until)}
     if all(value is None for value in rules.values()):
@@ -133,7 +107,8 @@ def _until(options: argparse.Namespace) -> Until:
 
 
 def _train(options: argparse.Namespace) -> int:
-    discipline, until = _discipline(options), _until(options)
+    discipline = discipline_of(options.discipline, options.persistence)
+    until = _until(options)
     rule, staleness = rule_of(options), staleness_of(options)
     for path in (options.save, options.output, options.checkpoint):
         _check.writable(path)

@@ -1,0 +1,78 @@
+"""Which sync server holds which fragments of the parameter vector.
+
+A vector of d floats is cut into fragments of 64 KiB, and these are spread over the servers by what
+each costs, the dearest first, always to the server with the least so far (longest processing time
+first; Graham, 1969): no server has more than 4/3 − 1/(3n) times what it would have at best.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leashed import _check
+
+__all__ = ["FRAGMENT", "Packing", "fragments", "pack"]
+
+FRAGMENT = 16_384
+"""Floats of a fragment (64 KiB)."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Fragments assigned to servers.
+
+    Attributes:
+        servers: for each server the numbers of its fragments, ascending. One may have none.
+        loads: what each server's fragments cost together, in the unit of the costs.
+        bound: what the most loaded server has at least, however fragments are assigned: the mean
+            load or the dearest fragment, whichever is more.
+    """
+
+    servers: tuple[tuple[int, ...], ...]
+    loads: tuple[float, ...]
+    bound: float
+
+    @property
+    def imbalance(self) -> float:
+        """The largest load over ``bound``: 1 at best."""
+        return max(self.loads) / self.bound
+
+
+def fragments(dimension: int) -> list[tuple[int, int]]:
+    """The fragments of a vector of so many floats: where each begins and ends. The last may be
+    shorter than the others.
+
+    Raises:
+        TypeError, ValueError: ``dimension`` is no whole number from 1.
+    """
+    dimension = _check.whole("dimension", dimension)
+    return [(at, min(at + FRAGMENT, dimension)) for at in range(0, dimension, FRAGMENT)]
+
+
+def pack(costs: Sequence[float], servers: int) -> Packing:
+    """Assign fragments to servers; the same costs always give the same assignment.
+
+    Args:
+        costs: of each fragment, all positive: seconds of an exchange as profiled, or its bytes.
+        servers: how many.
+
+    Raises:
+        TypeError, ValueError: there is no fragment, a cost is not positive and finite, or
+            ``servers`` is no whole number from 1.
+    """
+    servers = _check.whole("servers", servers)
+    if not len(costs):
+        raise ValueError("costs must hold the cost of at least one fragment")
+    checked = [_check.real(f"costs[{k}]", cost, 0.0) for k, cost in enumerate(costs)]
+    held: list[list[int]] = [[] for _ in range(servers)]
+    least = [(0.0, server) for server in range(servers)]
+    for fragment in sorted(range(len(checked)), key=lambda k: (-checked[k], k)):
+        load, server = least[0]
+        held[server].append(fragment)
+        heapq.heapreplace(least, (load + checked[fragment], server))
+    loads = tuple(math.fsum(checked[k] for k in mine) for mine in held)
+    bound = max(math.fsum(checked) / servers, *checked)
+    return Packing(tuple(tuple(sorted(mine)) for mine in held), loads, bound)

@@ -1,0 +1,411 @@
+"""What a cluster runs: which processes, how they synchronise, and what they train.
+
+A plan is a TOML file with the tables ``[cluster]``, ``[sync]`` and ``[train]``, in which every value
+has a default. All processes of a run read the same plan, each from a file on its own
+machine. Paths in it are relative to its folder.
+
+    [cluster]
+    trainers = 4
+    sync_ps = 2
+
+    [sync]
+    kind = "easgd"
+    alpha = 0.5
+    when = { iterations = 5 }
+
+    [train]
+    model = "cnn"
+    epochs = 5
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from leashed import _check, spelled
+from leashed.cluster import opening
+from leashed.datasets import Dataset, Split
+from leashed.models import INITIALISATIONS, Model
+from leashed.stopping import Until, batches_in
+from leashed.studies.scaling import MODELS, build_model
+from leashed.train import MAX_SEED, MAX_THREADS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = [
+    "DIGITS",
+    "OUTPUTS",
+    "ROLES",
+    "Cluster",
+    "Plan",
+    "Sync",
+    "Train",
+    "parse",
+    "read",
+    "write",
+]
+
+ROLES = ("master", "sync-ps", "trainer")
+OUTPUTS = ("first", "average", "best")
+DIGITS = "digits"
+"""The name of the data set that needs no files."""
+
+_TRANSPORTS = ("auto", "tcp", "shm")
+_COMPRESSIONS = ("none", "bfloat16", "int8")
+_BACKGROUND = "background"
+_MOST_PROCESSES = 4096
+_EPOCHS = 10.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The processes of a run.
+
+    Args:
+        master: where the master listens, ``HOST:PORT``. Port 0: any that is free, which the others
+            learn from the run's folder, so on one machine alone.
+        trainers: how many.
+        sync_ps: how many sync servers.
+        run: the folder of what the run writes: logs, journal, report, models.
+        key: the file with the key that every connection is opened with, of mode 0600. None: ``key``
+            in the run's folder.
+        transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
+            ``"auto"``: shared memory where it can be had.
+        beat: seconds between two heartbeats.
+        timeout: seconds of silence after which a process is taken for dead.
+        grace: seconds for which the others wait for a master that is away.
+        restarts: how often one process is started again, at most, after it died.
+        prometheus: port on 127.0.0.1 on which the master offers metrics. None: none.
+
+    Raises:
+        TypeError, ValueError: a value is wrong; the message names it.
+    """
+
+    master: str = "127.0.0.1:0"
+    trainers: int = 2
+    sync_ps: int = 1
+    run: Path = Path("run")
+    key: Path | None = None
+    transport: str = "auto"
+    beat: float = 0.5
+    timeout: float = 5.0
+    grace: float = 10.0
+    restarts: int = 10
+    prometheus: int | None = None
+
+    def __post_init__(self) -> None:
+        host, port = opening.parse_address(self.master, "cluster.master")
+        if port == 0 and not opening.is_loopback(host):
+            raise ValueError(
+                f"cluster.master must name a port, which other machines can know, got {self.master}"
+            )
+        _check.whole("cluster.trainers", self.trainers, 1, _MOST_PROCESSES)
+        _check.whole("cluster.sync_ps", self.sync_ps, 0, _MOST_PROCESSES)
+        _choice("cluster.transport", self.transport, _TRANSPORTS)
+        _check.real("cluster.beat", self.beat, 0.0)
+        if _check.real("cluster.timeout", self.timeout, 0.0) < 3.0 * self.beat:
+            raise ValueError(
+                f"cluster.timeout must be at least three beats ({3.0 * self.beat:g} s), so that one "
+                f"late heartbeat is no death; got {self.timeout:g}"
+            )
+        _check.real("cluster.grace", self.grace, 0.0)
+        _check.whole("cluster.restarts", self.restarts, 0)
+        if self.prometheus is not None:
+            _check.whole("cluster.prometheus", self.prometheus, 1, 65_535)
+        for name in ("run", "key"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _path(f"cluster.{name}", value))
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the master."""
+        return opening.parse_address(self.master)
+
+    @property
+    def key_file(self) -> Path:
+        """The file with the key."""
+        return self.run / "key" if self.key is None else self.key
+
+    def read_key(self) -> opening.Key:
+        """The key in it.
+
+        Raises:
+            OSError, ValueError: it cannot be read, or others can read it.
+        """
+        return opening.read_key(self.key_file, given=self.key is not None)
+
+    def processes(self) -> list[tuple[str, int]]:
+        """Role and index of each, in the order in which they are started."""
+        return [
+            ("master", 0),
+            *(("sync-ps", index) for index in range(self.sync_ps)),
+            *(("trainer", index) for index in range(self.trainers)),
+        ]
+
+
+@dataclass(frozen=True)
+class Sync:
+    """How trainers synchronise. In the file ``settings`` stand beside the others, by their names.
+
+    Args:
+        kind: name of the synchroniser, as ``leashed.sync`` has it, or ``"none"``.
+        settings: its arguments: numbers, true and false. What is not given has its default.
+        when: ``"background"``: a thread of its own, as fast as it goes; or in the foreground,
+            ``{"iterations": n}`` or ``{"seconds": s}``.
+        compression: of what goes over the network: ``"none"``, ``"bfloat16"`` or ``"int8"``.
+
+    Raises:
+        TypeError, ValueError: a value is wrong; the message names it.
+    """
+
+    kind: str = "easgd"
+    settings: Mapping[str, float] = field(default_factory=dict)
+    when: str | Mapping[str, float] = _BACKGROUND
+    compression: str = "none"
+
+    def __post_init__(self) -> None:
+        _text("sync.kind", self.kind)
+        for name, value in self.settings.items():
+            if not name.isidentifier():
+                raise ValueError(f"sync.{name} is unknown: no synchroniser has such a setting")
+            if not isinstance(value, bool):
+                _check.real(f"sync.{name}", value)
+        _choice("sync.compression", self.compression, _COMPRESSIONS)
+        if isinstance(self.when, Mapping) and len(self.when) == 1:
+            if "iterations" in self.when:
+                _check.whole("sync.when.iterations", self.when["iterations"])
+                return
+            if "seconds" in self.when:
+                _check.real("sync.when.seconds", self.when["seconds"], 0.0)
+                return
+        if self.when != _BACKGROUND:
+            raise ValueError(
+                'sync.when must be "background", {iterations = n} or {seconds = s}, '
+                f"got {self.when!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Train:
+    """What is trained, as ``leashed train`` has it, and in the same words.
+
+    Args:
+        data: ``"digits"`` (synthetic), or a folder with the four IDX files of MNIST.
+        model: name of the network.
+        discipline: by which the threads of a trainer share its parameters.
+        persistence: T_p of ``leashed``; None: its default.
+        rule: ``NAME:key=value,…``.
+        lr: step size; None: the rule's default.
+        schedule: of the step size, each ``NAME:key=value,…``.
+        swap: None, or SWAP's settings.
+        staleness: ``NAME:key=value,…``.
+        stage_aware: None, or λ.
+        threads: worker threads of each trainer.
+        batch_size: examples per gradient.
+        epochs: passes over the data, of all trainers together.
+        seconds: so much time. Of ``epochs`` and ``seconds`` the first to hold ends the run; where
+            neither is given that is 10 epochs.
+        seed: of the initial parameters and of the batches.
+        init: initialisation.
+        output: the model that comes out: the ``"first"`` trainer's, the ``"average"`` of all, or the
+            ``"best"`` on the test set.
+
+    Raises:
+        TypeError, ValueError: a value is wrong; the message names it.
+    """
+
+    data: str = DIGITS
+    model: str = "mlp"
+    discipline: str = "leashed"
+    persistence: float | None = None
+    rule: str = "sgd"
+    lr: float | None = None
+    schedule: Sequence[str] = ()
+    swap: str | None = None
+    staleness: str = "none"
+    stage_aware: float | None = None
+    threads: int = 1
+    batch_size: int = 64
+    epochs: float | None = None
+    seconds: float | None = None
+    seed: int = 0
+    init: str = "he"
+    output: str = "first"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.schedule, str) or not isinstance(self.schedule, Sequence):
+            raise TypeError(f"train.schedule must be a list of texts, got {self.schedule!r}")
+        schedule = tuple(_text("train.schedule", each) for each in self.schedule)
+        object.__setattr__(self, "schedule", schedule)
+        for name in ("data", "discipline", "rule", "staleness"):
+            _text(f"train.{name}", getattr(self, name))
+        if self.swap is not None:
+            _text("train.swap", self.swap)
+        _choice("train.model", self.model, MODELS)
+        _choice("train.init", self.init, INITIALISATIONS)
+        _choice("train.output", self.output, OUTPUTS)
+        _check.whole("train.threads", self.threads, 1, MAX_THREADS)
+        _check.whole("train.batch_size", self.batch_size)
+        _check.whole("train.seed", self.seed, 0, MAX_SEED)
+        if self.epochs is None and self.seconds is None:
+            object.__setattr__(self, "epochs", _EPOCHS)
+        Until(epochs=self.epochs, seconds=self.seconds)
+        spelled.discipline_of(self.discipline, self.persistence, "train.")
+        spelled.rule_of(self, "train.")
+        spelled.staleness_of(self, "train.")
+
+    def load(self) -> Split:
+        """The data set.
+
+        Raises:
+            OSError, ValueError: a folder or a file in it is missing or wrong.
+        """
+        return spelled.data_of(None if self.data == DIGITS else self.data)
+
+    def build(self, data: Dataset) -> Model:
+        """The network for a data set."""
+        return build_model(self.model, data)
+
+    def batches(self, examples: int) -> int | None:
+        """Of the whole run, over a training set of so many examples; None: without end."""
+        if self.epochs is None:
+            return None
+        return batches_in(self.epochs, examples, self.batch_size)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of it.
+
+    Raises:
+        TypeError, ValueError: a value is wrong; the message names it.
+    """
+
+    cluster: Cluster = field(default_factory=Cluster)
+    sync: Sync = field(default_factory=Sync)
+    train: Train = field(default_factory=Train)
+
+    def text(self) -> str:
+        """The plan as TOML."""
+        lines: list[str] = []
+        for table in ("cluster", "sync", "train"):
+            values = _fields(getattr(self, table))
+            values.update(values.pop("settings", {}))
+            lines += [f"[{table}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
+            lines += [""]
+        return "\n".join(lines)
+
+
+def parse(text: str, folder: Path) -> Plan:
+    """The plan that TOML describes; its paths are relative to ``folder``.
+
+    Raises:
+        TypeError, ValueError: it describes none; the message says what is wrong.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"this is no TOML: {error}") from None
+    for name, table in tables.items():
+        if name not in ("cluster", "sync", "train"):
+            raise ValueError(f"{name} is unknown; a plan has the tables cluster, sync and train")
+        if not isinstance(table, dict):
+            raise TypeError(f"{name} must be a table, got {table!r}")
+    sync = dict(tables.get("sync", {}))
+    own = {key: sync.pop(key) for key in ("kind", "when", "compression") if key in sync}
+    plan = Plan(
+        _filled(Cluster, "cluster", tables),
+        Sync(settings=sync, **own),
+        _filled(Train, "train", tables),
+    )
+    cluster, train = plan.cluster, plan.train
+    key = None if cluster.key is None else folder / cluster.key
+    data = train.data if train.data == DIGITS else str(folder / train.data)
+    return Plan(
+        dataclasses.replace(cluster, run=folder / cluster.run, key=key),
+        plan.sync,
+        dataclasses.replace(train, data=data),
+    )
+
+
+def read(path: str | os.PathLike[str]) -> Plan:
+    """The plan in a file.
+
+    Raises:
+        OSError: the file cannot be read.
+        TypeError, ValueError: it is no plan; the message says what is wrong.
+    """
+    file = Path(path).absolute()
+    try:
+        return parse(file.read_text(encoding="utf-8"), file.parent)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def write(path: str | os.PathLike[str], plan: Plan) -> None:
+    """Write a plan to a file."""
+    Path(path).write_text(plan.text(), encoding="utf-8")
+
+
+def _filled(kind: type[T], name: str, tables: Mapping[str, Any]) -> T:
+    """A table as its dataclass."""
+    known = [item.name for item in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    values = tables.get(name, {})
+    for key in values:
+        if key not in known:
+            raise ValueError(f"{name}.{key} is unknown; it may have {', '.join(known)}")
+    return kind(**values)
+
+
+def _fields(table: Any) -> dict[str, Any]:
+    """What a table has that is not None, by name."""
+    named = {item.name: getattr(table, item.name) for item in dataclasses.fields(table)}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else "inf"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    if isinstance(value, int):
+        return str(value)
+    # JSON's strings are TOML's, but for DEL and for letters beyond 16 bits, which JSON escapes in halves.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{name} must be a text, got {value!r}")
+    return value
+
+
+def _choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _path(name: str, value: Any) -> Path:
+    if not isinstance(value, str | Path):
+        raise TypeError(f"{name} must be a path, got {value!r}")
+    return Path(value)

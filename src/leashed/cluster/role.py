@@ -1,0 +1,140 @@
+"""One process of a run: ``python -m leashed.cluster.role master|sync-ps|trainer --plan plan.toml``.
+
+Whoever starts it (``leashed cluster up``, Ray, a person) starts this program. Status 0: its work is
+done. Anything else: it is to be started again. Ctrl-C and SIGTERM end it alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from leashed.cluster import plan as plans
+from leashed.cluster.plan import Plan
+from leashed.cluster.supervisor import name_of, tie
+
+__all__ = ["add_arguments", "main", "run"]
+
+_INTERRUPTED = 130
+_log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``run`` takes."""
+    parser.add_argument("role", choices=plans.ROLES)
+    parser.add_argument(
+        "--plan", type=Path, required=True, metavar="FILE", help="the plan, as TOML"
+    )
+    parser.add_argument(
+        "--index",
+        type=int,
+        default=0,
+        help="which of the sync servers or trainers, from 0; default: %(default)s",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a role and return its exit status."""
+    tie()
+    parser = argparse.ArgumentParser(prog="python -m leashed.cluster.role", description=__doc__)
+    add_arguments(parser)
+    options = parser.parse_args(argv)
+    try:
+        run(options.role, options.plan, options.index)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return 0
+
+
+def run(role: str, path: Path, index: int) -> None:
+    """Run a role to its end.
+
+    What it has to say goes to ``NAME.log`` in the run's folder.
+
+    Raises:
+        OSError, TypeError, ValueError: the plan cannot be read or is wrong, or has no such process.
+        KeyboardInterrupt: Ctrl-C or SIGTERM.
+    """
+    plan = plans.read(path)
+    if (role, index) not in plan.cluster.processes():
+        count = sum(other == role for other, _ in plan.cluster.processes())
+        raise ValueError(f"index must be less than {count}, the plan's {role}s, got {index}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    name = name_of(role, index)
+    plan.cluster.run.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(plan.cluster.run / f"{name}.log", encoding="utf-8")
+    handler.setFormatter(
+        logging.Formatter("{asctime}.{msecs:03.0f} {levelname} {message}", "%F %T", style="{")
+    )
+    top = logging.getLogger("leashed")
+    top.addHandler(handler)
+    top.setLevel(logging.INFO)
+    _log.info("%s begins", name)
+    try:
+        _play(role, plan, index)
+    except KeyboardInterrupt:
+        _log.info("%s was told to end", name)
+        raise
+    except BaseException:
+        _log.exception("%s failed", name)
+        raise
+    else:
+        _log.info("%s has ended", name)
+    finally:
+        top.removeHandler(handler)
+        handler.close()
+
+
+def _play(role: str, plan: Plan, index: int) -> None:
+    # Imported here: each role needs but its own.
+    if role == "master":
+        _master(plan)
+    elif role == "sync-ps":
+        from leashed.cluster import server  # noqa: PLC0415
+
+        server.run(plan, index)
+    else:
+        from leashed.cluster import session  # noqa: PLC0415
+
+        session.run_trainer(plan, index)
+
+
+def _master(plan: Plan) -> None:
+    from leashed.cluster import master  # noqa: PLC0415
+    from leashed.cluster.history import Recorder  # noqa: PLC0415
+
+    cluster, train = plan.cluster, plan.train
+    data = train.load().train
+    terms = master.Terms(
+        total=train.batches(len(data)),
+        batch_size=train.batch_size,
+        trainers=cluster.trainers,
+        servers=cluster.sync_ps,
+        parameters=train.build(data).dimension,
+        beat=cluster.beat,
+        timeout=cluster.timeout,
+        grace=cluster.grace,
+    )
+    host, port = cluster.address
+    with Recorder(cluster.run) as record:
+        watchers = [record]
+        if cluster.prometheus is not None:
+            from leashed.cluster import prometheus  # noqa: PLC0415 (prometheus-client is optional)
+
+            watchers.append(prometheus.serve(cluster.prometheus))
+
+        def watch(report: dict[str, object]) -> None:
+            for each in watchers:
+                each(report)
+
+        master.run(
+            terms, host=host, port=port, key=cluster.read_key(), folder=cluster.run, watch=watch
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

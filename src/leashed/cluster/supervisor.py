@@ -1,0 +1,269 @@
+"""Starts the processes of a run on one machine, starts again those that die, and ends them all.
+
+What has been started ends with who has started it, even if that is killed by SIGKILL and can clean
+up nothing: each child asks the kernel for a SIGKILL at its parent's death (``tie``). A pipe that
+children watch would do for most ends, but not for a child that is stopped, hangs in native code or
+has not come to watching yet; the kernel needs nobody's cooperation. What it costs: the tie is to the
+parent's thread, so whoever starts processes must do so from a thread that stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+__all__ = ["Death", "Supervisor", "command", "name_of", "supervise", "tie"]
+
+_PARENT = "LEASHED_PARENT"  # the environment's variable with its process id
+_PR_SET_PDEATHSIG = 1
+_LOOK = 0.05  # seconds between two looks at the children
+_FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0  # seconds before a restart
+_SETTLED = 5.0  # seconds after which a process counts as one that runs
+_PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL
+
+
+def name_of(role: str, index: int) -> str:
+    """What a process is called in logs and reports."""
+    return role if role == "master" else f"{role}-{index}"
+
+
+def command(plan: Path) -> Callable[[str, int], Sequence[str]]:
+    """What starts a role, by its name and index, with the plan in that file."""
+
+    def of(role: str, index: int) -> Sequence[str]:
+        program = [sys.executable, "-m", "leashed.cluster.role", role]
+        return [*program, "--plan", str(plan), "--index", str(index)]
+
+    return of
+
+
+def tie() -> None:
+    """Let this process end with the one that has started it, where that was a ``Supervisor``."""
+    parent = os.environ.pop(_PARENT, None)
+    if parent is None:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != int(parent):  # it died before
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Death:
+    """A process that ended otherwise than with status 0.
+
+    Attributes:
+        name: the process, such as ``trainer-0``.
+        time: when, in seconds since 1970.
+        status: its exit status; of one killed by a signal minus that signal.
+        restarted: whether it is started again.
+    """
+
+    name: str
+    time: float
+    status: int
+    restarted: bool
+
+
+@dataclass
+class _Child:
+    role: str
+    name: str
+    command: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    due: float = 0.0  # when to start it, while there is no process
+    restarts: int = 0
+    quick: int = 0  # deaths in a row that came soon after the start
+    status: int | None = None  # once it has ended for good
+
+
+@dataclass
+class Supervisor:
+    """Processes, each in a session of its own, with a log each.
+
+    As a context manager it starts them and, at the end, ends those that still run.
+
+    Args:
+        processes: role and index of each, in the order of their start.
+        command: what starts one.
+        folder: where ``NAME.log`` takes what a process writes.
+        restarts: how often one process is started again, at most. One that ends with status 0 never
+            is.
+    """
+
+    processes: Iterable[tuple[str, int]]
+    command: Callable[[str, int], Sequence[str]]
+    folder: Path
+    restarts: int = 0
+    deaths: list[Death] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self._children = [
+            _Child(role, name_of(role, index), self.command(role, index))
+            for role, index in self.processes
+        ]
+
+    def __enter__(self) -> Supervisor:  # noqa: PYI034 (Self is of Python 3.11)
+        try:
+            self.step()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def step(self) -> None:
+        """Start what is due, and see who has ended. To be called again and again."""
+        for child in self._children:
+            if child.process is None and child.status is None and time.monotonic() >= child.due:
+                self._start(child)
+            elif child.process is not None and _over(child.process):
+                self._bury(child, _reap(child.process))
+
+    def running(self, role: str) -> bool:
+        """Whether a process of this role runs or is to be started again."""
+        return any(child.role == role and child.status is None for child in self._children)
+
+    def statuses(self, role: str) -> list[int]:
+        """With what the processes of this role have ended for good."""
+        return [
+            child.status
+            for child in self._children
+            if child.role == role and child.status is not None
+        ]
+
+    def pids(self) -> dict[str, int]:
+        """Of the processes that run, by name."""
+        return {
+            child.name: child.process.pid for child in self._children if child.process is not None
+        }
+
+    def counts(self) -> dict[str, int]:
+        """How often each was started again, by name."""
+        return {child.name: child.restarts for child in self._children}
+
+    def stop(self, patience: float = _PATIENCE) -> None:
+        """End all that still run: by SIGTERM, and by SIGKILL what has not ended ``patience`` seconds
+        later. Returns when none is left.
+        """
+        try:
+            self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)  # one that is stopped hears nothing else
+            deadline = time.monotonic() + patience
+            while self._alive() and time.monotonic() < deadline:
+                time.sleep(_LOOK)
+        finally:
+            self._signal(signal.SIGKILL)
+            for child in self._children:
+                if child.process is not None:
+                    child.status, child.process = _reap(child.process), None
+
+    def wait(self, seconds: float) -> None:
+        """Give all that still run so much time to end by themselves; nothing is started any more."""
+        deadline = time.monotonic() + seconds
+        while self._alive() and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+
+    def _start(self, child: _Child) -> None:
+        child.started = time.monotonic()
+        with (self.folder / f"{child.name}.log").open("ab") as log:
+            child.process = subprocess.Popen(  # noqa: S603 (what it starts is the caller's)
+                child.command,
+                env={**os.environ, _PARENT: str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _bury(self, child: _Child, status: int) -> None:
+        """Note how a process has ended, and when it is due again."""
+        child.process = None
+        if status == 0:
+            child.status = 0
+            return
+        now = time.monotonic()
+        again = child.restarts < self.restarts
+        self.deaths.append(Death(child.name, time.time(), status, again))
+        if not again:
+            child.status = status
+            return
+        child.quick = 0 if now - child.started >= _SETTLED else child.quick + 1
+        child.due = now + min(_FIRST_DELAY * 2.0**child.quick, _LONGEST_DELAY)
+        child.restarts += 1
+
+    def _alive(self) -> bool:
+        return any(
+            child.process is not None and not _over(child.process) for child in self._children
+        )
+
+    def _signal(self, number: int) -> None:
+        for child in self._children:
+            if child.process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.process.pid, number)
+
+
+def supervise(supervisor: Supervisor, timeout: float, look: Callable[[], object]) -> None:
+    """Let processes run until the master has ended, and the others after it.
+
+    Args:
+        supervisor: entered.
+        timeout: seconds that the others have for it.
+        look: called every now and then.
+
+    Raises:
+        ChildProcessError: the master, or all trainers, died once more than they are started again;
+            the message says where their logs are.
+    """
+    while supervisor.running("master"):
+        supervisor.step()
+        look()
+        if not supervisor.running("trainer") and all(supervisor.statuses("trainer")):
+            raise ChildProcessError(_why("the trainers", "trainer", supervisor))
+        time.sleep(_LOOK)
+    if any(supervisor.statuses("master")):
+        raise ChildProcessError(_why("the master", "master", supervisor))
+    supervisor.wait(timeout)
+
+
+def _why(who: str, role: str, supervisor: Supervisor) -> str:
+    last = next(death for death in reversed(supervisor.deaths) if death.name.startswith(role))
+    how = f"with status {last.status}"
+    if last.status < 0:
+        how = f"by {signal.Signals(-last.status).name}"
+    return (
+        f"{who} ended {how} after {supervisor.counts()[last.name]} restarts: "
+        f"see {supervisor.folder / last.name}.log"
+    )
+
+
+def _over(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has ended; it is not reaped, so that its number stays its own."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _reap(process: subprocess.Popen[bytes]) -> int:
+    """The status of a process that has ended or is about to; what it has started ends with it."""
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()

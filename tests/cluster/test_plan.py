@@ -1,0 +1,168 @@
+"""Plans: to TOML and back, and what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import leashed as lsh
+from leashed import spelled
+from leashed.cluster import plan as plans
+from leashed.cluster.plan import Cluster, Plan, Sync, Train
+
+HERE = Path("/somewhere")
+TEXT = st.text(
+    st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20
+)  # lone surrogates cannot be written
+POSITIVE = st.floats(1e-3, 1e3)
+
+
+@st.composite
+def drawn(draw):
+    """Any plan as it is after reading: with absolute paths."""
+    when = st.one_of(
+        st.just("background"),
+        st.builds(lambda n: {"iterations": n}, st.integers(1, 10**6)),
+        st.builds(lambda s: {"seconds": s}, POSITIVE),
+    )
+    names = st.from_regex(r"\A[a-z_][a-z0-9_]{0,8}\Z").filter(
+        lambda name: name not in {"kind", "when", "compression"}
+    )
+    settings = st.dictionaries(names, st.booleans() | st.integers(-5, 5) | POSITIVE, max_size=4)
+    paths = st.text("ab\"\\' é\x7f🙂.", min_size=1, max_size=8).map(lambda name: HERE / f"x{name}")
+    cluster = st.builds(
+        Cluster,
+        master=st.sampled_from(["127.0.0.1:7000", "[::1]:7001", "head.example:1"]),
+        trainers=st.integers(1, 64),
+        sync_ps=st.integers(0, 8),
+        run=paths,
+        key=st.none() | paths,
+        transport=st.sampled_from(["auto", "tcp", "shm"]),
+        restarts=st.integers(0, 100),
+        prometheus=st.none() | st.integers(1, 65_535),
+    )
+    train = st.builds(
+        Train,
+        data=st.just("digits") | paths.map(str),
+        model=st.sampled_from(["mlp", "cnn", "lenet"]),
+        persistence=st.none() | st.integers(0, 9) | st.just(math.inf),
+        rule=st.sampled_from(["sgd", "adam:beta1=0.8,amsgrad=true"]),
+        lr=st.none() | POSITIVE,
+        schedule=st.sampled_from([(), ("cosine:total=1000", "warmup:steps=5")]),
+        staleness=st.sampled_from(["none", "power:k=2"]),
+        threads=st.integers(1, 8),
+        epochs=st.none() | POSITIVE,
+        seconds=st.none() | POSITIVE,
+        seed=st.integers(0, 2**31),
+        output=st.sampled_from(plans.OUTPUTS),
+    )
+    sync = st.builds(Sync, kind=TEXT, settings=settings, when=when)
+    return Plan(draw(cluster), draw(sync), draw(train))
+
+
+@given(drawn())
+def test_a_plan_written_is_read_as_it_was(plan):
+    assert plans.parse(plan.text(), HERE) == plan
+
+
+def test_an_empty_file_is_a_plan_of_defaults(tmp_path):
+    file = tmp_path / "plan.toml"
+    file.write_text("")
+    plan = plans.read(file)
+    assert plan.train.epochs == 10.0
+    assert plan.cluster.run == tmp_path / "run"
+    assert plan.cluster.key_file == tmp_path / "run" / "key"
+    assert plan.cluster.address == ("127.0.0.1", 0)
+    plans.write(file, plan)
+    assert plans.read(file) == plan
+
+
+def test_paths_are_relative_to_the_plan(tmp_path, monkeypatch):
+    (tmp_path / "plan.toml").write_text(
+        '[cluster]\nrun = "out"\nkey = "/etc/key"\n[train]\ndata = "mnist"\nseconds = 2\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    plan = plans.read("plan.toml")
+    assert plan.cluster.run == tmp_path / "out"
+    assert plan.cluster.key_file == Path("/etc/key")
+    assert plan.train.data == str(tmp_path / "mnist")
+    assert (plan.train.epochs, plan.train.seconds) == (None, 2)
+
+
+def test_the_master_comes_first_and_trainers_last():
+    assert Cluster(trainers=2, sync_ps=1).processes() == [
+        ("master", 0),
+        ("sync-ps", 0),
+        ("trainer", 0),
+        ("trainer", 1),
+    ]
+
+
+def test_the_words_make_what_they_make_on_the_command_line():
+    train = Train(rule="adam:beta1=0.8", lr=0.1, staleness="power:k=2", persistence=3)
+    assert spelled.rule_of(train) == lsh.Adam(0.1, 0.8)
+    assert spelled.staleness_of(train) == lsh.staleness.power(2)
+    assert spelled.discipline_of(train.discipline, train.persistence) == lsh.Leashed(3)
+
+
+def test_data_and_network(digits):
+    train = Train(batch_size=64, epochs=1.5)
+    assert train.build(digits).dimension == 134_794
+    assert train.batches(len(digits)) == math.ceil(1.5 * 1000 / 64)
+    assert Train(seconds=1.0).batches(len(digits)) is None
+    assert len(train.load().train) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[cluster", "this is no TOML"),
+        ("[other]\na = 1", "other is unknown; a plan has the tables"),
+        ("sync = 1", "sync must be a table"),
+        ("[cluster]\ntrainer = 2", "cluster.trainer is unknown; it may have master, trainers"),
+        ("[train]\nmode = 'gba'", "train.mode is unknown"),
+        ("[cluster]\ntrainers = 0", "cluster.trainers must be at least 1"),
+        ("[cluster]\ntrainers = 2.5", "cluster.trainers must be a whole number"),
+        ("[cluster]\ntrainers = true", "cluster.trainers must be a whole number"),
+        ("[cluster]\nmaster = '::1'", "cluster.master"),
+        ("[cluster]\nmaster = 5", "cluster.master must be a str"),
+        ("[cluster]\nmaster = '10.0.0.1:0'", "cluster.master must name a port"),
+        ("[cluster]\nrun = 5", "cluster.run must be a path"),
+        ("[cluster]\ntransport = 'udp'", "cluster.transport must be one of auto, tcp, shm"),
+        ("[cluster]\ntimeout = 0.1", "cluster.timeout must be at least three beats (1.5 s)"),
+        ("[cluster]\nprometheus = 70000", "cluster.prometheus must be at most 65535"),
+        ("[sync]\nkind = 3", "sync.kind must be a text"),
+        ("[sync]\nalpha = 'x'", "sync.alpha must be a number"),
+        ("[sync]\n'a b' = 1", "sync.a b is unknown"),
+        ("[sync]\nwhen = 'often'", "sync.when must be"),
+        ("[sync]\nwhen = {iterations = 5, seconds = 1}", "sync.when must be"),
+        ("[sync]\nwhen = {hours = 5}", "sync.when must be"),
+        ("[sync]\nwhen = {iterations = 0}", "sync.when.iterations must be at least 1"),
+        ("[sync]\nwhen = {seconds = 0}", "sync.when.seconds must be greater than 0"),
+        ("[sync]\ncompression = 'zip'", "sync.compression must be one of none, bfloat16, int8"),
+        ("[train]\ndata = 5", "train.data must be a text"),
+        ("[train]\nmodel = 'rnn'", "train.model must be one of mlp, cnn, lenet"),
+        ("[train]\ndiscipline = 'other'", "train.discipline 'other' is unknown; choose one of"),
+        ("[train]\ndiscipline = 'locked'\npersistence = 1", "train.persistence goes with leashed"),
+        ("[train]\nrule = 'sdg'", "train.rule 'sdg' is unknown"),
+        ("[train]\nrule = 'adam:beta9=1'", "train.rule adam:beta9=1: "),
+        ("[train]\nstaleness = 'x'", "train.staleness 'x' is unknown"),
+        ("[train]\nschedule = 'cosine'", "train.schedule must be a list of texts"),
+        ("[train]\nschedule = [1]", "train.schedule must be a text"),
+        ("[train]\nlr = -1", "lr must"),
+        ("[train]\nepochs = 0", "epochs must"),
+        ("[train]\nthreads = 0", "train.threads must be at least 1"),
+        ("[train]\noutput = 'last'", "train.output must be one of first, average, best"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_name_and_file(text, complaint, tmp_path):
+    file = tmp_path / "plan.toml"
+    file.write_text(text)
+    with pytest.raises((TypeError, ValueError)) as error:
+        plans.read(file)
+    assert str(error.value).startswith(f"{file}: {complaint}") or complaint in str(error.value)
+    assert str(file) in str(error.value)
