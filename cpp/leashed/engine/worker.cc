@@ -51,8 +51,9 @@ bool Worker::exists(std::uint64_t place) {
   if (!training_.leases) return place < training_.end;
   if (place >= training_.end) return false;
   std::uint64_t k = 0;
-  return wait([&](double seconds) { return training_.leases->claim(place, seconds, k); }) ==
-         Leases::Claim::given;
+  return wait([&](double seconds) {
+           return training_.leases->claim(place - training_.from.batches, seconds, k);
+         }) == Leases::Claim::given;
 }
 
 // Until a lease says so, or the run is stopped.
@@ -73,7 +74,8 @@ Leases::Claim Worker::wait(const Ask& ask) {
 
 Leases::Claim Worker::learn(double seconds) {
   const auto claim = training_.discipline.lockstep() ? &Leases::claim_beyond : &Leases::claim;
-  const Leases::Claim claimed = (training_.leases->*claim)(next_.place, seconds, next_.k);
+  const Leases::Claim claimed =
+      (training_.leases->*claim)(next_.place - training_.from.batches, seconds, next_.k);
   next_.waiting = claimed == Leases::Claim::waiting;
   if (claimed == Leases::Claim::given) training_.batches->fill(next_.k, next_.batch);
   return claimed;
@@ -173,7 +175,7 @@ void Worker::step() {
   const Publication publication = training_.discipline.publish(id_, gradient_.data());
   if (publication.abandoned) return;
   ++steps_;
-  if (training_.leases) training_.leases->use(current_.place);
+  if (training_.leases) training_.leases->use(current_.place - training_.from.batches);
   telemetry.gradients.add(1);
   telemetry.gradient_seconds.add(computed - read);
   telemetry.waiting_seconds += publication.waiting_seconds;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import queue
 import socket
 import threading
@@ -15,22 +16,22 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leashed import _core
-from leashed.cluster import fragments
+from leashed.cluster import packing
 from leashed.cluster.member import Member
 from leashed.cluster.messages import End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.opening import Key, Listener, Peer, connect, parse_address
+from leashed.histogram import Histogram
 from leashed.sync import Synchroniser
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Cluster", "Session"]
+__all__ = ["EXCHANGE", "Cluster", "Session", "is_local"]
 
 EXCHANGE = "exchange"
 RING = "ring/"
@@ -219,9 +220,7 @@ class Session:
     def _fetch(self) -> None:
         """Asks for batches before they run out."""
         now = time.monotonic()
-        for ticket, used in self.leases.used():
-            self._batches += used - self._used.get(ticket, 0)
-            self._used[ticket] = used
+        self._count()
         since, before = self._seen
         if now >= since + _AHEAD:
             self._rate = (self._batches - before) / (now - since)
@@ -275,7 +274,7 @@ class Session:
         assert self.native is not None
         try:
             link = self._connect(address, EXCHANGE)
-            self.native.adopt(slot, server, link.detach(), not _is_local(address))
+            self.native.adopt(slot, server, link.detach(), not is_local(address))
         except (OSError, ValueError) as error:
             _log.info("sync server %d at %s: %s", server, address, error)
             self._closing.wait(_AGAIN)
@@ -336,7 +335,7 @@ class Session:
                 _log.info("ring %d: %s", epoch.number, error)
                 self._member.broken(epoch.number)
             return
-        checked = not (_is_local(ahead.address) and _is_local(behind.address))
+        checked = not (is_local(ahead.address) and is_local(behind.address))
         self.native.form(
             epoch.number, rank, fresh, backward.detach(), forward.detach(), checked
         )
@@ -370,23 +369,36 @@ class Session:
 
     # The end.
 
-    def finish(self, parameters: NDArray[np.float32], summary: Mapping[str, float]) -> None:
-        """The training has ended: hands its parameters in, and what is to be said of it.
+    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
+        """The training has ended as the core tells: hands the parameters in, unless they are not
+        finite. What was counted.
 
         Raises:
-            OSError: the master cannot be reached any more. The parameters are the caller's.
+            OSError: the master cannot be reached any more.
         """
         self._stop()
-        self._fetch_last()
+        self._count()
         self.report()
         self._member.leave()
         if self._failure is not None:
             raise self._failure
-        self._member.send_result(np.ascontiguousarray(parameters, "<f4"))
-        self._member.finish({**self.metrics(), **summary})
+        summary = {
+            **self.metrics(),
+            "updates": float(outcome["updates"]),
+            "dropped_for_sync": float(outcome["lost_to_synchronisation"]),
+            "loss": float(outcome["evaluations"][-1]["loss"]),
+            "seconds": float(outcome["elapsed"]),
+            "staleness_mean": Histogram(outcome["staleness"].astype(np.int64)).mean(),
+        }
+        summary = {name: value for name, value in summary.items() if math.isfinite(value)}
+        parameters = outcome["parameters"]
+        if np.isfinite(parameters).all():
+            self._member.send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
+        self._member.finish(summary)
         self._member.wait(self._member.welcome.timeout)
+        return summary
 
-    def _fetch_last(self) -> None:
+    def _count(self) -> None:
         for ticket, used in self.leases.used():
             self._batches += used - self._used.get(ticket, 0)
             self._used[ticket] = used
@@ -424,7 +436,7 @@ def _native(
             "at least one (--sync-ps), or choose MA or BMUF"
         )
     when = synchroniser.when
-    owner = fragments.owners(dimension, max(1, cluster.servers))
+    owner = packing.owners(dimension, max(1, cluster.servers))
     return _core.TrainerSync(
         synchroniser.choice(),
         when.kind,
@@ -444,7 +456,7 @@ def _start(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="leashed-connecting", daemon=True).start()
 
 
-def _is_local(address: str) -> bool:
+def is_local(address: str) -> bool:
     """Whether what goes there does not leave this machine."""
     host, _ = parse_address(address)
     return host == "localhost" or host.startswith("127.") or host == "::1"
