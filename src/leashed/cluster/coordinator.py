@@ -1,0 +1,420 @@
+"""What the master decides: events in, each with its ``now``; changes, messages and closings out.
+
+No sockets, files, threads or clocks: a value. Who drives it writes the changes to the journal, and
+only then sends what goes with them (``take``), so that nobody has heard of what a restarted master
+does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from leashed.cluster.membership import Member
+from leashed.cluster.messages import (
+    Beat,
+    Bye,
+    Done,
+    End,
+    FromMaster,
+    Gone,
+    Join,
+    Lease,
+    Rejoin,
+    Report,
+    ToMaster,
+    Welcome,
+)
+from leashed.cluster.state import (
+    Change,
+    Completed,
+    Ended,
+    EpochMade,
+    Granted,
+    Joined,
+    Late,
+    LeftRing,
+    Removed,
+    Settled,
+    State,
+    Terms,
+)
+
+__all__ = ["Close", "Coordinator", "Output", "Send"]
+
+
+_COMPLETE = "all batches are complete"
+
+
+class Send(NamedTuple):
+    """Send a message on a connection."""
+
+    connection: int
+    message: FromMaster
+
+
+class Close(NamedTuple):
+    """Close a connection, once what was sent is out."""
+
+    connection: int
+
+
+class Output(NamedTuple):
+    """What is to be done: first ``changes`` on the disk, then ``actions`` in order."""
+
+    changes: list[Change]
+    actions: list[Send | Close]
+
+
+class _Connection:
+    """One that is open: since when, whose, and the number of the newest report on it."""
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.member = 0
+        self.newest = -1
+
+
+class Coordinator:
+    """The master of a run.
+
+    Args:
+        terms: what the run is.
+        run: its name.
+        state: from the journal, or new.
+        now: the time, in seconds since the run began; never goes back, also not over a restart.
+
+    Attributes:
+        terms: the terms.
+        run: the name.
+        state: everything that outlives the master.
+        malformed: connections closed because what came on them was no message, or made no sense.
+        metrics: the newest counters, by name ("trainer-0").
+    """
+
+    def __init__(self, terms: Terms, run: str, state: State, now: float) -> None:
+        self.terms = terms
+        self.run = run
+        self.state = state
+        self.malformed = 0
+        self.metrics: dict[str, dict[str, float]] = {}
+        self._connections: dict[int, _Connection] = {}
+        self._of: dict[int, int] = {}  # member: its connection
+        self._waiting: dict[int, tuple[int, int]] = {}  # member: request and batches, first come
+        self._beaten = now
+        self._told_servers = state.membership.servers_number
+        self._done: float | None = None  # since when all batches are complete, and this is told
+        self._trained = now  # when there was a trainer last
+        self._changes: list[Change] = []
+        self._actions: list[Send | Close] = []
+        state.membership.restarted(now)
+
+    @property
+    def over(self) -> str | None:
+        """Why the run is over; None: it is not."""
+        return self.state.over
+
+    def take(self) -> Output:
+        """What is to be done now, once."""
+        output = Output(self._changes, self._actions)
+        self._changes, self._actions = [], []
+        return output
+
+    def opened(self, connection: int, now: float) -> None:
+        """There is a connection of that number, new in this master's life."""
+        self._connections[connection] = _Connection(now)
+
+    def closed(self, connection: int, now: float) -> None:
+        """It is closed, by the other side or by the network."""
+        member = self._forget(connection)
+        if member:
+            self._remove(member, "its connection closed", now)
+            self._settle(now)
+
+    def heard(self, connection: int, message: ToMaster, now: float) -> None:
+        """A message has come."""
+        link = self._connections.get(connection)
+        if link is None:
+            return  # closed meanwhile
+        if self.over is not None:
+            self._send(connection, Bye(self.over))
+            return
+        try:
+            if isinstance(message, Report):
+                self._report(connection, link, message, now)
+            elif isinstance(message, Join):
+                self._join(connection, link, message, now)
+            else:
+                self._rejoin(connection, link, message, now)
+        except ValueError as error:
+            self.refuse(connection, str(error), now)
+        self._settle(now)
+
+    def refuse(self, connection: int, reason: str, now: float) -> None:
+        """What came on a connection cannot be trusted; its member counts as dead."""
+        self.malformed += 1
+        self._send(connection, Gone(reason))
+        self._actions.append(Close(connection))
+        member = self._forget(connection)
+        if member:
+            self._remove(member, reason, now)
+            self._settle(now)
+
+    def tick(self, now: float) -> None:
+        """Time has passed. To be called a few times in each beat."""
+        if self.over is not None:
+            return
+        for member in self.state.membership.silent(now):
+            connection = self._of.get(member.id)
+            if connection is None:
+                self._remove(member.id, "it did not come back to the restarted master", now)
+                continue
+            self._forget(connection)
+            self._actions.append(Close(connection))
+            self._remove(member.id, f"silent for {self.terms.timeout:g} s", now)
+        for connection, link in list(self._connections.items()):
+            if (
+                link.member not in self.state.membership.members
+                and now - link.since > self.terms.timeout
+            ):
+                self._forget(connection)
+                self._actions.append(Close(connection))
+        if now - self._beaten >= self.terms.beat:
+            self._beaten = now
+            for connection in self._of.values():
+                self._send(connection, Beat())
+        self._settle(now)
+
+    def stop(self, reason: str, now: float) -> None:
+        """End the run; all are told."""
+        if self.over is not None:
+            return
+        self._record(Ended(reason, now))
+        for connection in list(self._connections):
+            self._send(connection, Bye(reason))
+            self._actions.append(Close(connection))
+            self._forget(connection)
+
+    def standing(self, now: float) -> dict[str, Any]:
+        """How the run stands, as JSON's own types; times are in seconds since it began."""
+        state = self.state
+        ledger, membership = state.ledger, state.membership
+        everybody: list[dict[str, Any]] = [
+            {
+                "id": m.id, "role": m.role, "index": m.index, "address": m.address,
+                "joined": m.joined, "gone": None, "why": None, "finished": False,
+            }
+            for m in membership.members.values()
+        ] + [
+            {
+                "id": p.id, "role": p.role, "index": p.index, "address": p.address,
+                "joined": p.joined, "gone": p.gone, "why": p.why, "finished": p.finished,
+            }
+            for p in membership.past
+        ]  # fmt: skip
+        return {
+            "run": self.run,
+            "state": "running" if state.over is None else "ended",
+            "reason": state.over,
+            "seconds": now if state.over is None else state.ended,
+            "ledger": {
+                "total": ledger.total,
+                "complete": ledger.complete,
+                "outstanding": ledger.outstanding,
+                "free": ledger.free,
+                "granted": ledger.tickets,
+                "again": ledger.again,
+                "late": ledger.late,
+            },
+            "epoch": membership.epoch.number,
+            "epochs_broken": membership.broken,
+            "malformed": self.malformed,
+            "members": sorted(everybody, key=lambda m: int(m["id"])),
+            "metrics": self.metrics,
+            "summaries": state.summaries,
+        }
+
+    def _join(self, connection: int, link: _Connection, join: Join, now: float) -> None:
+        membership = self.state.membership
+        if link.member in membership.members:  # it has asked twice
+            self._welcome(connection, link.member)
+            return
+        holder = membership.holder(join.role, join.index)
+        if holder and holder.id in self._of:
+            self._send(
+                connection,
+                Gone(f"{holder.name} is taken by a living process, which was heard last "
+                     f"{now - holder.heard:.1f} s ago"),
+            )  # fmt: skip
+            return
+        if holder:
+            self._remove(holder.id, "another process has its place", now)
+        self._record(Joined(membership.ids + 1, join.role, join.index, join.address, now))
+        self._admit(connection, link, membership.members[membership.ids], now)
+
+    def _rejoin(self, connection: int, link: _Connection, rejoin: Rejoin, now: float) -> None:
+        membership = self.state.membership
+        member = membership.members.get(rejoin.id)
+        if rejoin.run != self.run:
+            self._send(connection, Gone(f"this is run {self.run}, not {rejoin.run}"))
+        elif member is None:
+            self._turn_away(connection, rejoin.id)
+        elif link.member == member.id:  # it has asked twice
+            self._welcome(connection, member.id)
+        elif link.member not in membership.members:
+            if old := self._of.get(member.id):  # whose closing we have not heard of yet
+                self._forget(old)
+                self._actions.append(Close(old))
+            self._admit(connection, link, member, now)
+        else:
+            raise ValueError(f"the connection of member {link.member} says it is {rejoin.id}")
+
+    def _turn_away(self, connection: int, member: int) -> None:
+        """What to tell one that was a member."""
+        past = next((p for p in self.state.membership.past if p.id == member), None)
+        if past and past.finished:
+            self._send(connection, Bye(past.why))
+        else:
+            self._send(connection, Gone(past.why if past else "it has not joined"))
+
+    def _admit(self, connection: int, link: _Connection, member: Member, now: float) -> None:
+        link.member = member.id
+        self._of[member.id] = connection
+        member.connected, member.heard = True, now
+        self._welcome(connection, member.id)
+
+    def _welcome(self, connection: int, member: int) -> None:
+        terms = self.terms
+        self._send(
+            connection,
+            Welcome(self.run, member, terms.total, terms.batch_size, terms.beat, terms.timeout),
+        )
+
+    def _report(self, connection: int, link: _Connection, report: Report, now: float) -> None:
+        """Take in a member's standing, and answer what is out of date in it."""
+        member = self.state.membership.members.get(link.member)
+        if member is None:
+            self._turn_away(connection, link.member)
+            return
+        member.heard = now
+        if report.number <= link.newest:
+            return
+        link.newest = report.number
+        self.metrics[member.name] = report.metrics
+        if done := [ticket for ticket, used in report.used if self._use(member, ticket, used)]:
+            self._send(connection, Done(done))
+        if report.summary is not None:
+            self._remove(member.id, "finished", now, report.summary)
+            self._send(connection, Bye("finished"))
+            return
+        if member.role == "trainer":
+            self._trainer(connection, member, report, now)
+
+    def _trainer(self, connection: int, member: Member, report: Report, now: float) -> None:
+        membership = self.state.membership
+        if report.settled > member.settled:
+            self._record(Settled(member.id, report.settled))
+        if report.left and not member.left:
+            self._waiting.pop(member.id, None)
+            self._record(LeftRing(member.id, now, self.state.ledger.used(member.id)))
+        membership.broke(report.broken, now)
+        if report.servers < membership.servers_number:
+            self._send(connection, membership.servers())
+        if report.epoch < membership.epoch.number:
+            self._send(connection, membership.epoch)
+        if self._done is not None and not report.ended:
+            self._send(connection, End(_COMPLETE))
+        if report.batches and not member.left:
+            self._want(connection, member, report.want, report.batches)
+
+    def _use(self, member: Member, ticket: int, used: int) -> bool:
+        """Whether the member is to forget the lease."""
+        ledger = self.state.ledger
+        held = ledger.held.get(ticket)
+        if ticket in ledger.taken:
+            self._record(Late(ticket, member.id))
+        elif held and held.member == member.id and held.count == used:
+            self._record(Completed(ticket, member.id))
+        else:
+            return ledger.use(member.id, ticket, used)
+        return True
+
+    def _want(self, connection: int, member: Member, want: int, batches: int) -> None:
+        if want > member.answered:
+            self._waiting[member.id] = (want, batches)
+            return
+        for held in self.state.ledger.held.values():  # the answer was lost
+            if held.member == member.id and held.want == want == member.answered:
+                self._lease(connection, held.ticket)
+
+    def _lease(self, connection: int, ticket: int) -> None:
+        held = self.state.ledger.held[ticket]
+        self._send(
+            connection,
+            Lease(ticket, held.first, held.count, self.terms.batch_size, held.want),
+        )
+
+    def _remove(
+        self, member: int, why: str, now: float, summary: dict[str, float] | None = None
+    ) -> None:
+        self._waiting.pop(member, None)
+        self._of.pop(member, None)
+        used = self.state.ledger.used(member)
+        self._record(Removed(member, why, now, used, summary))
+
+    def _settle(self, now: float) -> None:
+        """What follows from what has happened: leases, news, the next epoch, the end."""
+        ledger, membership = self.state.ledger, self.state.membership
+        for member, (want, batches) in list(self._waiting.items()):
+            if ledger.free == 0:
+                break
+            del self._waiting[member]
+            self._record(Granted(ledger.tickets + 1, member, batches, want))
+            self._lease(self._of[member], ledger.tickets)
+        if ledger.done and self._done is None:
+            self._done = now
+            self._tell_trainers(End(_COMPLETE))
+        if membership.servers_number != self._told_servers:
+            self._told_servers = membership.servers_number
+            self._tell_trainers(membership.servers())
+        if membership.epoch_due(now):
+            self._record(EpochMade(membership.epoch.number + 1, membership.failed))
+            self._tell_trainers(membership.epoch)
+        self._end_if_over(now)
+
+    def _end_if_over(self, now: float) -> None:
+        terms, membership = self.terms, self.state.membership
+        if self.over is not None or membership.came is None:
+            return
+        trainers = [m.name for m in membership.members.values() if m.role == "trainer"]
+        finished = sum(name.startswith("trainer-") for name in self.state.summaries)
+        if trainers:
+            self._trained = now
+            if self._done is not None and now - self._done > terms.patience:
+                self.stop(f"{_COMPLETE}, but no result within {terms.patience:g} s from "
+                          + ", ".join(sorted(trainers)), now)  # fmt: skip
+        elif finished >= terms.trainers:
+            self.stop("all trainers have finished", now)
+        elif now - self._trained > (
+            terms.grace if finished or self._done is not None else terms.patience
+        ):
+            self.stop(f"no trainer is left; {finished} of {terms.trainers} have finished", now)
+
+    def _tell_trainers(self, message: FromMaster) -> None:
+        for member in self.state.membership.ring():
+            if connection := self._of.get(member.id):
+                self._send(connection, message)
+
+    def _forget(self, connection: int) -> int:
+        """The member whose connection it was; 0: none's."""
+        link = self._connections.pop(connection, None)
+        if link and self._of.get(link.member) == connection:
+            del self._of[link.member]
+            return link.member
+        return 0
+
+    def _record(self, change: Change) -> None:
+        self.state.apply(change)
+        self._changes.append(change)
+
+    def _send(self, connection: int, message: FromMaster) -> None:
+        self._actions.append(Send(connection, message))

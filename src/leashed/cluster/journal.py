@@ -1,0 +1,155 @@
+"""The master's journal: a line of JSON for each change, on the disk before anybody hears of it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from leashed.cluster.state import Began, Change, Entry, Snapshot, State
+
+__all__ = ["Journal", "read"]
+
+_LONG = 20_000  # lines, after which the next opening writes them anew as one
+
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def read(path: Path) -> tuple[Began, State, int] | None:
+    """What a journal amounts to, and the bytes of it that count: a last line that is torn was
+    never heard of by anybody. None where there is no journal, or nothing in it.
+
+    Raises:
+        ValueError: it is damaged.
+        OSError: it cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    whole = content.rfind(b"\n") + 1
+    lines = content[:whole].splitlines()
+    if not lines:
+        return None
+    began: Began | None = None
+    state: State | None = None
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = _decoder.decode(line)
+            if isinstance(entry, Began) and began is None:
+                began, state = entry, State.of(entry.terms)
+            elif began is None or state is None or isinstance(entry, Began):
+                raise ValueError("it is no beginning" if began is None else "it begins again")
+            elif isinstance(entry, Snapshot):
+                state = entry.state
+            else:
+                state.apply(entry)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path}, line {number}, is damaged ({error}); give another folder, or put the "
+                "journal back as it was"
+            ) from None
+    assert began is not None
+    assert state is not None
+    return began, state, whole
+
+
+class Journal:
+    """A journal that is written. One process at a time has it.
+
+    Args:
+        path: the file; made where there is none.
+
+    Attributes:
+        found: what stood in it: the beginning and the state; None where it is new.
+
+    Raises:
+        BlockingIOError: another master has it.
+        ValueError: it is damaged.
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = _locked(path)
+        try:
+            found = read(path)
+            os.ftruncate(self._descriptor, found[2] if found else 0)
+            self.found = found and found[:2]
+            self._lines = path.read_bytes().count(b"\n")
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, entries: Iterable[Began | Change]) -> None:
+        """Write these; they are on the disk when this returns."""
+        lines = [msgspec.json.encode(entry) + b"\n" for entry in entries]
+        if lines:
+            _write(self._descriptor, b"".join(lines))
+            self._lines += len(lines)
+
+    def shorten(self, began: Began, state: State) -> None:
+        """Put ``state`` in place of all lines, where these have become many."""
+        if self._lines < _LONG:
+            return
+        fresh = self._path.with_suffix(".new")
+        fresh.unlink(missing_ok=True)
+        descriptor = _locked(fresh)
+        try:
+            lines = [msgspec.json.encode(entry) + b"\n" for entry in (began, Snapshot(state))]
+            _write(descriptor, b"".join(lines))
+            fresh.rename(self._path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(self._descriptor)
+        self._descriptor, self._lines = descriptor, len(lines)
+        _sync_folder(self._path.parent)
+
+    def close(self) -> None:
+        """Leave it to others."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _locked(path: Path) -> int:
+    """A descriptor that appends to the file under its name, which nobody else has."""
+    while True:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _sync_folder(path.parent)
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise BlockingIOError(
+                errno.EWOULDBLOCK,
+                "another master has this journal; end it, or give another folder",
+                str(path),
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # another has put a new file in its place meanwhile
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.fsync(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

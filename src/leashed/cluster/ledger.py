@@ -1,0 +1,150 @@
+"""Who trains which batch: leases of spans of batch numbers. A value, without clock or sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+__all__ = ["Held", "Ledger"]
+
+
+class Held(Struct):
+    """A lease that is not complete.
+
+    Attributes:
+        ticket: its name, never used again.
+        member: who holds it.
+        first: number of its first batch.
+        count: its batches.
+        used: how many of them, from the first, its member has trained, as far as it has told.
+        want: the request that it answers.
+    """
+
+    ticket: int
+    member: int
+    first: int
+    count: int
+    want: int
+    used: int = 0
+
+
+class Ledger(Struct):
+    """Every batch completes exactly once: ``complete + outstanding + free == total``, always.
+
+    What a member used after its last word before it died will be trained twice, and nobody can know
+    how much that is: ``again`` counts the batches taken back from the dead, which is at least it.
+
+    Attributes:
+        total: batches of the run; None: endless.
+        next: the first number that was never granted.
+        back: spans that were given back, (first, count), by number; they are granted first.
+        held: leases by ticket.
+        complete: batches trained.
+        tickets: leases granted so far.
+        again: batches taken back from dead members, which are granted once more.
+        late: leases that were reported on after they had been taken back.
+        taken: leases that were taken back and not reported on since.
+    """
+
+    total: int | None
+    next: int = 0
+    back: list[tuple[int, int]] = field(default_factory=list)
+    held: dict[int, Held] = field(default_factory=dict)
+    complete: int = 0
+    tickets: int = 0
+    again: int = 0
+    late: int = 0
+    taken: set[int] = field(default_factory=set)
+
+    @property
+    def outstanding(self) -> int:
+        """Batches that are granted and not complete."""
+        return sum(held.count - held.used for held in self.held.values())
+
+    @property
+    def free(self) -> int | None:
+        """Batches that are not granted, or not any more; None: endless."""
+        if self.total is None:
+            return None
+        return self.total - self.next + sum(count for _, count in self.back)
+
+    @property
+    def done(self) -> bool:
+        """All batches are complete."""
+        return self.complete == self.total
+
+    def grant(self, member: int, batches: int, want: int) -> Held | None:
+        """A lease of at most ``batches`` (one span, so maybe fewer); None where none are free."""
+        if self.back:
+            first, free = self.back[0]
+            count = min(batches, free)
+            self.back[:1] = [(first + count, free - count)] if count < free else []
+        else:
+            first = self.next
+            count = batches if self.total is None else min(batches, self.total - first)
+            self.next += count
+        if count <= 0:
+            return None
+        self.tickets += 1
+        self.held[self.tickets] = Held(self.tickets, member, first, count, want)
+        return self.held[self.tickets]
+
+    def use(self, member: int, ticket: int, used: int) -> bool:
+        """A member has trained so many batches of a lease, from the first.
+
+        Returns:
+            Whether it is to forget the lease: it is complete, or not its own (any more).
+
+        Raises:
+            ValueError: the lease has not so many; nothing has changed.
+        """
+        held = self.held.get(ticket)
+        if held is None or held.member != member:
+            if ticket in self.taken:
+                self.taken.remove(ticket)
+                self.late += 1
+            return True
+        if used > held.count:
+            raise ValueError(f"lease {ticket} has {held.count} batches, {used} are said to be used")
+        if used > held.used:
+            self.complete += used - held.used
+            held.used = used
+        if held.used == held.count:
+            del self.held[ticket]
+            return True
+        return False
+
+    def used(self, member: int) -> list[tuple[int, int]]:
+        """What a member has told of the leases that it holds: (ticket, batches)."""
+        return [(held.ticket, held.used) for held in self._of(member)]
+
+    def take_back(self, member: int, *, dead: bool) -> None:
+        """What a member holds and has not used is free again; it goes before what was never
+        granted.
+
+        Args:
+            member: which.
+            dead: it may have used more than it has told.
+        """
+        leases = self._of(member)
+        for held in leases:
+            del self.held[held.ticket]
+            self.taken.add(held.ticket)
+            self.again += (held.count - held.used) * dead
+        spans = [(held.first + held.used, held.count - held.used) for held in leases]
+        self.back = _merged([*self.back, *spans])
+
+    def _of(self, member: int) -> list[Held]:
+        return [held for held in self.held.values() if held.member == member]
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """By number, neighbours joined."""
+    merged: list[tuple[int, int]] = []
+    for first, count in sorted(spans):
+        if merged and sum(merged[-1]) == first:
+            merged[-1] = (merged[-1][0], merged[-1][1] + count)
+        else:
+            merged.append((first, count))
+    return merged

@@ -1,0 +1,367 @@
+"""The master's process: sockets, clock, journal and files around a ``Coordinator``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import secrets
+import signal
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from leashed.cluster import wire
+from leashed.cluster.coordinator import Close, Coordinator
+from leashed.cluster.journal import Journal
+from leashed.cluster.member import ADDRESS
+from leashed.cluster.opening import Key, Listener, Peer
+from leashed.cluster.state import Began, State, Terms
+
+__all__ = ["Master", "Terms", "run"]
+
+Standing = dict[str, Any]
+
+_JOURNAL = "journal.jsonl"
+_STANDING = "run.json"
+_TELLS = 1.0  # seconds between two writings of run.json
+_LAST_WORDS = 1.0  # seconds for them to go out
+_CHUNK = 1 << 16
+_UNREAD = 8 << 20  # bytes that wait for a member that does not read, before it is cut off
+_RESULTS = 256  # that come in at a time
+_LONGEST_RESULT = 1 << 33  # parameters, where the terms do not say how many
+_RESULT_OF = re.compile(r"trainer-\d{1,5}")
+
+_log = logging.getLogger(__name__)
+
+
+def run(
+    terms: Terms,
+    *,
+    host: str,
+    port: int,
+    key: Key,
+    folder: Path,
+    watch: Callable[[Standing], None] | None = None,
+) -> Standing:
+    """Be the master of a run until it is over. Ctrl-C and SIGTERM end it, and its members are told.
+    To be called on the main thread.
+
+    Args and what is raised: those of ``Master``.
+
+    Returns:
+        How the run stood at its end, as in run.json.
+    """
+
+    async def serve() -> Standing:
+        master = Master(terms, host=host, port=port, key=key, folder=folder, watch=watch)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, master.stop, f"stopped by {number.name}")
+        return await master.serve()
+
+    return asyncio.run(serve())
+
+
+class Master:
+    """The master of a run. A run whose master was killed goes on with a new one in its folder.
+
+    Args:
+        terms: what the run is.
+        host: the address to listen on.
+        port: 0 for a free one.
+        key: what all processes of the run hold.
+        folder: of the run; made where there is none. In it lie
+            journal.jsonl: what a new master must know;
+            master.address: where this one listens;
+            run.json: how the run stands, written anew every second, and at its end;
+            trainer-0.f32, …: final parameters, float32, little-endian.
+        watch: called with what goes into run.json, when it is written. It must not block.
+
+    Raises:
+        ValueError: an argument is wrong, the run in ``folder`` is over or had other terms, or its
+            journal is damaged.
+        OSError: the folder cannot be written, another master has it, or the port is in use.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        *,
+        host: str,
+        port: int,
+        key: Key,
+        folder: Path,
+        watch: Callable[[Standing], None] | None = None,
+    ) -> None:
+        terms.check()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._watch = watch
+        self._results = _Results(folder, terms.parameters, terms.timeout)
+        self._connections = 0
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over = asyncio.Event()
+        self._error: OSError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._journal = Journal(folder / _JOURNAL)
+        try:
+            began, state = self._journal.found or (None, State.of(terms))
+            if began is None:
+                began = Began(secrets.token_hex(8), time.time(), terms)
+                self._journal.append([began])
+            _check_same(folder, began.terms, terms, state)
+            self._journal.shorten(began, state)
+            self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
+            self._coordinator = Coordinator(terms, began.run, state, self._now())
+            self._listener = Listener(host, port, key, "master", self._accept)
+        except BaseException:
+            self._journal.close()
+            raise
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self._listener.address
+
+    async def serve(self) -> Standing:
+        """Until the run is over; how it stood then.
+
+        Raises:
+            OSError: the journal could not be written (any more).
+        """
+        try:
+            _replace(self._folder / ADDRESS, self.address + "\n")
+            told = -_TELLS
+            while not self._over.is_set():
+                self._coordinator.tick(self._now())
+                self._carry_out()
+                if time.monotonic() - told >= _TELLS:
+                    told = time.monotonic()
+                    self._tell()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), self._coordinator.terms.beat / 4)
+            await self._last_words()
+        finally:
+            self._listener.close()
+            self._results.close()
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._journal.close()
+        if self._error:
+            raise self._error
+        return self._tell()
+
+    def stop(self, reason: str) -> None:
+        """End the run now; all members are told."""
+        self._coordinator.stop(reason, self._now())
+        self._carry_out()
+
+    def _now(self) -> float:
+        """Seconds since the run began; rises with the monotonic clock, and goes on over restarts."""
+        return time.monotonic() - self._zero
+
+    def _accept(self, connection: socket.socket, peer: Peer) -> None:
+        """On the listener's thread."""
+        if peer.purpose == "control":
+            try:
+                self._loop.call_soon_threadsafe(self._begin, connection)
+            except RuntimeError:  # the loop is closed: the run is over
+                connection.close()
+        elif peer.purpose == "result":
+            self._results.take(connection, peer)
+        else:
+            raise ValueError(f"the master has no connections for {peer.purpose!r}")
+
+    def _begin(self, connection: socket.socket) -> None:
+        if self._over.is_set():
+            connection.close()
+            return
+        self._connections += 1
+        task = self._loop.create_task(self._converse(self._connections, connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _converse(self, number: int, connection: socket.socket) -> None:
+        """Hear one member for as long as it has this connection."""
+        try:
+            stream, writer = await asyncio.open_connection(sock=connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._writers[number] = writer
+        self._coordinator.opened(number, self._now())
+        reader = wire.to_master()
+        try:
+            while data := await stream.read(_CHUNK):
+                for message in reader.feed(data):
+                    self._coordinator.heard(number, message, self._now())
+                self._carry_out()
+        except wire.Malformed as error:
+            _log.warning("a connection is closed: %s", error)
+            self._coordinator.refuse(number, str(error), self._now())
+        except OSError:
+            pass  # reset: closed as well
+        finally:
+            self._coordinator.closed(number, self._now())
+            self._carry_out()
+            self._writers.pop(number, None)
+            writer.close()
+
+    def _carry_out(self) -> None:
+        """Do what the coordinator has decided: first the journal, then the messages."""
+        if self._error:
+            return
+        output = self._coordinator.take()
+        try:
+            self._journal.append(output.changes)
+        except OSError as error:
+            self._error = error
+            self._over.set()
+            return
+        for action in output.actions:
+            writer = self._writers.get(action.connection)
+            if writer is None or writer.is_closing():
+                continue
+            if isinstance(action, Close):
+                writer.close()
+            elif writer.transport.get_write_buffer_size() > _UNREAD:
+                writer.transport.abort()
+            else:
+                writer.write(wire.encode(action.message))
+        if self._coordinator.over is not None:
+            self._over.set()
+
+    async def _last_words(self) -> None:
+        """Let what was written go out, as far as the members read it."""
+        writers = list(self._writers.values())
+        closed = asyncio.gather(*(w.wait_closed() for w in writers), return_exceptions=True)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(closed, _LAST_WORDS)
+        for writer in writers:
+            writer.transport.abort()
+
+    def _tell(self) -> Standing:
+        coordinator = self._coordinator
+        standing = {
+            **coordinator.standing(self._now()),
+            "terms": msgspec.to_builtins(coordinator.terms),
+            "address": self.address,
+            "refused": self._listener.refused,
+            "results": sorted(path.name for path in self._folder.glob("trainer-*.f32")),
+        }
+        _replace(self._folder / _STANDING, json.dumps(standing, indent=1) + "\n")
+        if self._watch:
+            self._watch(standing)
+        return standing
+
+
+class _Results:
+    """Takes in final parameters, each on a thread of its own, so that the loop waits for no disk."""
+
+    def __init__(self, folder: Path, parameters: int | None, timeout: float) -> None:
+        self._folder = folder
+        self._parameters = parameters
+        self._timeout = timeout
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        for left in folder.glob(".trainer-*.part"):
+            left.unlink(missing_ok=True)
+
+    def take(self, connection: socket.socket, peer: Peer) -> None:
+        """Begin to take one in."""
+        if not _RESULT_OF.fullmatch(peer.name):
+            raise ValueError(f"{peer.name!r} is no trainer, and has no result")
+        with self._lock:
+            if len(self._open) >= _RESULTS:
+                raise ValueError(f"more than {_RESULTS} results at a time")
+            self._open.add(connection)
+        threading.Thread(
+            target=self._receive, args=(connection, peer), name="leashed-result", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Cut off those that are still coming in."""
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def _receive(self, connection: socket.socket, peer: Peer) -> None:
+        part = self._folder / f".{peer.name}.{secrets.token_hex(4)}.part"
+        try:
+            connection.settimeout(self._timeout)
+            self._write(connection, part)
+            part.replace(self._folder / f"{peer.name}.f32")
+            connection.sendall(b"\1")
+        except (OSError, ValueError) as error:
+            _log.warning("the result of %s is refused: %s", peer.name, error)
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            connection.close()
+            part.unlink(missing_ok=True)
+
+    def _write(self, connection: socket.socket, part: Path) -> None:
+        """Into a file what comes; ValueError where it is not what it says."""
+        count = int.from_bytes(_exactly(connection, 8), "little")
+        if count != (self._parameters or count) or not 0 < count <= _LONGEST_RESULT:
+            raise ValueError(f"{count} parameters, and not {self._parameters or 'that many'}")
+        left, sum_ = 4 * count, 0
+        with part.open("xb") as file:
+            while left:
+                data = connection.recv(min(left, 1 << 20))
+                if not data:
+                    raise ValueError(f"it broke off {left} bytes before its end")
+                left -= len(data)
+                sum_ = zlib.crc32(data, sum_)
+                file.write(data)
+            if int.from_bytes(_exactly(connection, 4), "little") != sum_:
+                raise ValueError("its checksum is another")
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ValueError("it broke off")
+        data += more
+    return data
+
+
+def _check_same(folder: Path, before: Terms, terms: Terms, state: State) -> None:
+    """That the run found in a folder can go on by these terms."""
+    if state.over is not None:
+        raise ValueError(f"the run in {folder} is over ({state.over}); give another folder")
+    for name in terms.__struct_fields__:
+        was, wanted = getattr(before, name), getattr(terms, name)
+        if was != wanted:
+            raise ValueError(
+                f"the run in {folder} has {name}={was}, not {wanted}; start its master as before, "
+                "or give another folder"
+            )
+
+
+def _latest(state: State) -> float:
+    """The latest time known, in case the clock was put back."""
+    membership = state.membership
+    joined = [member.joined for member in membership.members.values()]
+    return max([0.0, *joined, *(past.gone for past in membership.past)])
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that is whole at every moment."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text)
+    fresh.replace(path)

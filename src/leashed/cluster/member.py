@@ -1,0 +1,414 @@
+"""A role's side of the connection to the master: a thread that keeps it, whatever happens there."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import math
+import select
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from leashed import _check
+from leashed.cluster import wire
+from leashed.cluster.messages import Bye, Epoch, FromMaster, Gone, Role, Servers, Welcome
+from leashed.cluster.opening import Key, Refused, connect, format_address, parse_address
+from leashed.cluster.standing import News, Standing
+
+__all__ = ["ADDRESS", "Event", "Lost", "Member", "master_address"]
+
+ADDRESS = "master.address"  # the file in a run's folder that says where its master listens
+
+_REFUSALS = 3  # in a row, and it is no accident
+_CONNECTING = 2.0  # seconds for one attempt; a stopped master accepts and says nothing
+_SENDING = 1.0  # seconds for a message to go out
+_BEAT, _TIMEOUT = 0.5, 5.0  # seconds, before the master has said which
+_PAUSES = (0.05, 1.0)  # seconds between two attempts, the first and the longest
+_CHUNK = 1 << 16
+
+_log = logging.getLogger(__name__)
+
+
+class Lost(Struct, frozen=True):
+    """The master has been away for longer than the grace given; it is still looked for.
+
+    Attributes:
+        reason: in words.
+    """
+
+    reason: str
+
+
+Event = News | Lost
+State = Literal["joined", "away", "lost", "over", "failed"]
+
+
+def master_address(folder: Path) -> Callable[[], str]:
+    """Looks up where the master of the run in that folder listens now; for ``Member(address=…)``."""
+    return lambda: (folder / ADDRESS).read_text().strip()
+
+
+class Member:
+    """Takes part in a run: joins, keeps up heartbeats, comes back to a restarted master.
+
+    Everything that the master says comes to ``heard``, once and in order. Where the master is lost
+    the member goes on, and says what it has to say when there is one again. A process that was
+    stopped for so long that it counts as dead joins anew when it wakes: then comes a ``Welcome`` with
+    another id, the leases that it held are others' now, and in the ring it is fresh.
+
+    No method waits for the network but those that say so.
+
+    Args:
+        address: the master's, "host:port", or a function that looks it up before each attempt.
+        key: what all processes of the run hold.
+        role: what this process is.
+        index: which one of its role.
+        listening: where others reach this process, "host:port". Where the host is 0.0.0.0 or ::, the
+            one is told that this machine has towards the master. Empty: nobody needs to.
+        heard: called with each event, on the member's thread; it must not block. (``put`` of a
+            ``queue.SimpleQueue`` will do.)
+        deadline: seconds for joining.
+        grace: seconds without a master after which ``Lost`` comes.
+
+    Raises:
+        TimeoutError: not joined in time; the message says what stood in the way.
+        Refused: the master does not hold this key.
+        TypeError, ValueError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        address: str | Callable[[], str],
+        key: Key,
+        *,
+        role: Role,
+        index: int,
+        heard: Callable[[Event], None],
+        listening: str = "",
+        deadline: float = 10.0,
+        grace: float = 10.0,
+    ) -> None:
+        if role not in ("trainer", "sync-ps"):
+            raise ValueError(f"role must be 'trainer' or 'sync-ps', got {role!r}")
+        index = _check.whole("index", index, 0, (1 << 16) - 1)
+        if listening:
+            parse_address(listening, "listening")
+        if not callable(address):
+            parse_address(address)
+        deadline = _check.real("deadline", deadline, 0.0)
+        self._grace = _check.real("grace", grace, 0.0)
+        self._address = address
+        self._key = key
+        self._heard = heard
+        self._listening = listening
+        self._lock = threading.Lock()
+        self._standing = Standing(role, index, listening)
+        self._state: State = "away"
+        self._changed = threading.Condition(self._lock)
+        self._error: BaseException | None = None
+        self._welcome: Welcome | None = None
+        self._closed = threading.Event()
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._thread = threading.Thread(
+            target=self._run, args=(deadline,), name="leashed-member", daemon=True
+        )
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._welcome or self._state == "failed")
+        if self._welcome is None:
+            self.close()
+            assert self._error is not None
+            raise self._error
+
+    @property
+    def name(self) -> str:
+        """Such as "trainer-3"."""
+        return f"{self._standing.role}-{self._standing.index}"
+
+    @property
+    def welcome(self) -> Welcome:
+        """The latest; with the id, and what the run is."""
+        assert self._welcome is not None
+        return self._welcome
+
+    @property
+    def id(self) -> int:
+        """This member's id."""
+        return self.welcome.id
+
+    @property
+    def state(self) -> State:
+        """How it stands: "joined"; "away": the master is, for less than the grace given; "lost":
+        for longer; "over": the run is, or this member has finished; "failed": ``heard`` has raised.
+        """
+        return self._state
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The newest; None before the first."""
+        return self._standing.epoch
+
+    @property
+    def servers(self) -> Servers | None:
+        """The newest; None before the first."""
+        return self._standing.servers
+
+    @property
+    def ended(self) -> bool:
+        """There are no more batches."""
+        return self._standing.ended
+
+    def want(self, batches: int) -> None:
+        """Ask for a lease of at most so many batches. One ``Lease`` answers it, or ``End``; asking
+        again before that changes how many are wanted.
+        """
+        batches = _check.whole("batches", batches, maximum=(1 << 32) - 1)
+        with self._said():
+            self._standing.want(batches)
+        self._alarm()
+
+    def report(self, metrics: Mapping[str, float], used: Iterable[tuple[int, int]] = ()) -> None:
+        """Tell the counters, and the batches used of leases: (ticket, how many from the first). It
+        goes out with the next heartbeat.
+        """
+        with self._said():
+            self._standing.tell(metrics, used)
+
+    def settled(self, epoch: int) -> None:
+        """Tell that this trainer has trained in an epoch, with θ of its own or as it got it there.
+        Until then it is fresh in every epoch: nobody takes θ from it.
+        """
+        with self._said():
+            self._standing.settled(_check.whole("epoch", epoch))
+        self._alarm()
+
+    def broken(self, epoch: int) -> None:
+        """Tell that a round of an epoch has failed."""
+        with self._said():
+            self._standing.broken(_check.whole("epoch", epoch))
+        self._alarm()
+
+    def leave(self) -> None:
+        """Take no more part in epochs, and give back what is not used of the leases."""
+        with self._said():
+            self._standing.left = True
+        self._alarm()
+
+    def finish(self, summary: Mapping[str, float]) -> None:
+        """Leave, with a last word. When the master has it, ``Bye`` comes and the state is "over"."""
+        with self._said():
+            self._standing.left = True
+            self._standing.summary = {k: float(v) for k, v in summary.items()}
+        self._alarm()
+
+    def send_result(self, data: bytes | bytearray | memoryview, *, deadline: float = 60.0) -> None:
+        """Send the final parameters, float32 in the machine's order (little-endian), on a
+        connection of its own; returns when the master has them on its disk.
+
+        Raises:
+            TimeoutError: not done within ``deadline`` seconds.
+            OSError: the master is away, or has refused them.
+        """
+        view = memoryview(data).cast("B")
+        if len(view) % 4 or not view:
+            raise ValueError(f"data must be float32 values, got {len(view)} bytes")
+        end = time.monotonic() + _check.real("deadline", deadline, 0.0)
+        count, sum_ = len(view) // 4, zlib.crc32(view)
+        with self._connect("result", deadline) as connection:
+            try:
+                for piece in (count.to_bytes(8, "little"), view, sum_.to_bytes(4, "little")):
+                    connection.settimeout(max(end - time.monotonic(), 1e-3))
+                    connection.sendall(piece)
+                connection.settimeout(max(end - time.monotonic(), 1e-3))
+                taken = connection.recv(1)
+            except TimeoutError:
+                raise TimeoutError(f"the result is not out after {deadline:g} s") from None
+            except ConnectionError:
+                taken = b""
+        if taken != b"\1":
+            raise ConnectionError(
+                "the master has refused the result, or cut off; where it lives, its log says why"
+            )
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until the state is "over" or "failed"; whether it is, after at most ``timeout`` s."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._state in ("over", "failed"), timeout)
+
+    def close(self) -> None:
+        """End the connection. Without ``finish`` before, the master counts this member as dead.
+        May be called again.
+        """
+        self._closed.set()
+        self._alarm()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+            with self._lock:
+                self._wake.close()
+
+    def __enter__(self) -> Member:  # noqa: PYI034 (Self is of Python 3.11)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _said(self) -> Iterator[None]:
+        """The standing may be changed."""
+        with self._lock:
+            if self._error:
+                raise RuntimeError(f"{self.name} has failed: {self._error}") from self._error
+            yield
+
+    def _alarm(self) -> None:
+        """Have the thread look again."""
+        with self._lock, contextlib.suppress(BlockingIOError, OSError):
+            self._wake.send(b"x")
+
+    def _connect(self, purpose: str, deadline: float) -> socket.socket:
+        return connect(
+            self._address() if callable(self._address) else self._address,
+            self._key,
+            role=self._standing.role,
+            name=self.name,
+            purpose=purpose,
+            deadline=deadline,
+        )
+
+    # What follows runs on the member's thread.
+
+    def _run(self, deadline: float) -> None:
+        try:
+            self._keep(deadline)
+        except Exception as error:  # noqa: BLE001 (told to who asks next)
+            self._error = error.__cause__ if isinstance(error, _HeardError) else error
+            self._turn("failed")
+            if self._welcome:
+                _log.exception("%s has failed", self.name)
+        finally:
+            self._woken.close()
+
+    def _keep(self, deadline: float) -> None:
+        """Connect, talk, and again, until it is over."""
+        since = time.monotonic()  # when there was a master last
+        pause, longest = _PAUSES
+        refusals = 0
+        while not self._done():
+            left = math.inf if self._welcome else max(since + deadline - time.monotonic(), 1e-3)
+            try:
+                with self._connect("control", min(left, _CONNECTING)) as connection:
+                    refusals, pause = 0, _PAUSES[0]
+                    trouble = self._talk(connection, left)
+            except Refused as error:
+                trouble = str(error)
+                refusals += 1
+                if refusals == _REFUSALS and self._welcome is None:
+                    raise
+            except (OSError, ValueError) as error:
+                trouble = str(error)
+            now = time.monotonic()
+            if self._state == "joined":
+                self._turn("away")
+                since = now
+            if self._welcome is None and now - since >= deadline:
+                raise TimeoutError(f"{self.name} did not join within {deadline:g} s: {trouble}")
+            if self._welcome and self._state == "away" and now - since >= self._grace:
+                self._turn("lost")
+                self._tell(Lost(trouble))
+            if not self._done():
+                self._closed.wait(pause)
+                pause = min(2 * pause, longest)
+
+    def _done(self) -> bool:
+        return self._closed.is_set() or self._state == "over"
+
+    def _talk(self, connection: socket.socket, limit: float) -> str:
+        """Say and hear what there is, for as long as there is a master; why there is none any more.
+
+        Args:
+            connection: to the master.
+            limit: seconds for being welcomed.
+        """
+        self._standing.address = _reachable(self._listening, connection)
+        connection.settimeout(_SENDING)
+        reader = wire.from_master()
+        poll = select.poll()
+        for end in (connection, self._woken):
+            poll.register(end, select.POLLIN)
+        start = heard = due = time.monotonic()
+        welcomed = False
+        while not self._done():
+            known = self._welcome
+            beat, timeout = (known.beat, known.timeout) if known else (_BEAT, _TIMEOUT)
+            now = time.monotonic()
+            if now >= due:
+                due = now + beat
+                with self._lock:
+                    word = self._standing.report() if welcomed else self._standing.hello()
+                connection.sendall(wire.encode(word))
+            ready = poll.poll(max(0.0, due - time.monotonic()) * 1000)
+            if any(descriptor == self._woken.fileno() for descriptor, _ in ready):
+                self._woken.recv(_CHUNK)
+                due = now if welcomed else due
+            if any(descriptor == connection.fileno() for descriptor, _ in ready):
+                data = connection.recv(_CHUNK)
+                if not data:
+                    return self._standing.refused or "the master has closed the connection"
+                heard = time.monotonic()
+                for message in reader.feed(data):
+                    if isinstance(message, Welcome | Gone):
+                        welcomed = isinstance(message, Welcome)
+                        due = now if welcomed else due
+                    self._hear(message)
+            elif time.monotonic() - heard > timeout:
+                return f"the master is silent for {timeout:g} s"
+            if not welcomed and time.monotonic() - start > limit:
+                return self._standing.refused or "the master does not answer"
+        return "closed"
+
+    def _hear(self, message: FromMaster) -> None:
+        with self._changed:
+            news = self._standing.hear(message)
+            if isinstance(message, Welcome):
+                self._welcome = message
+        if isinstance(message, Welcome):
+            self._turn("joined")
+        elif isinstance(message, Bye):
+            self._turn("over")
+        if news is not None:
+            self._tell(news)
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self._heard(event)
+        except Exception as error:
+            raise _HeardError from error
+
+    def _turn(self, state: State) -> None:
+        with self._changed:
+            self._state = state
+            self._changed.notify_all()
+
+
+class _HeardError(Exception):
+    """``heard`` has raised."""
+
+
+def _reachable(listening: str, connection: socket.socket) -> str:
+    """The address of this process for others, given where it listens."""
+    if listening:
+        host, port = parse_address(listening)
+        with contextlib.suppress(ValueError):
+            if ipaddress.ip_address(host).is_unspecified:
+                return format_address(connection.getsockname()[0], port)
+    return listening

@@ -1,0 +1,203 @@
+"""Who takes part, who counts as dead, and who is in the ring. A value: ``now`` is told to it."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from leashed.cluster.messages import Epoch, Role, Seat, Servers
+
+__all__ = ["Member", "Membership", "Past"]
+
+
+class Member(Struct):
+    """One that takes part.
+
+    Attributes:
+        id: its name, never used again.
+        role: what it is.
+        index: which one of its role.
+        address: where others reach it.
+        incarnation: how many had this role and index before it.
+        joined: when.
+        heard: when it was last heard of.
+        connected: it has a connection; without one it has been away since the master's restart.
+        settled: the newest epoch in which it has trained; 0: none.
+        left: it takes part in no more epochs.
+        answered: its newest request for a lease that was answered.
+    """
+
+    id: int
+    role: Role
+    index: int
+    address: str
+    incarnation: int
+    joined: float
+    heard: float
+    connected: bool = True
+    settled: int = 0
+    left: bool = False
+    answered: int = 0
+
+    @property
+    def name(self) -> str:
+        """Such as "trainer-3"."""
+        return f"{self.role}-{self.index}"
+
+
+class Past(Struct):
+    """One that took part.
+
+    Attributes:
+        id: its name.
+        role: what it was.
+        index: which one of its role.
+        address: where others reached it.
+        joined: when.
+        gone: when.
+        why: in words.
+        finished: it had said its last word.
+    """
+
+    id: int
+    role: Role
+    index: int
+    address: str
+    joined: float
+    gone: float
+    why: str
+    finished: bool
+
+
+class Membership(Struct):
+    """All members of a run.
+
+    Attributes:
+        trainers: how many are expected at the start.
+        timeout: seconds of silence after which a member is dead.
+        grace: seconds in which a member must be back after the master's restart, and in which the
+            expected trainers must come at the start.
+        gather: seconds between a change and the epoch that it leads to, for others to come along.
+        members: those alive, by id.
+        past: those that are not any more.
+        ids: given so far.
+        servers_number: changes of the sync servers so far.
+        epoch: the newest one; its number is 0 before the first.
+        changed: since when there has been a change that needs a new epoch; None: there is none.
+        failed: a round of the newest epoch has failed.
+        broken: epochs that were given up because a round failed.
+        came: when the first trainer came; None: none has.
+        ticked: when ``silent`` was last asked.
+    """
+
+    trainers: int
+    timeout: float
+    grace: float
+    gather: float
+    members: dict[int, Member] = field(default_factory=dict)
+    past: list[Past] = field(default_factory=list)
+    ids: int = 0
+    servers_number: int = 0
+    epoch: Epoch = field(default_factory=lambda: Epoch(0, []))
+    changed: float | None = None
+    failed: bool = False
+    broken: int = 0
+    came: float | None = None
+    ticked: float = 0.0
+
+    def holder(self, role: Role, index: int) -> Member | None:
+        """The member of that role and index."""
+        for member in self.members.values():
+            if (member.role, member.index) == (role, index):
+                return member
+        return None
+
+    def ring(self) -> list[Member]:
+        """The trainers that would be in an epoch made now, in the ring's order."""
+        ring = [m for m in self.members.values() if m.role == "trainer" and not m.left]
+        return sorted(ring, key=lambda m: m.index)
+
+    def servers(self) -> Servers:
+        """The sync servers that are alive."""
+        servers = sorted((m.index, m.address) for m in self.members.values() if m.role == "sync-ps")
+        return Servers(self.servers_number, dict(servers))
+
+    def join(self, role: Role, index: int, address: str, now: float) -> Member:
+        """A new member; there is none of that role and index."""
+        self.ids += 1
+        before = sum((past.role, past.index) == (role, index) for past in self.past)
+        member = Member(self.ids, role, index, address, before, now, now)
+        self.members[member.id] = member
+        if role == "trainer" and self.came is None:
+            self.came = now
+        self._change(member, now)
+        return member
+
+    def leave(self, member: int, now: float) -> None:
+        """A trainer takes part in no more epochs."""
+        self.members[member].left = True
+        self._change(self.members[member], now)
+
+    def remove(self, member: int, why: str, now: float, *, finished: bool) -> None:
+        """It is no member any more."""
+        gone = self.members.pop(member)
+        self.past.append(
+            Past(gone.id, gone.role, gone.index, gone.address, gone.joined, now, why, finished)
+        )
+        if not gone.left:
+            self._change(gone, now)
+
+    def broke(self, epoch: int, now: float) -> None:
+        """A round of an epoch failed; of an older one than the newest this is no news."""
+        if epoch == self.epoch.number > 0:
+            self.failed = True
+            if self.changed is None:
+                self.changed = now
+
+    def restarted(self, now: float) -> None:
+        """The master is new: all members are away, and have ``grace`` to come back."""
+        self.ticked = now
+        for member in self.members.values():
+            member.connected = False
+            member.heard = now
+
+    def silent(self, now: float) -> list[Member]:
+        """Members that have been silent for too long. To be asked often.
+
+        Where it was not asked for half a timeout the master itself has been stopped, and nobody
+        could be heard: that time counts for nobody's silence.
+        """
+        pause = now - self.ticked
+        if pause > self.timeout / 2:
+            for member in self.members.values():
+                member.heard = min(member.heard + pause, now)
+        self.ticked = now
+        return [
+            member
+            for member in self.members.values()
+            if now - member.heard > (self.timeout if member.connected else self.grace)
+        ]
+
+    def epoch_due(self, now: float) -> bool:
+        """Whether a new epoch is to be made now."""
+        ring = self.ring()
+        if not ring:
+            return False
+        if not self.epoch.number:
+            waited = self.came is not None and now - self.came >= self.grace
+            return len(ring) >= self.trainers or waited
+        return self.changed is not None and now - self.changed >= self.gather
+
+    def next_epoch(self, *, broken: bool) -> Epoch:
+        """Make a new epoch of those that are there."""
+        seats = [Seat(m.id, m.index, m.address, fresh=not m.settled) for m in self.ring()]
+        self.epoch = Epoch(self.epoch.number + 1, seats)
+        self.broken += broken
+        self.changed = None
+        self.failed = False
+        return self.epoch
+
+    def _change(self, member: Member, now: float) -> None:
+        if member.role == "sync-ps":
+            self.servers_number += 1
+        elif self.changed is None:
+            self.changed = now

@@ -1,0 +1,230 @@
+"""What a member and the master say to each other.
+
+A member tells all of its standing again in every ``Report``, and the master answers what is out of
+date in it. So a message that is lost, late or comes twice does no harm, and a master that was
+restarted knows after one beat how things are.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+__all__ = [
+    "Beat",
+    "Bye",
+    "Done",
+    "End",
+    "Epoch",
+    "FromMaster",
+    "Gone",
+    "Join",
+    "Lease",
+    "Rejoin",
+    "Report",
+    "Role",
+    "Seat",
+    "Servers",
+    "ToMaster",
+    "Welcome",
+]
+
+_MOST = 2**53  # whole numbers that JSON keeps exactly everywhere
+
+Role = Literal["trainer", "sync-ps"]
+Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Index = Annotated[int, Meta(ge=0, lt=1 << 16)]
+Address = Annotated[str, Meta(max_length=300)]
+Word = Annotated[str, Meta(min_length=1, max_length=64)]
+Numbers = Annotated[dict[Word, float], Meta(max_length=256)]
+
+
+class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
+    """One message."""
+
+
+class Join(_Message, frozen=True):
+    """A process that is no member asks to be one.
+
+    Attributes:
+        role: what it is.
+        index: which one of its role; no two at a time have the same.
+        address: where others reach it, "host:port"; empty where nobody needs to.
+    """
+
+    role: Role
+    index: Index
+    address: Address
+
+
+class Rejoin(_Message, frozen=True):
+    """A member is back, after its connection or the master was lost.
+
+    Attributes:
+        run: the run that it is of.
+        id: its id there.
+    """
+
+    run: Word
+    id: Count
+
+
+class Report(_Message, frozen=True):
+    """All of a member's standing; also its heartbeat.
+
+    Attributes:
+        number: rises with each report; an older one says nothing new.
+        epoch: the newest epoch that it knows of.
+        servers: the newest ``Servers`` that it knows of.
+        ended: it knows that there are no more batches.
+        settled: the newest epoch in which it has trained, so holds what others may take from it.
+        broken: the newest epoch of which a round failed there.
+        left: it takes no more part in epochs and has no use for its leases.
+        used: batches used of each lease that it holds: (ticket, how many from the first).
+        want: number of its request for a lease; 0 for none.
+        batches: how many it wants.
+        metrics: its counters.
+        summary: its last word; None as long as it is not done.
+    """
+
+    number: Count
+    epoch: Count = 0
+    servers: Count = 0
+    ended: bool = False
+    settled: Count = 0
+    broken: Count = 0
+    left: bool = False
+    used: Annotated[list[tuple[Count, Count]], Meta(max_length=4096)] = []
+    want: Count = 0
+    batches: Annotated[int, Meta(ge=0, lt=1 << 32)] = 0
+    metrics: Numbers = {}
+    summary: Numbers | None = None
+
+
+ToMaster = Join | Rejoin | Report
+
+
+class Welcome(_Message, frozen=True):
+    """The process is a member (still, after ``Rejoin``).
+
+    Attributes:
+        run: the run.
+        id: its id there; a new one for every ``Join``.
+        total: batches of the whole run; None: endless.
+        batch_size: examples of a batch.
+        beat: seconds between two reports.
+        timeout: seconds of silence after which a member counts as dead.
+    """
+
+    run: str
+    id: int
+    total: int | None
+    batch_size: int
+    beat: float
+    timeout: float
+
+
+class Gone(_Message, frozen=True):
+    """The process is no member (any more). It may join.
+
+    Attributes:
+        reason: why.
+    """
+
+    reason: str
+
+
+class Lease(_Message, frozen=True):
+    """The member is to train these batches: ``first``, …, ``first + count - 1``.
+
+    Attributes:
+        ticket: the lease's name in reports.
+        first: number of its first batch.
+        count: how many batches.
+        batch_size: examples of each.
+        want: the request that this answers.
+    """
+
+    ticket: int
+    first: int
+    count: int
+    batch_size: int
+    want: int
+
+
+class Done(_Message, frozen=True):
+    """The member need not report these leases any more: they are complete, or not its own.
+
+    Attributes:
+        tickets: the leases.
+    """
+
+    tickets: list[int]
+
+
+class Servers(_Message, frozen=True):
+    """The sync servers that are alive.
+
+    Attributes:
+        number: rises with each change.
+        addresses: "host:port" by index.
+    """
+
+    number: int
+    addresses: dict[int, str]
+
+
+class Seat(Struct, frozen=True, forbid_unknown_fields=True):
+    """A trainer's place in an epoch.
+
+    Attributes:
+        id: the member.
+        index: the trainer's.
+        address: where its ring is reached.
+        fresh: it has not trained in an epoch yet, so it takes θ and state from the first that has.
+    """
+
+    id: int
+    index: int
+    address: str
+    fresh: bool
+
+
+class Epoch(_Message, frozen=True):
+    """Who is in the ring from now on.
+
+    Attributes:
+        number: rises with each epoch.
+        members: in the ring's order.
+    """
+
+    number: int
+    members: list[Seat]
+
+
+class End(_Message, frozen=True):
+    """All batches are complete.
+
+    Attributes:
+        reason: in words.
+    """
+
+    reason: str
+
+
+class Bye(_Message, frozen=True):
+    """The member's last word has arrived, or the run is over.
+
+    Attributes:
+        reason: in words.
+    """
+
+    reason: str
+
+
+class Beat(_Message, frozen=True):
+    """The master is alive."""
+
+
+FromMaster = Welcome | Gone | Lease | Done | Servers | Epoch | End | Bye | Beat

@@ -1,0 +1,163 @@
+"""How things stand with one member: what it tells the master, and what it makes of the answers.
+
+A value: no sockets, threads or clocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from leashed.cluster.messages import (
+    Bye,
+    Done,
+    End,
+    Epoch,
+    FromMaster,
+    Gone,
+    Join,
+    Lease,
+    Rejoin,
+    Report,
+    Role,
+    Servers,
+    Welcome,
+)
+
+__all__ = ["News", "Standing"]
+
+# What is new to the member, of all that the master says (again).
+News = Welcome | Lease | Servers | Epoch | End | Bye
+
+
+class Standing:
+    """One member's.
+
+    Args:
+        role: what it is.
+        index: which one of its role.
+        address: where others reach it.
+
+    Attributes:
+        role, index, address: these.
+        welcome: of the master; None where it is no member (yet, or any more).
+        epoch: the newest; None before the first.
+        servers: the newest.
+        ended: there are no more batches.
+        left: it takes no more part in epochs.
+        summary: its last word; None as long as it is not done.
+        over: why it is to say nothing more; None: it is not.
+        refused: why it is no member, as the master said last.
+    """
+
+    def __init__(self, role: Role, index: int, address: str) -> None:
+        self.role: Role = role
+        self.index = index
+        self.address = address
+        self.welcome: Welcome | None = None
+        self.epoch: Epoch | None = None
+        self.servers: Servers | None = None
+        self.ended = False
+        self.left = False
+        self.summary: dict[str, float] | None = None
+        self.over: str | None = None
+        self.refused = ""
+        self._was = (0, "")  # the last id, and of which run
+        self._number = 0
+        self._settled = 0
+        self._broken = 0
+        self._want = 0
+        self._batches = 0
+        self._used: dict[int, int] = {}
+        self._metrics: dict[str, float] = {}
+
+    def hello(self) -> Join | Rejoin:
+        """The first word on a new connection."""
+        if self.welcome:
+            return Rejoin(self.welcome.run, self.welcome.id)
+        return Join(self.role, self.index, self.address)
+
+    def report(self) -> Report:
+        """All of it, with the next number."""
+        self._number += 1
+        return Report(
+            self._number,
+            self.epoch.number if self.epoch else 0,
+            self.servers.number if self.servers else 0,
+            self.ended,
+            self._settled,
+            self._broken,
+            self.left,
+            [(ticket, used) for ticket, used in self._used.items() if used],
+            self._want,
+            self._batches,
+            self._metrics,
+            self.summary,
+        )
+
+    def hear(self, message: FromMaster) -> News | None:
+        """What of the message is new to the member, if anything."""
+        if isinstance(message, Welcome):
+            return self._welcomed(message)
+        if isinstance(message, Gone):
+            self.welcome, self.refused = None, message.reason
+        elif isinstance(message, Bye):
+            first, self.over = self.over is None, message.reason
+            return message if first else None
+        elif self.welcome is None:
+            return None  # meant for who it was before
+        elif isinstance(message, Done):
+            for ticket in message.tickets:
+                self._used.pop(ticket, None)
+        elif isinstance(message, Lease):
+            if self._batches and message.want == self._want:
+                self._batches = 0
+                self._used[message.ticket] = 0
+                return message
+        elif isinstance(message, Epoch):
+            if self.epoch is None or message.number > self.epoch.number:
+                self.epoch = message
+                return message
+        elif isinstance(message, Servers):
+            if self.servers is None or message.number > self.servers.number:
+                self.servers = message
+                return message
+        elif isinstance(message, End) and not self.ended:
+            self.ended = True
+            return message
+        return None
+
+    def want(self, batches: int) -> None:
+        """Ask for a lease; where it has asked already: for so many batches."""
+        if not self._batches:
+            self._want += 1
+        self._batches = batches
+
+    def tell(self, metrics: Mapping[str, float], used: Iterable[tuple[int, int]]) -> None:
+        """The newest counters (those that are not finite are left out), and batches used of leases:
+        (ticket, how many from the first). Those of leases that it does not hold are ignored.
+        """
+        self._metrics = {k: float(v) for k, v in metrics.items() if math.isfinite(v)}
+        for ticket, count in used:
+            if ticket in self._used:
+                self._used[ticket] = max(self._used[ticket], count)
+
+    def settled(self, epoch: int) -> None:
+        """It has trained in an epoch."""
+        self._settled = max(self._settled, epoch)
+
+    def broken(self, epoch: int) -> None:
+        """A round of an epoch has failed."""
+        self._broken = max(self._broken, epoch)
+
+    def _welcomed(self, welcome: Welcome) -> Welcome | None:
+        before, self.welcome = self._was, welcome
+        self._was = welcome.id, welcome.run
+        if before == self._was:
+            return None
+        # A new member: what it held as another is not its own any more.
+        self.epoch, self.servers, self.ended = None, None, False
+        self._settled = self._broken = 0
+        self._used.clear()
+        self._want += bool(self._batches)
+        return welcome

@@ -1,0 +1,244 @@
+"""All that a master must still know after a restart, and the entries of the journal that lead to it.
+
+``State.apply`` is the only way to change it, in a running master as in one that reads its journal:
+so the same entries give the same state.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from leashed import _check
+from leashed.cluster.ledger import Ledger
+from leashed.cluster.membership import Membership
+from leashed.cluster.messages import Role
+
+__all__ = [
+    "Began",
+    "Change",
+    "Completed",
+    "Ended",
+    "Entry",
+    "EpochMade",
+    "Granted",
+    "Joined",
+    "Late",
+    "LeftRing",
+    "Removed",
+    "Settled",
+    "Snapshot",
+    "State",
+    "Terms",
+]
+
+
+class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run is, as far as its master has to know. Times are in seconds.
+
+    Attributes:
+        total: batches of the whole run; None: endless, until its trainers have stopped.
+        batch_size: examples of a batch.
+        trainers: how many are expected.
+        parameters: the model's; results must have as many. None: unknown, any will do.
+        beat: time between two heartbeats, both ways. Default 0.5.
+        timeout: silence after which a member, or the master, counts as dead. Default 5.
+        grace: how long members have to come back to a restarted master, and the trainers to come at
+            the start before the first epoch is made without the others. Default 10.
+        gather: how long the next epoch waits for more changes. Default 0.2.
+        patience: how long after the last batch trainers have for their results, and how long the
+            run waits for one where none is left. Default 60.
+    """
+
+    total: int | None
+    batch_size: int
+    trainers: int
+    parameters: int | None = None
+    beat: float = 0.5
+    timeout: float = 5.0
+    grace: float = 10.0
+    gather: float = 0.2
+    patience: float = 60.0
+
+    def check(self) -> Terms:
+        """These, if they are sound; TypeError or ValueError otherwise."""
+        if self.total is not None:
+            _check.whole("total", self.total)
+        if self.parameters is not None:
+            _check.whole("parameters", self.parameters)
+        _check.whole("batch_size", self.batch_size)
+        _check.whole("trainers", self.trainers, maximum=4096)
+        for name in ("beat", "timeout", "grace", "patience"):
+            _check.real(name, getattr(self, name), 0.0)
+        _check.real("gather", self.gather, 0.0, allow=True)
+        if self.timeout < 3 * self.beat:
+            raise ValueError(
+                f"timeout must be at least three beats ({3 * self.beat:g} s), so that one late "
+                f"heartbeat is no death; got {self.timeout:g}"
+            )
+        return self
+
+
+class _Entry(Struct, frozen=True, tag=str.lower):
+    """One line of the journal."""
+
+
+class Began(_Entry, frozen=True):
+    """The first one: the run, the moment (seconds since 1970), and the terms."""
+
+    run: str
+    at: float
+    terms: Terms
+
+
+class Joined(_Entry, frozen=True):
+    """A new member."""
+
+    id: int
+    role: Role
+    index: int
+    address: str
+    now: float
+
+
+class Removed(_Entry, frozen=True):
+    """One is no member any more; with what it had used of its leases, and its last word."""
+
+    id: int
+    why: str
+    now: float
+    used: list[tuple[int, int]]
+    summary: dict[str, float] | None = None
+
+
+class LeftRing(_Entry, frozen=True):
+    """A trainer takes part in no more epochs, and gives its leases back."""
+
+    id: int
+    now: float
+    used: list[tuple[int, int]]
+
+
+class Settled(_Entry, frozen=True):
+    """A trainer has trained in an epoch."""
+
+    id: int
+    epoch: int
+
+
+class Granted(_Entry, frozen=True):
+    """A lease."""
+
+    ticket: int
+    member: int
+    batches: int
+    want: int
+
+
+class Completed(_Entry, frozen=True):
+    """A lease is complete."""
+
+    ticket: int
+    member: int
+
+
+class Late(_Entry, frozen=True):
+    """A member has reported on a lease that had been taken back."""
+
+    ticket: int
+    member: int
+
+
+class EpochMade(_Entry, frozen=True):
+    """An epoch of the trainers that were there; ``broken``: a round of the last one had failed."""
+
+    number: int
+    broken: bool
+
+
+class Ended(_Entry, frozen=True):
+    """The run is over."""
+
+    reason: str
+    now: float
+
+
+Change = Joined | Removed | LeftRing | Settled | Granted | Completed | Late | EpochMade | Ended
+
+
+class State(Struct):
+    """Everything that the entries so far amount to.
+
+    Attributes:
+        ledger: who trains which batch.
+        membership: who takes part.
+        summaries: the last words, by name ("trainer-0").
+        over: why the run is over; None: it is not.
+        ended: when it was.
+    """
+
+    ledger: Ledger
+    membership: Membership
+    summaries: dict[str, dict[str, float]] = field(default_factory=dict)
+    over: str | None = None
+    ended: float = 0.0
+
+    @classmethod
+    def of(cls, terms: Terms) -> State:
+        """At the beginning."""
+        membership = Membership(terms.trainers, terms.timeout, terms.grace, terms.gather)
+        return cls(Ledger(terms.total), membership)
+
+    def apply(self, entry: Change) -> None:
+        """What the entry says has happened. ValueError where it cannot have, after the others."""
+        try:
+            self._apply(entry)
+        except (KeyError, AttributeError) as error:
+            raise ValueError(f"{entry} does not follow from what is before it: {error}") from None
+
+    def _apply(self, entry: Change) -> None:
+        ledger, membership = self.ledger, self.membership
+        if isinstance(entry, Granted):
+            held = ledger.grant(entry.member, entry.batches, entry.want)
+            _same("ticket", held.ticket if held else None, entry.ticket)
+            membership.members[entry.member].answered = entry.want
+        elif isinstance(entry, Completed):
+            ledger.use(entry.member, entry.ticket, ledger.held[entry.ticket].count)
+        elif isinstance(entry, Joined):
+            member = membership.join(entry.role, entry.index, entry.address, entry.now)
+            _same("id", member.id, entry.id)
+        elif isinstance(entry, Removed):
+            member = membership.members[entry.id]
+            self._take_back(entry, dead=entry.summary is None)
+            membership.remove(entry.id, entry.why, entry.now, finished=entry.summary is not None)
+            if entry.summary is not None:
+                self.summaries[member.name] = entry.summary
+        elif isinstance(entry, LeftRing):
+            self._take_back(entry, dead=False)
+            membership.leave(entry.id, entry.now)
+        elif isinstance(entry, Settled):
+            membership.members[entry.id].settled = entry.epoch
+        elif isinstance(entry, EpochMade):
+            _same("epoch", membership.next_epoch(broken=entry.broken).number, entry.number)
+        elif isinstance(entry, Late):
+            ledger.use(entry.member, entry.ticket, 0)
+        else:
+            self.over, self.ended = entry.reason, entry.now
+
+    def _take_back(self, entry: Removed | LeftRing, *, dead: bool) -> None:
+        for ticket, used in entry.used:
+            self.ledger.use(entry.id, ticket, used)
+        self.ledger.take_back(entry.id, dead=dead)
+
+
+class Snapshot(_Entry, frozen=True):
+    """In place of all the changes before it."""
+
+    state: State
+
+
+Entry = Began | Snapshot | Change
+
+
+def _same(name: str, got: int | None, said: int) -> None:
+    if got != said:
+        raise ValueError(f"{name} {said} does not follow; it would be {got}")

@@ -1,0 +1,577 @@
+"""Master and members as they run: threads here, a process where one is to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import queue
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leashed.cluster import wire
+from leashed.cluster.master import Master
+from leashed.cluster.member import Event, Lost, Member, master_address
+from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.opening import Key, Refused, connect, make_key, read_key
+from leashed.cluster.state import Terms
+
+KEY = Key(b"k" * 32, given=False)
+
+
+def terms(**changed: Any) -> Terms:
+    """Quick ones."""
+    quick = {"beat": 0.05, "timeout": 1.0, "grace": 5.0, "gather": 0.02, "patience": 20.0}
+    return Terms(**{"total": 20, "batch_size": 8, "trainers": 1, **quick, **changed})
+
+
+class Running:
+    """A master on a thread."""
+
+    def __init__(self, folder: Path, given: Terms, port: int = 0) -> None:
+        self.folder = folder
+        self.standings: list[dict[str, Any]] = []
+        self.result: dict[str, Any] = {}
+        started: queue.SimpleQueue[Master | BaseException] = queue.SimpleQueue()
+
+        async def serve() -> None:
+            try:
+                master = Master(
+                    given, host="127.0.0.1", port=port, key=KEY, folder=folder,
+                    watch=self.standings.append,
+                )  # fmt: skip
+            except BaseException as error:
+                started.put(error)
+                return
+            self.loop = asyncio.get_running_loop()
+            started.put(master)
+            self.result = await master.serve()
+
+        self.thread = threading.Thread(target=lambda: asyncio.run(serve()))
+        self.thread.start()
+        got = started.get(timeout=20)
+        if isinstance(got, BaseException):
+            self.thread.join()
+            raise got
+        self.master = got
+        self.address = got.address
+
+    def end(self) -> dict[str, Any]:
+        """Wait for the run's end."""
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+        return self.result
+
+    def stop(self) -> None:
+        if self.thread.is_alive():
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.master.stop, "the test is over")
+        self.thread.join(30)
+
+
+class Trainer:
+    """A member that trains by counting."""
+
+    def __init__(self, address: str | Callable[[], str], index: int = 0, **given: Any) -> None:
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.before: list[Event] = []
+        self.member = Member(
+            address, KEY, role=given.pop("role", "trainer"), index=index, heard=self.events.put,
+            listening=f"127.0.0.1:{7000 + index}", **given,
+        )  # fmt: skip
+
+    def until(self, kind: Any) -> Any:
+        """The next event of a kind, and the others left for later."""
+        for at, event in enumerate(self.before):
+            if isinstance(event, kind):
+                return self.before.pop(at)
+        while not isinstance(event := self.events.get(timeout=20), kind):
+            self.before.append(event)
+        return event
+
+    def train(self, size: int = 3) -> set[int]:
+        """All that it gets, to the end."""
+        batches: set[int] = set()
+        self.member.want(size)
+        while not isinstance(got := self.until((Lease, End)), End):
+            batches |= set(range(got.first, got.first + got.count))
+            self.member.report({"examples": len(batches) * 8.0}, [(got.ticket, got.count)])
+            self.member.want(size)
+        return batches
+
+    def finish(self) -> None:
+        self.member.leave()
+        self.member.finish({"loss": 0.5})
+        assert self.member.wait(20)
+        assert self.member.state == "over"
+        self.member.close()
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    masters: list[Running] = []
+
+    def start(given: Terms | None = None, **more: Any) -> Running:
+        masters.append(Running(tmp_path / "run", given or terms(), **more))
+        return masters[-1]
+
+    yield start
+    for master in masters:
+        master.stop()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    left = [t.name for t in threading.enumerate() if t.name.startswith("leashed-")]
+    assert not left
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def joined() -> Iterator[Callable[..., Trainer]]:
+    trainers: list[Trainer] = []
+
+    def join(*arguments: Any, **given: Any) -> Trainer:
+        trainers.append(Trainer(*arguments, **given))
+        return trainers[-1]
+
+    yield join
+    for trainer in trainers:
+        trainer.member.close()
+
+
+Start = Callable[..., Running]
+Join = Callable[..., Trainer]
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_a_run_from_beginning_to_end(started: Start, joined: Join) -> None:
+    running = started(terms(trainers=2, parameters=4))
+    server = joined(running.address, 0, role="sync-ps")
+    trainers = [joined(running.address, index) for index in range(2)]
+    for trainer in trainers:
+        assert trainer.until(Welcome).total == 20
+        assert trainer.until(Servers).addresses == {0: "127.0.0.1:7000"}
+        epoch = trainer.until(Epoch)
+        assert [(seat.index, seat.address, seat.fresh) for seat in epoch.members] == [
+            (0, "127.0.0.1:7000", True),
+            (1, "127.0.0.1:7001", True),
+        ]
+        trainer.member.settled(epoch.number)
+    results: list[set[int]] = []
+    threads = [threading.Thread(target=lambda t=t: results.append(t.train())) for t in trainers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted([*results[0], *results[1]]) == list(range(20))
+    theta = struct.pack("<4f", 1, 2, 3, 4)
+    for trainer in trainers:
+        trainer.member.send_result(theta)
+        trainer.finish()
+    standing = running.end()
+    assert server.until(Bye).reason == "all trainers have finished"
+    assert server.member.wait(20)
+
+    assert json.loads((running.folder / "run.json").read_text()) == standing
+    assert standing["state"] == "ended"
+    ledger = standing["ledger"]
+    assert [ledger[name] for name in ("total", "complete", "outstanding", "free")] == [20, 20, 0, 0]
+    assert ledger["again"] == ledger["late"] == 0
+    assert standing["summaries"] == {"trainer-0": {"loss": 0.5}, "trainer-1": {"loss": 0.5}}
+    assert sum(m.get("examples", 0) for m in standing["metrics"].values()) == 160
+    assert standing["results"] == ["trainer-0.f32", "trainer-1.f32"]
+    assert (running.folder / "trainer-1.f32").read_bytes() == theta
+    assert [m["why"] for m in standing["members"]] == [None, "finished", "finished"]
+    assert running.standings[0]["state"] == "running"
+    with pytest.raises(ValueError, match=r"is over .all trainers have finished.; give another"):
+        started(terms(trainers=2, parameters=4))
+
+
+def test_a_member_that_dies_leaves_its_batches_to_others(started: Start, joined: Join) -> None:
+    running = started(terms(trainers=2))
+    first, second = joined(running.address, 0), joined(running.address, 1)
+    first.member.want(20)
+    lease = first.until(Lease)
+    assert (lease.first, lease.count, lease.batch_size) == (0, 20, 8)
+    second.member.want(20)  # waits
+    first.member.report({}, [(lease.ticket, 7)])
+    wait_until(lambda: running.standings[-1]["ledger"]["complete"] == 7)
+    first.member.close()
+    lease = second.until(Lease)
+    assert (lease.first, lease.count) == (7, 13)
+    second.member.report({}, [(lease.ticket, 13)])
+    second.until(End)
+    second.finish()
+    # The first never finished, so it might still come.
+    running.stop()
+    standing = running.result
+    assert standing["ledger"]["complete"] == 20
+    assert standing["ledger"]["again"] == 13
+    assert standing["members"][0]["why"] == "its connection closed"
+
+
+def test_an_epoch_that_breaks_is_followed_by_another(started: Start, joined: Join) -> None:
+    running = started(terms(trainers=2))
+    trainers = [joined(running.address, index) for index in range(2)]
+    for trainer in trainers:
+        assert trainer.until(Epoch).number == 1
+    trainers[0].member.settled(1)
+    trainers[1].member.broken(1)
+    for trainer in trainers:
+        epoch = trainer.until(Epoch)
+        assert [seat.fresh for seat in epoch.members] == [False, True]
+    trainers[0].member.leave()
+    assert [seat.index for seat in trainers[1].until(Epoch).members] == [1]
+    assert running.standings[-1]["epochs_broken"] <= 1
+
+
+MASTER = """
+import sys
+from pathlib import Path
+from leashed.cluster.master import run
+from leashed.cluster.opening import read_key
+from leashed.cluster.state import Terms
+import msgspec
+terms = msgspec.json.decode(sys.argv[3], type=Terms)
+key = read_key(sys.argv[2], given=False)
+print(run(terms, host="127.0.0.1", port=0, key=key, folder=Path(sys.argv[1]))["reason"])
+"""
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Callable[[Terms], subprocess.Popen[str]]]:
+    """Starts masters as processes, in the folder "run"."""
+    import msgspec  # noqa: PLC0415
+
+    (tmp_path / "key").touch(0o600)
+    (tmp_path / "key").write_bytes(KEY.secret)
+    masters: list[subprocess.Popen[str]] = []
+    folder = tmp_path / "run"
+
+    def start(given: Terms) -> subprocess.Popen[str]:
+        (folder / "master.address").unlink(missing_ok=True)
+        masters.append(
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    MASTER,
+                    folder,
+                    tmp_path / "key",
+                    msgspec.json.encode(given),
+                ],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        wait_until((folder / "master.address").exists)
+        return masters[-1]
+
+    yield start
+    for master in masters:
+        master.kill()
+        master.communicate()
+
+
+Process = Callable[[Terms], "subprocess.Popen[str]"]
+
+
+def test_a_killed_master_is_replaced_and_training_goes_on(
+    process: Process, joined: Join, tmp_path: Path
+) -> None:
+    address = master_address(tmp_path / "run")
+    master = process(terms())
+    trainer = joined(address)
+    was = trainer.until(Welcome)
+    trainer.member.want(5)
+    lease = trainer.until(Lease)
+    trainer.member.settled(trainer.until(Epoch).number)
+    master.kill()
+    master.wait()
+    wait_until(lambda: trainer.member.state == "away")
+    trainer.member.report({}, [(lease.ticket, 5)])  # meanwhile
+    trainer.member.want(5)
+
+    process(terms())
+    assert trainer.until(Lease).first == 5
+    assert trainer.member.state == "joined"
+    assert trainer.member.welcome == was
+    trainer.member.report({}, [(2, 5)])
+    assert sorted(trainer.train(10)) == list(range(10, 20))
+    trainer.finish()
+    wait_until(lambda: json.loads((tmp_path / "run/run.json").read_text())["state"] == "ended")
+    standing = json.loads((tmp_path / "run/run.json").read_text())
+    assert standing["ledger"]["complete"] == 20
+    assert standing["ledger"]["again"] == 0
+    assert len(standing["members"]) == 1
+
+
+def test_a_master_that_stays_away_is_told_and_still_looked_for(
+    process: Process, joined: Join, tmp_path: Path
+) -> None:
+    master = process(terms())
+    trainer = joined(master_address(tmp_path / "run"), grace=0.3)
+    master.kill()
+    master.wait()
+    assert "refused" in trainer.until(Lost).reason
+    assert trainer.member.state == "lost"
+    with pytest.raises(OSError, match="refused"):
+        trainer.member.send_result(b"1234")
+    process(terms())
+    wait_until(lambda: trainer.member.state == "joined")
+    assert sorted(trainer.train()) == list(range(20))
+    trainer.finish()
+
+
+def test_a_stopped_master_kills_nobody_when_it_wakes(
+    process: Process, joined: Join, tmp_path: Path
+) -> None:
+    master = process(terms())
+    trainer = joined(master_address(tmp_path / "run"))
+    was = trainer.until(Welcome)
+    master.send_signal(signal.SIGSTOP)
+    time.sleep(0.8)  # less than the members' patience, and most of the master's
+    master.send_signal(signal.SIGCONT)
+    trainer.member.want(20)
+    assert trainer.until(Lease).count == 20
+    assert trainer.member.welcome.id == was.id
+
+
+def test_sigterm_tells_the_members_and_ends(process: Process, joined: Join, tmp_path: Path) -> None:
+    master = process(terms())
+    trainer = joined(master_address(tmp_path / "run"))
+    master.terminate()
+    assert master.communicate(timeout=20)[0] == "stopped by SIGTERM\n"
+    assert master.returncode == 0
+    assert trainer.until(Bye).reason == "stopped by SIGTERM"
+    assert trainer.member.wait(20)
+
+
+TRAINER = """
+import sys, time
+from leashed.cluster.member import Member
+from leashed.cluster.opening import Key
+def heard(event):
+    print(type(event).__name__, getattr(event, "id", ""), flush=True)
+member = Member(sys.argv[1], Key(b"k" * 32, given=False), role="trainer", index=0, heard=heard)
+member.want(3)
+member.wait(60)
+"""
+
+
+def test_a_stopped_trainer_is_dead_and_joins_anew_when_it_wakes(
+    started: Start, joined: Join
+) -> None:
+    running = started(terms(trainers=2, timeout=0.5))
+    other = joined(running.address, 1)
+    with subprocess.Popen(
+        [sys.executable, "-c", TRAINER, running.address], stdout=subprocess.PIPE, text=True
+    ) as trainer:
+        assert trainer.stdout is not None
+        wait_until(lambda: len(running.standings[-1]["members"]) == 2)
+        assert len(other.until(Epoch).members) == 2
+        trainer.send_signal(signal.SIGSTOP)
+        assert [seat.index for seat in other.until(Epoch).members] == [1]
+        other.member.want(20)
+        assert other.until(Lease).first == 0  # which the stopped one had
+        trainer.send_signal(signal.SIGCONT)
+        epoch = other.until(Epoch)
+        assert [(seat.id, seat.fresh) for seat in epoch.members] == [(3, True), (1, True)]
+        trainer.kill()
+        heard = trainer.stdout.read().split("\n")
+    assert [line for line in heard if line.startswith("Welcome")] == ["Welcome 2", "Welcome 3"]
+    assert other.until(Epoch).number == 4
+
+
+def test_a_living_members_place_cannot_be_taken(started: Start, joined: Join) -> None:
+    running = started()
+    first = joined(running.address)
+    with pytest.raises(TimeoutError, match=r"trainer-0 did not join within 0.3 s: .* is taken by"):
+        joined(running.address, deadline=0.3)
+    threading.Timer(0.2, first.member.close).start()
+    assert joined(running.address).member.id == 2
+
+
+def test_who_cannot_join_is_told_why(joined: Join, tmp_path: Path, started: Start) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(TimeoutError, match=r"did not join within 0.2 s: .*refused"):
+            joined(address, deadline=0.2)
+    with pytest.raises(TimeoutError, match=r"No such file .*master\.address"):
+        joined(master_address(tmp_path), deadline=0.2)
+    with pytest.raises(Refused, match="holds another key"):
+        Member(
+            started().address, Key(b"o" * 32, given=False), role="trainer", index=0,
+            heard=lambda _: None,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"role": "reader"}, ValueError, "role must be 'trainer' or 'sync-ps'"),
+        ({"index": -1}, ValueError, "index must be at least 0"),
+        ({"address": "nowhere"}, ValueError, "address must be 'host:port'"),
+        ({"listening": "7000"}, ValueError, "listening must be 'host:port'"),
+        ({"deadline": 0}, ValueError, "deadline must be greater than 0"),
+        ({"grace": -1}, ValueError, "grace must be greater than 0"),
+    ],
+)
+def test_a_members_wrong_arguments(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    given: dict[str, Any] = {"address": "127.0.0.1:1", "role": "trainer", "index": 0, **arguments}
+    with pytest.raises(error, match=message):
+        Member(given.pop("address"), KEY, heard=lambda _: None, **given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"total": 0}, "total must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"trainers": 0}, "trainers must be at least 1"),
+        ({"parameters": 0}, "parameters must be at least 1"),
+        ({"beat": 0}, "beat must be greater than 0"),
+        ({"timeout": 0.1}, "timeout must be at least three beats"),
+        ({"gather": -1}, "gather must be at least 0"),
+    ],
+)
+def test_wrong_terms(arguments: dict[str, Any], message: str, started: Start) -> None:
+    with pytest.raises(ValueError, match=message):
+        started(terms(**arguments))
+
+
+def test_one_folder_has_one_master(started: Start) -> None:
+    started()
+    with pytest.raises(BlockingIOError, match="another master has this journal"):
+        started()
+
+
+def test_a_run_goes_on_by_the_same_terms_only(
+    process: Process, started: Start, tmp_path: Path
+) -> None:
+    master = process(terms())
+    master.kill()
+    master.wait()
+    with pytest.raises(ValueError, match=r"has batch_size=8, not 9; start its master as before"):
+        started(terms(batch_size=9))
+    started()
+
+
+def test_what_is_no_message_closes_that_connection_only(started: Start, joined: Join) -> None:
+    running = started()
+    trainer = joined(running.address)
+    for data in (
+        b"\xff\xff\xff\xff",
+        wire.encode(Bye("not a member's to say")),
+        (2).to_bytes(4, "little") + b"{]",
+        wire.encode(Lease(1, 2, 3, 4, 5)),
+    ):
+        with connect(
+            running.address, KEY, role="trainer", name="trainer-9", purpose="control", deadline=9
+        ) as connection:
+            connection.settimeout(20)
+            connection.sendall(data)
+            heard = b""
+            while more := connection.recv(4096):
+                heard += more
+            assert b'"gone"' in heard
+    with pytest.raises(Refused), connect(
+        running.address, Key(b"o" * 32, given=False), role="trainer", name="n", purpose="control",
+        deadline=9,
+    ):  # fmt: skip
+        pass
+    wait_until(lambda: running.standings[-1]["malformed"] == 4)
+    wait_until(lambda: running.standings[-1]["refused"] == 1)
+    assert trainer.member.state == "joined"
+
+
+def test_a_lie_about_a_lease_closes_the_connection(started: Start, joined: Join) -> None:
+    running = started()
+    trainer = joined(running.address)
+    trainer.member.want(3)
+    lease = trainer.until(Lease)
+    trainer.member.report({}, [(lease.ticket, 4)])
+    trainer.until(Welcome)
+    assert trainer.until(Welcome).id == 2
+    wait_until(lambda: len(running.standings[-1]["members"]) == 2)
+    why = running.standings[-1]["members"][0]["why"]
+    assert why == "lease 1 has 3 batches, 4 are said to be used"
+
+
+def test_results_that_are_not_what_they_say_are_refused(
+    started: Start, joined: Join, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = started(terms(parameters=2))
+    trainer = joined(running.address)
+    with pytest.raises(ConnectionError, match="refused the result, or cut off"):
+        trainer.member.send_result(b"\0" * 12)
+    assert "3 parameters, and not 2" in caplog.text
+    for said, message in [
+        ((2).to_bytes(8, "little") + b"12345678" + b"9012", "its checksum is another"),
+        ((2).to_bytes(8, "little") + b"1234", "it broke off 4 bytes before its end"),
+        (b"\2", "it broke off"),
+    ]:
+        caplog.clear()
+        with connect(
+            running.address, KEY, role="trainer", name="trainer-0", purpose="result", deadline=9
+        ) as connection:
+            connection.sendall(said)
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(20)
+            assert connection.recv(1) == b""
+        assert message in caplog.text
+    for name, purpose in (("../evil", "result"), ("sync-ps-0", "result"), ("trainer-0", "x")):
+        with connect(
+            running.address, KEY, role="trainer", name=name, purpose=purpose, deadline=9
+        ) as connection:
+            assert connection.recv(1) == b""
+    assert [p.name for p in running.folder.iterdir() if "trainer" in p.name] == []
+    with pytest.raises(ValueError, match="data must be float32 values, got 3 bytes"):
+        trainer.member.send_result(b"123")
+    trainer.member.send_result(b"12345678")
+    assert (running.folder / "trainer-0.f32").read_bytes() == b"12345678"
+
+
+def test_a_callback_that_fails_is_told_to_the_next_caller(
+    started: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = started()
+
+    def heard(event: Event) -> None:
+        if isinstance(event, Lease):
+            raise ZeroDivisionError("in the callback")
+
+    with Member(running.address, KEY, role="trainer", index=0, heard=heard) as member:
+        member.want(3)
+        assert member.wait(20)
+        assert member.state == "failed"
+        with pytest.raises(RuntimeError, match="trainer-0 has failed: in the callback"):
+            member.want(3)
+    assert "trainer-0 has failed" in caplog.text
+
+
+def test_keys_come_from_files(tmp_path: Path) -> None:
+    assert make_key(tmp_path / "key") == read_key(tmp_path / "key", given=False)
