@@ -9,7 +9,18 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from leashed._core import __version__
-from leashed.cli import arguments, combinations, elp, policies, report, scaling, shm, train, tune
+from leashed.cli import (
+    arguments,
+    cluster,
+    combinations,
+    elp,
+    policies,
+    report,
+    scaling,
+    shm,
+    train,
+    tune,
+)
 
 _INTERRUPTED = 130
 
@@ -63,4 +74,5 @@ def _parser() -> argparse.ArgumentParser:
     tune.add(commands)
     shm.add(commands)
     elp.add(commands)
+    cluster.add(commands)
     return parser

@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Arguments = argparse._ActionsContainer  # a parser, or a group of its arguments
 
 
 def listed(kind: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
@@ -30,7 +31,7 @@ def listed(kind: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     return parse
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
+def add_data(parser: Arguments) -> None:
     """The argument ``--data``."""
     parser.add_argument(
         "--data",
@@ -49,7 +50,7 @@ def load_data(options: argparse.Namespace) -> Split:
     return data_of(options.data)
 
 
-def add_discipline(parser: argparse.ArgumentParser) -> None:
+def add_discipline(parser: Arguments) -> None:
     """The arguments that ``spelled.discipline_of`` takes."""
     parser.add_argument(
         "--discipline",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Counters", "Measures", "measure", "since", "total"]
+__all__ = ["Counters", "Measures", "measure", "over", "pulse", "total"]
 
 Counters = Mapping[str, float]
 """Counted since the process began, by name, as ``Member.report`` was given them."""
@@ -24,6 +25,8 @@ class Measures:
         gap: average sync gap, iterations per synchronisation (shadowsync, eq. 2, first form).
         gap_out: the same from bytes sent: batches over transfers of the whole of w (second form).
         gap_in: from bytes received.
+        bytes_out: sent per second.
+        bytes_in: received per second.
     """
 
     eps: float
@@ -31,6 +34,8 @@ class Measures:
     gap: float
     gap_out: float
     gap_in: float
+    bytes_out: float
+    bytes_in: float
 
 
 def measure(
@@ -46,20 +51,49 @@ def measure(
     """
     examples = counters.get("examples", math.nan)
     syncs = counters.get("syncs", math.nan)
+    bytes_out, bytes_in = counters.get("bytes_out", math.nan), counters.get("bytes_in", math.nan)
     batches, whole = examples / batch_size, _FLOAT * parameters
     return Measures(
         eps=_ratio(examples, seconds),
         syncs=_ratio(syncs, seconds),
         gap=_ratio(counters.get("batches_used", math.nan), syncs),
-        gap_out=_ratio(batches, counters.get("bytes_out", math.nan) / whole),
-        gap_in=_ratio(batches, counters.get("bytes_in", math.nan) / whole),
+        gap_out=_ratio(batches, bytes_out / whole),
+        gap_in=_ratio(batches, bytes_in / whole),
+        bytes_out=_ratio(bytes_out, seconds),
+        bytes_in=_ratio(bytes_in, seconds),
     )
 
 
-def since(now: Counters, before: Counters) -> dict[str, float]:
+def pulse(report: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Measures]:
+    """What each trainer has done between two reports, by its index.
+
+    Args:
+        report: in the layout of run.json.
+        before: an earlier one, or None: since the beginning.
+    """
+    seconds = report["seconds"] - (0.0 if before is None else before["seconds"])
+    found = {}
+    for index, counters in sorted(report["trainers"].items(), key=lambda item: int(item[0])):
+        earlier = {} if before is None else before["trainers"].get(index, {})
+        found[index] = over(_since(counters, earlier), seconds, report)
+    return found
+
+
+def over(counters: Counters, seconds: float, report: Mapping[str, Any]) -> Measures:
+    """What counters of a run tell; the run's report, as in run.json, has its batch size and d."""
+    parameters = report["terms"].get("parameters")
+    return measure(
+        counters,
+        seconds,
+        batch_size=report["terms"]["batch_size"],
+        parameters=math.nan if parameters is None else parameters,
+    )
+
+
+def _since(now: Counters, before: Counters) -> Counters:
     """What was counted between two looks. A process that was started again counts from 0."""
-    if any(now.get(name, 0.0) < value for name, value in before.items()):
-        return dict(now)
+    if now.get("examples", 0.0) < before.get("examples", 0.0):
+        return now
     return {name: value - before.get(name, 0.0) for name, value in now.items()}
 
 

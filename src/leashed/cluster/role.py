@@ -7,11 +7,13 @@ done. Anything else: it is to be started again. Ctrl-C and SIGTERM end it alike.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import Plan
@@ -120,14 +122,16 @@ def _master(plan: Plan) -> None:
         grace=cluster.grace,
     )
     host, port = cluster.address
-    with Recorder(cluster.run) as record:
-        watchers = [record]
+    with contextlib.ExitStack() as stack:
+        watchers: list[Callable[[dict[str, Any]], None]] = [
+            stack.enter_context(Recorder(cluster.run))
+        ]
         if cluster.prometheus is not None:
-            from leashed.cluster import prometheus  # noqa: PLC0415 (prometheus-client is optional)
+            from leashed.cluster.prometheus import Exporter  # noqa: PLC0415 (an extra)
 
-            watchers.append(prometheus.serve(cluster.prometheus))
+            watchers.append(stack.enter_context(Exporter(cluster.prometheus)))
 
-        def watch(report: dict[str, object]) -> None:
+        def watch(report: dict[str, Any]) -> None:
             for each in watchers:
                 each(report)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leashed.cluster.measures import Counters, measure, total
+from leashed.cluster.measures import Counters, over, total
 from leashed.report.table import MISSING, duration, mebibytes, number, pairs, text
 
 __all__ = ["line", "lived", "render"]
@@ -57,7 +57,7 @@ def render(report: Mapping[str, Any]) -> str:
 def line(report: Mapping[str, Any]) -> str:
     """The state of a run in one line."""
     everything = total(report["trainers"].values())
-    now = _measured(everything, float(report["seconds"]), report)
+    now = over(everything, float(report["seconds"]), report)
     ledger = report["ledger"]
     parts = [f"{report['seconds']:.1f} s"]
     if ledger.get("total"):
@@ -79,17 +79,6 @@ def lived(report: Mapping[str, Any], role: str, index: str) -> float:
     )
 
 
-def _measured(counters: Counters, seconds: float, report: Mapping[str, Any]) -> Any:
-    terms = report["terms"]
-    parameters = terms.get("parameters")
-    return measure(
-        counters,
-        seconds,
-        batch_size=terms["batch_size"],
-        parameters=math.nan if parameters is None else parameters,
-    )
-
-
 def _trainer(
     name: str,
     counters: Counters,
@@ -97,7 +86,7 @@ def _trainer(
     report: Mapping[str, Any],
     restarts: Mapping[str, int],
 ) -> list[str]:
-    measures = _measured(counters, seconds, report)
+    measures = over(counters, seconds, report)
     again = sum(
         count
         for process, count in restarts.items()

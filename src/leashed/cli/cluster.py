@@ -1,0 +1,285 @@
+"""``leashed cluster``: training by several processes."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leashed import spelled
+from leashed.cli.arguments import add_data, add_discipline
+from leashed.cli.progress import Line, bar
+from leashed.cli.rule_arguments import add_rule
+from leashed.cluster import opening, outcome, role
+from leashed.cluster import plan as plans
+from leashed.cluster.plan import Cluster, Plan, Sync, Train
+from leashed.cluster.supervisor import Supervisor, command, supervise
+from leashed.cluster.table import line as told
+from leashed.cluster.table import render
+from leashed.datasets import Split
+from leashed.models import INITIALISATIONS
+from leashed.studies.scaling import MODELS
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Commands
+
+_LOOK = 0.5  # seconds between two looks at the report
+_INTERRUPTED = 130
+_FILE = "plan.toml"
+
+Show = Callable[[Mapping[str, Any]], object]
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    parser = commands.add_parser("cluster", help="train by several processes")
+    actions: Commands = parser.add_subparsers(required=True, metavar="ACTION")
+    _add_up(actions)
+    one = actions.add_parser(
+        "role",
+        help="run one process of a plan",
+        description="Run one process of a plan, for whoever starts them by hand, one by one, on "
+        "several machines. What it has to say goes to its log in the run's folder.",
+    )
+    role.add_arguments(one)
+    one.set_defaults(command=_role)
+
+
+def _role(options: argparse.Namespace) -> int:
+    role.run(options.role, options.plan, options.index)
+    return 0
+
+
+def _add_up(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "up",
+        help="start all processes on this machine, and train",
+        description="Start a master, sync servers and trainers on this machine, let them train, "
+        "start again what dies, and print what came of it. Exit status: 0; 1 if the run failed; 2 "
+        "for a wrong argument; 130 after Ctrl-C, which ends all processes.",
+    )
+    here = parser.add_argument_group("what is run")
+    here.add_argument("--trainers", type=int, default=2, help="default: %(default)s")
+    here.add_argument("--sync-ps", type=int, default=1, help="sync servers; default: %(default)s")
+    here.add_argument(
+        "--sync",
+        default="easgd",
+        metavar="NAME[:...]",
+        help="synchroniser and its settings, such as easgd:alpha=0.5, or none; default: %(default)s",
+    )
+    here.add_argument(
+        "--when",
+        default="background",
+        metavar="background|every:iterations=N|every:seconds=S",
+        help="by a thread beside the workers, as fast as it goes, or by the workers themselves; "
+        "default: %(default)s",
+    )
+    here.add_argument(
+        "--compression",
+        default="none",
+        help="of what goes over the network: none, bfloat16 or int8; default: %(default)s",
+    )
+    here.add_argument(
+        "--transport",
+        default="auto",
+        help="shm (shared memory), tcp, or auto: shared memory where it can be had; "
+        "default: %(default)s",
+    )
+    add_data(here)
+    here.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
+    add_discipline(here)
+    here.add_argument(
+        "--threads", type=int, default=1, help="workers of each trainer; default: %(default)s"
+    )
+    here.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
+    here.add_argument(
+        "--epochs", type=float, help="passes over the data, of all trainers together (default: 10)"
+    )
+    here.add_argument("--seconds", type=float, help="so much time instead, or at most")
+    here.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    here.add_argument("--init", choices=INITIALISATIONS, default="he", help="default: %(default)s")
+    here.add_argument(
+        "--output",
+        choices=plans.OUTPUTS,
+        default="first",
+        help="the model that comes out: the first trainer's, the average of all, or the best on the "
+        "test set; default: %(default)s",
+    )
+    here.add_argument(
+        "--prometheus", type=int, metavar="PORT", help="offer metrics on this port of 127.0.0.1"
+    )
+    add_rule(parser)
+    parser.add_argument(
+        "--run",
+        type=Path,
+        metavar="FOLDER",
+        help="for logs, journal, report and models; a new one (default: a temporary one, which is "
+        "removed after a run that succeeded)",
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the temporary folder, too")
+    parser.add_argument(
+        "--plan",
+        type=Path,
+        metavar="FILE",
+        help="take all that is run, and the folder, from this plan",
+    )
+    parser.add_argument(
+        "--view", action="store_true", help="show all trainers while they train (needs rich)"
+    )
+    parser.set_defaults(command=_up, given=lambda options: _given(parser, options))
+
+
+def _given(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    """The arguments beside ``--plan`` that it has an answer to."""
+    beside = {"plan", "keep", "view", "command", "given"}
+    return [
+        "--" + name.replace("_", "-")
+        for name, value in vars(options).items()
+        if name not in beside and value != parser.get_default(name)
+    ]
+
+
+def _up(options: argparse.Namespace) -> int:
+    if options.plan is not None and (given := options.given(options)):
+        raise ValueError(f"--plan has all that is run: leave out {', '.join(given)}")
+    plan = _plan(options) if options.plan is None else plans.read(options.plan)
+    data = plan.train.load()
+    plan.train.build(data.train)
+    if plan.train.batch_size > len(data.train):
+        raise ValueError(
+            f"batch_size must be at most the {len(data.train)} examples of the data, "
+            f"got {plan.train.batch_size}"
+        )
+    try:
+        with _folder(plan, options) as folder:
+            plan = replace(plan, cluster=replace(plan.cluster, run=folder))
+            return _train(plan, data, view=options.view)
+    except ChildProcessError as error:
+        print(f"leashed: error: {error}", file=sys.stderr)
+        return 1
+
+
+def _train(plan: Plan, data: Split, *, view: bool) -> int:
+    """Run a plan in its folder, and print what came of it."""
+    cluster = plan.cluster
+    plans.write(cluster.run / _FILE, plan)
+    start = command(cluster.run / _FILE)
+    supervisor = Supervisor(cluster.processes(), start, cluster.run, cluster.restarts)
+    with _shown(view) as show:
+        failed, interrupted = _supervised(supervisor, cluster, show)
+    report = outcome.read_report(cluster.run)
+    if report is not None:
+        restarts = supervisor.counts()
+        print(render(outcome.conclude(report, cluster.run, plan.train, data, restarts)))
+    elif not interrupted and failed is None:
+        failed = ChildProcessError("the master has reported nothing")
+    if failed is not None:
+        raise failed
+    return _INTERRUPTED if interrupted else 0
+
+
+def _supervised(
+    supervisor: Supervisor, cluster: Cluster, show: Show
+) -> tuple[ChildProcessError | None, bool]:
+    """Run it to its end: why it failed, if it did, and whether Ctrl-C or SIGTERM ended it."""
+    if cluster.key is None:
+        opening.make_key(cluster.key_file)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    next_look = 0.0
+
+    def look() -> None:
+        nonlocal next_look
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + _LOOK
+            report = outcome.read_report(cluster.run)
+            if report is not None:
+                show(report)
+
+    try:
+        with supervisor:
+            supervise(supervisor, cluster.timeout, look)
+    except ChildProcessError as error:
+        return error, False
+    except KeyboardInterrupt:
+        return None, True
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if cluster.key is None:
+            cluster.key_file.unlink()  # nothing opens connections with it any more
+    return None, False
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    """The plan that the arguments describe."""
+    kind, _, settings = options.sync.partition(":")
+    others = {field.name for field in fields(Train)} - {"data"}
+    return Plan(
+        Cluster(
+            trainers=options.trainers,
+            sync_ps=options.sync_ps,
+            transport=options.transport,
+            prometheus=options.prometheus,
+        ),
+        Sync(kind, spelled.settings("--sync", settings), _when(options.when), options.compression),
+        Train(
+            data=plans.DIGITS if options.data is None else str(Path(options.data).absolute()),
+            **{name: getattr(options, name) for name in others},
+        ),
+    )
+
+
+def _when(text: str) -> str | dict[str, float]:
+    name, _, rest = text.partition(":")
+    return {**spelled.settings("--when", rest)} if name == "every" else text
+
+
+@contextmanager
+def _folder(plan: Plan, options: argparse.Namespace) -> Generator[Path, None, None]:
+    """The run's folder, there and empty of other runs."""
+    if options.plan is None and options.run is None:
+        folder = Path(tempfile.mkdtemp(prefix="leashed-"))
+        try:
+            yield folder
+        except BaseException:
+            print(f"leashed: its logs are in {folder}", file=sys.stderr)
+            raise
+        if options.keep:
+            print(f"kept: {folder}", file=sys.stderr)
+        else:
+            shutil.rmtree(folder)
+        return
+    folder = plan.cluster.run if options.run is None else options.run.absolute()
+    if (folder / outcome.REPORT).exists():
+        raise FileExistsError(f"{folder} has a run already: choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
+
+
+@contextmanager
+def _shown(view: bool) -> Generator[Show, None, None]:
+    """What shows the reports as they come: a table of all trainers, or a line."""
+    if view:
+        from leashed.cluster.view import View  # noqa: PLC0415 (rich is optional)
+
+        with View() as shown:
+            yield shown
+        return
+    line = Line(sys.stderr)
+
+    def show(report: Mapping[str, Any]) -> None:
+        ledger = report["ledger"]
+        share = ledger["complete"] / ledger["total"] if ledger.get("total") else 0.0
+        line.show(f"{bar(share)} {100.0 * share:3.0f}%  {told(report)}")
+
+    try:
+        yield show
+    finally:
+        line.clear()

@@ -1,0 +1,103 @@
+"""The model that comes out of a run, and what is added to its report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import checkpoint
+from leashed.cluster.plan import Train
+from leashed.datasets import Dataset, Split
+from leashed.models import Model
+from leashed.studies.elp import Parallelism
+
+__all__ = ["MODEL", "REPORT", "choose", "conclude", "read_report", "replicas"]
+
+REPORT = "run.json"
+MODEL = "output.safetensors"
+"""In the run's folder."""
+
+
+def read_report(folder: Path) -> dict[str, Any] | None:
+    """What the master has reported last; None before its first report.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is damaged.
+    """
+    try:
+        report: dict[str, Any] = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ValueError(f"{folder / REPORT}: {error}") from None
+    return report
+
+
+def replicas(folder: Path, dimension: int) -> dict[int, NDArray[np.float32]]:
+    """The final parameters [d] of each trainer that has handed them in, by its index.
+
+    Raises:
+        ValueError: a file has another length.
+    """
+    found = {}
+    for path in folder.glob("trainer-*.f32"):
+        parameters = np.fromfile(path, "<f4").astype(np.float32, copy=False)
+        if len(parameters) != dimension:
+            raise ValueError(f"{path} has {len(parameters)} parameters, not {dimension}")
+        found[int(path.stem.partition("-")[2])] = parameters
+    return dict(sorted(found.items()))
+
+
+def choose(
+    output: str, found: Mapping[int, NDArray[np.float32]], model: Model, test: Dataset
+) -> tuple[str, NDArray[np.float32]]:
+    """The output of a run, and in words which it is.
+
+    Args:
+        output: ``"first"`` (shadowsync, section 4), ``"average"``, or ``"best"`` on ``test``, whose
+            accuracy there is then that of a choice among several.
+        found: the trainers' parameters, at least one.
+        model: the network.
+        test: the test set.
+    """
+    if output == "average":
+        mean = np.mean([each.astype(np.float64) for each in found.values()], axis=0)
+        return f"average of {len(found)} trainers", mean.astype(np.float32)
+    if output == "best":
+        best = max(found, key=lambda index: model.evaluate(found[index], test)[1])
+        return f"trainer {best}, the best of {len(found)} on the test set", found[best]
+    first = min(found)
+    return f"trainer {first}", found[first]
+
+
+def conclude(
+    report: Mapping[str, Any], folder: Path, train: Train, data: Split, restarts: Mapping[str, int]
+) -> dict[str, Any]:
+    """The report of a run that has ended, with its output model, restarts and ELP; written, beside
+    the model, to the run's folder. Without a result of any trainer there is no model.
+
+    Raises:
+        OSError: the folder cannot be written.
+        ValueError: a result is damaged.
+    """
+    trainers = len(report["trainers"])
+    whole = {**report, "restarts": dict(restarts)}
+    if trainers:
+        whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
+    model = train.build(data.train)
+    found = replicas(folder, model.dimension)
+    if found:
+        whole["output"], parameters = choose(train.output, found, model, data.test)
+        whole["train_loss"] = model.evaluate(parameters, data.train)[0]
+        whole["test_accuracy"] = model.evaluate(parameters, data.test)[1]
+        checkpoint.save(folder / MODEL, model, parameters)
+    beside = folder / f"{REPORT}.new"
+    beside.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    beside.replace(folder / REPORT)
+    return whole

@@ -1,0 +1,120 @@
+"""A run's figures for Prometheus, on a port of this machine alone (extra ``prometheus``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from leashed.cluster.history import present
+from leashed.cluster.measures import pulse
+from leashed.cluster.plan import ROLES
+
+__all__ = ["Exporter"]
+
+_LOOPBACK = "127.0.0.1"
+
+
+class Exporter(Collector):
+    """Answers ``http://127.0.0.1:PORT/metrics`` with the newest of the reports it is called with.
+
+    A context manager, at whose end it answers no more.
+
+    Args:
+        port: 0: any that is free.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    def __init__(self, port: int) -> None:
+        # The newest report and the one before it; replaced as one, for the server's threads.
+        self._reports: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None] = (None, None)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        self._server, self._thread = start_http_server(port, _LOOPBACK, registry)
+
+    def __enter__(self) -> Exporter:  # noqa: PYI034 (Self is of Python 3.11)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def port(self) -> int:
+        """On which it answers."""
+        return int(self._server.server_port)
+
+    def __call__(self, report: Mapping[str, Any]) -> None:
+        """Take a report, in the layout of run.json."""
+        newest, _ = self._reports
+        if newest is None or report["seconds"] > newest["seconds"]:
+            self._reports = (report, newest)
+
+    def collect(self) -> Iterable[Metric]:
+        """The figures, as prometheus-client asks for them."""
+        report, before = self._reports
+        if report is None:
+            return
+        members = GaugeMetricFamily("leashed_members", "Members of the run now.", labels=["role"])
+        for role in ROLES[1:]:
+            members.add_metric([role], present(report)[role])
+        yield members
+        for name, help_text, counter in (
+            ("examples", "Examples trained.", "examples"),
+            ("iterations", "Batches trained.", "batches_used"),
+            ("syncs", "Synchronisations.", "syncs"),
+            ("sync_failures", "Synchronisations that failed.", "sync_failed"),
+            ("sync_seconds", "Seconds spent in synchronisation.", "sync_seconds"),
+        ):
+            yield _counted(f"leashed_{name}", help_text, counter, report["trainers"], "trainer")
+        for direction, counter in (("out", "bytes_out"), ("in", "bytes_in")):
+            for kind in ("trainer", "server"):
+                yield _counted(
+                    f"leashed_{kind}_bytes_{direction}",
+                    f"Bytes of parameters that {kind}s have moved, {direction}.",
+                    counter,
+                    report[f"{kind}s"],
+                    kind,
+                )
+        yield _counted(
+            "leashed_exchanges",
+            "Fragments that sync servers have interpolated.",
+            "exchanges",
+            report["servers"],
+            "server",
+        )
+        eps = GaugeMetricFamily("leashed_eps", "Examples per second now.", labels=["trainer"])
+        gap = GaugeMetricFamily(
+            "leashed_sync_gap", "Iterations per synchronisation now.", labels=["trainer"]
+        )
+        for index, measures in pulse(report, before).items():
+            eps.add_metric([index], measures.eps)
+            gap.add_metric([index], measures.gap)
+        yield eps
+        yield gap
+        ledger = report["ledger"]
+        yield GaugeMetricFamily(
+            "leashed_batches_complete", "Batches of the run that are trained.", ledger["complete"]
+        )
+
+
+def _counted(
+    name: str, help_text: str, counter: str, processes: Mapping[str, Any], label: str
+) -> Metric:
+    family = CounterMetricFamily(name, help_text, labels=[label])
+    for index, counters in processes.items():
+        if counter in counters:
+            family.add_metric([index], counters[counter])
+    return family

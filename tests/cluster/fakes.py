@@ -1,0 +1,113 @@
+"""Programs that stand for roles: they keep a run's folder as the real ones do, and train nothing.
+
+``python fakes.py ROLE PLAN INDEX``. A trainer hands in parameters of its own making as its result;
+the master ends when all have. A file ``fail-NAME`` in the run's folder lets a process fail once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from leashed import datasets
+from leashed.cluster import history
+from leashed.cluster import plan as plans
+from leashed.cluster.supervisor import name_of, tie
+
+TERMS = {"batch_size": 50, "parameters": 1000, "trainers": 2}
+
+
+def member(number: int, role: str, index: int, gone: float | None = None) -> dict[str, Any]:
+    why = None if gone is None else "finished"
+    return {
+        "id": number, "role": role, "index": index, "address": "", "joined": 1.0 + index,
+        "gone": gone, "why": why, "finished": gone is not None,
+    }  # fmt: skip
+
+
+def trainer(examples: float, **others: float) -> dict[str, float]:
+    counters = {
+        "examples": examples, "updates": examples / 50, "batches_used": examples / 50,
+        "syncs": examples / 500, "sync_failed": 1.0, "sync_seconds": 0.25,
+        "bytes_out": 4000.0 * examples / 500, "bytes_in": 4000.0 * examples / 250,
+        "staleness_mean": 1.5,
+    }  # fmt: skip
+    return {**counters, **others}
+
+
+def report(seconds: float = 11.0, state: str = "ended", **others: Any) -> dict[str, Any]:
+    """As in run.json: trainer 0 for 10 s, trainer 1 for 8 s."""
+    ended = state == "ended"
+    return {
+        "run": "0123", "state": state, "reason": "complete" if ended else None,
+        "seconds": seconds, "terms": TERMS,
+        "ledger": {
+            "total": 100, "complete": 100 if ended else 40, "outstanding": 0, "free": 0,
+            "granted": 9, "again": 0, "late": 0,
+        },
+        "epoch": 1, "epochs_broken": 0, "malformed": 0,
+        "members": [
+            member(1, "trainer", 0, 11.0 if ended else None),
+            member(2, "trainer", 1, 10.0 if ended else None),
+            member(3, "sync-ps", 0),
+        ],
+        "trainers": {"0": trainer(3000.0), "1": trainer(2000.0)},
+        "servers": {
+            "0": {"exchanges": 30.0, "whole": 10.0, "bytes_in": 40e3, "bytes_out": 80e3, "lost": 0.0}
+        },
+        **others,
+    }  # fmt: skip
+
+
+def _write(path: Path, text: str) -> None:
+    beside = path.with_suffix(f".{os.getpid()}")
+    beside.write_text(text)
+    beside.replace(path)
+
+
+def _over(file: Path) -> bool:
+    return file.exists() and json.loads(file.read_text())["state"] == "ended"
+
+
+def main(role: str, path: str, index: int) -> None:
+    tie()
+    plan = plans.read(path)
+    folder, name = plan.cluster.run, name_of(role, index)
+    assert plan.cluster.key_file.stat().st_mode & 0o777 == 0o600
+    (folder / f"{name}.pid").write_text(str(os.getpid()))
+    if (folder / f"fail-{name}").exists():
+        (folder / f"fail-{name}").unlink()
+        sys.exit(5)
+    print(name, "is here", flush=True)
+    if role == "sync-ps":
+        while not _over(folder / "run.json"):
+            time.sleep(0.05)
+        return
+    if role == "trainer":
+        if (folder / "wait").exists():
+            time.sleep(600)
+        model = plan.train.build(datasets.synthetic_digits(n=10).train)
+        parameters = model.init(index).astype("<f4")
+        beside = folder / f"{name}.part"
+        parameters.tofile(beside)
+        beside.replace(folder / f"{name}.f32")
+        return
+    with history.Recorder(folder) as record:
+        for second in range(10_000):
+            now = report(float(second), "running", trainers={"0": trainer(50.0 * second)})
+            record(now)
+            _write(folder / "run.json", json.dumps(now))
+            if len(list(folder.glob("trainer-*.f32"))) == plan.cluster.trainers:
+                break
+            time.sleep(0.05)
+        now = report()
+        record(now)
+        _write(folder / "run.json", json.dumps(now))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
