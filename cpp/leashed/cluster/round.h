@@ -34,16 +34,17 @@ class Round {
 
   // theta ← what the servers have, where they have something; in the part whose turn it is.
   void begin(Discipline& discipline, std::uint64_t turn, const Deadline& deadline);
-  // One round; false where there was nobody to have it with. Throws nothing but what memory and
-  // `custom` throw.
+  // One round; false where there was nobody to have it with, or it has failed. Throws nothing but
+  // what memory and `custom` throw.
   bool run(Discipline& discipline, const Deadline& deadline);
 
  private:
-  bool round(Discipline& discipline, const Deadline& deadline);
-  // False where the round is over.
-  bool carry_out(const Action& action, Discipline& discipline, const Deadline& deadline);
-  bool exchange(Discipline& discipline, float alpha, bool old_reply, const Deadline& deadline);
-  bool reduce(Discipline& discipline, const Deadline& deadline);
+  enum class Outcome { done, failed, nobody };
+  Outcome round(Discipline& discipline, const Deadline& deadline);
+  // Else than `done` where the round is over.
+  Outcome carry_out(const Action& action, Discipline& discipline, const Deadline& deadline);
+  Outcome exchange(Discipline& discipline, float alpha, bool old_reply, const Deadline& deadline);
+  Outcome reduce(Discipline& discipline, const Deadline& deadline);
   void take_over(Discipline& discipline, const Deadline& deadline);
   void see(Discipline& discipline, std::span<float> theta);
   void begin_states(std::span<const float> theta);
