@@ -19,8 +19,8 @@ class Servers {
   virtual ~Servers() = default;
   // Sends theta and takes what the servers answer into `other`, where `done` says afterwards that
   // some has come: of who is away, or too late, none does. `turn` tells which part of the vector
-  // it is this time, where it goes in parts.
-  virtual void exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn,
+  // it is this time, where it goes in parts. False where no server is there.
+  virtual bool exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn,
                         float* other, Covered& done, const Deadline& deadline) = 0;
 };
 

@@ -26,32 +26,31 @@ Round::Round(const Synchroniser& machine, Servers* servers, Peers* peers, const 
 void Round::begin(Discipline& discipline, std::uint64_t turn, const Deadline& deadline) {
   done_.clear();
   turn_ = turn;
-  if (exchange(discipline, 0, false, deadline)) mix(discipline, 1);
+  if (exchange(discipline, 0, false, deadline) == Outcome::done) mix(discipline, 1);
 }
 
 bool Round::run(Discipline& discipline, const Deadline& deadline) {
   const double start = now();
-  bool done = false;
+  Outcome outcome = Outcome::failed;
   try {
-    done = round(discipline, deadline);
-    (done ? counters_.rounds : counters_.failed).fetch_add(1, kRelaxed);
-  } catch (const ConnectionError&) {
-    counters_.failed.fetch_add(1, kRelaxed);
-  } catch (const Error&) {  // somebody has sent what does not belong there
-    counters_.failed.fetch_add(1, kRelaxed);
+    outcome = round(discipline, deadline);
+  } catch (const Error&) {  // of a connection, or somebody has sent what does not belong there
   }
+  if (outcome == Outcome::nobody) return false;
+  (outcome == Outcome::done ? counters_.rounds : counters_.failed).fetch_add(1, kRelaxed);
   counters_.nanoseconds.fetch_add(static_cast<std::uint64_t>((now() - start) * 1e9), kRelaxed);
-  return done;
+  return outcome == Outcome::done;
 }
 
-bool Round::round(Discipline& discipline, const Deadline& deadline) {
+Round::Outcome Round::round(Discipline& discipline, const Deadline& deadline) {
   const auto time = [] { return Time{static_cast<std::int64_t>(now() * 1e9)}; };
   done_.clear();
   out_.clear();
   on(machine_, {Event::Kind::idle}, time(), out_);
   for (std::size_t i = 0; i < out_.actions().size(); ++i) {
     const Action action = out_.actions()[i];
-    if (!carry_out(action, discipline, deadline)) return false;
+    const Outcome outcome = carry_out(action, discipline, deadline);
+    if (outcome != Outcome::done) return outcome;
     if (action.kind == Action::Kind::exchange) {
       on(machine_, {Event::Kind::exchanged}, time(), out_);
     } else if (action.kind == Action::Kind::all_reduce) {
@@ -61,10 +60,11 @@ bool Round::round(Discipline& discipline, const Deadline& deadline) {
   done_.each(0, dimension_, [this](std::size_t begin, std::size_t end) {
     counters_.floats.fetch_add(end - begin, kRelaxed);
   });
-  return true;
+  return Outcome::done;
 }
 
-bool Round::carry_out(const Action& action, Discipline& discipline, const Deadline& deadline) {
+Round::Outcome Round::carry_out(const Action& action, Discipline& discipline,
+                                const Deadline& deadline) {
   switch (action.kind) {
     case Action::Kind::exchange:
       return exchange(discipline, action.alpha, action.old_reply, deadline);
@@ -75,41 +75,43 @@ bool Round::carry_out(const Action& action, Discipline& discipline, const Deadli
         const float n = static_cast<float>(action.members);
         for (std::size_t i = begin; i < end; ++i) other_[i] /= n;
       });
-      return true;
+      return Outcome::done;
     case Action::Kind::advance:
       advance(action);
-      return true;
+      return Outcome::done;
     case Action::Kind::mix:
       mix(discipline, action.alpha);
-      return true;
+      return Outcome::done;
     case Action::Kind::custom:
       call(discipline);
-      return true;
+      return Outcome::done;
   }
-  return false;
+  return Outcome::failed;
 }
 
-bool Round::exchange(Discipline& discipline, float alpha, bool old_reply,
-                     const Deadline& deadline) {
-  bool finite = true;
+Round::Outcome Round::exchange(Discipline& discipline, float alpha, bool old_reply,
+                               const Deadline& deadline) {
+  bool finite = true, somebody = true;
   discipline.look(copy_.data(), [&](const float* theta) {
     finite = update_kernels().first_not_finite(theta, dimension_) == dimension_;
     if (finite) {
-      servers_->exchange(theta, alpha, old_reply, turn_++, other_.data(), done_, deadline);
+      somebody =
+          servers_->exchange(theta, alpha, old_reply, turn_++, other_.data(), done_, deadline);
     }
   });
-  return finite && !done_.empty();
+  if (!somebody) return Outcome::nobody;
+  return finite && !done_.empty() ? Outcome::done : Outcome::failed;
 }
 
-bool Round::reduce(Discipline& discipline, const Deadline& deadline) {
+Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
   const Peers::Begin begin = peers_->begin();
-  if (begin == Peers::Begin::none) return false;
+  if (begin == Peers::Begin::none) return Outcome::nobody;
   if (begin == Peers::Begin::copies) take_over(discipline, deadline);
   const std::span<float> theta(other_.data(), dimension_);
   see(discipline, theta);
   begin_states(theta);
   count_ = peers_->sum(theta, done_, deadline);
-  return true;
+  return Outcome::done;
 }
 
 void Round::see(Discipline& discipline, std::span<float> theta) {

@@ -21,7 +21,7 @@ using CustomMix =
 // How many rounds there were, and how they went. Relaxed counters: for whoever looks on.
 struct RoundCounters {
   std::atomic<std::uint64_t> rounds{0};       // done, with all partners or some
-  std::atomic<std::uint64_t> failed{0};       // with none: away, too late, broken off
+  std::atomic<std::uint64_t> failed{0};       // with none: too late, broken off
   std::atomic<std::uint64_t> nanoseconds{0};  // in all of them
   std::atomic<std::uint64_t> floats{0};       // exchanged; a whole vector is `dimension`
 };

@@ -80,10 +80,11 @@ bool ServerLinks::step(Lane& lane, const float* theta, float* other) {
   return something;
 }
 
-void ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn,
+bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn,
                            float* other, Covered& done, const Deadline& deadline) {
   alpha_ = alpha;
   old_reply_ = old_reply;
+  bool somebody = false;
   for (Lane& lane : lanes_) {
     lane.asked.clear();
     lane.sent = lane.received = 0;
@@ -92,6 +93,7 @@ void ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
       if (lane.arriving) lane.connection = std::move(lane.arriving);
     }
     if (!lane.connection) continue;
+    somebody = true;
     for (const std::uint32_t f : lane.fragments) {
       if (f % parts_ == turn % parts_) lane.asked.push_back(f);
     }
@@ -137,6 +139,7 @@ void ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
   for (const Lane& lane : lanes_) came.insert(came.end(), lane.asked.begin(), lane.asked.end());
   std::sort(came.begin(), came.end());
   for (const std::uint32_t f : came) done.add(fragment(f, dimension_));
+  return somebody;
 }
 
 }  // namespace leashed

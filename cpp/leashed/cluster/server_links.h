@@ -25,7 +25,7 @@ class ServerLinks final : public Servers {
   // Whether that server's connection is to be made (anew).
   bool missing(std::size_t server) const;
 
-  void exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn, float* other,
+  bool exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn, float* other,
                 Covered& done, const Deadline& deadline) override;
 
   Traffic traffic() const;
