@@ -32,7 +32,8 @@ constexpr std::size_t kMostParts = 16;  // handed to the system at once
 constexpr double kLook = 0.05;          // seconds between two looks at whether to give up
 constexpr std::size_t kTurn = std::size_t{4} << 20;  // bytes until the clock is looked at
 // Through shared memory:
-constexpr std::size_t kPiece = std::size_t{32} << 10;  // published, and used, at once: in L1's reach
+constexpr std::size_t kPiece = std::size_t{32}
+                               << 10;  // published, and used, at once: in L1's reach
 constexpr std::size_t kBefore = kGrain - kFrameHeader;  // unused, before a frame's header
 constexpr double kSpin = 50e-6;  // seconds: what it takes to fall asleep and be woken, twice
 
@@ -181,8 +182,8 @@ void Connection::copy_unsent(std::byte* to, std::size_t bytes) {
   }
 }
 
-// In the ring a frame begins kBefore bytes behind a grain's edge, so that its payload begins at one,
-// and is filled up to the next.
+// In the ring a frame begins kBefore bytes behind a grain's edge, so that its payload begins at
+// one, and is filled up to the next.
 bool Connection::flush_shared(std::size_t ready) {
   pipe_->wake();
   const std::uint64_t end = sent_ + kTurn;
@@ -318,7 +319,7 @@ std::optional<short> Connection::events(bool to_read, bool to_write) {
 }
 
 void Connection::wait(bool to_read, bool to_write, const Deadline& deadline) {
-  if (pipe_ && soon([&] { return pipe_->ready(to_read, to_write); })) return;
+  if (pipe_ && soon([&] { return pipe_->ready(to_read, to_write); })) return deadline.check();
   const std::optional<short> events = this->events(to_read, to_write);
   if (!events) return;
   pollfd waiting{socket_, *events, 0};
@@ -330,7 +331,7 @@ void Connection::wait(Connection& to_read, Connection& to_write, const Deadline&
     return (to_read.pipe_ && to_read.pipe_->ready(true, false)) ||
            (to_write.pipe_ && to_write.pipe_->ready(false, true));
   };
-  if ((to_read.pipe_ || to_write.pipe_) && soon(ready)) return;
+  if ((to_read.pipe_ || to_write.pipe_) && soon(ready)) return deadline.check();
   const std::optional<short> reading = to_read.events(true, false);
   if (!reading) return;
   const std::optional<short> writing = to_write.events(false, true);

@@ -57,7 +57,9 @@ class Connection {
   bool flush(std::size_t ready = std::numeric_limits<std::size_t>::max());
   bool sending() const { return next_ < unsent_.size(); }
   // How much of the payload of the frame that is being sent has gone.
-  std::size_t gone() const { return gone_ > kFrameHeader ? gone_ - kFrameHeader : 0; }
+  std::size_t gone() const {
+    return sending() && gone_ > kFrameHeader ? gone_ - kFrameHeader : 0;
+  }
   // Receives what there is now, up to some megabytes; the header when a frame is complete. There
   // may be another behind it: ask until there is none.
   std::optional<FrameHeader> take(const Place& place) { return take(place, nullptr); }

@@ -44,7 +44,8 @@ bool agreed(Transport mine, std::uint32_t its, bool opened) {
   if (mine == Transport::tcp || other == Transport::tcp) {
     throw Error("one side asks for shared memory, the other for TCP");
   }
-  throw Error("shared memory is asked for, but both sides are not processes of one user on one host");
+  throw Error(
+      "shared memory is asked for, but both sides are not processes of one user on one host");
 }
 
 std::shared_ptr<SharedRings> make(const Secret& secret) {
@@ -59,11 +60,13 @@ std::shared_ptr<SharedRings> make(const Secret& secret) {
 
 bool share(Connection& connection, std::uint16_t kind, Role role, Transport wish,
            const Deadline& deadline) {
-  Word word{.secret = draw_secret(), .process = 0, .file = 0,
-            .wish = static_cast<std::uint32_t>(wish), .opened = 0};
+  Word word{.secret = draw_secret(),
+            .process = 0,
+            .file = 0,
+            .wish = static_cast<std::uint32_t>(wish),
+            .opened = 0};
   if (role == Role::offers) {
-    const std::shared_ptr<SharedRings> rings =
-        wish == Transport::tcp ? nullptr : make(word.secret);
+    const std::shared_ptr<SharedRings> rings = wish == Transport::tcp ? nullptr : make(word.secret);
     if (rings) {
       word.process = getpid();
       word.file = rings->file();

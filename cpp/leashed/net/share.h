@@ -8,9 +8,9 @@
 namespace leashed {
 
 enum class Transport {
-  tcp,   // over the socket
-  shm,   // through shared memory, or not at all
-  any,   // through shared memory where both are on one host
+  tcp,  // over the socket
+  shm,  // through shared memory, or not at all
+  any,  // through shared memory where both are on one host
 };
 
 // The two sides: it does not matter which is which.

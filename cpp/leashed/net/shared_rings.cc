@@ -42,7 +42,8 @@ Front* front(std::byte* data) { return reinterpret_cast<Front*>(data); }
 bool usable(int file) {
   struct stat found {};
   return fstat(file, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
-         found.st_size == static_cast<off_t>(kFile) && (fcntl(file, F_GET_SEALS) & kSeals) == kSeals;
+         found.st_size == static_cast<off_t>(kFile) &&
+         (fcntl(file, F_GET_SEALS) & kSeals) == kSeals;
 }
 
 }  // namespace
@@ -105,8 +106,7 @@ std::shared_ptr<SharedRings> SharedRings::create(const Secret& secret) {
 
 std::shared_ptr<SharedRings> SharedRings::open(pid_t process, int file, const Secret& secret) {
   if (process <= 0 || file < 0) return nullptr;
-  const std::string path =
-      "/proc/" + std::to_string(process) + "/fd/" + std::to_string(file);
+  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(file);
   // To open what is no file may wait, or do something.
   struct stat found {};
   if (stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return nullptr;
