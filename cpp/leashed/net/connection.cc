@@ -108,7 +108,7 @@ Connection::~Connection() { close(socket_); }
 void Connection::begin(FrameHeader header, Parts parts) {
   if (sending()) throw Error("a frame is still being sent; go on with it, or close the connection");
   header.length = 0;
-  header.checked = checked_;
+  header.checked = checked();
   header.checksum = 0;
   for (const auto& part : parts) header.length += part.size();
   if (header.kind >= limits_.size() || header.length > limits_[header.kind]) {
@@ -116,7 +116,7 @@ void Connection::begin(FrameHeader header, Parts parts) {
                 std::to_string(header.length) + " bytes may not be sent here");
   }
   unsent_.reserve(1 + parts.size());
-  if (checked_) {
+  if (header.checked) {
     for (const auto& part : parts) {
       header.checksum = crc32c(part.data(), part.size(), header.checksum);
     }

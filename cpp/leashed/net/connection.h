@@ -42,7 +42,7 @@ class Connection {
 
   // Takes a connected stream socket over, to close it; where that throws, it stays the caller's.
   // limits: FrameParser's, for what is sent as well. checked: payloads that are sent get a
-  // checksum.
+  // checksum, as long as they go over the socket.
   Connection(int socket, std::span<const std::uint64_t> limits, bool checked);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -53,13 +53,12 @@ class Connection {
   // else, and where it is more than its kind may be, throws Error.
   void begin(FrameHeader header, Parts parts);
   // Sends what the system takes now, up to some megabytes; true when the frame has gone. ready: so
-  // much of the payload is there by now; what is behind it is neither read nor sent yet.
+  // much of the payload is there by now; what is behind it is neither read nor sent yet. Where
+  // payloads get a checksum, all of it must have been there when the frame began.
   bool flush(std::size_t ready = std::numeric_limits<std::size_t>::max());
   bool sending() const { return next_ < unsent_.size(); }
   // How much of the payload of the frame that is being sent has gone.
-  std::size_t gone() const {
-    return sending() && gone_ > kFrameHeader ? gone_ - kFrameHeader : 0;
-  }
+  std::size_t gone() const { return sending() && gone_ > kFrameHeader ? gone_ - kFrameHeader : 0; }
   // Receives what there is now, up to some megabytes; the header when a frame is complete. There
   // may be another behind it: ask until there is none.
   std::optional<FrameHeader> take(const Place& place) { return take(place, nullptr); }
@@ -85,6 +84,8 @@ class Connection {
   // From now on through that memory, on both sides, with no frame on its way. share() does it.
   void go_through(std::shared_ptr<SharedRings> rings, bool made);
   bool shared() const { return pipe_ != nullptr; }
+  // Whether payloads that are sent get a checksum.
+  bool checked() const { return checked_ && !shared(); }
   // Bytes of frames so far, headers and what has not made a whole frame included.
   std::uint64_t sent() const { return sent_; }
   std::uint64_t received() const { return received_; }

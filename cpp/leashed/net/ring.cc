@@ -89,14 +89,12 @@ void RingRound::use(std::span<const std::byte> piece) {
 
 // A fragment: true when it has gone.
 bool RingRound::send() {
-  if (gone_ == plan_.to_send) return false;
-  const std::size_t there = plan_.own + come_;  // of whole fragments
-  if (gone_ > there || (gone_ == there && part_ == 0)) return false;
+  if (gone_ == plan_.to_send || !(whole() || ahead())) return false;
   const std::span<const std::byte> bytes = std::as_bytes(plan_.sent.fragment());
   if (!place_.next.sending()) {
     place_.next.begin({.kind = kind_, .correlation = correlation(gone_)}, {&bytes, 1});
   }
-  if (!place_.next.flush(gone_ < there ? bytes.size() : part_)) return false;
+  if (!place_.next.flush(whole() ? bytes.size() : part_)) return false;
   plan_.sent.advance();
   ++gone_;
   return true;
@@ -123,8 +121,7 @@ bool RingRound::step() {
 }
 
 RingRound::Needs RingRound::needs() const {
-  const std::size_t there = plan_.own + come_;
-  const bool something = gone_ < there || (gone_ == there && part_ > place_.next.gone());
+  const bool something = whole() || (ahead() && part_ > place_.next.gone());
   return {come_ < plan_.to_receive, gone_ < plan_.to_send && something};
 }
 

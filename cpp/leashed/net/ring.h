@@ -67,6 +67,10 @@ class RingRound {
   bool receive();
   void use(std::span<const std::byte> piece);
   std::span<std::byte> memory_for(const FrameHeader& header);
+  // Of the fragment that is next to be sent: whether all of it is there, or a part, which can go
+  // ahead where no checksum needs the whole.
+  bool whole() const { return gone_ < plan_.own + come_; }
+  bool ahead() const { return gone_ == plan_.own + come_ && part_ > 0 && !place_.next.checked(); }
   bool adds() const { return come_ < plan_.added; }
   std::uint64_t correlation(std::size_t fragment) const {
     return std::uint64_t{round_} << 32 | fragment;

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -16,12 +18,8 @@
 namespace leashed {
 namespace {
 
-// Of each ring. Both fit into the cache of one core, and the largest frame of a ring of members
-// does with another behind it.
-constexpr std::size_t kCapacity = std::size_t{1} << 20;
 constexpr std::size_t kWords = std::size_t{64} << 10;  // at the front; the largest page there is
-constexpr std::size_t kFile = kWords + 2 * kCapacity;
-constexpr std::size_t kMapped = kWords + 4 * kCapacity;  // each ring twice
+constexpr std::size_t kMost = std::size_t{64} << 20;   // of what another names
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // At the front of the memory.
@@ -38,12 +36,23 @@ Front* front(std::byte* data) { return reinterpret_cast<Front*>(data); }
   throw Error(std::string(what) + ": " + std::strerror(error));
 }
 
-// Whether it is memory of this user, which nobody can take away from under who has mapped it.
-bool usable(int file) {
+std::size_t file_size(std::size_t capacity) { return kWords + 2 * capacity; }
+
+std::size_t mapped_size(std::size_t capacity) { return kWords + 4 * capacity; }
+
+// The rings' capacity, where it is memory of this user, which nobody can take away from under who
+// has mapped it; else 0.
+std::size_t capacity_of(int file) {
   struct stat found {};
-  return fstat(file, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
-         found.st_size == static_cast<off_t>(kFile) &&
-         (fcntl(file, F_GET_SEALS) & kSeals) == kSeals;
+  if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode) || found.st_uid != geteuid()) return 0;
+  const int seals = fcntl(file, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) return 0;
+  const auto size = static_cast<std::size_t>(found.st_size);
+  const std::size_t capacity = (size - std::min(size, kWords)) / 2;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const bool usable = std::has_single_bit(capacity) && capacity >= page && capacity <= kMost &&
+                      size == file_size(capacity);
+  return usable ? capacity : 0;
 }
 
 }  // namespace
@@ -55,9 +64,10 @@ Secret draw_secret() {
 }
 
 // Takes the file over.
-SharedRings::SharedRings(int file) : file_(file) {
+SharedRings::SharedRings(int file, std::size_t capacity) : file_(file), capacity_(capacity) {
   // A place for all of it, then the parts into that.
-  void* const place = mmap(nullptr, kMapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const place =
+      mmap(nullptr, mapped_size(capacity), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (place == MAP_FAILED) {
     close_file();
     fail("cannot map shared memory");
@@ -69,16 +79,16 @@ SharedRings::SharedRings(int file) : file_(file) {
   };
   bool mapped = part(0, 0, kWords);
   for (std::size_t i = 0; i < 4; ++i) {
-    mapped = mapped && part(kWords + i * kCapacity, kWords + i / 2 * kCapacity, kCapacity);
+    mapped = mapped && part(kWords + i * capacity, kWords + i / 2 * capacity, capacity);
   }
   if (mapped) return;
-  munmap(data_, kMapped);
+  munmap(data_, mapped_size(capacity));
   close_file();
   fail("cannot map shared memory");
 }
 
 SharedRings::~SharedRings() {
-  munmap(data_, kMapped);
+  munmap(data_, mapped_size(capacity_));
   close_file();
 }
 
@@ -86,11 +96,11 @@ void SharedRings::close_file() {
   if (file_ >= 0) close(std::exchange(file_, -1));
 }
 
-std::shared_ptr<SharedRings> SharedRings::create(const Secret& secret) {
+std::shared_ptr<SharedRings> SharedRings::create(const Secret& secret, std::size_t capacity) {
   const int file = memfd_create("leashed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) fail("cannot make shared memory");
   // Backed now, or a write to it later could end the process.
-  if (const int error = posix_fallocate(file, 0, kFile)) {
+  if (const int error = posix_fallocate(file, 0, static_cast<off_t>(file_size(capacity)))) {
     close(file);
     errno = error;
     fail("cannot have shared memory");
@@ -99,7 +109,7 @@ std::shared_ptr<SharedRings> SharedRings::create(const Secret& secret) {
     close(file);
     fail("cannot make shared memory");
   }
-  const std::shared_ptr<SharedRings> rings(new SharedRings(file));
+  const std::shared_ptr<SharedRings> rings(new SharedRings(file, capacity));
   front(rings->data_)->secret = secret;
   return rings;
 }
@@ -112,17 +122,18 @@ std::shared_ptr<SharedRings> SharedRings::open(pid_t process, int file, const Se
   if (stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return nullptr;
   const int mine = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (mine < 0) return nullptr;
-  if (!usable(mine)) {
+  const std::size_t capacity = capacity_of(mine);
+  if (capacity == 0) {
     close(mine);
     return nullptr;
   }
-  std::shared_ptr<SharedRings> rings(new SharedRings(mine));
+  std::shared_ptr<SharedRings> rings(new SharedRings(mine, capacity));
   rings->close_file();
   return front(rings->data_)->secret == secret ? rings : nullptr;
 }
 
 RingView SharedRings::ring(std::size_t which) const {
-  return {&front(data_)->rings[which], data_ + kWords + 2 * which * kCapacity, kCapacity};
+  return {&front(data_)->rings[which], data_ + kWords + 2 * which * capacity_, capacity_};
 }
 
 void SharedRings::answer(const Secret& answer) { front(data_)->answer = answer; }

@@ -19,8 +19,14 @@ Secret draw_secret();
 
 class SharedRings {
  public:
-  // Makes the memory, all of it backed, with that secret in it. Throws Error where it cannot.
-  static std::shared_ptr<SharedRings> create(const Secret& secret);
+  // Both rings fit into the cache of one core, and a frame of a ring of members does with three
+  // behind it.
+  static constexpr std::size_t kCapacity = std::size_t{1} << 20;
+
+  // Makes the memory, all of it backed, with that secret in it; capacity: of each ring, a power of
+  // two of pages. Throws Error where it cannot.
+  static std::shared_ptr<SharedRings> create(const Secret& secret,
+                                             std::size_t capacity = kCapacity);
   // The memory that another process has open under that number; null where there is none, or it
   // is not to be had, or does not hold the secret: what one finds on another host.
   static std::shared_ptr<SharedRings> open(pid_t process, int file, const Secret& secret);
@@ -38,9 +44,10 @@ class SharedRings {
   bool answered(const Secret& answer) const;
 
  private:
-  explicit SharedRings(int file);
+  SharedRings(int file, std::size_t capacity);
 
   int file_;
+  const std::size_t capacity_;
   std::byte* data_ = nullptr;
 };
 
