@@ -15,11 +15,11 @@ constexpr auto kPause = std::chrono::milliseconds(2);
 }  // namespace
 
 TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
-    : plan_(plan), ring_(plan.dimension, plan.parts) {
+    : plan_(plan), ring_(plan.dimension, plan.parts, plan.codec) {
   if (!leashed::uses_servers(plan.machine)) return;
   for (std::size_t slot = 0; slot < exchanging; ++slot) {
-    links_.push_back(
-        std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers, plan.parts));
+    links_.push_back(std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers,
+                                                   plan.parts, plan.codec));
   }
 }
 

@@ -449,6 +449,7 @@ def _native(
         timeout,
         synchroniser.custom(),
         workers,
+        synchroniser.compression,
     )
 
 

@@ -64,7 +64,7 @@ def synchroniser(plan: Plan) -> sync.Synchroniser | None:
         known = ", ".join([*sync.SYNCHRONISERS, "none"])
         raise ValueError(f"sync.kind must be one of {known}, got {words.kind!r}")
     made = sync.SYNCHRONISERS[words.kind]
-    settings = dict(words.settings)
+    settings = {**words.settings, "compression": words.compression}
     if words.kind != "diloco":
         settings["when"] = (
             sync.background() if isinstance(words.when, str) else sync.every(**words.when)
