@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leashed import spelled, sync
 from leashed.cluster.member import master_address
@@ -64,11 +64,10 @@ def synchroniser(plan: Plan) -> sync.Synchroniser | None:
         known = ", ".join([*sync.SYNCHRONISERS, "none"])
         raise ValueError(f"sync.kind must be one of {known}, got {words.kind!r}")
     made = sync.SYNCHRONISERS[words.kind]
-    settings = dict(words.settings)
+    settings: dict[str, Any] = dict(words.settings)
+    when: Any = words.when
     if words.kind != "diloco":
-        settings["when"] = (
-            sync.background() if isinstance(words.when, str) else sync.every(**words.when)
-        )
+        settings["when"] = sync.background() if isinstance(when, str) else sync.every(**when)
     try:
         return made(**settings)
     except TypeError as error:
