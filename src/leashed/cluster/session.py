@@ -201,7 +201,7 @@ class Session:
                 self._tend_ring()
                 if time.monotonic() >= self._reported + _REPORT:
                     self.report()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (finish raises it)
             _log.exception("the session has failed")
             self._failure = error
             self.leases.end(0)
