@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import shutil
 import signal
 import sys
@@ -151,6 +152,7 @@ def _up(options: argparse.Namespace) -> int:
     if options.plan is not None and (given := options.given(options)):
         raise ValueError(f"--plan has all that is run: leave out {', '.join(given)}")
     plan = _plan(options) if options.plan is None else plans.read(options.plan)
+    _check_extras(plan, view=options.view)
     data = plan.train.load()
     plan.train.build(data.train)
     if plan.train.batch_size > len(data.train):
@@ -165,6 +167,18 @@ def _up(options: argparse.Namespace) -> int:
     except ChildProcessError as error:
         print(f"leashed: error: {error}", file=sys.stderr)
         return 1
+
+
+def _check_extras(plan: Plan, *, view: bool) -> None:
+    """ImportError where something is not installed that the run would need."""
+    try:
+        importlib.import_module("msgspec")
+    except ImportError as error:
+        raise ImportError("a cluster needs msgspec: pip install leashed[cluster]") from error
+    if view:
+        importlib.import_module("leashed.cluster.view")
+    if plan.cluster.prometheus is not None:
+        importlib.import_module("leashed.cluster.prometheus")
 
 
 def _train(plan: Plan, data: Split, *, view: bool) -> int:

@@ -115,7 +115,6 @@ def _master(plan: Plan) -> None:
         total=train.batches(len(data)),
         batch_size=train.batch_size,
         trainers=cluster.trainers,
-        servers=cluster.sync_ps,
         parameters=train.build(data).dimension,
         beat=cluster.beat,
         timeout=cluster.timeout,
