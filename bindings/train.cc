@@ -2,6 +2,7 @@
 
 #include "choice.h"
 #include "data.h"
+#include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/assemble.h"
 #include "leashed/model/sparse_linear.h"
 #include "parts.h"
@@ -44,7 +45,8 @@ py::dict to_dict(TrainResult result) {
       "parameters"_a = to_array(std::move(result.parameters)), "evaluations"_a = evaluations,
       "pass_losses"_a = to_array(means_of(result.passes)), "elapsed"_a = result.elapsed,
       "updates"_a = result.updates, "gradients"_a = result.gradients, "dropped"_a = result.dropped,
-      "excluded"_a = result.excluded, "staleness"_a = to_array(std::move(result.staleness)),
+      "excluded"_a = result.excluded, "lost_to_synchronisation"_a = result.lost_to_synchronisation,
+      "staleness"_a = to_array(std::move(result.staleness)),
       "staleness_compute"_a = to_array(std::move(result.staleness_compute)),
       "staleness_schedule"_a = to_array(std::move(result.staleness_schedule)),
       "tries"_a = to_array(std::move(result.tries)),
@@ -123,7 +125,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                      const std::optional<py::function>& progress,
                      const std::optional<py::function>& checkpoint, double checkpoint_every,
                      const std::optional<Checkpoint>& resume,
-                     const std::optional<FloatArray>& weights, std::size_t recorded_passes) {
+                     const std::optional<FloatArray>& weights, std::size_t recorded_passes,
+                     Leases* leases, TrainerSync* synchronisation) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
@@ -145,7 +148,11 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                              to_rules(until, std::move(milestones)),
                              evaluate_every,
                              recorded_passes,
-                             checkpoint_every};
+                             checkpoint_every,
+                             {},
+                             std::numeric_limits<double>::quiet_NaN(),
+                             leases,
+                             synchronisation};
 
   // Ctrl-C while Python runs a callback: Python raises there what it would tell us.
   bool interrupted_in_callback = false;
@@ -220,6 +227,7 @@ void bind_train(py::module_& m) {
         py::arg("until"), py::arg("milestones"), py::arg("evaluate_every"), py::arg("progress"),
         py::arg("checkpoint"), py::arg("checkpoint_every"), py::arg("resume"),
         py::arg("weights").noconvert() = py::none(), py::arg("recorded_passes") = 0,
+        py::arg("leases") = py::none(), py::arg("synchronisation") = py::none(),
         "Trains and returns what engine/result.h calls TrainResult, as a dict.");
 }
 

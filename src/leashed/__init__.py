@@ -3,7 +3,7 @@
 import sys as _sys
 from typing import Any as _Any
 
-from leashed import datasets, disciplines, gradients, models, rules, schedules, staleness
+from leashed import datasets, disciplines, gradients, models, rules, schedules, staleness, sync
 from leashed._core import __version__
 from leashed.checkpoint import load, save
 from leashed.datasets import Dataset, SparseDataset
@@ -45,6 +45,7 @@ __all__ = [
     "save",
     "schedules",
     "staleness",
+    "sync",
     "train",
     "tune",
     "until",
@@ -57,9 +58,11 @@ _sys.modules["leashed.tune"] = _sys.modules["leashed.studies.tune"]
 
 
 def __getattr__(name: str) -> _Any:
-    """``leashed.torch`` is imported when it is first asked for: PyTorch is an extra."""
-    if name == "torch":
+    """``leashed.torch`` and ``leashed.cluster`` are imported when they are first asked for: PyTorch
+    and msgspec are extras.
+    """
+    if name in ("torch", "cluster"):
         import importlib  # noqa: PLC0415
 
-        return importlib.import_module("leashed.torch")
+        return importlib.import_module(f"leashed.{name}")
     raise AttributeError(f"module 'leashed' has no attribute {name!r}")

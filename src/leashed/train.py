@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from leashed import _check, _core, resuming
 from leashed import staleness as policies
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.datasets.sparse import is_csr
-from leashed.disciplines import Discipline, Leashed, Sequential
+from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
 from leashed.external import External, Samples
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
@@ -25,7 +25,12 @@ from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
+from leashed.sync import Synchroniser
+from leashed.sync import check as check_synchroniser
 from leashed.threads import candidates, fastest
+
+if TYPE_CHECKING:  # msgspec is optional
+    from leashed.cluster.session import Cluster, Session
 
 __all__ = ["Progress", "train"]
 
@@ -78,6 +83,8 @@ def train(
     checkpoint: str | os.PathLike[str] | resuming.Kept | None = None,
     checkpoint_every: float | None = None,
     resume: str | os.PathLike[str] | resuming.Kept | None = None,
+    sync: Synchroniser | None = None,
+    cluster: Cluster | None = None,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
@@ -138,14 +145,22 @@ def train(
             not at all. Stop rules count updates and epochs from the run's beginning, seconds from
             now; losses are compared with the run's initial loss. The result's ``updates`` count
             from the run's beginning, everything else in it from now.
+        sync: how this trainer's parameters are kept in sync with those of others, from
+            ``leashed.sync``. Default: not at all.
+        cluster: the run in which this process is one of several trainers, from
+            ``leashed.cluster.join()``. Its master hands out the batches of ``until.epochs``, each to
+            one trainer; the other stop rules are this trainer's own. The model, the data, ``until``,
+            ``batch_size`` and ``seed`` must be the same for all. Sparse data are not updated in
+            place. ``result.config["cluster"]`` has what was counted.
 
     Returns:
-        A ``TrainResult``.
+        A ``TrainResult``; in a cluster, of this trainer.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the file to resume from is damaged, of a
             newer version or of another run; the message names it. No thread has started.
-        OSError: a checkpoint cannot be read, or could not be written.
+        OSError: a checkpoint cannot be read, or could not be written; or the cluster's master
+            cannot be reached.
     """
     data, validation = _sets(model, data, validation)
     discipline = Leashed() if discipline is None else discipline
@@ -201,6 +216,10 @@ def train(
         "cores": cores(),
         "version": _core.__version__,
     }
+    if sync is not None:
+        if cluster is None:
+            raise ValueError("sync needs cluster, the trainers to be in sync with: cluster.join()")
+        config["sync"] = check_synchroniser(sync).label
     resumption = None
     if isinstance(resume, resuming.Kept):
         resumption = resume.reached
@@ -257,6 +276,20 @@ def train(
             checkpointer = checkpoint
         elif checkpoint is not None:
             checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
+        rules = until.rules(_drawn(data, batch_size), batch_size)
+        session: Session | None = None
+        if cluster is not None:
+            total = rules.pop("batches", None)
+            session = stack.enter_context(
+                cluster.session(
+                    model.dimension,
+                    sync,
+                    total=None if total is None else int(total),
+                    batch_size=batch_size,
+                    workers=threads,
+                    lockstep=isinstance(discipline, Synchronous),
+                )
+            )
         outcome = _core.train(
             native,
             theta,
@@ -270,7 +303,7 @@ def train(
             threads,
             batch_size,
             seed,
-            until.rules(_drawn(data, batch_size), batch_size),
+            rules,
             until.milestones,
             evaluate_every or 0.0,
             None if progress is None else report,
@@ -278,7 +311,12 @@ def train(
             math.inf if checkpoint_every is None else checkpoint_every,
             resumption,
             examples[2],
+            0,
+            None if session is None else session.leases,
+            None if session is None else session.native,
         )
+        if session is not None:
+            config["cluster"] = session.finish(outcome)
     config["sparse_updates"] = outcome["in_place"]
     return _result(outcome, mean_batch, config)
 

@@ -15,6 +15,7 @@ CORE = ROOT / "cpp" / "leashed"
 FLOORS = (
     "base",
     "net",  # frames over sockets; what they mean is for rooms above
+    "policy",  # algorithms that coordinate, as values: no sockets, threads or clocks
     "vector",  # slots and the published pointer; knows no rule
     "update",
     "staleness",
@@ -23,6 +24,7 @@ FLOORS = (
     "discipline",  # reads a vector and publishes a rule's update of it, damped by a policy
     "model",  # pure functions of parameters and batches; in place, through a protocol of sparse runs
     "engine",  # the one loop that drives all of them
+    "cluster",  # trainings on several machines: carries out what a policy asks for, over the net
 )
 HEIGHTS = heights(FLOORS)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)

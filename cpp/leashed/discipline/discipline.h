@@ -62,6 +62,10 @@ class Discipline : public Observed {
   // version, so that schedules, staleness and all that counts updates do not move. f may be called
   // again where an update came between, or for one part after the other.
   virtual void transform(std::size_t begin, std::size_t end, const Transform& f) = 0;
+  // For the same threads: calls f with theta as it is now, as whole as workers see it; where it is
+  // not published as a whole, with a copy of it in `copy` [dimension]. f may take long, and may not
+  // transform.
+  virtual void look(float* copy, const std::function<void(const float* theta)>& f) = 0;
 
   // For threads that come and go, in place of read and publish; null: they cannot.
   virtual Open* open() { return nullptr; }

@@ -34,6 +34,15 @@ void Guarded::transform(std::size_t begin, std::size_t end, const Transform& f) 
   transform_parts(begin, end, f);
 }
 
+void Guarded::look(float* copy, const std::function<void(const float*)>& f) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (runs_) runs_->shrink().catch_up(buffer_.data());
+    std::copy_n(theta(), dimension_, copy);
+  }
+  f(copy);
+}
+
 std::uint64_t Guarded::updates() {
   const std::lock_guard lock(mutex_);
   return t_;

@@ -28,6 +28,7 @@ class Guarded : public InPlace {
   void with_state(const std::function<void(const DisciplineState&)>& f) override;
   std::uint64_t updates() override;
   void transform(std::size_t begin, std::size_t end, const Transform& f) override;
+  void look(float* copy, const std::function<void(const float*)>& f) override;
   SparseRuns* sparse_runs() override { return runs_ ? &*runs_ : nullptr; }
 
  protected:

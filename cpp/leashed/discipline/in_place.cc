@@ -4,6 +4,11 @@
 
 namespace leashed {
 
+void InPlace::look(float* copy, const std::function<void(const float*)>& f) {
+  update_kernels().copy_racy(copy, theta(), dimension_);
+  f(copy);
+}
+
 void InPlace::transform_parts(std::size_t begin, std::size_t end, const Transform& f) {
   constexpr std::size_t kPart = 1024;  // while a part is worked on, what is read of it grows old
   const UpdateKernels& kernels = update_kernels();

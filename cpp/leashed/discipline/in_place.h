@@ -16,6 +16,7 @@ namespace leashed {
 class InPlace : public Discipline {
  public:
   float* memory() override { return buffer_.data(); }
+  void look(float* copy, const std::function<void(const float*)>& f) override;
 
  protected:
   explicit InPlace(const DisciplineContext& context)

@@ -52,6 +52,7 @@ typename LeashedUpdate<Vector>::Outcome LeashedUpdate<Vector>::commit() {
   } else {
     latest_.release();
     if (++result_.tries <= persistence_) return Outcome::lost;
+    result_.lost_to_synchronisation = vector_.pin().t() == result_.t;
   }
   result_.update_seconds = now() - start_;
   return result_.published ? Outcome::published : Outcome::dropped;
@@ -126,6 +127,11 @@ void LeashedSgd::transform(std::size_t begin, std::size_t end, const Transform& 
     f(next.data() + begin, begin, end);
     if (vector_.publish(latest, next, false)) return;
   }
+}
+
+void LeashedSgd::look(float*, const std::function<void(const float*)>& f) {
+  const ParameterVector::Pin latest = vector_.pin();
+  f(latest.data());
 }
 
 void LeashedSgd::withdraw(std::size_t worker) { workers_[worker].view.release(); }

@@ -72,6 +72,7 @@ class LeashedSgd final : public Discipline, public Open {
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t worker) override;
   void transform(std::size_t begin, std::size_t end, const Transform& f) override;
+  void look(float* copy, const std::function<void(const float*)>& f) override;
 
   // What publish does, for who takes its two steps apart: gives the worker's last view up.
   LeashedUpdate<ParameterVector> begin(std::size_t worker, const float* gradient);

@@ -40,7 +40,9 @@ struct Publication {
   double factor = 1;
   std::uint64_t staleness_compute = 0;
   std::uint64_t staleness_schedule = 0;
-  std::uint64_t tries = 0;     // failed attempts (CAS lost to another update)
+  std::uint64_t tries = 0;  // failed attempts (CAS lost to another update)
+  // Dropped after an attempt that was lost to a synchronisation, which is no update.
+  bool lost_to_synchronisation = false;
   double update_seconds = 0;   // T_u: in the update itself, all attempts together
   double waiting_seconds = 0;  // for locks and barriers
 };

@@ -72,7 +72,9 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, std::size_t
   const auto staleness = make_staleness(parts.staleness);
   DisciplineContext context{parts.theta, dimension,  options.workers,    1,
                             *rule,       *staleness, source.block_ends()};
-  if (parts.ordered && source.updates_in_place(*rule) && parts.staleness.name == "none" &&
+  if (options.synchronisation) context.synchronisers = options.synchronisation->threads();
+  const bool alone = !options.synchronisation && !options.leases;
+  if (alone && parts.ordered && source.updates_in_place(*rule) && parts.staleness.name == "none" &&
       (source.l2() == 0 ||  // an infinite rate times 0 would be NaN
        LazyShrink::suits(rule->largest_lr() * source.l2(),
                          RunBatches(parts.data, options.batch_size, options.seed).run()))) {

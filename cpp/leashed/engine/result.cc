@@ -16,6 +16,7 @@ void TrainResult::add(const WorkerTelemetry& worker) {
   gradients += worker.gradients.get();
   dropped += worker.dropped.get();
   excluded += worker.excluded.get();
+  lost_to_synchronisation += worker.lost_to_synchronisation.get();
   worker.staleness.merge_into(staleness);
   worker.staleness_compute.merge_into(staleness_compute);
   worker.staleness_schedule.merge_into(staleness_schedule);

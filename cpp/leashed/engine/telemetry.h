@@ -40,9 +40,10 @@ class RunningLoss {
 
 // One worker's counts; that worker alone writes them.
 struct alignas(kCacheLine) WorkerTelemetry {
-  Counter gradients;  // computed
-  Counter dropped;    // given up by the persistence bound
-  Counter excluded;   // left out by the staleness policy
+  Counter gradients;                // computed
+  Counter dropped;                  // given up by the persistence bound
+  Counter lost_to_synchronisation;  // of those, for one that is no update
+  Counter excluded;                 // left out by the staleness policy
   CountHistogram staleness, staleness_compute, staleness_schedule;  // of published gradients
   CountHistogram tries;  // failed attempts, of every gradient handed to publish
   TimeHistogram gradient_seconds, update_seconds;  // T_c, T_u

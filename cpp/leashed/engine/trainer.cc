@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "leashed/discipline/updater.h"
 #include "leashed/engine/memory.h"
@@ -18,6 +19,27 @@ std::vector<Worker> workers_of(Training& training, std::size_t recorded_passes) 
   return workers;
 }
 
+// From its beginning, before the workers', to after their end.
+class InSync {
+ public:
+  InSync(Training& training, const std::function<bool()>& go_on)
+      : synchronisation_(training.synchronisation) {
+    if (!synchronisation_) return;
+    synchronisation_->begin(
+        {training.discipline, training.workers, training.source.dimension(), training.stop.flag(),
+         [&training](std::exception_ptr error) { training.fail(error); }},
+        go_on);
+  }
+  ~InSync() { end(); }
+  InSync(const InSync&) = delete;
+  void end() {
+    if (synchronisation_) std::exchange(synchronisation_, nullptr)->end();
+  }
+
+ private:
+  Synchronisation* synchronisation_;
+};
+
 // Products of a batch with dense layers, at most, for a step that is short: some milliseconds.
 constexpr std::size_t kShortStep = std::size_t{1} << 20;
 
@@ -25,7 +47,8 @@ std::unique_ptr<Executor> executor_of(Training& training, std::vector<Worker>& w
                                       const TrainOptions& options) {
   const bool watches = std::isfinite(options.evaluate_every) ||
                        std::isfinite(options.checkpoint_every) ||
-                       std::isfinite(training.until.seconds) || training.until.wants_loss();
+                       std::isfinite(training.until.seconds) || training.until.wants_loss() ||
+                       training.leases || training.synchronisation;
   const bool is_short = training.batch_size <= kShortStep / training.source.dimension();
   if (workers.size() == 1 && !watches && is_short) {
     return std::make_unique<CallerExecutor>(training, workers.front());
@@ -40,7 +63,7 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                   const DisciplineContext& context, const TrainOptions& options,
                   const TrainCallbacks& callbacks) {
   Training training(source, data, discipline, options.until, options.workers, options.batch_size,
-                    options.seed, options.from);
+                    options.seed, options.from, options.leases, options.synchronisation);
   std::vector<Worker> workers = workers_of(training, options.recorded_passes);
   Stopwatch clock;
   Monitor* watching = nullptr;
@@ -51,6 +74,7 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                   {options.evaluate_every, options.checkpoint_every}, callbacks);
   watching = &monitor;
 
+  InSync in_sync(training, [&monitor] { return monitor.keep_evaluating(); });
   const bool evaluates = std::isfinite(options.evaluate_every);
   const bool begun = (!evaluates || monitor.evaluate(options.workers)) && !training.stop.stopped();
   if (begun) {
@@ -59,6 +83,7 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
     monitor.watch(*executor);
     clock.stop();
   }
+  in_sync.end();
   if (training.failure) std::rethrow_exception(training.failure);
 
   if (begun && evaluates) monitor.evaluate(options.workers);

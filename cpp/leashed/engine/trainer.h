@@ -26,6 +26,10 @@ struct TrainOptions {
   // it begins here.
   Position from = {};
   double initial_loss = std::numeric_limits<double>::quiet_NaN();
+  // Where the training is one of several: what tells which batches are its own, and what keeps
+  // their parameters together. Null: it is alone.
+  Leases* leases = nullptr;
+  Synchronisation* synchronisation = nullptr;
 };
 
 // `discipline` was made from `context`: it has the parameters to begin with. Everything is read

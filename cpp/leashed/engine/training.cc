@@ -20,7 +20,8 @@ std::unique_ptr<const BatchSource> batches_of(const DatasetView& data, std::size
 
 Training::Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
                    const StopRules& until, std::size_t workers, std::size_t batch_size,
-                   std::uint64_t seed, const Position& from)
+                   std::uint64_t seed, const Position& from, Leases* leases,
+                   Synchronisation* synchronisation)
     : source(source),
       data(data),
       discipline(discipline),
@@ -34,6 +35,8 @@ Training::Training(const GradientSource& source, const DatasetView& data, Discip
       curvature(sparse_runs ? source.curvature() * data.mean_weight() : 0),
       loss_weight(std::min(1.0, static_cast<double>(batch_size * workers) / kHeardRows)),
       from(from),
+      leases(leases),
+      synchronisation(synchronisation),
       end(sparse_runs ? from.batches + std::min(left(until.updates, from.updates),
                                                 left(until.batches, from.batches))
                       : until.batches),

@@ -10,8 +10,10 @@
 #include "leashed/base/aligned.h"
 #include "leashed/data/run_batches.h"
 #include "leashed/discipline/discipline.h"
+#include "leashed/engine/leases.h"
 #include "leashed/engine/position.h"
 #include "leashed/engine/stop.h"
+#include "leashed/engine/synchronisation.h"
 #include "leashed/model/gradient_source.h"
 
 namespace leashed {
@@ -19,7 +21,7 @@ namespace leashed {
 struct Training {
   Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
            const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed,
-           const Position& from);
+           const Position& from, Leases* leases, Synchronisation* synchronisation);
 
   static std::uint64_t left(std::uint64_t all, std::uint64_t used) {
     return all > used ? all - used : 0;
@@ -42,6 +44,8 @@ struct Training {
   const double curvature;               // in sparse runs: of the mean loss, at most
   const double loss_weight;             // of one batch's loss in a worker's running mean
   const Position from;
+  Leases* const leases;                    // where batch numbers come from; null: 0, 1, …
+  Synchronisation* const synchronisation;  // with other trainings, or null
   // Number of the first batch that there is not. In sparse runs, every batch is an update.
   const std::uint64_t end;
 

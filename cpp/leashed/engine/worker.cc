@@ -10,6 +10,7 @@ namespace leashed {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;  // of claims: training.h says why
+constexpr double kPatience = 0.02;  // seconds of waiting for a lease between two looks
 
 }  // namespace
 
@@ -39,9 +40,50 @@ bool Worker::train(double until) {
     training_.fail(std::current_exception());
     more = false;
   }
+  if (!more && training_.synchronisation) training_.synchronisation->leave(id_);
   if (!more) training_.discipline.leave(id_);
   telemetry_->running_seconds += now() - start;
   return more;
+}
+
+// Waits until it is known, where batches are leased.
+bool Worker::exists(std::uint64_t place) {
+  if (!training_.leases) return place < training_.end;
+  if (place >= training_.end) return false;
+  std::uint64_t k = 0;
+  return wait([&](double seconds) {
+           return training_.leases->claim(place - training_.from.batches, seconds, k);
+         }) == Leases::Claim::given;
+}
+
+// Until a lease says so, or the run is stopped.
+template <class Ask>
+Leases::Claim Worker::wait(const Ask& ask) {
+  Leases::Claim claim = ask(0);
+  if (claim != Leases::Claim::waiting) return claim;
+  const double start = now();
+  Synchronisation* const others = training_.synchronisation;
+  while (claim == Leases::Claim::waiting && !training_.stop.stopped()) {
+    if (others) others->waiting(id_);
+    claim = ask(kPatience);
+  }
+  if (others) others->resumed(id_);
+  telemetry_->waiting_seconds += now() - start;
+  return claim;
+}
+
+Leases::Claim Worker::learn(double seconds) {
+  const auto claim = training_.discipline.lockstep() ? &Leases::claim_beyond : &Leases::claim;
+  const Leases::Claim claimed =
+      (training_.leases->*claim)(next_.place - training_.from.batches, seconds, next_.k);
+  next_.waiting = claimed == Leases::Claim::waiting;
+  if (claimed == Leases::Claim::given) training_.batches->fill(next_.k, next_.batch);
+  return claimed;
+}
+
+bool Worker::have_batch() {
+  if (next_.waiting) wait([this](double seconds) { return learn(seconds); });
+  return !training_.stop.stopped();
 }
 
 // Claims an update where updates are counted. A gradient that the persistence bound or the
@@ -54,10 +96,12 @@ bool Worker::wants_another() {
     if (!exists(training_.from.batches + steps_ * training_.workers)) {  // whole steps
       return training_.stop.finish(StopReason::epochs), false;
     }
-    return true;
+    return have_batch();
   }
   const std::uint64_t most = training_.until.updates;
-  if (!exists(next_.k)) {  // then no update is claimed that another worker has a batch for
+  if (!exists(next_.place)) {
+    if (training_.stop.stopped()) return false;
+    // Then no update is claimed that another worker has a batch for.
     const bool updates = training_.sparse_runs
                              ? training_.end < training_.until.batches
                              : !may_publish_ && training_.next_update.load(kRelaxed) >= most;
@@ -68,18 +112,21 @@ bool Worker::wants_another() {
       return training_.stop.finish(StopReason::updates), false;
     may_publish_ = true;
   }
-  return true;
+  return have_batch();
 }
 
 void Worker::look_ahead() {
   const double start = now();
   fault_point("sample");
   if (training_.discipline.lockstep()) {
-    next_.k = training_.from.batches + claims_++ * training_.workers + id_;
+    next_.place = training_.from.batches + claims_++ * training_.workers + id_;
   } else {
-    next_.k = training_.next_batch.fetch_add(training_.claim, kRelaxed);
+    next_.place = training_.next_batch.fetch_add(training_.claim, kRelaxed);
   }
-  if (training_.sparse_runs) {
+  next_.k = next_.place;
+  if (training_.leases) {
+    learn(0);
+  } else if (training_.sparse_runs) {
     const std::uint64_t end = std::min<std::uint64_t>(next_.k + training_.claim, training_.end);
     next_.k = std::max(next_.k, training_.from.batches);
     next_.count = Training::left(end, next_.k);
@@ -109,7 +156,7 @@ void Worker::step() {
   float loss = 0;
   try {
     BatchView& batch = current_.batch.view;
-    batch.next_rows = next_.batch.view.rows;
+    batch.next_rows = next_.waiting ? nullptr : next_.batch.view.rows;
     loss = training_.source.gradient(view.theta, batch, gradient_.data(), *workspace_,
                                      training_.stop.flag());
     usable = !training_.stop.stopped();
@@ -128,6 +175,7 @@ void Worker::step() {
   const Publication publication = training_.discipline.publish(id_, gradient_.data());
   if (publication.abandoned) return;
   ++steps_;
+  if (training_.leases) training_.leases->use(current_.place - training_.from.batches);
   telemetry.gradients.add(1);
   telemetry.gradient_seconds.add(computed - read);
   telemetry.waiting_seconds += publication.waiting_seconds;
@@ -146,7 +194,9 @@ void Worker::step() {
     telemetry.staleness_schedule.add(publication.staleness_schedule);
   } else {
     (publication.excluded ? telemetry.excluded : telemetry.dropped).add(1);
+    telemetry.lost_to_synchronisation.add(publication.lost_to_synchronisation);
   }
+  if (training_.synchronisation) training_.synchronisation->stepped(id_);
 }
 
 float Worker::update(const InPlaceView& view) {

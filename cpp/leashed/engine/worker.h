@@ -24,11 +24,19 @@ class Worker {
 
  private:
   struct Claim {
+    std::uint64_t place = 0;  // of the batch in the order of this training's claims
     std::uint64_t k = 0;      // the number of the batch, or the first of a run's
     std::uint64_t count = 1;  // batches of the run
+    bool waiting = false;     // for a lease to tell that number
     Batch batch;
   };
-  bool exists(std::uint64_t k) const { return k < training_.end; }
+  bool exists(std::uint64_t place);
+  // Learns the next batch's number from its lease, where it is there in so many seconds.
+  Leases::Claim learn(double seconds);
+  template <class Ask>
+  Leases::Claim wait(const Ask& ask);
+  // Waits for it; false where the run is stopped.
+  bool have_batch();
   bool wants_another();
   // The losses that batch k's rows have been found to have.
   void record(std::uint64_t k, double loss_sum, std::size_t rows);

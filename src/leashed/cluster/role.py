@@ -100,9 +100,9 @@ def _play(role: str, plan: Plan, index: int) -> None:
 
         server.run(plan, index)
     else:
-        from leashed.cluster import session  # noqa: PLC0415
+        from leashed.cluster import trainer  # noqa: PLC0415
 
-        session.run_trainer(plan, index)
+        trainer.run(plan, index)
 
 
 def _master(plan: Plan) -> None:

@@ -113,6 +113,9 @@ class SlowToLookAt : public Discipline {
   void transform(std::size_t begin, std::size_t end, const Transform& f) override {
     inner_->transform(begin, end, f);
   }
+  void look(float* copy, const std::function<void(const float*)>& f) override {
+    inner_->look(copy, f);
+  }
   void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override {
     std::this_thread::sleep_for(kWait);
     inner_->with_snapshot(f);
@@ -272,6 +275,7 @@ TEST_CASE("an exception in publish stops the run and comes out of train") {
     Publication publish(std::size_t, float*) override { throw std::bad_alloc(); }
     void withdraw(std::size_t) override {}
     void transform(std::size_t, std::size_t, const Transform&) override {}
+    void look(float*, const std::function<void(const float*)>&) override {}
     void with_snapshot(const std::function<void(const float*, std::uint64_t)>& f) override {
       f(theta.data(), 0);
     }

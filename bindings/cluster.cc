@@ -1,0 +1,200 @@
+// A training among others: batch numbers that are leased, sync servers, the trainers' side of
+// synchronisation. Descriptors are taken over from Python's sockets, proven by then; whether that
+// succeeds or not, Python has them no more.
+#include <unistd.h>
+
+#include "choice.h"
+#include "data.h"
+#include "leashed/cluster/sync_server.h"
+#include "leashed/cluster/trainer_sync.h"
+#include "leashed/engine/leases.h"
+#include "parts.h"
+#include "read.h"
+
+namespace leashed {
+namespace {
+
+// f(socket), which takes it over unless it throws.
+template <class F>
+auto taking(int socket, const F& f) {
+  try {
+    return f(socket);
+  } catch (...) {
+    close(socket);
+    throw;
+  }
+}
+
+std::unique_ptr<Connection> ring_connection(int socket, bool checked) {
+  return taking(socket,
+                [checked](int s) { return std::make_unique<Connection>(s, kRingLimits, checked); });
+}
+
+// theta and others as arrays of the call's own, of which theta is read back.
+CustomMix custom_of(const py::object& function) {
+  if (function.is_none()) return {};
+  return [function](float* theta, const float* other, std::size_t dimension, std::uint32_t n) {
+    const py::gil_scoped_acquire acquire;
+    const auto d = static_cast<py::ssize_t>(dimension);
+    py::array_t<float> changed(d, theta), others(d, other);
+    make_read_only(others);
+    function(changed, others, n);
+    std::copy_n(changed.data(), dimension, theta);
+  };
+}
+
+SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
+                 std::vector<std::uint64_t> starts, std::vector<double> gaps, std::size_t dimension,
+                 std::vector<std::uint32_t> owner, std::size_t servers, std::size_t parts,
+                 double timeout, const py::object& custom) {
+  require_some(dimension, "dimension");
+  require_some(parts, "parts");
+  const auto kind = pace == "background"   ? Pace::Kind::background
+                    : pace == "iterations" ? Pace::Kind::iterations
+                                           : Pace::Kind::seconds;
+  if (kind != Pace::Kind::background && (gaps.empty() || starts.size() != gaps.size())) {
+    throw py::value_error("starts and gaps must have one length, of at least 1");
+  }
+  return {make_synchroniser(to_choice(machine)),
+          {kind, std::move(starts), std::move(gaps)},
+          dimension,
+          std::move(owner),
+          servers,
+          parts,
+          timeout,
+          custom_of(custom)};
+}
+
+py::dict counters_of(TrainerSync& sync) {
+  using namespace pybind11::literals;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  const RoundCounters& c = sync.counters();
+  const Traffic traffic = sync.traffic();
+  return py::dict("syncs"_a = c.rounds.load(kRelaxed), "failed"_a = c.failed.load(kRelaxed),
+                  "seconds"_a = static_cast<double>(c.nanoseconds.load(kRelaxed)) * 1e-9,
+                  "floats"_a = c.floats.load(kRelaxed), "bytes_out"_a = traffic.out,
+                  "bytes_in"_a = traffic.in);
+}
+
+}  // namespace
+
+void bind_cluster(py::module_& m) {
+  m.attr("FRAGMENT") = kFragment;
+
+  py::class_<Leases>(m, "Leases", "Batch numbers that a training is handed while it runs.")
+      .def(py::init<>())
+      .def(
+          "give",
+          [](Leases& leases, std::uint64_t ticket, std::uint64_t first, std::uint64_t count) {
+            leases.give({ticket, first, count});
+          },
+          py::arg("ticket"), py::arg("first"), py::arg("count"),
+          "Batches [first, first + count) are this training's.")
+      .def("revoke", &Leases::revoke, "Takes back what is not claimed.")
+      .def("end", &Leases::end, py::arg("beyond"),
+           "No more will come; the whole run has batches [0, beyond).")
+      .def("used", &Leases::used,
+           "(ticket, batches used without a gap) of each lease of which that has changed.")
+      .def("left", &Leases::left, "Batches given and not claimed.");
+
+  py::class_<SyncServer>(m, "SyncServer", "Holds fragments of w^PS; a thread serves trainers.")
+      .def(py::init([](const std::vector<std::pair<std::uint32_t, std::size_t>>& fragments) {
+             std::vector<SyncServer::Holding> holdings;
+             for (const auto& [fragment, length] : fragments) {
+               holdings.push_back({fragment, length});
+             }
+             return std::make_unique<SyncServer>(holdings);
+           }),
+           py::arg("fragments"), "fragments: (index, length in floats) of each.")
+      .def(
+          "adopt",
+          [](SyncServer& server, int socket, bool checked) {
+            taking(socket, [&](int s) { server.adopt(s, checked); });
+          },
+          py::arg("socket"), py::arg("checked"))
+      .def("counters",
+           [](const SyncServer& server) {
+             using namespace pybind11::literals;
+             const SyncServer::Counters c = server.counters();
+             return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.bytes_in,
+                             "bytes_out"_a = c.bytes_out, "connections"_a = c.connections,
+                             "refused"_a = c.refused);
+           })
+      .def(
+          "snapshot",
+          [](const SyncServer& server) {
+            SyncServer::Snapshot s;
+            {
+              const py::gil_scoped_release release;
+              s = server.snapshot();
+            }
+            return py::make_tuple(to_array(std::move(s.values)), std::move(s.present), s.exchanges);
+          },
+          "(values of all fragments, which are there, exchanges that are in them).")
+      .def(
+          "restore",
+          [](SyncServer& server, const FloatArray& values, std::vector<bool> present,
+             std::uint64_t exchanges) {
+            server.restore({std::vector<float>(values.data(), values.data() + values.size()),
+                            std::move(present), exchanges});
+          },
+          py::arg("values").noconvert(), py::arg("present"), py::arg("exchanges"));
+
+  py::class_<TrainerSync>(m, "TrainerSync", "A trainer's synchronisation with others.")
+      .def(py::init([](const PyChoice& machine, const std::string& pace,
+                       std::vector<std::uint64_t> starts, std::vector<double> gaps,
+                       std::size_t dimension, std::vector<std::uint32_t> owner, std::size_t servers,
+                       std::size_t parts, double timeout, const py::object& custom,
+                       std::size_t workers) {
+             require_some(workers, "workers");
+             return make_trainer_sync(
+                 plan_of(machine, pace, std::move(starts), std::move(gaps), dimension,
+                         std::move(owner), servers, parts, timeout, custom),
+                 workers);
+           }),
+           py::arg("machine"), py::arg("pace"), py::arg("starts"), py::arg("gaps"),
+           py::arg("dimension"), py::arg("owner"), py::arg("servers"), py::arg("parts"),
+           py::arg("timeout"), py::arg("custom"), py::arg("workers"))
+      .def_property_readonly("slots", &TrainerSync::slots,
+                             "Threads that need a connection with each server.")
+      .def(
+          "missing",
+          [](TrainerSync& sync, std::size_t servers) {
+            std::vector<std::pair<std::size_t, std::size_t>> all;
+            for (std::size_t slot = 0; slot < sync.slots(); ++slot) {
+              for (std::size_t server = 0; server < servers; ++server) {
+                if (sync.links(slot).missing(server)) all.emplace_back(slot, server);
+              }
+            }
+            return all;
+          },
+          py::arg("servers"), "(slot, server) of the connections to be made.")
+      .def(
+          "adopt",
+          [](TrainerSync& sync, std::size_t slot, std::size_t server, int socket, bool checked) {
+            taking(socket, [&](int s) { sync.links(slot).adopt(server, s, checked); });
+          },
+          py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"))
+      .def(
+          "form",
+          [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,
+             int previous, int next, bool checked) {
+            RingGroup::Ring ring{epoch, rank, std::move(fresh), nullptr, nullptr};
+            if (ring.fresh.size() > 1) {
+              ring.previous = taking(next, [&](int) { return ring_connection(previous, checked); });
+              ring.next = ring_connection(next, checked);
+            }
+            sync.ring().form(std::move(ring));
+          },
+          py::arg("epoch"), py::arg("rank"), py::arg("fresh"), py::arg("previous"), py::arg("next"),
+          py::arg("checked"), "A later ring to change over to; of one member, without sockets.")
+      .def_property_readonly(
+          "ended", [](TrainerSync& sync) { return sync.ring().ended(); },
+          "The epoch whose ring has ended here; a later one is wanted.")
+      .def_property_readonly(
+          "settled", [](TrainerSync& sync) { return sync.ring().settled(); },
+          "The epoch in which this trainer last was in a round with the others.")
+      .def("counters", &counters_of);
+}
+
+}  // namespace leashed

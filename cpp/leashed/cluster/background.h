@@ -1,0 +1,34 @@
+// The shadow thread (shadowsync, Algorithm 1): synchronises without pause while the workers train,
+// and never makes them wait.
+#pragma once
+
+#include <thread>
+
+#include "leashed/cluster/trainer_sync.h"
+
+namespace leashed {
+
+class Background final : public TrainerSync {
+ public:
+  explicit Background(const SyncPlan& plan) : TrainerSync(plan, 1) {}
+  ~Background() override { end(); }
+
+  std::size_t threads() const override { return 1; }
+  void begin(const Synchronised& training, const std::function<bool()>& go_on) override;
+  void stepped(std::size_t) override {}
+  void waiting(std::size_t) override {}
+  void resumed(std::size_t) override {}
+  void leave(std::size_t) override {}
+  void end() override;
+
+ private:
+  void shadow(const Synchronised& training);
+
+  std::atomic<bool> ended_{false};      // relaxed: tells the thread to end; joining orders the rest
+  std::atomic<bool> cancelled_{false};  // and to give up what it waits for
+  double leave_until_ = 0;              // written before `ended_`, whose release orders it
+  const std::atomic<bool>* stopped_ = nullptr;  // the training
+  std::jthread thread_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,45 @@
+// Those with whom a trainer synchronises: sync servers, or the other trainers. What stands between
+// them and a round (cluster/round.h) is the wire, or a test's schedule.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "leashed/cluster/fragments.h"
+#include "leashed/net/connection.h"
+
+namespace leashed {
+
+struct Traffic {
+  std::uint64_t out = 0, in = 0;  // bytes
+};
+
+class Servers {
+ public:
+  virtual ~Servers() = default;
+  // Sends theta and takes what the servers answer into `other`, where `done` says afterwards that
+  // some has come: of who is away, or too late, none does. `turn` tells which part of the vector
+  // it is this time, where it goes in parts. False where no server is there.
+  virtual bool exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn,
+                        float* other, Covered& done, const Deadline& deadline) = 0;
+};
+
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  // How a round begins: whether there are others, and what is to be done with them first.
+  enum class Begin {
+    none,    // nobody, for now
+    ready,   // sum() is next
+    copies,  // take() is next, since they have not been together before
+  };
+  virtual Begin begin() = 0;
+  // values ← those of the first member that is not new; whether this one is. Throws
+  // ConnectionError, Error: values are then worth nothing.
+  virtual bool take(std::span<float> values, const Deadline& deadline) = 0;
+  // other ← the sum over all members, in the part that `done` says. How many they are. Throws
+  // likewise: the round is lost, for all.
+  virtual std::uint32_t sum(std::span<float> other, Covered& done, const Deadline& deadline) = 0;
+};
+
+}  // namespace leashed

@@ -1,0 +1,118 @@
+#include "leashed/cluster/ring_group.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace leashed {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+void broadcast(const RingPlace& place, std::uint16_t kind, std::uint32_t round, std::size_t root,
+               std::span<float> data, const Deadline& deadline) {
+  constexpr std::size_t kFloats = kRingFragment / sizeof(float);
+  for (std::size_t at = 0, index = 0; at < data.size(); at += kFloats, ++index) {
+    const std::span<float> piece = data.subspan(at, std::min(kFloats, data.size() - at));
+    const std::uint64_t correlation = std::uint64_t{round} << 32 | index;
+    if (place.rank != root) {
+      place.previous.receive(
+          [&](const FrameHeader& h) {
+            if (h.kind != kind || h.correlation != correlation || h.length != piece.size_bytes()) {
+              throw Error("a frame of another round has come; the ring's members disagree");
+            }
+            return std::as_writable_bytes(piece);
+          },
+          deadline);
+    }
+    if ((place.rank + 1) % place.members != root) {
+      const std::span<const std::byte> bytes = std::as_bytes(piece);
+      place.next.send({.kind = kind, .correlation = correlation}, {&bytes, 1}, deadline);
+    }
+  }
+}
+
+}  // namespace
+
+void RingGroup::form(Ring ring) {
+  const std::lock_guard lock(mutex_);
+  coming_ = std::move(ring);
+  pending_.store(true, kRelaxed);
+}
+
+void RingGroup::give_up() {
+  count();
+  ended_.store(ring_->epoch, kRelaxed);
+  ring_.reset();
+  in_ring_.store(false, kRelaxed);
+}
+
+void RingGroup::count() {
+  if (!ring_->next) return;
+  out_.fetch_add(ring_->next->sent() - std::exchange(sent_, ring_->next->sent()), kRelaxed);
+  in_.fetch_add(ring_->previous->received() - std::exchange(received_, ring_->previous->received()),
+                kRelaxed);
+}
+
+Peers::Begin RingGroup::begin() {
+  if (!ring_) {
+    const std::lock_guard lock(mutex_);
+    if (!coming_ || leaving_.load(kRelaxed)) return Begin::none;
+    ring_ = std::move(*coming_);
+    coming_.reset();
+    pending_.store(false, kRelaxed);
+    in_ring_.store(true, kRelaxed);
+    copied_ = false;
+    round_ = 0;
+    sent_ = received_ = 0;
+  }
+  return !copied_ && ring_->fresh.size() > 1 ? Begin::copies : Begin::ready;
+}
+
+bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
+  const auto& fresh = ring_->fresh;
+  // Where all are new, the first one's.
+  const auto first = std::find(fresh.begin(), fresh.end(), false);
+  const std::size_t root =
+      first == fresh.end() ? 0 : static_cast<std::size_t>(first - fresh.begin());
+  try {
+    const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, fresh.size()};
+    broadcast(place, kBroadcast, round_, root, values, deadline);
+    copied_ = true;
+    count();
+    return fresh[ring_->rank] && ring_->rank != root;
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+std::uint32_t RingGroup::sum(std::span<float> other, Covered& done, const Deadline& deadline) {
+  const auto members = static_cast<std::uint32_t>(ring_->fresh.size());
+  const std::size_t all = fragments_of(dimension_), turn = round_ % parts_;
+  const std::size_t begin = std::min(dimension_, all * turn / parts_ * kFragment);
+  const std::size_t end = std::min(dimension_, all * (turn + 1) / parts_ * kFragment);
+  const bool wish = leaving_.load(kRelaxed) || pending_.load(kRelaxed);
+  float wishes = wish ? 1 : 0;
+  if (members > 1) {
+    try {
+      const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, members};
+      part_.assign(other.begin() + static_cast<std::ptrdiff_t>(begin),
+                   other.begin() + static_cast<std::ptrdiff_t>(end));
+      part_.push_back(wishes);
+      all_reduce(place, kReduce, round_, part_, deadline);
+    } catch (...) {
+      give_up();
+      throw;
+    }
+    wishes = part_.back();
+    std::copy(part_.begin(), part_.end() - 1, other.begin() + static_cast<std::ptrdiff_t>(begin));
+    count();
+  }
+  ++round_;
+  settled_.store(ring_->epoch, kRelaxed);
+  done.add({begin, end});
+  if (wishes > 0) give_up();
+  return members;
+}
+
+}  // namespace leashed

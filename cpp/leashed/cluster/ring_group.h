@@ -1,0 +1,71 @@
+// The trainers that reduce together, as one of them sees them: a ring for each epoch of membership.
+// Peers change over to the next epoch's ring together, at a round's edge: every reduced vector
+// carries one number more, the count of those who want to. A round that breaks is lost for all, and
+// so is its ring: each closes its connections, which the others notice, and waits for a later one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "leashed/cluster/messages.h"
+#include "leashed/cluster/partners.h"
+
+namespace leashed {
+
+class RingGroup final : public Peers {
+ public:
+  // A round takes one of `parts` parts of the vector after the other.
+  RingGroup(std::size_t dimension, std::size_t parts) : dimension_(dimension), parts_(parts) {}
+
+  struct Ring {
+    std::uint64_t epoch = 0;
+    std::size_t rank = 0;
+    std::vector<bool> fresh;  // of each member: that it has nothing to go on with yet
+    std::unique_ptr<Connection> previous, next;  // null where there is one member
+  };
+  // From any thread: a later ring, to change over to.
+  void form(Ring ring);
+  // From any thread: the members are to change over after the next round; this one is not in the
+  // ring that comes then.
+  void want_to_leave() { leaving_.store(true, std::memory_order_relaxed); }
+  // The epoch that has ended here, for whatever reason; a later one is wanted.
+  std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
+  // The epoch in which this member was last together with the others: it has what they have.
+  std::uint64_t settled() const { return settled_.load(std::memory_order_relaxed); }
+  // Whether this member is in no ring and none is to come.
+  bool has_left() const {
+    return leaving_.load(std::memory_order_relaxed) && !in_ring_.load(std::memory_order_relaxed);
+  }
+
+  Begin begin() override;
+  bool take(std::span<float> values, const Deadline& deadline) override;
+  std::uint32_t sum(std::span<float> other, Covered& done, const Deadline& deadline) override;
+
+  Traffic traffic() const {
+    return {out_.load(std::memory_order_relaxed), in_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  void count();
+  void give_up();
+
+  const std::size_t dimension_, parts_;
+  std::mutex mutex_;
+  std::optional<Ring> coming_;  // under the lock
+  // The reducing thread's own.
+  std::optional<Ring> ring_;
+  bool copied_ = false;  // since the ring began
+  std::uint32_t round_ = 0;
+  std::uint64_t sent_ = 0, received_ = 0;  // over this ring, as counted
+  std::vector<float> part_;
+  // Relaxed: they tell other threads what to do next, and hand nothing over; what belongs to it is
+  // under the lock.
+  std::atomic<bool> leaving_{false}, in_ring_{false}, pending_{false};
+  std::atomic<std::uint64_t> ended_{0}, settled_{0}, out_{0}, in_{0};
+};
+
+}  // namespace leashed

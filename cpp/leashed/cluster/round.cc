@@ -1,0 +1,188 @@
+#include "leashed/cluster/round.h"
+
+#include <algorithm>
+
+#include "leashed/base/clock.h"
+#include "leashed/update/kernels.h"
+
+namespace leashed {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+}  // namespace
+
+Round::Round(const Synchroniser& machine, Servers* servers, Peers* peers, const CustomMix& custom,
+             std::size_t dimension, RoundCounters& counters)
+    : machine_(machine),
+      servers_(servers),
+      peers_(peers),
+      custom_(custom),
+      dimension_(dimension),
+      counters_(counters),
+      copy_(dimension),
+      other_(dimension) {}
+
+void Round::begin(Discipline& discipline, std::uint64_t turn, const Deadline& deadline) {
+  done_.clear();
+  turn_ = turn;
+  if (exchange(discipline, 0, false, deadline) == Outcome::done) mix(discipline, 1);
+}
+
+bool Round::run(Discipline& discipline, const Deadline& deadline) {
+  const double start = now();
+  Outcome outcome = Outcome::failed;
+  try {
+    outcome = round(discipline, deadline);
+  } catch (const Error&) {  // of a connection, or somebody has sent what does not belong there
+  }
+  if (outcome == Outcome::nobody) return false;
+  (outcome == Outcome::done ? counters_.rounds : counters_.failed).fetch_add(1, kRelaxed);
+  counters_.nanoseconds.fetch_add(static_cast<std::uint64_t>((now() - start) * 1e9), kRelaxed);
+  return outcome == Outcome::done;
+}
+
+Round::Outcome Round::round(Discipline& discipline, const Deadline& deadline) {
+  const auto time = [] { return Time{static_cast<std::int64_t>(now() * 1e9)}; };
+  done_.clear();
+  out_.clear();
+  on(machine_, {Event::Kind::idle}, time(), out_);
+  for (std::size_t i = 0; i < out_.actions().size(); ++i) {
+    const Action action = out_.actions()[i];
+    const Outcome outcome = carry_out(action, discipline, deadline);
+    if (outcome != Outcome::done) return outcome;
+    if (action.kind == Action::Kind::exchange) {
+      on(machine_, {Event::Kind::exchanged}, time(), out_);
+    } else if (action.kind == Action::Kind::all_reduce) {
+      on(machine_, {Event::Kind::summed, count_}, time(), out_);
+    }
+  }
+  done_.each(0, dimension_, [this](std::size_t begin, std::size_t end) {
+    counters_.floats.fetch_add(end - begin, kRelaxed);
+  });
+  return Outcome::done;
+}
+
+Round::Outcome Round::carry_out(const Action& action, Discipline& discipline,
+                                const Deadline& deadline) {
+  switch (action.kind) {
+    case Action::Kind::exchange:
+      return exchange(discipline, action.alpha, action.old_reply, deadline);
+    case Action::Kind::all_reduce:
+      return reduce(discipline, deadline);
+    case Action::Kind::average:
+      done_.each(0, dimension_, [&](std::size_t begin, std::size_t end) {
+        const float n = static_cast<float>(action.members);
+        for (std::size_t i = begin; i < end; ++i) other_[i] /= n;
+      });
+      return Outcome::done;
+    case Action::Kind::advance:
+      advance(action);
+      return Outcome::done;
+    case Action::Kind::mix:
+      mix(discipline, action.alpha);
+      return Outcome::done;
+    case Action::Kind::custom:
+      call(discipline);
+      return Outcome::done;
+  }
+  return Outcome::failed;
+}
+
+Round::Outcome Round::exchange(Discipline& discipline, float alpha, bool old_reply,
+                               const Deadline& deadline) {
+  bool finite = true, somebody = true;
+  discipline.look(copy_.data(), [&](const float* theta) {
+    finite = update_kernels().first_not_finite(theta, dimension_) == dimension_;
+    if (finite) {
+      somebody =
+          servers_->exchange(theta, alpha, old_reply, turn_++, other_.data(), done_, deadline);
+    }
+  });
+  if (!somebody) return Outcome::nobody;
+  return finite && !done_.empty() ? Outcome::done : Outcome::failed;
+}
+
+Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
+  const Peers::Begin begin = peers_->begin();
+  if (begin == Peers::Begin::none) return Outcome::nobody;
+  if (begin == Peers::Begin::copies) take_over(discipline, deadline);
+  const std::span<float> theta(other_.data(), dimension_);
+  see(discipline, theta);
+  begin_states(theta);
+  count_ = peers_->sum(theta, done_, deadline);
+  return Outcome::done;
+}
+
+void Round::see(Discipline& discipline, std::span<float> theta) {
+  discipline.look(copy_.data(),
+                  [theta](const float* now) { std::copy_n(now, theta.size(), theta.data()); });
+}
+
+// global ← theta, velocity ← 0, where there are states and nobody has any yet.
+void Round::begin_states(std::span<const float> theta) {
+  if (states_) return;
+  states_ = AlignedArray<float>(std::max<std::size_t>(1, shared_states(machine_) * dimension_));
+  if (shared_states(machine_) == 0) return;
+  std::fill_n(states_.data(), shared_states(machine_) * dimension_, 0.0f);
+  std::copy(theta.begin(), theta.end(), states_.data());
+}
+
+// All go on with the states of one of them, and who is new with its theta. What comes is taken only
+// when it has come whole.
+void Round::take_over(Discipline& discipline, const Deadline& deadline) {
+  const std::size_t states = shared_states(machine_) * dimension_;
+  AlignedArray<float> all(dimension_ + states);
+  const std::span<float> theta(all.data(), dimension_);
+  see(discipline, theta);
+  begin_states(theta);
+  std::copy_n(states_.data(), states, all.data() + dimension_);
+  const bool is_new = peers_->take({all.data(), all.size()}, deadline);
+  std::copy_n(all.data() + dimension_, states, states_.data());
+  if (!is_new) return;
+  std::copy(theta.begin(), theta.end(), other_.data());
+  done_.add({0, dimension_});
+  mix(discipline, 1);
+  done_.clear();
+}
+
+void Round::advance(const Action& action) {
+  float* const global = states_.data();
+  float* const velocity = states_.data() + dimension_;
+  const float eta = action.eta, momentum = action.momentum;
+  done_.each(0, dimension_, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const float descent = eta * (other_[i] - global[i]);
+      velocity[i] = momentum * velocity[i] + descent;
+      global[i] += action.nesterov ? descent + momentum * velocity[i] : velocity[i];
+      other_[i] = global[i];
+    }
+  });
+}
+
+void Round::mix(Discipline& discipline, float alpha) {
+  discipline.transform(0, dimension_, [&](float* values, std::size_t first, std::size_t last) {
+    done_.each(first, last, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        float& theta = values[i - first];
+        theta = (1 - alpha) * theta + alpha * other_[i];
+      }
+    });
+  });
+}
+
+void Round::call(Discipline& discipline) {
+  AlignedArray<float> before(dimension_), changed(dimension_), others(dimension_);
+  see(discipline, {before.data(), dimension_});
+  std::copy_n(before.data(), dimension_, changed.data());
+  std::copy_n(before.data(), dimension_, others.data());  // where nothing has come
+  done_.each(0, dimension_, [&](std::size_t begin, std::size_t end) {
+    std::copy_n(other_.data() + begin, end - begin, others.data() + begin);
+  });
+  custom_(changed.data(), others.data(), dimension_, count_);
+  discipline.transform(0, dimension_, [&](float* values, std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) values[i - first] += changed[i] - before[i];
+  });
+}
+
+}  // namespace leashed

@@ -1,0 +1,69 @@
+// Carries out what a synchroniser (policy/synchroniser.h) asks for, round after round, on one
+// trainer's theta.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "leashed/base/aligned.h"
+#include "leashed/cluster/partners.h"
+#include "leashed/discipline/discipline.h"
+#include "leashed/policy/synchroniser.h"
+
+namespace leashed {
+
+// A synchroniser from outside: changes theta, a copy, by `other` and the number of members. What it
+// has changed theta by is then added to what theta has become.
+using CustomMix =
+    std::function<void(float* theta, const float* other, std::size_t dimension, std::uint32_t n)>;
+
+// How many rounds there were, and how they went. Relaxed counters: for whoever looks on.
+struct RoundCounters {
+  std::atomic<std::uint64_t> rounds{0};       // done, with all partners or some
+  std::atomic<std::uint64_t> failed{0};       // with none: too late, broken off
+  std::atomic<std::uint64_t> nanoseconds{0};  // in all of them
+  std::atomic<std::uint64_t> floats{0};       // exchanged; a whole vector is `dimension`
+};
+
+class Round {
+ public:
+  // Either servers or members, as the synchroniser needs. What is referred to must outlive it.
+  Round(const Synchroniser& machine, Servers* servers, Peers* peers, const CustomMix& custom,
+        std::size_t dimension, RoundCounters& counters);
+
+  // theta ← what the servers have, where they have something; in the part whose turn it is.
+  void begin(Discipline& discipline, std::uint64_t turn, const Deadline& deadline);
+  // One round; false where there was nobody to have it with, or it has failed. Throws nothing but
+  // what memory and `custom` throw.
+  bool run(Discipline& discipline, const Deadline& deadline);
+
+ private:
+  enum class Outcome { done, failed, nobody };
+  Outcome round(Discipline& discipline, const Deadline& deadline);
+  // Else than `done` where the round is over.
+  Outcome carry_out(const Action& action, Discipline& discipline, const Deadline& deadline);
+  Outcome exchange(Discipline& discipline, float alpha, bool old_reply, const Deadline& deadline);
+  Outcome reduce(Discipline& discipline, const Deadline& deadline);
+  void take_over(Discipline& discipline, const Deadline& deadline);
+  void see(Discipline& discipline, std::span<float> theta);
+  void begin_states(std::span<const float> theta);
+  void advance(const Action& action);
+  void mix(Discipline& discipline, float alpha);
+  void call(Discipline& discipline);
+
+  Synchroniser machine_;
+  Servers* const servers_;
+  Peers* const peers_;
+  const CustomMix& custom_;
+  const std::size_t dimension_;
+  RoundCounters& counters_;
+  Out out_;
+  Covered done_;
+  std::uint64_t turn_ = 0;
+  std::uint32_t count_ = 1;  // of members, in the last sum
+  AlignedArray<float> copy_, other_;
+  AlignedArray<float> states_;  // global and velocity, once the first round has begun
+};
+
+}  // namespace leashed

@@ -1,0 +1,145 @@
+#include "leashed/cluster/server_links.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+
+#include "leashed/base/clock.h"
+
+namespace leashed {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr double kLook = 0.05;  // seconds between two looks at whether to give up
+
+}  // namespace
+
+ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>& owner,
+                         std::size_t servers, std::size_t parts)
+    : dimension_(dimension), parts_(parts), lanes_(servers) {
+  if (owner.size() != fragments_of(dimension)) {
+    throw Error("there must be an owner for each of the " +
+                std::to_string(fragments_of(dimension)) + " fragments");
+  }
+  for (std::uint32_t f = 0; f < owner.size(); ++f) lanes_.at(owner[f]).fragments.push_back(f);
+}
+
+void ServerLinks::adopt(std::size_t server, int socket, bool checked) {
+  auto connection = std::make_unique<Connection>(socket, kServerLimits, checked);
+  const std::lock_guard lock(mutex_);
+  Lane& lane = lanes_.at(server);
+  lane.arriving = std::move(connection);
+  lane.there.store(true, kRelaxed);
+}
+
+bool ServerLinks::missing(std::size_t server) const {
+  const Lane& lane = lanes_.at(server);
+  return !lane.fragments.empty() && !lane.there.load(kRelaxed);
+}
+
+Traffic ServerLinks::traffic() const { return {out_.load(kRelaxed), in_.load(kRelaxed)}; }
+
+void ServerLinks::drop(Lane& lane) {
+  lane.connection.reset();
+  const std::lock_guard lock(mutex_);
+  if (!lane.arriving) lane.there.store(false, kRelaxed);
+}
+
+bool ServerLinks::step(Lane& lane, const float* theta, float* other) {
+  Connection& c = *lane.connection;
+  bool something = false;
+  while (c.sending() || lane.sent < lane.asked.size()) {
+    if (!c.sending()) {
+      const std::uint32_t index = lane.asked[lane.sent++];
+      const auto [begin, end] = fragment(index, dimension_);
+      lane.head = {index, alpha_, old_reply_};
+      const std::span<const std::byte> parts[] = {
+          std::as_bytes(std::span(&lane.head, 1)),
+          std::as_bytes(std::span(theta + begin, end - begin))};
+      c.begin({.kind = kExchange, .correlation = index}, parts);
+      something = true;
+    }
+    if (!c.flush()) break;
+  }
+  while (lane.received < lane.asked.size()) {
+    const std::uint32_t index = lane.asked[lane.received];
+    const auto [begin, end] = fragment(index, dimension_);
+    const std::size_t bytes = (end - begin) * sizeof(float);
+    const auto header = c.take([&](const FrameHeader& h) {
+      if (h.kind != kReply || h.correlation != index || h.length != bytes) {
+        throw Error("a sync server has answered something else than was asked");
+      }
+      return std::as_writable_bytes(std::span(other + begin, end - begin));
+    });
+    if (!header) break;
+    ++lane.received;
+    something = true;
+  }
+  return something;
+}
+
+bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn,
+                           float* other, Covered& done, const Deadline& deadline) {
+  alpha_ = alpha;
+  old_reply_ = old_reply;
+  bool somebody = false;
+  for (Lane& lane : lanes_) {
+    lane.asked.clear();
+    lane.sent = lane.received = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (lane.arriving) lane.connection = std::move(lane.arriving);
+    }
+    if (!lane.connection) continue;
+    somebody = true;
+    for (const std::uint32_t f : lane.fragments) {
+      if (f % parts_ == turn % parts_) lane.asked.push_back(f);
+    }
+  }
+  std::vector<pollfd> waiting;
+  for (bool finished = false; !finished;) {
+    finished = true;
+    bool something = false;
+    waiting.clear();
+    for (Lane& lane : lanes_) {
+      if (lane.received == lane.asked.size()) continue;
+      Connection& c = *lane.connection;
+      const std::uint64_t sent = c.sent(), received = c.received();
+      try {
+        something |= step(lane, theta, other);
+        out_.fetch_add(c.sent() - sent, kRelaxed);
+        in_.fetch_add(c.received() - received, kRelaxed);
+        if (lane.received == lane.asked.size()) continue;
+        finished = false;
+        waiting.push_back(
+            {c.socket(), static_cast<short>(c.sending() ? POLLIN | POLLOUT : POLLIN), 0});
+      } catch (const std::exception&) {  // this server's; others go on
+        drop(lane);
+        lane.asked.resize(lane.received);
+      }
+    }
+    if (finished) break;
+    try {
+      deadline.check();
+    } catch (const ConnectionError&) {  // what has not come is given up, with its connection
+      for (Lane& lane : lanes_) {
+        if (lane.received == lane.asked.size()) continue;
+        drop(lane);
+        lane.asked.resize(lane.received);
+      }
+      break;
+    }
+    if (something) continue;
+    const double left = std::clamp(deadline.at - now(), 0.0, kLook);
+    poll(waiting.data(), waiting.size(), static_cast<int>(std::ceil(left * 1e3)));
+  }
+  std::vector<std::uint32_t> came;
+  for (const Lane& lane : lanes_) came.insert(came.end(), lane.asked.begin(), lane.asked.end());
+  std::sort(came.begin(), came.end());
+  for (const std::uint32_t f : came) done.add(fragment(f, dimension_));
+  return somebody;
+}
+
+}  // namespace leashed

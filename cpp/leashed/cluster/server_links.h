@@ -1,0 +1,56 @@
+// A trainer's connections with its sync servers, one each. They come and go while it trains.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "leashed/cluster/messages.h"
+#include "leashed/cluster/partners.h"
+
+namespace leashed {
+
+class ServerLinks final : public Servers {
+ public:
+  // owner[f]: the server that holds fragment f. An exchange takes every `parts`-th fragment, others
+  // each time.
+  ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>& owner, std::size_t servers,
+              std::size_t parts);
+
+  // From any thread. The socket replaces what there was, at the next exchange; where it throws, it
+  // stays the caller's.
+  void adopt(std::size_t server, int socket, bool checked);
+  // Whether that server's connection is to be made (anew).
+  bool missing(std::size_t server) const;
+
+  bool exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn, float* other,
+                Covered& done, const Deadline& deadline) override;
+
+  Traffic traffic() const;
+
+ private:
+  struct Lane {
+    std::vector<std::uint32_t> fragments;    // that the server holds
+    std::unique_ptr<Connection> arriving;    // under the lock
+    std::unique_ptr<Connection> connection;  // the exchanging thread's own
+    std::atomic<bool> there{false};          // relaxed: tells others only that there is one
+    // Of the exchange under way.
+    std::vector<std::uint32_t> asked;
+    std::size_t sent = 0, received = 0;
+    ExchangeHead head{};
+  };
+  // Advances; false where nothing could be done now. Throws where it failed.
+  bool step(Lane& lane, const float* theta, float* other);
+  void drop(Lane& lane);
+
+  const std::size_t dimension_, parts_;
+  mutable std::mutex mutex_;
+  std::vector<Lane> lanes_;
+  float alpha_ = 0;
+  bool old_reply_ = false;
+  std::atomic<std::uint64_t> out_{0}, in_{0};  // relaxed: counts
+};
+
+}  // namespace leashed

@@ -1,0 +1,83 @@
+// A sync server: holds fragments of w^PS, and moves each towards the replicas of the trainers that
+// send theirs (shadowsync, Algorithm 2). One thread serves all connections; nobody waits for
+// anybody else's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "leashed/cluster/messages.h"
+#include "leashed/net/connection.h"
+
+namespace leashed {
+
+class SyncServer {
+ public:
+  struct Holding {
+    std::uint32_t fragment;
+    std::size_t length;  // floats
+  };
+  explicit SyncServer(const std::vector<Holding>& holdings);
+  // Closes all connections.
+  ~SyncServer();
+
+  // Takes a trainer's connection over, from any thread; where that throws, it stays the caller's.
+  void adopt(int socket, bool checked);
+
+  struct Counters {
+    std::uint64_t exchanges = 0;  // of fragments, α = 0 included
+    std::uint64_t bytes_in = 0, bytes_out = 0;
+    std::uint64_t connections = 0;  // now
+    std::uint64_t refused = 0;      // closed for what came over them
+  };
+  Counters counters() const;
+
+  // A copy of what is held, fragment after fragment in the order of the holdings, each as it is
+  // between two exchanges; what has not come yet is 0 and not `present`. The exchanges that are in
+  // it. While trainers go on.
+  struct Snapshot {
+    std::vector<float> values;
+    std::vector<bool> present;
+    std::uint64_t exchanges = 0;
+  };
+  Snapshot snapshot() const;
+  // Before any connection.
+  void restore(const Snapshot& snapshot);
+
+ private:
+  struct Held {
+    mutable std::mutex mutex;  // keeps an exchange whole
+    // Under the lock.
+    std::vector<float> values;
+    bool present = false;
+    std::uint64_t exchanges = 0;
+  };
+  struct Link;
+  void serve();
+  void welcome();
+  // False where the connection is of no more use.
+  bool go_on(Link& link);
+  void answer(Link& link, const FrameHeader& header);
+  void wake();
+
+  std::deque<Held> held_;
+  std::vector<std::uint32_t> fragments_;                  // of held_
+  std::unordered_map<std::uint32_t, std::size_t> place_;  // of a fragment in held_
+  const int poll_, wake_;                                 // epoll, eventfd
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Link>> arriving_;             // under the lock
+  std::unordered_map<Link*, std::unique_ptr<Link>> links_;  // the serving thread's own
+  // Relaxed: counts for whoever looks on; they hand nothing over.
+  std::atomic<std::uint64_t> exchanges_{0}, bytes_in_{0}, bytes_out_{0}, connections_{0},
+      refused_{0};
+  std::atomic<bool> ended_{false};  // relaxed: the eventfd's write and read order it
+  std::jthread thread_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,73 @@
+#include "leashed/cluster/trainer_sync.h"
+
+#include <chrono>
+#include <thread>
+
+#include "leashed/base/clock.h"
+#include "leashed/cluster/background.h"
+#include "leashed/cluster/foreground.h"
+
+namespace leashed {
+namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(2);
+
+}  // namespace
+
+TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
+    : plan_(plan), ring_(plan.dimension, plan.parts) {
+  if (!leashed::uses_servers(plan.machine)) return;
+  for (std::size_t slot = 0; slot < exchanging; ++slot) {
+    links_.push_back(
+        std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers, plan.parts));
+  }
+}
+
+Traffic TrainerSync::traffic() const {
+  Traffic sum = ring_.traffic();
+  for (const auto& links : links_) {
+    const Traffic traffic = links->traffic();
+    sum.out += traffic.out;
+    sum.in += traffic.in;
+  }
+  return sum;
+}
+
+Round TrainerSync::make_round(std::size_t slot) {
+  return {plan_.machine,
+          uses_servers() ? links_[slot].get() : nullptr,
+          uses_servers() ? nullptr : &ring_,
+          plan_.custom,
+          plan_.dimension,
+          counters_};
+}
+
+Deadline TrainerSync::deadline(const std::atomic<bool>& cancelled) const {
+  Deadline deadline = Deadline::in(plan_.timeout);
+  deadline.cancelled = &cancelled;
+  return deadline;
+}
+
+void TrainerSync::take_over(const Synchronised& training, const std::function<bool()>& go_on) {
+  if (!uses_servers()) return;
+  const auto missing = [this] {
+    for (std::size_t server = 0; server < plan_.servers; ++server) {
+      if (links_[0]->missing(server)) return true;
+    }
+    return false;
+  };
+  for (const double end = now() + plan_.timeout; missing() && now() < end && go_on();) {
+    std::this_thread::sleep_for(kPause);
+  }
+  // Every part of the vector, whatever a round takes.
+  for (std::size_t part = 0; part < plan_.parts; ++part) {
+    make_round(0).begin(training.discipline, part, deadline(training.stopped));
+  }
+}
+
+std::unique_ptr<TrainerSync> make_trainer_sync(const SyncPlan& plan, std::size_t workers) {
+  if (plan.pace.kind == Pace::Kind::background) return std::make_unique<Background>(plan);
+  return std::make_unique<Foreground>(plan, workers);
+}
+
+}  // namespace leashed

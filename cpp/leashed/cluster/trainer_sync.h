@@ -1,0 +1,58 @@
+// A trainer's synchronisation with others, over connections that are made elsewhere and handed in.
+// In the background (cluster/background.h) or by its workers (cluster/foreground.h).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "leashed/cluster/pace.h"
+#include "leashed/cluster/ring_group.h"
+#include "leashed/cluster/round.h"
+#include "leashed/cluster/server_links.h"
+#include "leashed/engine/synchronisation.h"
+
+namespace leashed {
+
+struct SyncPlan {
+  Synchroniser machine;
+  Pace pace;
+  std::size_t dimension;
+  std::vector<std::uint32_t> owner;  // the server that holds each fragment
+  std::size_t servers;
+  std::size_t parts = 1;  // a round takes one of so many parts of the vector in turn
+  double timeout;         // seconds that a round may last
+  CustomMix custom = {};
+};
+
+class TrainerSync : public Synchronisation {
+ public:
+  // Threads that exchange with servers on connections of their own.
+  std::size_t slots() const { return links_.size(); }
+  ServerLinks& links(std::size_t slot) { return *links_.at(slot); }
+  RingGroup& ring() { return ring_; }
+  const RoundCounters& counters() const { return counters_; }
+  Traffic traffic() const;
+
+ protected:
+  // `exchanging` threads.
+  TrainerSync(const SyncPlan& plan, std::size_t exchanging);
+
+  Round make_round(std::size_t slot);
+  bool uses_servers() const { return !links_.empty(); }
+  // The deadline of a round that begins now.
+  Deadline deadline(const std::atomic<bool>& cancelled) const;
+  // Takes over what the servers have; asks now and then whether to go on waiting for connections.
+  void take_over(const Synchronised& training, const std::function<bool()>& go_on);
+
+  const SyncPlan plan_;
+  RoundCounters counters_;
+
+ private:
+  std::vector<std::unique_ptr<ServerLinks>> links_;
+  RingGroup ring_;
+};
+
+// For so many workers.
+std::unique_ptr<TrainerSync> make_trainer_sync(const SyncPlan& plan, std::size_t workers);
+
+}  // namespace leashed

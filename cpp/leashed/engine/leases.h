@@ -1,0 +1,61 @@
+// Batch numbers that are handed to a training from outside while it runs, a span at a time, and
+// what has become of them.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+namespace leashed {
+
+struct Lease {
+  std::uint64_t ticket, first, count;  // batches [first, first + count)
+};
+
+class Leases {
+ public:
+  // (What follows is for whoever hands them out.)
+  void give(const Lease& lease);
+  // Takes back what is not claimed; of what is, nothing is told any more.
+  void revoke();
+  // No more will come. `beyond`: batches that the run has in all; where workers take every step
+  // together, what their last step lacks comes from there on.
+  void end(std::uint64_t beyond);
+  // (ticket, batches used) of those that were not all used when this was last asked. In the order
+  // of the span: what one worker uses after another's that is not done does not count yet.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> used();
+  // Batches given and not claimed.
+  std::uint64_t left() const;
+
+  // The number of the j-th batch from the beginning, which is thereby claimed. Waits until it is
+  // there, or until it is known not to come (then false), at most so long: `waiting` then.
+  enum class Claim { given, none, waiting };
+  Claim claim(std::uint64_t j, double seconds, std::uint64_t& k);
+  // The same for who takes it in any case: what was not given comes from beyond the run's batches.
+  Claim claim_beyond(std::uint64_t j, double seconds, std::uint64_t& k);
+  // Training on the j-th is over.
+  void use(std::uint64_t j);
+
+ private:
+  struct Span {
+    Lease lease;
+    std::uint64_t begin;         // j of its first
+    std::vector<bool> used;      // of its batches
+    std::uint64_t prefix = 0;    // used, without a gap
+    std::uint64_t told = ~0ull;  // what used() has told
+    bool revoked = false;
+  };
+  const Span* find(std::uint64_t j) const;
+  Claim wait(std::uint64_t j, double seconds, std::unique_lock<std::mutex>& lock);
+
+  mutable std::mutex mutex_;
+  std::condition_variable more_;
+  // Under the lock.
+  std::deque<Span> spans_;  // not all used, or not told so
+  std::uint64_t given_ = 0, claimed_ = 0, beyond_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace leashed

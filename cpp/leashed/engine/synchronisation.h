@@ -1,0 +1,43 @@
+// What keeps the parameters of a training in step with those of other trainings while it runs.
+// Whoever synchronises reaches theta through the discipline alone (Discipline::transform, look).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <functional>
+
+#include "leashed/discipline/discipline.h"
+
+namespace leashed {
+
+// What of a training a synchronisation works with.
+struct Synchronised {
+  Discipline& discipline;
+  std::size_t workers;
+  std::size_t dimension;
+  const std::atomic<bool>& stopped;              // then nobody waits any more
+  std::function<void(std::exception_ptr)> fail;  // stops it, and comes out of it
+};
+
+class Synchronisation {
+ public:
+  virtual ~Synchronisation() = default;
+
+  // Threads beside the workers that transform theta.
+  virtual std::size_t threads() const = 0;
+  // Before the workers begin: theta becomes what the others have, where they have something. Asks
+  // now and then whether to go on. Synchronises from now on, until end().
+  virtual void begin(const Synchronised& training, const std::function<bool()>& go_on) = 0;
+  // The worker has made a step and holds no view. May last as long as an exchange takes.
+  virtual void stepped(std::size_t worker) = 0;
+  // The worker has no batch, and waits: asked again and again until it has one.
+  virtual void waiting(std::size_t worker) = 0;
+  virtual void resumed(std::size_t worker) = 0;
+  // The worker takes part no more.
+  virtual void leave(std::size_t worker) = 0;
+  // All workers have ended. Throws nothing.
+  virtual void end() = 0;
+};
+
+}  // namespace leashed

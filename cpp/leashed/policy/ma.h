@@ -1,0 +1,28 @@
+// MA (shadowsync, Algorithm 3): w^global ← AllReduce(θ) / n, then θ ← (1 − α) θ + α w^global.
+#pragma once
+
+#include "leashed/base/choice.h"
+#include "leashed/policy/machine.h"
+
+namespace leashed {
+
+struct Ma {
+  static constexpr const char* kName = "ma";
+  static constexpr bool kServers = false;
+  static constexpr std::size_t kStates = 0;
+
+  explicit Ma(const Choice& c) : alpha(static_cast<float>(c["alpha"])) {}
+
+  void on(const Event& event, Time, Out& out) {
+    if (event.kind == Event::Kind::idle) {
+      out.add(Action::Kind::all_reduce);
+    } else {
+      out.add(Action::Kind::average).members = event.members;
+      out.add(Action::Kind::mix).alpha = alpha;
+    }
+  }
+
+  float alpha;
+};
+
+}  // namespace leashed

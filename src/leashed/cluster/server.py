@@ -1,0 +1,165 @@
+"""The role ``sync-ps``: a server that holds fragments of w^PS (shadowsync, section 3.1).
+
+Beside what it serves, it writes a snapshot now and then, from which it goes on where it is started
+again: what trainers have exchanged since then is lost, and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leashed import _core
+from leashed.cluster import packing
+from leashed.cluster.member import Member, master_address
+from leashed.cluster.messages import Bye
+from leashed.cluster.opening import Key, Listener, Peer
+from leashed.cluster.session import EXCHANGE, is_local
+
+if TYPE_CHECKING:
+    from leashed.cluster.plan import Plan
+
+__all__ = ["run", "serve"]
+
+SNAPSHOT_EVERY = 1.0
+"""Seconds between two snapshots: a restart loses the exchanges of so long, at most."""
+
+_REPORT = 0.25  # seconds
+_JOIN = 30.0  # seconds in which the master is expected to answer
+
+_log = logging.getLogger(__name__)
+
+
+def run(plan: Plan, index: int) -> None:
+    """The role as a plan describes it, until the run has ended.
+
+    Raises:
+        OSError: the master cannot be reached, or the run's folder not be written.
+    """
+    cluster, train = plan.cluster, plan.train
+    host, port = cluster.address
+    serve(
+        train.build(train.load().train).dimension,
+        cluster.sync_ps,
+        index,
+        master=master_address(cluster.run) if port == 0 else cluster.master,
+        key=cluster.read_key(),
+        host=host if is_local(cluster.master) else "0.0.0.0",  # noqa: S104  the user gave a key
+        folder=cluster.run,
+        grace=cluster.grace,
+    )
+
+
+def serve(
+    dimension: int,
+    servers: int,
+    index: int,
+    *,
+    master: str | Callable[[], str],
+    key: Key,
+    host: str,
+    folder: Path,
+    grace: float,
+) -> None:
+    """Hold the fragments of server ``index`` of ``servers`` until the run has ended.
+
+    Args:
+        dimension: length of the parameters.
+        servers: how many there are.
+        index: which of them this is.
+        master: the master's address, or what tells it.
+        key: what connections are opened with.
+        host: where to listen.
+        folder: of snapshots.
+        grace: seconds for which a master that is away is waited for.
+
+    Raises:
+        OSError: the master cannot be reached, or the folder not be written.
+    """
+    cut = packing.fragments(dimension)
+    mine = packing.packed(dimension, servers).servers[index]
+    lengths = [cut[k][1] - cut[k][0] for k in mine]
+    server = _core.SyncServer(list(zip(mine, lengths, strict=True)))
+    path = folder / f"sync-ps-{index}.snapshot"
+    restored = _restore(server, path, sum(lengths), len(mine))
+
+    def accept(link: socket.socket, peer: Peer) -> None:
+        if peer.purpose == EXCHANGE:
+            server.adopt(link.detach(), not is_local(peer.address))
+        else:
+            link.close()
+
+    heard: queue.SimpleQueue[object] = queue.SimpleQueue()
+    with contextlib.closing(Listener(host, 0, key, "sync-ps", accept)) as listener:
+        member = Member(
+            master,
+            key,
+            role="sync-ps",
+            index=index,
+            listening=listener.address,
+            heard=heard.put,
+            deadline=_JOIN,
+            grace=grace,
+        )
+        with contextlib.closing(member):
+            saved = time.monotonic()
+            while not _over(heard, member):
+                member.report({**_counters(server, len(mine)), "restored": restored})
+                if time.monotonic() >= saved + SNAPSHOT_EVERY:
+                    _save(server, path)
+                    saved = time.monotonic()
+
+
+def _over(heard: queue.SimpleQueue[object], member: Member) -> bool:
+    """Whether the run has ended; waits for news until it is time to report."""
+    end = time.monotonic() + _REPORT
+    while (left := end - time.monotonic()) > 0:
+        try:
+            if isinstance(heard.get(timeout=left), Bye):
+                return True
+        except queue.Empty:
+            break
+    return member.state in ("over", "failed")
+
+
+def _counters(server: _core.SyncServer, fragments: int) -> dict[str, float]:
+    counted: dict[str, float] = server.counters()
+    return {**counted, "whole": counted["exchanges"] / max(1, fragments)}
+
+
+def _save(server: _core.SyncServer, path: Path) -> None:
+    """Writes a snapshot beside the one before, which it then replaces."""
+    values, present, exchanges = server.snapshot()
+    beside = path.with_suffix(".new")
+    with beside.open("wb") as file:
+        head = np.array([exchanges, len(present), *present], "<u8")
+        np.save(file, head, allow_pickle=False)
+        np.save(file, values, allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def _restore(server: _core.SyncServer, path: Path, length: int, fragments: int) -> int:
+    """Goes on from a snapshot, if there is one; how many exchanges are in it."""
+    try:
+        with path.open("rb") as file:
+            head = np.load(file, allow_pickle=False)
+            values = np.load(file, allow_pickle=False)
+    except FileNotFoundError:
+        return 0
+    if len(head) != fragments + 2 or values.shape != (length,):
+        raise ValueError(f"{path} is of another run; remove it, or choose another folder")
+    exchanges = int(head[0])
+    server.restore(values.astype(np.float32), [bool(each) for each in head[2:]], exchanges)
+    _log.info("goes on from a snapshot with %d exchanges", exchanges)
+    return exchanges

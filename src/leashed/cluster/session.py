@@ -1,0 +1,462 @@
+"""A trainer's part in a run: what goes on beside its training, on threads of Python.
+
+The core trains and synchronises; here connections are made and handed to it, leases fetched, and
+what it has counted is reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from leashed import _core
+from leashed.cluster import packing
+from leashed.cluster.member import Member
+from leashed.cluster.messages import End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.opening import Key, Listener, Peer, connect, parse_address
+from leashed.histogram import Histogram
+from leashed.sync import Synchroniser
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["EXCHANGE", "Cluster", "Session", "is_local"]
+
+EXCHANGE = "exchange"
+RING = "ring/"
+
+_TICK = 0.01  # seconds between two looks at what is to be done
+_REPORT = 0.1  # seconds between two reports
+_AHEAD = 0.25  # seconds of training that leases are held for
+_AGAIN = 0.2  # seconds before a connection is tried again
+_EDGE = 0.3  # seconds in which a new ring is expected where one has ended
+_JOIN = 30.0  # seconds in which the master is expected to answer
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A trainer's place in a run; made by ``leashed.cluster.join``.
+
+    Attributes:
+        index: number of this trainer, from 0.
+        trainers: how many there are.
+        servers: how many sync servers.
+        master: the master's address, "host:port", or what tells it.
+        key: what every connection is opened with.
+        host: where this trainer is reached by the others.
+        timeout: seconds for a round of synchronisation, and for a connection.
+        grace: seconds for which a master that is away is waited for.
+        prepare: called with the length of the parameters, the batches of the whole run (or None)
+            and the batch size, before the master is asked; for who has it started.
+    """
+
+    index: int
+    trainers: int
+    servers: int
+    master: str | Callable[[], str]
+    key: Key
+    host: str = "127.0.0.1"
+    timeout: float = 10.0
+    grace: float = 10.0
+    prepare: Callable[[int, int | None, int], None] | None = field(default=None, repr=False)
+
+    def session(
+        self,
+        dimension: int,
+        synchroniser: Synchroniser | None,
+        *,
+        total: int | None,
+        batch_size: int,
+        workers: int,
+        lockstep: bool,
+    ) -> Session:
+        """Takes part, from here to the session's end.
+
+        Raises:
+            ValueError: the run has another batch size or number of batches, or no sync server where
+                one is needed.
+            OSError: the master cannot be reached in time.
+        """
+        if self.prepare is not None:
+            self.prepare(dimension, total, batch_size)
+        return Session(self, dimension, synchroniser, total, batch_size, workers, lockstep)
+
+
+class Session:
+    """One training of one trainer."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        dimension: int,
+        synchroniser: Synchroniser | None,
+        total: int | None,
+        batch_size: int,
+        workers: int,
+        lockstep: bool,
+    ) -> None:
+        self.leases = _core.Leases()
+        self.native = (
+            None
+            if synchroniser is None
+            else _native(cluster, dimension, synchroniser, workers, cluster.timeout)
+        )
+        self._cluster = cluster
+        self._name = f"trainer-{cluster.index}"
+        self._batch_size = batch_size
+        self._workers = workers
+        self._lockstep = lockstep
+        self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._used: dict[int, int] = {}
+        self._batches = 0
+        self._asked: float | None = None
+        self._rate = 0.0
+        self._seen = (time.monotonic(), 0)
+        self._reported = 0.0
+        self._servers: dict[int, str] = {}
+        self._connecting: set[tuple[int, int]] = set()
+        self._ring = threading.Condition()
+        self._arrived: dict[tuple[int, str], socket.socket] = {}
+        self._epoch: Epoch | None = None
+        self._ended_at: float | None = None
+        self._broken = 0
+        self._settled = 0
+        self._id: int | None = None
+        self._total = total
+        self._failure: BaseException | None = None
+        self._listener = Listener(cluster.host, 0, cluster.key, "trainer", self._accept)
+        try:
+            self._member = Member(
+                cluster.master,
+                cluster.key,
+                role="trainer",
+                index=cluster.index,
+                listening=self._listener.address,
+                heard=self._events.put,
+                deadline=_JOIN,
+                grace=cluster.grace,
+            )
+            try:
+                self._check(self._member.welcome)
+            except BaseException:
+                self._member.close()
+                raise
+        except BaseException:
+            self._listener.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="leashed-session", daemon=True)
+        self._thread.start()
+
+    def _check(self, welcome: Welcome) -> None:
+        if welcome.batch_size != self._batch_size:
+            raise ValueError(
+                f"batch_size is {self._batch_size}, but the run's is {welcome.batch_size}; all "
+                "trainers must have the same"
+            )
+        if welcome.total != self._total:
+            raise ValueError(
+                f"until and data make {self._total} batches, but the run has {welcome.total}; all "
+                "trainers must have the same"
+            )
+
+    # The thread of the session.
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.wait(_TICK):
+                self._hear()
+                self._fetch()
+                self._reach_servers()
+                self._tend_ring()
+                if time.monotonic() >= self._reported + _REPORT:
+                    self.report()
+        except BaseException as error:
+            _log.exception("the session has failed")
+            self._failure = error
+            self.leases.end(0)
+
+    def _hear(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                event = self._events.get_nowait()
+                if isinstance(event, Welcome):
+                    if self._id not in (None, event.id):
+                        self._begin_anew()
+                    self._id = event.id
+                elif isinstance(event, Lease):
+                    self._asked = None
+                    self.leases.give(event.ticket, event.first, event.count)
+                elif isinstance(event, Servers):
+                    self._servers = dict(event.addresses)
+                elif isinstance(event, Epoch):
+                    self._change_over(event)
+                elif isinstance(event, End):
+                    self._end()
+
+    def _begin_anew(self) -> None:
+        """The others have taken this trainer for dead: its batches are theirs now."""
+        _log.warning("taken for dead, and joined anew")
+        self.leases.revoke()
+        self._used.clear()
+        self._asked = None
+
+    def _end(self) -> None:
+        self.leases.end(self._total or 2**62)
+
+    def _fetch(self) -> None:
+        """Asks for batches before they run out."""
+        now = time.monotonic()
+        self._count()
+        since, before = self._seen
+        if now >= since + _AHEAD:
+            self._rate = (self._batches - before) / (now - since)
+            self._seen = (now, self._batches)
+        ahead = max(2 * self._workers, round(self._rate * _AHEAD))
+        if self._lockstep:
+            ahead = -(-ahead // self._workers) * self._workers
+            # What is left does not fill a step, and nobody gives more: the last step is filled
+            # with batches from beyond.
+            if self._asked is not None and now >= self._asked + _JOIN / 30:
+                self._end()
+        if self._asked is None and self.leases.left() * 2 < ahead:
+            self._asked = now
+            self._member.want(ahead)
+
+    def report(self) -> None:
+        """Tells the master how far this trainer is."""
+        self._reported = time.monotonic()
+        self._member.report(self.metrics(), list(self._used.items()))
+
+    def metrics(self) -> dict[str, float]:
+        """What was counted so far, by name."""
+        found: dict[str, float] = {
+            "examples": self._batches * self._batch_size,
+            "batches_used": self._batches,
+        }
+        if self.native is not None:
+            counted = self.native.counters()
+            found |= {
+                "syncs": counted["syncs"],
+                "sync_failed": counted["failed"],
+                "sync_seconds": counted["seconds"],
+                "bytes_out": counted["bytes_out"],
+                "bytes_in": counted["bytes_in"],
+            }
+        return found
+
+    # Sync servers.
+
+    def _reach_servers(self) -> None:
+        if self.native is None or self.native.slots == 0:
+            return
+        for slot, server in self.native.missing(self._cluster.servers):
+            if (slot, server) in self._connecting or server not in self._servers:
+                continue
+            self._connecting.add((slot, server))
+            address = self._servers[server]
+            _start(lambda s=slot, k=server, a=address: self._reach_server(s, k, a))
+
+    def _reach_server(self, slot: int, server: int, address: str) -> None:
+        assert self.native is not None
+        try:
+            link = self._connect(address, EXCHANGE)
+            self.native.adopt(slot, server, link.detach(), not is_local(address))
+        except (OSError, ValueError) as error:
+            _log.info("sync server %d at %s: %s", server, address, error)
+            self._closing.wait(_AGAIN)
+        finally:
+            self._connecting.discard((slot, server))
+
+    def _connect(self, address: str, purpose: str) -> socket.socket:
+        return connect(
+            address,
+            self._cluster.key,
+            role="trainer",
+            name=self._name,
+            purpose=purpose,
+            deadline=self._cluster.timeout,
+        )
+
+    # The ring of trainers.
+
+    def _accept(self, link: socket.socket, peer: Peer) -> None:
+        number = peer.purpose.removeprefix(RING)
+        if not peer.purpose.startswith(RING) or not number.isdigit() or self._closing.is_set():
+            link.close()
+            return
+        with self._ring:
+            self._arrived[int(number), peer.name] = link
+            self._ring.notify_all()
+
+    def _change_over(self, epoch: Epoch) -> None:
+        if self.native is None or self.native.slots > 0:
+            return
+        with self._ring:
+            self._epoch = epoch
+            self._ended_at = None
+            for key in [key for key in self._arrived if key[0] < epoch.number]:
+                self._arrived.pop(key).close()
+            self._ring.notify_all()
+        if any(seat.id == self._member.id for seat in epoch.members):
+            _start(lambda: self._form(epoch))
+
+    def _form(self, epoch: Epoch) -> None:
+        """Makes the connections of a ring, and hands them to the core."""
+        assert self.native is not None
+        seats = epoch.members
+        rank = [seat.id for seat in seats].index(self._member.id)
+        fresh = [seat.fresh for seat in seats]
+        if len(seats) == 1:
+            self.native.form(epoch.number, 0, fresh, -1, -1, False)
+            return
+        behind, ahead = seats[rank - 1], seats[(rank + 1) % len(seats)]
+        forward: socket.socket | None = None
+        try:
+            forward = self._connect(ahead.address, f"{RING}{epoch.number}")
+            backward = self._await(epoch, f"trainer-{behind.index}")
+        except (OSError, ValueError) as error:
+            if forward is not None:
+                forward.close()
+            if self._epoch is epoch and not self._closing.is_set():
+                _log.info("ring %d: %s", epoch.number, error)
+                self._member.broken(epoch.number)
+            return
+        checked = not (is_local(ahead.address) and is_local(behind.address))
+        self.native.form(
+            epoch.number, rank, fresh, backward.detach(), forward.detach(), checked
+        )
+
+    def _await(self, epoch: Epoch, name: str) -> socket.socket:
+        key = (epoch.number, name)
+        with self._ring:
+            self._ring.wait_for(
+                lambda: key in self._arrived or self._epoch is not epoch or self._closing.is_set(),
+                self._cluster.timeout,
+            )
+            if key not in self._arrived:
+                raise TimeoutError(f"{name} has not called")
+            return self._arrived.pop(key)
+
+    def _tend_ring(self) -> None:
+        """Tells the master what has become of the ring."""
+        epoch = self._epoch
+        if self.native is None or epoch is None:
+            return
+        if self.native.settled >= epoch.number and self._settled < epoch.number:
+            self._settled = epoch.number
+            self._member.settled(epoch.number)
+        if self.native.ended < epoch.number or self._broken >= epoch.number:
+            return
+        now = time.monotonic()
+        self._ended_at = self._ended_at or now
+        if now >= self._ended_at + _EDGE:
+            self._broken = epoch.number
+            self._member.broken(epoch.number)
+
+    # The end.
+
+    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
+        """The training has ended as the core tells: hands the parameters in, unless they are not
+        finite. What was counted.
+
+        Raises:
+            OSError: the master cannot be reached any more.
+        """
+        self._stop()
+        self._count()
+        self.report()
+        self._member.leave()
+        if self._failure is not None:
+            raise self._failure
+        summary = {
+            **self.metrics(),
+            "updates": float(outcome["updates"]),
+            "dropped_for_sync": float(outcome["lost_to_synchronisation"]),
+            "loss": float(outcome["evaluations"][-1]["loss"]),
+            "seconds": float(outcome["elapsed"]),
+            "staleness_mean": Histogram(outcome["staleness"].astype(np.int64)).mean(),
+        }
+        summary = {name: value for name, value in summary.items() if math.isfinite(value)}
+        parameters = outcome["parameters"]
+        if np.isfinite(parameters).all():
+            self._member.send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
+        self._member.finish(summary)
+        self._member.wait(self._member.welcome.timeout)
+        return summary
+
+    def _count(self) -> None:
+        for ticket, used in self.leases.used():
+            self._batches += used - self._used.get(ticket, 0)
+            self._used[ticket] = used
+
+    def _stop(self) -> None:
+        self._closing.set()
+        with self._ring:
+            self._ring.notify_all()
+        self._thread.join()
+
+    def close(self) -> None:
+        """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
+        self._stop()
+        self._listener.close()
+        self._member.close()
+        with self._ring:
+            while self._arrived:
+                self._arrived.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _native(
+    cluster: Cluster, dimension: int, synchroniser: Synchroniser, workers: int, timeout: float
+) -> _core.TrainerSync:
+    if synchroniser.SERVERS and cluster.servers == 0:
+        raise ValueError(
+            f"{type(synchroniser).__name__} needs sync servers, and the run has none; start it with "
+            "at least one (--sync-ps), or choose MA or BMUF"
+        )
+    when = synchroniser.when
+    owner = packing.owners(dimension, max(1, cluster.servers))
+    return _core.TrainerSync(
+        synchroniser.choice(),
+        when.kind,
+        list(when.gaps),
+        [float(gap) for gap in when.gaps.values()],
+        dimension,
+        owner,
+        cluster.servers,
+        synchroniser.parts,
+        timeout,
+        synchroniser.custom(),
+        workers,
+    )
+
+
+def _start(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="leashed-connecting", daemon=True).start()
+
+
+def is_local(address: str) -> bool:
+    """Whether what goes there does not leave this machine."""
+    host, _ = parse_address(address)
+    return host == "localhost" or host.startswith("127.") or host == "::1"

@@ -1,0 +1,75 @@
+"""The role ``trainer``: trains as a plan describes it, in sync with the plan's other trainers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leashed import spelled, sync
+from leashed.cluster.member import master_address
+from leashed.cluster.session import Cluster, is_local
+from leashed.stopping import Until
+from leashed.train import train
+
+if TYPE_CHECKING:
+    from leashed.cluster.plan import Plan
+
+__all__ = ["run", "synchroniser"]
+
+
+def run(plan: Plan, index: int) -> None:
+    """The role, until the run has ended.
+
+    Raises:
+        OSError: the data cannot be read, or the master not be reached.
+        ValueError: the plan asks for what does not go together.
+    """
+    cluster, words = plan.cluster, plan.train
+    data = words.load()
+    host, port = cluster.address
+    train(
+        words.build(data.train),
+        data,
+        until=Until(epochs=words.epochs, seconds=words.seconds),
+        discipline=spelled.discipline_of(words.discipline, words.persistence, "train."),
+        rule=spelled.rule_of(words, "train."),
+        staleness=spelled.staleness_of(words, "train."),
+        threads=words.threads,
+        batch_size=words.batch_size,
+        seed=words.seed,
+        init=words.init,
+        sync=synchroniser(plan),
+        cluster=Cluster(
+            index=index,
+            trainers=cluster.trainers,
+            servers=cluster.sync_ps,
+            master=master_address(cluster.run) if port == 0 else cluster.master,
+            key=cluster.read_key(),
+            host=host if is_local(cluster.master) else "0.0.0.0",  # noqa: S104  the user gave a key
+            timeout=cluster.timeout,
+            grace=cluster.grace,
+        ),
+    )
+
+
+def synchroniser(plan: Plan) -> sync.Synchroniser | None:
+    """What a plan names, None where it is ``"none"``.
+
+    Raises:
+        TypeError, ValueError: there is no such synchroniser, or it has no such setting.
+    """
+    words = plan.sync
+    if words.kind == "none":
+        return None
+    if words.kind not in sync.SYNCHRONISERS:
+        known = ", ".join([*sync.SYNCHRONISERS, "none"])
+        raise ValueError(f"sync.kind must be one of {known}, got {words.kind!r}")
+    made = sync.SYNCHRONISERS[words.kind]
+    settings = dict(words.settings)
+    if words.kind != "diloco":
+        settings["when"] = (
+            sync.background() if isinstance(words.when, str) else sync.every(**words.when)
+        )
+    try:
+        return made(**settings)
+    except TypeError as error:
+        raise TypeError(f"sync: {error}") from None

@@ -1,0 +1,302 @@
+"""How trainers keep their replicas of the parameters in sync (shadowsync, section 3.3).
+
+    lsh.train(model, data, until=..., sync=lsh.sync.EASGD(alpha=0.5), cluster=lsh.cluster.join())
+
+A new one is a class here and a line in ``__all__``, from which ``leashed cluster up`` knows it; one
+of your own is a subclass of ``Synchroniser`` with a method ``mix`` (docs/extending.md has both).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _check
+from leashed.choice import Choice
+
+__all__ = [  # noqa: RUF022  in the order of this file
+    "When",
+    "background",
+    "every",
+    "Synchroniser",
+    "EASGD",
+    "MA",
+    "BMUF",
+    "diloco",
+]
+
+_MOST_PARTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class When:
+    """When synchronisation takes place; made by ``background`` and ``every``.
+
+    Attributes:
+        kind: ``"background"``, ``"iterations"`` or ``"seconds"``.
+        gaps: the gap from an iteration of the worker's on: ``{0: gap}``, or several.
+    """
+
+    kind: str
+    gaps: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """As in tables: ``S`` for ShadowSync, ``FR-5`` for a fixed rate of 5 iterations."""
+        if self.kind == "background":
+            return "S"
+        steps = "/".join(f"{gap:g}" for gap in self.gaps.values())
+        return f"FR-{steps}" + ("s" if self.kind == "seconds" else "")
+
+
+def background() -> When:
+    """ShadowSync: a thread of its own synchronises without pause, as fast as it goes (shadowsync,
+    Algorithm 1).
+    """
+    return When("background")
+
+
+def every(
+    iterations: int | Mapping[int, int] | None = None,
+    seconds: float | Mapping[int, float] | None = None,
+) -> When:
+    """In the foreground, at a fixed rate; by the worker threads themselves.
+
+    With sync servers each worker thread exchanges after so many iterations of its own. Between
+    trainers (``MA``, ``BMUF``) one worker of each enters the round, and the others of its trainer
+    stop at their next iteration until it is over.
+
+    Args:
+        iterations: the sync gap; or several, ``{0: 100, 2000: 30, 5000: 5}``: from the worker's
+            iteration 0 on 100, from 2,000 on 30, then 5 (shadowsync, section 4.1.1, conjectures
+            that a gap which varies over time pays).
+        seconds: in place of that, so much time; likewise.
+
+    Raises:
+        TypeError, ValueError: neither or both are given, or something that is no such number.
+    """
+    if (iterations is None) == (seconds is None):
+        raise ValueError("every() takes either iterations or seconds")
+    kind = "iterations" if seconds is None else "seconds"
+    given = iterations if seconds is None else seconds
+    steps = dict(given) if isinstance(given, Mapping) else {0: given}
+    if 0 not in steps:
+        raise ValueError(f"{kind} must tell the gap from iteration 0 on, got {given!r}")
+    gaps: dict[int, float] = {}
+    for start in sorted(_check.whole(f"an iteration of {kind}", each, 0) for each in steps):
+        gap = steps[start]
+        gaps[start] = (
+            _check.whole("iterations", gap)
+            if kind == "iterations"
+            else _check.real("seconds", gap, 0.0)
+        )
+    return When(kind, gaps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synchroniser(ABC):
+    """Base of the synchronisers below, and of your own.
+
+    A subclass of your own has a method ``mix``; with ``SERVERS = True`` it gets what sync servers
+    hold, which move towards this trainer's parameters by ``alpha`` with each exchange, else the mean
+    over all trainers:
+
+        class Halfway(lsh.sync.Synchroniser):
+            def mix(self, theta, other, members):
+                theta += 0.5 * (other - theta)
+
+    ``mix(theta, other, members)`` changes ``theta``, float32 [d], in place; ``other``, float32 [d],
+    is read-only. It is called on the synchronising thread with the GIL; what it has changed ``theta``
+    by is added to what the parameters are by then. An exception stops the run and comes out of it.
+
+    Args:
+        when: ``background()`` (default) or ``every(...)``.
+        parts: streaming: a round takes one of so many parts of the parameters in turn. Default: 1,
+            all of them.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    SERVERS: ClassVar[bool] = False
+
+    when: When = field(default_factory=background)
+    parts: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.when, When):
+            raise TypeError(f"when must be background() or every(...), got {self.when!r}")
+        _check.whole("parts", self.parts, 1, _MOST_PARTS)
+
+    def choice(self) -> Choice:
+        """The native synchroniser's name and numbers."""
+        if self.SERVERS:
+            return "custom_servers", {"alpha": _check_alpha(getattr(self, "alpha", 0.5))}
+        return "custom_mean", {}
+
+    def custom(self) -> Callable[[NDArray[np.float32], NDArray[np.float32], int], None] | None:
+        """What a synchroniser of one's own does in a round; None: it is native."""
+        mix = getattr(self, "mix", None)
+        if not callable(mix):
+            raise TypeError(f"{type(self).__name__} needs a method mix(self, theta, other, members)")
+        found: Callable[[NDArray[np.float32], NDArray[np.float32], int], None] = mix
+        return found
+
+    @property
+    def label(self) -> str:
+        """The name in tables, after shadowsync, section 3.3: S-EASGD, FR-EASGD-5, …"""
+        name, gap = type(self).__name__, self.when.label
+        return f"S-{name}" if gap == "S" else f"FR-{name}-{gap.removeprefix('FR-')}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Native(Synchroniser):
+    """One that the core has."""
+
+    @abstractmethod
+    def choice(self) -> Choice: ...
+
+    def custom(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EASGD(_Native):
+    """EASGD (shadowsync, Algorithm 2): w^PS ← (1 − α) w^PS + α θ on the sync servers, then
+    θ ← (1 − α) θ + α w^PS.
+
+    Args:
+        alpha: the elastic parameter α, 0 to 1. The paper publishes none; the default is where
+            ``leashed bench shadowsync --sweep`` found the lowest loss on the embedded digits.
+        symmetric: the classical one (Zhang, Choromanska and LeCun, 2015), where both move by the
+            same difference: θ ← (1 − α) θ + α w^PS with w^PS as it was before.
+        when: as for every synchroniser, with ``parts``.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    SERVERS: ClassVar[bool] = True
+
+    alpha: float = 0.5
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_alpha(self.alpha)
+        if not isinstance(self.symmetric, bool):
+            raise TypeError(f"symmetric must be True or False, got {self.symmetric!r}")
+
+    def choice(self) -> Choice:
+        return "easgd", {"alpha": float(self.alpha), "symmetric": float(self.symmetric)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MA(_Native):
+    """Model averaging (shadowsync, Algorithm 3): θ ← (1 − α) θ + α · mean of all trainers' θ.
+
+    Args:
+        alpha: the elastic parameter α, 0 to 1; as for ``EASGD``.
+        when: as for every synchroniser, with ``parts``.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_alpha(self.alpha)
+
+    def choice(self) -> Choice:
+        return "ma", {"alpha": float(self.alpha)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BMUF(_Native):
+    """BMUF (shadowsync, Algorithm 4): with g = mean of all trainers' θ − w^global,
+    Δ ← momentum · Δ + η g, w^global ← w^global + Δ, then θ ← (1 − α) θ + α w^global.
+
+    Args:
+        alpha: the elastic parameter α, 0 to 1; as for ``EASGD``.
+        eta: step size η.
+        momentum: block momentum, 0 to below 1.
+        nesterov: w^global ← w^global + η g + momentum · Δ instead (Chen and Huo, 2016).
+        when: as for every synchroniser, with ``parts``.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    alpha: float = 0.5
+    eta: float = 1.0
+    momentum: float = 0.0
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_alpha(self.alpha)
+        _check.real("eta", self.eta, 0.0)
+        if not 0 <= _check.real("momentum", self.momentum) < 1:
+            raise ValueError(f"momentum must be from 0 to below 1, got {self.momentum:g}")
+        if not isinstance(self.nesterov, bool):
+            raise TypeError(f"nesterov must be True or False, got {self.nesterov!r}")
+
+    def choice(self) -> Choice:
+        return "bmuf", {
+            "alpha": float(self.alpha),
+            "eta": float(self.eta),
+            "momentum": float(self.momentum),
+            "nesterov": float(self.nesterov),
+        }
+
+
+def diloco(
+    *,
+    iterations: int = 500,
+    eta: float = 0.7,
+    momentum: float = 0.9,
+    parts: int = 1,
+) -> BMUF:
+    """DiLoCo's outer optimiser (Douillard et al., 2023) as a setting of ``BMUF``: every trainer
+    begins again from w^global (α = 1), which moves by Nesterov momentum, after so many iterations.
+
+    Args:
+        iterations: between two rounds; the publication's H.
+        eta: outer learning rate.
+        momentum: outer Nesterov momentum.
+        parts: as for every synchroniser (streaming DiLoCo, Douillard et al., 2025).
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+    when = every(iterations=iterations)
+    return BMUF(alpha=1.0, eta=eta, momentum=momentum, nesterov=True, when=when, parts=parts)
+
+
+def check(synchroniser: object) -> Synchroniser:
+    """``synchroniser``; TypeError where it is none."""
+    if not isinstance(synchroniser, Synchroniser):
+        raise TypeError(f"sync must come from leashed.sync, got {synchroniser!r}")
+    return synchroniser
+
+
+def _check_alpha(alpha: float) -> float:
+    if not 0 <= _check.real("alpha", alpha) <= 1:
+        raise ValueError(f"alpha must be from 0 to 1, got {alpha:g}")
+    return float(alpha)
+
+
+# Every synchroniser as the command line makes it, by its name there.
+SYNCHRONISERS: Mapping[str, Callable[..., Synchroniser]] = {
+    "easgd": EASGD,
+    "ma": MA,
+    "bmuf": BMUF,
+    "diloco": diloco,
+}
