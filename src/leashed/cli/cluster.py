@@ -69,7 +69,9 @@ def _add_up(actions: Commands) -> None:
     )
     here = parser.add_argument_group("what is run")
     here.add_argument("--trainers", type=int, default=2, help="default: %(default)s")
-    here.add_argument("--sync-ps", type=int, default=1, help="sync servers; default: %(default)s")
+    here.add_argument(
+        "--sync-ps", type=int, help="sync servers (default: one, where the synchroniser needs one)"
+    )
     here.add_argument(
         "--sync",
         default="easgd",
@@ -235,14 +237,17 @@ def _plan(options: argparse.Namespace) -> Plan:
     """The plan that the arguments describe."""
     kind, _, settings = options.sync.partition(":")
     others = {field.name for field in fields(Train)} - {"data"}
+    words = Sync(
+        kind, spelled.settings("--sync", settings), _when(options.when), options.compression
+    )
     return Plan(
         Cluster(
             trainers=options.trainers,
-            sync_ps=options.sync_ps,
+            sync_ps=plans.servers_of(words) if options.sync_ps is None else options.sync_ps,
             transport=options.transport,
             prometheus=options.prometheus,
         ),
-        Sync(kind, spelled.settings("--sync", settings), _when(options.when), options.compression),
+        words,
         Train(
             data=plans.DIGITS if options.data is None else str(Path(options.data).absolute()),
             **{name: getattr(options, name) for name in others},
