@@ -14,9 +14,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,8 @@ _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
 
+Address: TypeAlias = "str | Callable[[], str]"
+
 _log = logging.getLogger(__name__)
 
 
@@ -59,19 +61,22 @@ class Cluster:
         host: where this trainer is reached by the others.
         timeout: seconds for a round of synchronisation, and for a connection.
         grace: seconds for which a master that is away is waited for.
-        prepare: called with the length of the parameters, the batches of the whole run (or None)
-            and the batch size, before the master is asked; for who has it started.
+        meet: in place of ``master``, called with the length of the parameters, the batches of the
+            whole run (or None) and the batch size: tells where the master of this run is, and how
+            what was started for it is ended.
     """
 
     index: int
     trainers: int
     servers: int
-    master: str | Callable[[], str]
+    master: Address
     key: Key
     host: str = "127.0.0.1"
     timeout: float = 10.0
     grace: float = 10.0
-    prepare: Callable[[int, int | None, int], None] | None = field(default=None, repr=False)
+    meet: Callable[[int, int | None, int], tuple[Address, Callable[[], None]]] | None = field(
+        default=None, repr=False
+    )
 
     def session(
         self,
@@ -90,9 +95,18 @@ class Cluster:
                 one is needed.
             OSError: the master cannot be reached in time.
         """
-        if self.prepare is not None:
-            self.prepare(dimension, total, batch_size)
-        return Session(self, dimension, synchroniser, total, batch_size, workers, lockstep)
+        cluster, ended = self, None
+        if self.meet is not None:
+            master, ended = self.meet(dimension, total, batch_size)
+            cluster = replace(self, master=master, meet=None)
+        try:
+            return Session(
+                cluster, dimension, synchroniser, total, batch_size, workers, lockstep, ended
+            )
+        except BaseException:
+            if ended is not None:
+                ended()
+            raise
 
 
 class Session:
@@ -107,7 +121,9 @@ class Session:
         batch_size: int,
         workers: int,
         lockstep: bool,
+        ended: Callable[[], None] | None = None,
     ) -> None:
+        self._ended = ended
         self.leases = _core.Leases()
         self.native = (
             None
@@ -417,6 +433,8 @@ class Session:
         with self._ring:
             while self._arrived:
                 self._arrived.popitem()[1].close()
+        if self._ended is not None:
+            self._ended()
 
     def __enter__(self) -> Self:
         return self
