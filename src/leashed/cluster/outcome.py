@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import checkpoint
+from leashed.cluster.measures import counted
 from leashed.cluster.plan import Train
 from leashed.datasets import Dataset, Split
 from leashed.models import Model
@@ -86,7 +87,7 @@ def conclude(
         OSError: the folder cannot be written.
         ValueError: a result is damaged.
     """
-    trainers = len(report["trainers"])
+    trainers = len(counted(report, "trainer"))
     whole = {**report, "restarts": dict(restarts)}
     if trainers:
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
