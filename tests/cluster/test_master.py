@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import queue
 import signal
 import socket
@@ -43,7 +42,7 @@ class Running:
         self.folder = folder
         self.standings: list[dict[str, Any]] = []
         self.result: dict[str, Any] = {}
-        started: queue.SimpleQueue[Master | BaseException] = queue.SimpleQueue()
+        started: queue.SimpleQueue[Master | Exception] = queue.SimpleQueue()
 
         async def serve() -> None:
             try:
@@ -51,7 +50,7 @@ class Running:
                     given, host="127.0.0.1", port=port, key=KEY, folder=folder,
                     watch=self.standings.append,
                 )  # fmt: skip
-            except BaseException as error:
+            except (OSError, ValueError) as error:
                 started.put(error)
                 return
             self.loop = asyncio.get_running_loop()
@@ -61,7 +60,7 @@ class Running:
         self.thread = threading.Thread(target=lambda: asyncio.run(serve()))
         self.thread.start()
         got = started.get(timeout=20)
-        if isinstance(got, BaseException):
+        if isinstance(got, Exception):
             self.thread.join()
             raise got
         self.master = got
@@ -133,11 +132,11 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     yield
     left = [t.name for t in threading.enumerate() if t.name.startswith("leashed-")]
     assert not left
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 @pytest.fixture
@@ -469,9 +468,7 @@ def test_one_folder_has_one_master(started: Start) -> None:
         started()
 
 
-def test_a_run_goes_on_by_the_same_terms_only(
-    process: Process, started: Start, tmp_path: Path
-) -> None:
+def test_a_run_goes_on_by_the_same_terms_only(process: Process, started: Start) -> None:
     master = process(terms())
     master.kill()
     master.wait()

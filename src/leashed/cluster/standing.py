@@ -155,9 +155,11 @@ class Standing:
         self._was = welcome.id, welcome.run
         if before == self._was:
             return None
-        # A new member: what it held as another is not its own any more.
+        # A new member: it is told everything anew. What it held as another is not its own any more;
+        # it tells once what it has used of it, so that this is known.
         self.epoch, self.servers, self.ended = None, None, False
         self._settled = self._broken = 0
-        self._used.clear()
+        if before[1] != welcome.run:
+            self._used.clear()
         self._want += bool(self._batches)
         return welcome
