@@ -345,12 +345,14 @@ def test_a_master_that_stays_away_is_told_and_still_looked_for(
 def test_a_stopped_master_kills_nobody_when_it_wakes(
     process: Process, joined: Join, tmp_path: Path
 ) -> None:
-    master = process(terms())
+    """Not even those that had given it up."""
+    master = process(terms(timeout=0.5))
     trainer = joined(master_address(tmp_path / "run"))
     was = trainer.until(Welcome)
     master.send_signal(signal.SIGSTOP)
-    time.sleep(0.8)  # less than the members' patience, and most of the master's
+    wait_until(lambda: trainer.member.state == "away")
     master.send_signal(signal.SIGCONT)
+    wait_until(lambda: trainer.member.state == "joined")
     trainer.member.want(20)
     assert trainer.until(Lease).count == 20
     assert trainer.member.welcome.id == was.id

@@ -125,13 +125,18 @@ class Coordinator:
 
     def closed(self, connection: int, now: float) -> None:
         """It is closed, by the other side or by the network."""
+        membership = self.state.membership
+        membership.passed(now)
         member = self._forget(connection)
         if member:
-            self._remove(member, "its connection closed", now)
+            self._waiting.pop(member, None)  # should it come back, it asks again
+            if not membership.cut_off(member, now):
+                self._remove(member, "its connection closed", now)
             self._settle(now)
 
     def heard(self, connection: int, message: ToMaster, now: float) -> None:
         """A message has come."""
+        self.state.membership.passed(now)
         link = self._connections.get(connection)
         if link is None:
             return  # closed meanwhile
@@ -163,6 +168,7 @@ class Coordinator:
         """Time has passed. To be called a few times in each beat."""
         if self.over is not None:
             return
+        self.state.membership.passed(now)
         for member in self.state.membership.silent(now):
             connection = self._of.get(member.id)
             if connection is None:
