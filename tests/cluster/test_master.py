@@ -23,7 +23,7 @@ from leashed.cluster import wire
 from leashed.cluster.master import Master
 from leashed.cluster.member import Event, Lost, Member, master_address
 from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
-from leashed.cluster.opening import Key, Refused, connect, make_key, read_key
+from leashed.cluster.opening import Key, Listener, Peer, Refused, connect
 from leashed.cluster.state import Terms
 
 KEY = Key(b"k" * 32, given=False)
@@ -428,6 +428,56 @@ def test_who_cannot_join_is_told_why(joined: Join, tmp_path: Path, started: Star
         )  # fmt: skip
 
 
+def test_masters_that_are_none(joined: Join) -> None:
+    """One whose run is over, one that says nothing, and one that talks nonsense."""
+    for said, error, message in [
+        (wire.encode(Bye("all have finished")), ConnectionError, "too late: all have finished"),
+        (b"", TimeoutError, "the master does not answer"),
+        (b"\xff" * 4, TimeoutError, "a message of 4294967295 bytes"),
+    ]:
+        connections: list[socket.socket] = []
+
+        def accept(
+            connection: socket.socket,
+            _: Peer,
+            said: bytes = said,
+            connections: list[socket.socket] = connections,
+        ) -> None:
+            connection.sendall(said)
+            connections.append(connection)
+
+        with (
+            Listener("127.0.0.1", 0, KEY, "master", accept) as listener,
+            pytest.raises(error, match=message),
+        ):
+            joined(listener.address, deadline=0.3)
+        for connection in connections:
+            connection.close()
+
+
+def test_a_member_that_listens_everywhere_tells_where_it_is_reached(started: Start) -> None:
+    running = started()
+    with Member(
+        running.address, KEY, role="sync-ps", index=0, heard=lambda _: None,
+        listening="0.0.0.0:7000",
+    ):  # fmt: skip
+        wait_until(lambda: running.standings[-1]["members"])
+    assert running.standings[-1]["members"][0]["address"] == "127.0.0.1:7000"
+
+
+def test_a_restarted_server_is_told_to_the_trainers(started: Start, joined: Join) -> None:
+    running = started()
+    trainer = joined(running.address)
+    server = joined(running.address, 3, role="sync-ps")
+    assert trainer.until(Servers).addresses == {3: "127.0.0.1:7003"}
+    server.member.close()
+    assert trainer.until(Servers).addresses == {}
+    joined(running.address, 3, role="sync-ps")
+    assert trainer.until(Servers).addresses == {3: "127.0.0.1:7003"}
+    assert trainer.member.servers is not None
+    assert trainer.member.servers.number == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -570,7 +620,3 @@ def test_a_callback_that_fails_is_told_to_the_next_caller(
         with pytest.raises(RuntimeError, match="trainer-0 has failed: in the callback"):
             member.want(3)
     assert "trainer-0 has failed" in caplog.text
-
-
-def test_keys_come_from_files(tmp_path: Path) -> None:
-    assert make_key(tmp_path / "key") == read_key(tmp_path / "key", given=False)

@@ -31,8 +31,8 @@ from leashed.cluster.messages import (
 UP: list[ToMaster] = [
     Join("trainer", 3, "[::1]:7000"),
     Rejoin("run", 7),
-    Report(1),
-    Report(2, 3, 4, True, 3, 2, True, [(5, 6)], 7, 8, {"loss": 0.25}, {"loss": 0.125}),
+    Report(),
+    Report(3, 4, True, 3, 2, True, [(5, 6)], 7, 8, {"loss": 0.25}, {"loss": 0.125}),
 ]
 DOWN: list[FromMaster] = [
     Welcome("run", 1, None, 8, 0.5, 5.0),
@@ -80,9 +80,9 @@ def frame(body: bytes) -> bytes:
         b'{"type":"join","role":"king","index":0,"address":""}',
         b'{"type":"join","role":"trainer","index":65536,"address":""}',
         b'{"type":"join","role":"trainer","index":0,"address":"' + b"a" * 301 + b'"}',
-        b'{"type":"report","number":1,"metrics":{"loss":null}}',
-        b'{"type":"report","number":1,"used":[[1]]}',
-        b'{"type":"report","number":1,"used":[' + b"[1,1]," * 4096 + b"[1,1]]}",
+        b'{"type":"report","metrics":{"loss":null}}',
+        b'{"type":"report","used":[[1]]}',
+        b'{"type":"report","used":[' + b"[1,1]," * 4096 + b"[1,1]]}",
         b'{"type":"beat"}',
         b"[" * 100_000,
     ],

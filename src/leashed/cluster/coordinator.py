@@ -66,12 +66,11 @@ class Output(NamedTuple):
 
 
 class _Connection:
-    """One that is open: since when, whose, and the number of the newest report on it."""
+    """One that is open: since when, and whose."""
 
     def __init__(self, since: float) -> None:
         self.since = since
         self.member = 0
-        self.newest = -1
 
 
 class Coordinator:
@@ -172,7 +171,7 @@ class Coordinator:
         for member in self.state.membership.silent(now):
             connection = self._of.get(member.id)
             if connection is None:
-                self._remove(member.id, "it did not come back to the restarted master", now)
+                self._remove(member.id, "it did not come back to the master", now)
                 continue
             self._forget(connection)
             self._actions.append(Close(connection))
@@ -302,9 +301,6 @@ class Coordinator:
             self._turn_away(connection, link.member)
             return
         member.heard = now
-        if report.number <= link.newest:
-            return
-        link.newest = report.number
         self.metrics[member.name] = report.metrics
         if done := [ticket for ticket, used in report.used if self._use(member, ticket, used)]:
             self._send(connection, Done(done))

@@ -17,7 +17,6 @@ class Member(Struct):
         role: what it is.
         index: which one of its role.
         address: where others reach it.
-        incarnation: how many had this role and index before it.
         joined: when.
         heard: when it was last heard of.
         connected: it has a connection; without one it has been away since the master's restart.
@@ -30,7 +29,6 @@ class Member(Struct):
     role: Role
     index: int
     address: str
-    incarnation: int
     joined: float
     heard: float
     connected: bool = True
@@ -126,8 +124,7 @@ class Membership(Struct):
     def join(self, role: Role, index: int, address: str, now: float) -> Member:
         """A new member; there is none of that role and index."""
         self.ids += 1
-        before = sum((past.role, past.index) == (role, index) for past in self.past)
-        member = Member(self.ids, role, index, address, before, now, now)
+        member = Member(self.ids, role, index, address, now, now)
         self.members[member.id] = member
         if role == "trainer" and self.came is None:
             self.came = now

@@ -63,7 +63,6 @@ class Standing:
         self.over: str | None = None
         self.refused = ""
         self._was = (0, "")  # the last id, and of which run
-        self._number = 0
         self._settled = 0
         self._broken = 0
         self._want = 0
@@ -78,10 +77,8 @@ class Standing:
         return Join(self.role, self.index, self.address)
 
     def report(self) -> Report:
-        """All of it, with the next number."""
-        self._number += 1
+        """All of it."""
         return Report(
-            self._number,
             self.epoch.number if self.epoch else 0,
             self.servers.number if self.servers else 0,
             self.ended,
