@@ -146,9 +146,10 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("run", f"{report['state']} ({report['reason']}) after {duration(report['seconds'])}"),
         ("ledger", ", ".join(f"{name} {_plain(value)}" for name, value in ledger.items())),
     ]
-    if report.get("restarts"):
+    if "restarts" in report:
         again = [f"{name} {count}" for name, count in report["restarts"].items() if count]
-        known.append(("restarts", ", ".join(again) or "none"))
+        told = f"{', '.join(again)} (whose rows count from their last start)" if again else "none"
+        known.append(("restarts", told))
     if "elp" in report:
         known.append(("ELP", f"{report['elp']:,} examples worked on at one time"))
     if "output" in report:
