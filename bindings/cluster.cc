@@ -81,7 +81,8 @@ py::dict counters_of(TrainerSync& sync) {
 void bind_cluster(py::module_& m) {
   m.attr("FRAGMENT") = kFragment;
 
-  py::class_<Leases>(m, "Leases", "Batch numbers that a training is handed while it runs.")
+  py::class_<Leases, std::shared_ptr<Leases>>(
+      m, "Leases", "Batch numbers that a training is handed while it runs.")
       .def(py::init<>())
       .def(
           "give",
@@ -140,7 +141,8 @@ void bind_cluster(py::module_& m) {
           },
           py::arg("values").noconvert(), py::arg("present"), py::arg("exchanges"));
 
-  py::class_<TrainerSync>(m, "TrainerSync", "A trainer's synchronisation with others.")
+  py::class_<TrainerSync, std::shared_ptr<TrainerSync>>(m, "TrainerSync",
+                                                        "A trainer's synchronisation with others.")
       .def(py::init([](const PyChoice& machine, const std::string& pace,
                        std::vector<std::uint64_t> starts, std::vector<double> gaps,
                        std::size_t dimension, std::vector<std::uint32_t> owner, std::size_t servers,

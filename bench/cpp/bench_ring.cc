@@ -1,15 +1,17 @@
-// All-reduce between processes over TCP loopback: bench_ring MEMBERS BYTES ROUNDS. The first member
-// prints the median time of a round.
+// All-reduce between processes over TCP loopback, or through shared memory:
+// bench_ring MEMBERS BYTES ROUNDS tcp|shm. The first member prints the median time of a round.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "leashed/base/clock.h"
 #include "leashed/net/ring.h"
+#include "leashed/net/share.h"
 #include "loopback.h"
 
 using namespace leashed;
@@ -21,7 +23,7 @@ constexpr std::uint64_t kLimits[] = {kRingFragment};
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 5) return 2;
   const auto members = static_cast<std::size_t>(std::atoi(argv[1]));
   const auto length = static_cast<std::size_t>(std::atoll(argv[2])) / sizeof(float);
   const int rounds = std::atoi(argv[3]);
@@ -40,6 +42,15 @@ int main(int argc, char** argv) {
   }
   Connection next(links[rank].first, kLimits, false);
   Connection previous(links[before].second, kLimits, false);
+  if (argv[4] == std::string_view("shm")) {
+    // One begins, or each would wait for the one before it.
+    const auto share_with = [](Connection& other, Role role) {
+      need(share(other, 0, role, Transport::shm, Deadline::in(60)), "share");
+    };
+    if (rank == 0) share_with(next, Role::offers);
+    share_with(previous, Role::accepts);
+    if (rank > 0) share_with(next, Role::offers);
+  }
   std::vector<float> data(length, 1.0f);
   std::vector<double> seconds;
   for (int round = 0; round < rounds; ++round) {

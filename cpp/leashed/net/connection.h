@@ -1,5 +1,6 @@
-// One connected stream socket that carries frames. Nothing here waits but wait(), send() and
-// receive(), and these only to a deadline.
+// Two connected sides that send each other frames: over their stream socket, or, once share() has
+// found them to be on one host, through memory that both have. Nothing here waits but wait(),
+// send() and receive(), and these only to a deadline.
 #pragma once
 
 #include <array>
@@ -7,29 +8,16 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "leashed/base/error.h"
+#include "leashed/net/connection_error.h"
 #include "leashed/net/frame.h"
+#include "leashed/net/shared_pipe.h"
 
 namespace leashed {
-
-// Why a connection is of no more use, or what was asked of it was not done.
-class ConnectionError : public Error {
- public:
-  enum class Reason {
-    closed,     // by the other side, between two frames
-    lost,       // within one, or by an error of the system
-    refused,    // what came is no frame that is allowed here
-    late,       // the deadline has passed
-    cancelled,  // on this side
-  };
-  ConnectionError(Reason why, const std::string& what) : Error(what), reason(why) {}
-  const Reason reason;
-};
 
 // How long to wait.
 struct Deadline {
@@ -48,10 +36,13 @@ class Connection {
   // of it is read.
   using Place = std::function<std::span<std::byte>(const FrameHeader&)>;
   using Parts = std::span<const std::span<const std::byte>>;
+  // The next bytes of a payload that is had in pieces, where they lie. All but the last of a frame
+  // have a multiple of kGrain.
+  using Piece = std::function<void(std::span<const std::byte>)>;
 
   // Takes a connected stream socket over, to close it; where that throws, it stays the caller's.
   // limits: FrameParser's, for what is sent as well. checked: payloads that are sent get a
-  // checksum.
+  // checksum, as long as they go over the socket.
   Connection(int socket, std::span<const std::uint64_t> limits, bool checked);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -61,16 +52,26 @@ class Connection {
   // which stay as they are until flush() says that they have gone. The frame before it must have:
   // else, and where it is more than its kind may be, throws Error.
   void begin(FrameHeader header, Parts parts);
-  // Sends what the system takes now, up to some megabytes; true when the frame has gone.
-  bool flush();
+  // Sends what the system takes now, up to some megabytes; true when the frame has gone. ready: so
+  // much of the payload is there by now; what is behind it is neither read nor sent yet. Where
+  // payloads get a checksum, all of it must have been there when the frame began.
+  bool flush(std::size_t ready = std::numeric_limits<std::size_t>::max());
   bool sending() const { return next_ < unsent_.size(); }
+  // How much of the payload of the frame that is being sent has gone.
+  std::size_t gone() const { return sending() && gone_ > kFrameHeader ? gone_ - kFrameHeader : 0; }
   // Receives what there is now, up to some megabytes; the header when a frame is complete. There
   // may be another behind it: ask until there is none.
-  std::optional<FrameHeader> take(const Place& place);
-  // Until the socket can be read or written to, as asked. Throws `late`, `cancelled`.
-  void wait(bool to_read, bool to_write, const Deadline& deadline) const;
-  // The same for two, until one of them can: each is asked for one thing.
-  static void wait(const Connection& to_read, const Connection& to_write, const Deadline& deadline);
+  std::optional<FrameHeader> take(const Place& place) { return take(place, nullptr); }
+  // The same through shared memory; a payload for which `place` gives null is had in pieces.
+  std::optional<FrameHeader> take(const Place& place, const Piece& piece);
+  // For a loop that waits for many: what to poll socket() for until take() or flush(), as asked,
+  // has something to do; nothing where it has already. Holds until either is called, and is to be
+  // asked again after that.
+  std::optional<short> events(bool to_read, bool to_write);
+  // Until take() or flush(), as asked, has something to do. Throws `late`, `cancelled`.
+  void wait(bool to_read, bool to_write, const Deadline& deadline);
+  // The same for two, until one of them has: each is asked for one thing.
+  static void wait(Connection& to_read, Connection& to_write, const Deadline& deadline);
 
   // A whole frame. After `late` or `cancelled` a part of it may have gone: go on with flush(), or
   // close.
@@ -80,13 +81,24 @@ class Connection {
   FrameHeader receive(const Place& place, const Deadline& deadline);
 
   int socket() const { return socket_; }
-  // Bytes so far, headers and what has not made a whole frame included.
+  // From now on through that memory, on both sides, with no frame on its way. share() does it.
+  void go_through(std::shared_ptr<SharedRings> rings, bool made);
+  bool shared() const { return pipe_ != nullptr; }
+  // Whether payloads that are sent get a checksum.
+  bool checked() const { return checked_ && !shared(); }
+  // Bytes of frames so far, headers and what has not made a whole frame included.
   std::uint64_t sent() const { return sent_; }
   std::uint64_t received() const { return received_; }
 
  private:
   std::size_t read(std::span<std::byte> into);
   std::optional<FrameHeader> parse(const Place& place);
+  bool flush_socket(std::size_t ready);
+  bool flush_shared(std::size_t ready);
+  std::optional<FrameHeader> take_socket(const Place& place);
+  std::optional<FrameHeader> take_shared(const Place& place, const Piece& piece);
+  void copy_unsent(std::byte* to, std::size_t bytes);
+  void count_sent(std::size_t bytes);
 
   const int socket_;
   const std::span<const std::uint64_t> limits_;
@@ -95,9 +107,11 @@ class Connection {
   std::array<std::byte, kFrameHeader> header_{};
   std::vector<std::span<const std::byte>> unsent_;
   std::size_t next_ = 0;               // of unsent_
+  std::size_t length_ = 0, gone_ = 0;  // of the frame that is being sent, with its header
   std::vector<std::byte> buffer_;      // what comes in, but for large payloads
   std::span<const std::byte> unread_;  // of it
   std::uint64_t sent_ = 0, received_ = 0;
+  std::unique_ptr<SharedPipe> pipe_;  // null: over the socket
 };
 
 }  // namespace leashed

@@ -50,11 +50,10 @@ FrameParser::Step FrameParser::feed(std::span<const std::byte>& bytes) {
   if (!why_.empty()) return Step::refused;
   if (in_payload_) {
     if (!placed_) return Step::header;
-    const std::span<std::byte> rest = missing();
-    const std::size_t n = std::min(rest.size(), bytes.size());
-    if (n > 0) std::memcpy(rest.data(), bytes.data(), n);
-    bytes = bytes.subspan(n);
-    return wrote(n);
+    const auto part = bytes.first(std::min<std::uint64_t>(left(), bytes.size()));
+    if (!passing_ && !part.empty()) std::memcpy(missing().data(), part.data(), part.size());
+    bytes = bytes.subspan(part.size());
+    return passed(part);
   }
   const std::size_t n = std::min(kFrameHeader - have_, bytes.size());
   if (n > 0) std::memcpy(bytes_.data() + have_, bytes.data(), n);
@@ -91,7 +90,7 @@ FrameParser::Step FrameParser::read_header() {
   have_ = 0;
   checksum_ = 0;
   in_payload_ = true;
-  placed_ = false;
+  placed_ = passing_ = false;
   return Step::header;
 }
 
@@ -105,14 +104,19 @@ void FrameParser::place(std::span<std::byte> payload) {
   placed_ = true;
 }
 
-std::span<std::byte> FrameParser::missing() const {
-  return in_payload_ && placed_ ? payload_.subspan(have_) : std::span<std::byte>{};
+void FrameParser::pass() {
+  if (!in_payload_ || placed_) throw Error("there is no payload to pass");
+  placed_ = passing_ = true;
 }
 
-FrameParser::Step FrameParser::wrote(std::size_t bytes) {
-  assert(in_payload_ && placed_ && bytes <= payload_.size() - have_);
-  if (header_.checked) checksum_ = crc32c(payload_.data() + have_, bytes, checksum_);
-  have_ += bytes;
+std::span<std::byte> FrameParser::missing() const {
+  return in_payload_ && placed_ && !passing_ ? payload_.subspan(have_) : std::span<std::byte>{};
+}
+
+FrameParser::Step FrameParser::passed(std::span<const std::byte> bytes) {
+  assert(in_payload_ && placed_ && bytes.size() <= left());
+  if (header_.checked) checksum_ = crc32c(bytes.data(), bytes.size(), checksum_);
+  have_ += bytes.size();
   if (have_ < header_.length) return Step::more;
   in_payload_ = false;
   have_ = 0;

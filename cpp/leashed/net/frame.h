@@ -46,12 +46,19 @@ class FrameParser {
   // As many bytes as the header says, else throws Error. They are written to until the frame is
   // complete.
   void place(std::span<std::byte> payload);
+  // Instead: its bytes are counted and checked, and not kept.
+  void pass();
   // Whether a frame has begun to come in.
   bool within() const { return in_payload_ || have_ > 0; }
   // What is missing of the payload, for who can write it there himself; empty outside of one.
   std::span<std::byte> missing() const;
   // He has written so much of it.
-  Step wrote(std::size_t bytes);
+  Step wrote(std::size_t bytes) { return passed(missing().first(bytes)); }
+  // The next bytes of a payload, wherever they lie; no more than left().
+  Step passed(std::span<const std::byte> bytes);
+  bool passing() const { return in_payload_ && passing_; }
+  // How many bytes of the payload have not come.
+  std::uint64_t left() const { return in_payload_ ? header_.length - have_ : 0; }
   const std::string& why() const { return why_; }
 
  private:
@@ -61,7 +68,7 @@ class FrameParser {
   const std::span<const std::uint64_t> limits_;
   std::array<std::byte, kFrameHeader> bytes_{};
   std::size_t have_ = 0;  // of the header, or of the payload
-  bool in_payload_ = false, placed_ = false;
+  bool in_payload_ = false, placed_ = false, passing_ = false;
   FrameHeader header_;
   std::span<std::byte> payload_;
   std::uint32_t checksum_ = 0;  // of the payload so far

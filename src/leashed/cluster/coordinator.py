@@ -364,13 +364,14 @@ class Coordinator:
     def _settle(self, now: float) -> None:
         """What follows from what has happened: leases, news, the next epoch, the end."""
         ledger, membership = self.state.ledger, self.state.membership
-        for member, (want, batches) in list(self._waiting.items()):
+        for member, (want, asked) in list(self._waiting.items()):
             # Nobody begins before the others are there, or have had the time to come.
             if ledger.free == 0 or membership.epoch.number == 0:
                 break
             del self._waiting[member]
+            batches = asked
             if ledger.free is not None:  # towards the end less, so that all end together
-                batches = min(batches, -(-ledger.free // (2 * self.terms.trainers)))
+                batches = min(asked, -(-ledger.free // (2 * self.terms.trainers)))
             self._record(Granted(ledger.tickets + 1, member, batches, want))
             self._lease(self._of[member], ledger.tickets)
         if ledger.done and self._done is None:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -200,7 +201,7 @@ class Session:
                 self._tend_ring()
                 if time.monotonic() >= self._reported + _REPORT:
                     self.report()
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 (finish raises it)
             _log.exception("the session has failed")
             self._failure = error
             self.leases.end(0)
@@ -284,7 +285,7 @@ class Session:
                 continue
             self._connecting.add((slot, server))
             address = self._servers[server]
-            _start(lambda s=slot, k=server, a=address: self._reach_server(s, k, a))
+            _start(partial(self._reach_server, slot, server, address))
 
     def _reach_server(self, slot: int, server: int, address: str) -> None:
         assert self.native is not None
@@ -352,9 +353,7 @@ class Session:
                 self._member.broken(epoch.number)
             return
         checked = not (is_local(ahead.address) and is_local(behind.address))
-        self.native.form(
-            epoch.number, rank, fresh, backward.detach(), forward.detach(), checked
-        )
+        self.native.form(epoch.number, rank, fresh, backward.detach(), forward.detach(), checked)
 
     def _await(self, epoch: Epoch, name: str) -> socket.socket:
         key = (epoch.number, name)
@@ -440,7 +439,10 @@ class Session:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self.close()
 

@@ -1,8 +1,6 @@
 // Frames over sockets: whole, large, both ways at once, late, cut off, from who does not keep to
 // it.
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -17,6 +15,7 @@
 #include "leashed/base/clock.h"
 #include "leashed/base/crc32c.h"
 #include "leashed/net/connection.h"
+#include "sockets.h"
 
 using namespace leashed;
 
@@ -26,30 +25,6 @@ using Bytes = std::vector<std::byte>;
 using Reason = ConnectionError::Reason;
 
 constexpr std::uint64_t kLimits[] = {0, 1 << 16, std::uint64_t{1} << 28};
-
-std::pair<int, int> pair_of_sockets() {
-  int sockets[2];
-  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-  return {sockets[0], sockets[1]};
-}
-
-std::pair<int, int> loopback() {
-  const int listening = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  REQUIRE(bind(listening, any, size) == 0);
-  REQUIRE(listen(listening, 1) == 0);
-  REQUIRE(getsockname(listening, any, &size) == 0);
-  const int one = socket(AF_INET, SOCK_STREAM, 0);
-  REQUIRE(connect(one, any, size) == 0);
-  const int other = accept(listening, nullptr, nullptr);
-  REQUIRE(other >= 0);
-  close(listening);
-  return {one, other};
-}
 
 Bytes pattern(std::size_t size, unsigned seed) {
   Bytes bytes(size);

@@ -3,12 +3,12 @@
 #include <sys/socket.h>
 
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "leashed/net/ring.h"
+#include "ring_sum.h"
 
 using namespace leashed;
 
@@ -41,32 +41,6 @@ struct Wires {
   std::vector<std::unique_ptr<Connection>> to_next, to_previous;
 };
 
-using Vectors = std::vector<std::vector<float>>;
-
-Vectors draw(std::size_t members, std::size_t length) {
-  std::mt19937_64 random(members * 1000 + length);
-  std::normal_distribution<float> normal;
-  Vectors vectors(members, std::vector<float>(length));
-  for (auto& vector : vectors) {
-    for (float& value : vector) value = normal(random);
-  }
-  return vectors;
-}
-
-// Part p from member p on.
-std::vector<float> sum_of(const Vectors& vectors) {
-  const std::size_t members = vectors.size(), length = vectors[0].size();
-  std::vector<float> sum(length);
-  for (std::size_t p = 0, i = 0; p < members; ++p) {
-    const std::size_t end = i + length / members + (p < length % members ? 1 : 0);
-    for (; i < end; ++i) {
-      sum[i] = vectors[p][i];
-      for (std::size_t k = 1; k < members; ++k) sum[i] += vectors[(p + k) % members][i];
-    }
-  }
-  return sum;
-}
-
 }  // namespace
 
 TEST_CASE(
@@ -80,8 +54,8 @@ TEST_CASE(
       if (members == 64 && length > 1000) continue;
       CAPTURE(members);
       CAPTURE(length);
-      Vectors vectors = draw(members, length);
-      const std::vector<float> expected = sum_of(vectors);
+      Vectors vectors = draw_vectors(members, length);
+      const std::vector<float> expected = sum_in_order(vectors);
       Wires wires(members, members == 2 && length % 2 == 0);
       std::vector<std::string> failed(members);
       {

@@ -1,0 +1,258 @@
+// Rounds of a ring in one thread, in seeded orders: bytes come in random pieces and late, members
+// and links end at random moments. A member is called only when what it waits for is there, so one
+// that waits for the wrong thing is found.
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "leashed/net/ring.h"
+#include "ring_sum.h"
+#include "sockets.h"
+
+using namespace leashed;
+
+namespace {
+
+using Random = std::mt19937_64;
+
+constexpr std::uint64_t kLimits[] = {kRingFragment, kRingFragment};
+
+// From one member to the next: two sockets with somebody between, who hands on what he likes.
+class Relay {
+ public:
+  Relay(int from, int to) : from_(from), to_(to) {}
+  ~Relay() { cut(); }
+  Relay(const Relay&) = delete;
+
+  void cut() {
+    for (int* socket : {&from_, &to_}) {
+      if (*socket >= 0) close(*socket);
+      *socket = -1;
+    }
+  }
+  // True where something has moved. Once a side has ended, what had come from it is still handed
+  // on.
+  bool pump(std::size_t most) {
+    if (from_ < 0) return false;
+    if (held_.empty()) {
+      held_.resize(most);
+      const ssize_t n = recv(from_, held_.data(), most, MSG_DONTWAIT);
+      held_.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+      if (n == 0 || (n < 0 && errno != EAGAIN) || gone(to_)) {
+        cut();
+        return true;
+      }
+      return n > 0;
+    }
+    const ssize_t n =
+        ::send(to_, held_.data(), std::min(most, held_.size()), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN) {
+      cut();
+      return true;
+    }
+    if (n > 0) held_.erase(held_.begin(), held_.begin() + n);
+    return n > 0;
+  }
+
+ private:
+  static bool gone(int socket) {
+    char nothing;
+    return recv(socket, &nothing, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+  }
+
+  int from_, to_;
+  std::vector<std::byte> held_;
+};
+
+bool ready(Connection& connection, bool to_read, bool to_write) {
+  const std::optional<short> events = connection.events(to_read, to_write);
+  if (!events) return true;
+  pollfd waiting{connection.socket(), *events, 0};
+  return poll(&waiting, 1, 0) > 0;
+}
+
+struct Member {
+  std::unique_ptr<Connection> previous, next;
+  std::vector<float> data;
+  std::unique_ptr<RingRound> round;
+  bool done = false;
+  std::string failed;
+
+  bool over() const { return done || !failed.empty(); }
+  void end(const std::string& why) {
+    failed = why;
+    round.reset();
+    previous.reset();
+    next.reset();
+  }
+  bool has_something() {
+    const RingRound::Needs needs = round->needs();
+    return (needs.to_read && ready(*previous, true, false)) ||
+           (needs.to_write && ready(*next, false, true));
+  }
+  void step() {
+    try {
+      done = round->step();
+    } catch (const ConnectionError& error) {
+      end(error.what());
+    }
+  }
+};
+
+enum class Kind { sockets, shared, mixed };
+
+// A round to its end.
+struct Play {
+  Play(std::size_t count, std::size_t length, std::optional<std::size_t> root, Kind kind,
+       Random& random)
+      : members(count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool shared = kind == Kind::shared || (kind == Kind::mixed && random() % 2 == 0);
+      const auto [from, near] = pair_of_sockets();
+      Member& next = members[(i + 1) % count];
+      if (shared) {
+        members[i].next = std::make_unique<Connection>(from, kLimits, random() % 2 == 0);
+        next.previous = std::make_unique<Connection>(near, kLimits, random() % 2 == 0);
+        const std::shared_ptr<SharedRings> rings = SharedRings::create(draw_secret(), 4096);
+        members[i].next->go_through(rings, true);
+        next.previous->go_through(rings, false);
+      } else {
+        const auto [far, to] = pair_of_sockets();
+        members[i].next = std::make_unique<Connection>(from, kLimits, random() % 2 == 0);
+        next.previous = std::make_unique<Connection>(to, kLimits, random() % 2 == 0);
+        relays.push_back(std::make_unique<Relay>(near, far));
+      }
+    }
+    vectors = draw_vectors(count, length);
+    expected = root ? vectors[*root] : sum_in_order(vectors);
+    for (std::size_t i = 0; i < count; ++i) {
+      Member& member = members[i];
+      member.data = vectors[i];
+      const RingPlace place{*member.previous, *member.next, i, count};
+      // A factory's result has no other place than this.
+      member.round.reset(root ? new RingRound(RingRound::broadcast(place, *root, 1, 7, member.data))
+                              : new RingRound(RingRound::sum(place, 1, 7, member.data)));
+    }
+  }
+
+  bool turn(std::size_t actor, std::size_t most) {
+    if (actor >= members.size()) return relays[actor - members.size()]->pump(most);
+    Member& member = members[actor];
+    // The first time it is called without having waited.
+    const bool first = !begun[actor];
+    if (member.over() || (!first && !member.has_something())) return false;
+    begun[actor] = true;
+    member.step();
+    return true;
+  }
+
+  void run(Random& random, std::optional<std::size_t> fault_at) {
+    begun.assign(members.size(), false);
+    const std::size_t actors = members.size() + relays.size();
+    const std::size_t orderless = random() % (20 * actors);
+    for (std::size_t t = 0; t < orderless || (fault_at && t <= *fault_at); ++t) {
+      if (fault_at && t == *fault_at) fault(random);
+      turn(random() % actors, random() % 4 == 0 ? 1 + random() % 100 : 1 + random() % 100'000);
+    }
+    // Then all in turn, until nobody can do anything.
+    for (bool something = true; something;) {
+      something = false;
+      for (std::size_t actor = 0; actor < actors; ++actor) {
+        something = turn(actor, 1 + random() % 100'000) || something;
+      }
+    }
+  }
+
+  void fault(Random& random) {
+    const std::size_t actor = random() % (members.size() + relays.size());
+    if (actor >= members.size()) {
+      relays[actor - members.size()]->cut();
+    } else if (!members[actor].over()) {
+      members[actor].end("killed");
+    }
+  }
+
+  std::vector<Member> members;
+  std::vector<std::unique_ptr<Relay>> relays;
+  std::vector<bool> begun;
+  std::vector<std::vector<float>> vectors;
+  std::vector<float> expected;
+};
+
+std::size_t draw_length(std::size_t members, Random& random) {
+  switch (random() % 6) {
+    case 0:
+      return random() % 3;
+    case 1:
+      return members - 1 + random() % 3;
+    case 2:  // several fragments of a part
+      if (members <= 4) return members * (kRingFragment / sizeof(float)) + random() % 100'000;
+      [[fallthrough]];
+    default:
+      return random() % 5000;
+  }
+}
+
+std::size_t draw_members(Kind kind, Random& random) {
+  if (random() % 50 == 0) return kind == Kind::sockets ? 64 : 16;
+  return 2 + random() % (random() % 4 == 0 ? 16 : 4);
+}
+
+// LEASHED_SCHEDULES: how many of each kind.
+std::uint64_t schedules() {
+  const char* asked = std::getenv("LEASHED_SCHEDULES");
+  return asked ? std::strtoull(asked, nullptr, 10) : 600;
+}
+
+void play_all(Kind kind, bool faults) {
+  std::size_t broken = 0, part = 0;
+  for (std::uint64_t seed = 0; seed < schedules(); ++seed) {
+    CAPTURE(seed);
+    Random random(seed);
+    const std::size_t count = draw_members(kind, random);
+    const std::size_t length = draw_length(count, random);
+    std::optional<std::size_t> root, fault_at;
+    if (random() % 2 == 0) root = random() % count;
+    Play play(count, length, root, kind, random);
+    if (faults) fault_at = random() % (10 * count);
+    play.run(random, fault_at);
+    std::size_t done = 0;
+    for (const Member& member : play.members) {
+      CAPTURE(member.failed);
+      REQUIRE(member.over());
+      if (!faults) REQUIRE(member.failed.empty());
+      if (!member.done) continue;
+      ++done;
+      REQUIRE(member.data == play.expected);
+    }
+    broken += done == 0;
+    part += done > 0 && done < count;
+  }
+  if (!faults) return;
+  CHECK(broken > 0);
+  CHECK(part > 0);
+}
+
+}  // namespace
+
+TEST_CASE("in whatever pieces and order bytes come, all members end with the result") {
+  SUBCASE("over sockets") { play_all(Kind::sockets, false); }
+  SUBCASE("through shared memory") { play_all(Kind::shared, false); }
+  SUBCASE("through both") { play_all(Kind::mixed, false); }
+}
+
+TEST_CASE(
+    "wherever a member or a link ends, each has the whole result or is told, and none waits") {
+  SUBCASE("over sockets") { play_all(Kind::sockets, true); }
+  SUBCASE("through shared memory") { play_all(Kind::shared, true); }
+  SUBCASE("through both") { play_all(Kind::mixed, true); }
+}
