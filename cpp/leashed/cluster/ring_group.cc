@@ -1,42 +1,38 @@
 #include "leashed/cluster/ring_group.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-void broadcast(const RingPlace& place, std::uint16_t kind, std::uint32_t round, std::size_t root,
-               std::span<float> data, const Deadline& deadline) {
-  constexpr std::size_t kFloats = kRingFragment / sizeof(float);
-  for (std::size_t at = 0, index = 0; at < data.size(); at += kFloats, ++index) {
-    const std::span<float> piece = data.subspan(at, std::min(kFloats, data.size() - at));
-    const std::uint64_t correlation = std::uint64_t{round} << 32 | index;
-    if (place.rank != root) {
-      place.previous.receive(
-          [&](const FrameHeader& h) {
-            if (h.kind != kind || h.correlation != correlation || h.length != piece.size_bytes()) {
-              throw Error("a frame of another round has come; the ring's members disagree");
-            }
-            return std::as_writable_bytes(piece);
-          },
-          deadline);
-    }
-    if ((place.rank + 1) % place.members != root) {
-      const std::span<const std::byte> bytes = std::as_bytes(piece);
-      place.next.send({.kind = kind, .correlation = correlation}, {&bytes, 1}, deadline);
-    }
-  }
-}
-
 }  // namespace
 
 void RingGroup::form(Ring ring) {
+  if (ring.rank >= ring.fresh.size()) {
+    throw Error("rank is " + std::to_string(ring.rank) + " in a ring of " +
+                std::to_string(ring.fresh.size()));
+  }
   const std::lock_guard lock(mutex_);
+  if (leaving_.load(kRelaxed)) return;
   coming_ = std::move(ring);
   pending_.store(true, kRelaxed);
+}
+
+void RingGroup::want_to_leave() {
+  const std::lock_guard lock(mutex_);
+  leaving_.store(true, kRelaxed);
+  coming_.reset();  // its other members are not to wait for this one
+}
+
+void RingGroup::close() {
+  want_to_leave();
+  if (ring_) give_up();
 }
 
 void RingGroup::give_up() {
@@ -76,7 +72,10 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
       first == fresh.end() ? 0 : static_cast<std::size_t>(first - fresh.begin());
   try {
     const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, fresh.size()};
-    broadcast(place, kBroadcast, round_, root, values, deadline);
+    broadcast(place, root, kBroadcast, round_, values, deadline);
+    if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
+      throw Error("what is to be taken over is not finite");  // for all members alike
+    }
     copied_ = true;
     count();
     return fresh[ring_->rank] && ring_->rank != root;
