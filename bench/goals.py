@@ -176,9 +176,19 @@ def goals(results: Results) -> list[Goal]:
         Goal(
             "all-reduce over TCP loopback, 540 KB and 100 MB, 2 and 4 processes, over Gloo, least",
             1.0,
-            transport.against_gloo,
+            partial(transport.against, "gloo", "all-reduce"),
             "net",
             unit="×",
+        ),
+        *(
+            Goal(
+                f"all-reduce through shared memory, the same work, over {name}, least",
+                1.0,
+                partial(transport.against, peer, "all-reduce, shared memory"),
+                "net",
+                unit="×",
+            )
+            for peer, name in (("gloo", "Gloo"), ("mpich", "MPICH"))
         ),
     ]
 

@@ -27,38 +27,70 @@ def frames(results: Results) -> str:
             number(1e6 * record["raw_seconds"]),
             number(1e6 * record["seconds"]),
             f"{record['ratio']:.2f}",
+            number(1e6 * record["shared_seconds"]) if "shared_seconds" in record else MISSING,
+            f"{record['shared_ratio']:.2f}" if "shared_ratio" in record else MISSING,
         ]
         for record in records
     ]
     return paragraphs(
-        "Two processes over TCP loopback: frames without checksums of their payload, beside `send` "
-        "and `recv` on raw sockets that take turns with them. With both on one processor a round "
-        "trip is two switches; with one on each it wakes a processor that sleeps.",
-        table(["", "raw, µs", "frames, µs", "time, ratio"], lines),
+        "Two processes: frames without checksums of their payload over TCP loopback, and through "
+        "shared memory, beside `send` and `recv` on raw sockets that take turns with them. With "
+        "both on one processor a round trip is two switches; with one on each it wakes a processor "
+        "that sleeps, or, through shared memory, that still looks.",
+        table(
+            ["", "raw, µs", "frames, µs", "time, ratio", "shared memory, µs", "time, ratio"], lines
+        ),
     )
 
 
-def all_reduce(results: Results) -> str:
-    """The ring against Gloo."""
-    records = _records(results, "all-reduce")
+_PEERS = {"gloo": ("Gloo", "ratio"), "mpich": ("MPICH", "ratio_mpich")}
+"""By their name in a record: on the page, and where the ratio to them is."""
+
+
+def _all_reduce(results: Results, figure: str, text: str) -> str:
+    records = _records(results, figure)
     if not records:
         return ""
+    peers = [peer for peer in _PEERS if any(peer in record for record in records)]
+
+    def against(record: Record, peer: str) -> list[str]:
+        if peer not in record:
+            return [MISSING, MISSING]
+        each = [b / a for a, b in zip(record["seconds"], record[peer], strict=True)]
+        return [
+            number(1e3 * statistics.median(record[peer])),
+            f"{record[_PEERS[peer][1]]:.2f} ({min(each):.2f} to {max(each):.2f})",
+        ]
+
     lines = [
         [
             f"{record['members']} processes, {record['bytes'] / 1e6:g} MB",
             number(1e3 * statistics.median(record["seconds"])),
-            number(1e3 * statistics.median(record["gloo"])) if "gloo" in record else MISSING,
-            f"{record['ratio']:.2f} ({min(each):.2f} to {max(each):.2f})" if each else MISSING,
+            *(cell for peer in peers for cell in against(record, peer)),
         ]
         for record in records
-        for each in [
-            [b / a for a, b in zip(record["seconds"], record.get("gloo", []), strict=False)]
-        ]
     ]
+    names = [_PEERS[peer][0] for peer in peers]
+    heads = [head for name in names for head in (f"{name}, ms", f"{name} over ring (of the turns)")]
+    return paragraphs(text, table(["", "ring, ms", *heads], lines))
+
+
+def all_reduce(results: Results) -> str:
+    """The ring against its peers."""
     return paragraphs(
-        "All-reduce of float32 over TCP loopback: the ring's, and torch.distributed's with Gloo, a "
-        "program of each in turns; milliseconds of a round at the first member, medians of the turns.",
-        table(["", "ring, ms", "Gloo, ms", "Gloo over ring (of the turns)"], lines),
+        _all_reduce(
+            results,
+            "all-reduce",
+            "All-reduce of float32 over TCP loopback: the ring's, and torch.distributed's with "
+            "Gloo, a program of each in turns; milliseconds of a round at the first member, medians "
+            "of the turns.",
+        ),
+        _all_reduce(
+            results,
+            "all-reduce, shared memory",
+            "The same through shared memory, beside Gloo, which has TCP only, and MPICH through "
+            "mpi4py, which reads the other process's memory itself.",
+        ),
     )
 
 
@@ -72,10 +104,10 @@ def _ratios(results: Results, trips: bool) -> list[float]:
     return [r["ratio"] for r in records if r["work"].startswith("round trip") == trips]
 
 
-def against_gloo(results: Results) -> float | None:
-    """Gloo's time over the ring's, the least."""
-    records = _records(results, "all-reduce")
-    return min((r["ratio"] for r in records if "ratio" in r), default=None)
+def against(peer: str, figure: str, results: Results) -> float | None:
+    """A peer's time over the ring's, the least."""
+    ratio = _PEERS[peer][1]
+    return min((r[ratio] for r in _records(results, figure) if ratio in r), default=None)
 
 
 def least_rate(results: Results) -> float | None:

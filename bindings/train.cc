@@ -126,7 +126,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                      const std::optional<py::function>& checkpoint, double checkpoint_every,
                      const std::optional<Checkpoint>& resume,
                      const std::optional<FloatArray>& weights, std::size_t recorded_passes,
-                     Leases* leases, TrainerSync* synchronisation) {
+                     const std::optional<std::shared_ptr<Leases>>& leases,
+                     const std::optional<std::shared_ptr<TrainerSync>>& synchronisation) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
@@ -151,8 +152,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                              checkpoint_every,
                              {},
                              std::numeric_limits<double>::quiet_NaN(),
-                             leases,
-                             synchronisation};
+                             leases ? leases->get() : nullptr,
+                             synchronisation ? synchronisation->get() : nullptr};
 
   // Ctrl-C while Python runs a callback: Python raises there what it would tell us.
   bool interrupted_in_callback = false;

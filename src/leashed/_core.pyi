@@ -12,7 +12,9 @@ __all__: list[str] = [
     "Engine",
     "Error",
     "ExternalSource",
+    "FRAGMENT",
     "GradientSource",
+    "Leases",
     "Network",
     "ParameterBlock",
     "ParameterVector",
@@ -23,6 +25,8 @@ __all__: list[str] = [
     "SharedVector",
     "SparseLinear",
     "SparseRows",
+    "SyncServer",
+    "TrainerSync",
     "available_isas",
     "batch",
     "batch_rows",
@@ -371,6 +375,133 @@ class SparseLinear(GradientSource):
         self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows
     ) -> numpy.typing.NDArray[numpy.float32]: ...
 
+class Leases:
+    """
+    Batch numbers that a training is handed while it runs.
+    """
+    def __init__(self) -> None: ...
+    def end(self, beyond: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        No more will come; the whole run has batches [0, beyond).
+        """
+    def give(
+        self,
+        ticket: typing.SupportsInt | typing.SupportsIndex,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        count: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Batches [first, first + count) are this training's.
+        """
+    def left(self) -> int:
+        """
+        Batches given and not claimed.
+        """
+    def revoke(self) -> None:
+        """
+        Takes back what is not claimed.
+        """
+    def used(self) -> list[tuple[int, int]]:
+        """
+        (ticket, batches used without a gap) of each lease of which that has changed.
+        """
+
+class SyncServer:
+    """
+    Holds fragments of w^PS; a thread serves trainers.
+    """
+    def __init__(
+        self,
+        fragments: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+            ]
+        ],
+    ) -> None:
+        """
+        fragments: (index, length in floats) of each.
+        """
+    def adopt(
+        self,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        transport: tcp, shm or auto; with another than tcp it waits for the other side.
+        """
+    def counters(self) -> dict: ...
+    def restore(
+        self,
+        values: numpy.typing.NDArray[numpy.float32],
+        present: collections.abc.Sequence[bool],
+        exchanges: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def snapshot(self) -> tuple[numpy.typing.NDArray[numpy.float32], list[bool], int]:
+        """
+        (values of all fragments, which are there, exchanges that are in them).
+        """
+
+class TrainerSync:
+    """
+    A trainer's synchronisation with others.
+    """
+    def __init__(
+        self,
+        machine: tuple[str, dict],
+        pace: str,
+        starts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        gaps: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        owner: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        servers: typing.SupportsInt | typing.SupportsIndex,
+        parts: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+        custom: typing.Any,
+        workers: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def adopt(
+        self,
+        slot: typing.SupportsInt | typing.SupportsIndex,
+        server: typing.SupportsInt | typing.SupportsIndex,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None: ...
+    def counters(self) -> dict: ...
+    def form(
+        self,
+        epoch: typing.SupportsInt | typing.SupportsIndex,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        fresh: collections.abc.Sequence[bool],
+        previous: typing.SupportsInt | typing.SupportsIndex,
+        next: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        A later ring to change over to; of one member, without sockets.
+        """
+    def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
+        """
+        (slot, server) of the connections to be made.
+        """
+    @property
+    def ended(self) -> int:
+        """
+        The epoch whose ring has ended here; a later one is wanted.
+        """
+    @property
+    def settled(self) -> int:
+        """
+        The epoch in which this trainer last was in a round with the others.
+        """
+    @property
+    def slots(self) -> int:
+        """
+        Threads that need a connection with each server.
+        """
+
 class Resumption:
     """
     What a run goes on from.
@@ -522,9 +653,12 @@ def train(
     resume: Resumption | None,
     weights: numpy.typing.NDArray[numpy.float32] | None = None,
     recorded_passes: typing.SupportsInt | typing.SupportsIndex = 0,
+    leases: Leases | None = None,
+    synchronisation: TrainerSync | None = None,
 ) -> dict:
     """
     Trains and returns what engine/result.h calls TrainResult, as a dict.
     """
 
+FRAGMENT: int = 16384
 __version__: str = "0.1.0"

@@ -11,13 +11,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check
+from leashed import _check, _core
 from leashed.choice import Choice
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [  # noqa: RUF022  in the order of this file
     "When",
@@ -101,7 +105,7 @@ def every(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synchroniser(ABC):
+class Synchroniser:
     """Base of the synchronisers below, and of your own.
 
     A subclass of your own has a method ``mix``; with ``SERVERS = True`` it gets what sync servers
@@ -159,19 +163,21 @@ class Synchroniser(ABC):
         """What a synchroniser of one's own does in a round; None: it is native."""
         mix = getattr(self, "mix", None)
         if not callable(mix):
-            raise TypeError(f"{type(self).__name__} needs a method mix(self, theta, other, members)")
+            raise TypeError(
+                f"{type(self).__name__} needs a method mix(self, theta, other, members)"
+            )
         found: Callable[[NDArray[np.float32], NDArray[np.float32], int], None] = mix
         return found
 
     @property
     def label(self) -> str:
-        """The name in tables, after shadowsync, section 3.3: S-EASGD, FR-EASGD-5, …"""
+        """The name in tables, such as S-EASGD and FR-EASGD-5 (shadowsync, section 4)."""
         name, gap = type(self).__name__, self.when.label
         return f"S-{name}" if gap == "S" else f"FR-{name}-{gap.removeprefix('FR-')}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Native(Synchroniser):
+class _Native(Synchroniser, ABC):
     """One that the core has."""
 
     @abstractmethod
@@ -304,6 +310,43 @@ def diloco(
         parts=parts,
         compression=compression,
     )
+
+
+class Session(Protocol):
+    """A trainer's part in a run, while it trains; ``leashed.cluster.session`` has it."""
+
+    leases: _core.Leases
+    native: _core.TrainerSync | None
+
+    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
+        """The training has ended as the core tells; what was counted."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None: ...
+
+
+class Cluster(Protocol):
+    """A trainer's place in a run; ``leashed.cluster.join`` makes it."""
+
+    def session(
+        self,
+        dimension: int,
+        synchroniser: Synchroniser | None,
+        *,
+        total: int | None,
+        batch_size: int,
+        workers: int,
+        lockstep: bool,
+    ) -> Session:
+        """Takes part from here to the session's end."""
+        ...
 
 
 def check(synchroniser: object) -> Synchroniser:

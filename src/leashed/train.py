@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,12 +25,9 @@ from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
-from leashed.sync import Synchroniser
+from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
 from leashed.threads import candidates, fastest
-
-if TYPE_CHECKING:  # msgspec is optional
-    from leashed.cluster.session import Cluster, Session
 
 __all__ = ["Progress", "train"]
 
@@ -216,6 +213,8 @@ def train(
         "cores": cores(),
         "version": _core.__version__,
     }
+    if cluster is not None and not callable(getattr(cluster, "session", None)):
+        raise TypeError(f"cluster must come from leashed.cluster.join(), got {cluster!r}")
     if sync is not None:
         if cluster is None:
             raise ValueError("sync needs cluster, the trainers to be in sync with: cluster.join()")

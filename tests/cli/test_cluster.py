@@ -106,7 +106,7 @@ def test_other_outputs(tmp_path, capsys, output, told):
 
 def test_a_plan_says_everything(tmp_path, capsys):
     (tmp_path / "plan.toml").write_text(
-        '[cluster]\ntrainers = 1\nsync_ps = 0\nrun = "here"\n[train]\nepochs = 1\n'
+        '[cluster]\ntrainers = 1\nrun = "here"\n[sync]\nkind = "ma"\n[train]\nepochs = 1\n'
     )
     plan = str(tmp_path / "plan.toml")
     assert up("--plan", plan) == 0
@@ -151,6 +151,8 @@ def test_arguments_become_a_plan():
         (["up", "--when", "every:hours=5"], "sync.when must be"),
         (["up", "--when", "every:iterations=x"], "--when: 'x' is neither"),
         (["up", "--sync", "easgd:alpha"], "--sync takes key=value"),
+        (["up", "--sync", "gba"], "sync.kind must be one of easgd"),
+        (["up", "--sync-ps", "0"], "cluster.sync_ps must be at least 1 with easgd"),
         (["up", "--rule", "sdg"], "train.rule 'sdg' is unknown"),
         (["up", "--batch-size", "100000"], "batch_size must be at most the 256 examples"),
         (["up", "--data", "/no/such/folder"], "/no/such/folder"),

@@ -55,10 +55,14 @@ def report(seconds: float = 11.0, state: str = "ended", **others: Any) -> dict[s
             member(2, "trainer", 1, 10.0 if ended else None),
             member(3, "sync-ps", 0),
         ],
-        "trainers": {"0": trainer(3000.0), "1": trainer(2000.0)},
-        "servers": {
-            "0": {"exchanges": 30.0, "whole": 10.0, "bytes_in": 40e3, "bytes_out": 80e3, "lost": 0.0}
+        "metrics": {
+            "trainer-0": trainer(3000.0),
+            "trainer-1": trainer(1900.0),
+            "sync-ps-0": {
+                "exchanges": 30.0, "whole": 10.0, "bytes_in": 40e3, "bytes_out": 80e3, "lost": 0.0
+            },
         },
+        "summaries": {"trainer-1": trainer(2000.0)} if ended else {},
         **others,
     }  # fmt: skip
 
@@ -98,7 +102,7 @@ def main(role: str, path: str, index: int) -> None:
         return
     with history.Recorder(folder) as record:
         for second in range(10_000):
-            now = report(float(second), "running", trainers={"0": trainer(50.0 * second)})
+            now = report(float(second), "running", metrics={"trainer-0": trainer(50.0 * second)})
             record(now)
             _write(folder / "run.json", json.dumps(now))
             if len(list(folder.glob("trainer-*.f32"))) == plan.cluster.trainers:

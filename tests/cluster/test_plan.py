@@ -15,9 +15,6 @@ from leashed.cluster import plan as plans
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
 
 HERE = Path("/somewhere")
-TEXT = st.text(
-    st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20
-)  # lone surrogates cannot be written
 POSITIVE = st.floats(1e-3, 1e3)
 
 
@@ -28,17 +25,26 @@ def drawn(draw):
         st.just("background"),
         st.builds(lambda n: {"iterations": n}, st.integers(1, 10**6)),
         st.builds(lambda s: {"seconds": s}, POSITIVE),
+        st.just({"iterations": {"0": 5, "1000": 30}}),
     )
-    names = st.from_regex(r"\A[a-z_][a-z0-9_]{0,8}\Z").filter(
-        lambda name: name not in {"kind", "when", "compression"}
+    share = st.floats(0.0, 1.0)
+    parts = st.integers(1, 9)
+    kinds = st.sampled_from(
+        [
+            ("easgd", {"alpha": share, "symmetric": st.booleans(), "parts": parts}),
+            ("ma", {"alpha": share}),
+            ("bmuf", {"eta": POSITIVE, "momentum": st.just(0.5), "nesterov": st.booleans()}),
+            ("none", {}),
+        ]
     )
-    settings = st.dictionaries(names, st.booleans() | st.integers(-5, 5) | POSITIVE, max_size=4)
+    kind, known = draw(kinds)
+    settings = st.fixed_dictionaries({}, optional=known)
     paths = st.text("ab\"\\' é\x7f🙂.", min_size=1, max_size=8).map(lambda name: HERE / f"x{name}")
     cluster = st.builds(
         Cluster,
         master=st.sampled_from(["127.0.0.1:7000", "[::1]:7001", "head.example:1"]),
         trainers=st.integers(1, 64),
-        sync_ps=st.integers(0, 8),
+        sync_ps=st.integers(1, 8),
         run=paths,
         key=st.none() | paths,
         transport=st.sampled_from(["auto", "tcp", "shm"]),
@@ -60,7 +66,7 @@ def drawn(draw):
         seed=st.integers(0, 2**31),
         output=st.sampled_from(plans.OUTPUTS),
     )
-    sync = st.builds(Sync, kind=TEXT, settings=settings, when=when)
+    sync = st.builds(Sync, kind=st.just(kind), settings=settings, when=when)
     return Plan(draw(cluster), draw(sync), draw(train))
 
 
@@ -102,6 +108,21 @@ def test_the_master_comes_first_and_trainers_last():
     ]
 
 
+def test_there_are_as_many_sync_servers_as_are_needed():
+    for kind, count in (("easgd", 1), ("ma", 0), ("bmuf", 0), ("diloco", 0), ("none", 0)):
+        assert plans.parse(f"[sync]\nkind = '{kind}'", HERE).cluster.sync_ps == count
+    assert plans.parse("[cluster]\nsync_ps = 3", HERE).cluster.sync_ps == 3
+
+
+def test_a_synchroniser_is_made_of_its_words():
+    assert Sync("none").synchroniser() is None
+    words = Sync("bmuf", {"eta": 0.5}, {"iterations": {"0": 5, "100": 30}})
+    gaps = lsh.sync.every(iterations={0: 5, 100: 30})
+    assert words.synchroniser() == lsh.sync.BMUF(eta=0.5, when=gaps)
+    assert Sync().synchroniser() == lsh.sync.EASGD()
+    assert Sync("diloco", {"iterations": 9}).synchroniser() == lsh.sync.diloco(iterations=9)
+
+
 def test_the_words_make_what_they_make_on_the_command_line():
     train = Train(rule="adam:beta1=0.8", lr=0.1, staleness="power:k=2", persistence=3)
     assert spelled.rule_of(train) == lsh.Adam(0.1, 0.8)
@@ -136,13 +157,20 @@ def test_data_and_network(digits):
         ("[cluster]\ntimeout = 0.1", "cluster.timeout must be at least three beats (1.5 s)"),
         ("[cluster]\nprometheus = 70000", "cluster.prometheus must be at most 65535"),
         ("[sync]\nkind = 3", "sync.kind must be a text"),
+        ("[sync]\nkind = 'x'", "sync.kind must be one of easgd, ma, bmuf, diloco, none, got 'x'"),
+        ("[sync]\nalpha = 2", "sync.alpha must be from 0 to 1"),
+        ("[sync]\neta = 1", "sync.kind easgd: "),
+        ("[sync]\nkind = 'diloco'\nwhen = {seconds = 1}", "sync.kind diloco: "),
+        ("[sync]\nwhen = {iterations = {5 = 5}}", "sync.when: iterations must tell the gap from"),
+        ("[sync]\nwhen = {iterations = {x = 5}}", "sync.when: "),
+        ("[cluster]\nsync_ps = 0", "cluster.sync_ps must be at least 1 with easgd"),
         ("[sync]\nalpha = 'x'", "sync.alpha must be a number"),
         ("[sync]\n'a b' = 1", "sync.a b is unknown"),
         ("[sync]\nwhen = 'often'", "sync.when must be"),
         ("[sync]\nwhen = {iterations = 5, seconds = 1}", "sync.when must be"),
         ("[sync]\nwhen = {hours = 5}", "sync.when must be"),
-        ("[sync]\nwhen = {iterations = 0}", "sync.when.iterations must be at least 1"),
-        ("[sync]\nwhen = {seconds = 0}", "sync.when.seconds must be greater than 0"),
+        ("[sync]\nwhen = {iterations = 0}", "sync.when: iterations must be at least 1"),
+        ("[sync]\nwhen = {seconds = 0}", "sync.when: seconds must be greater than 0"),
         ("[sync]\ncompression = 'zip'", "sync.compression must be one of none, bfloat16, int8"),
         ("[train]\ndata = 5", "train.data must be a text"),
         ("[train]\nmodel = 'rnn'", "train.model must be one of mlp, cnn, lenet"),

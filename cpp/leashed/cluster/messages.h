@@ -3,10 +3,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <span>
 
 #include "leashed/cluster/fragments.h"
 #include "leashed/net/codec.h"
 #include "leashed/net/ring.h"
+#include "leashed/net/share.h"
 
 namespace leashed {
 
@@ -15,6 +18,7 @@ enum Kind : std::uint16_t {
   kReply,
   kReduce,
   kBroadcast,
+  kShare,
   kReduceBfloat16,
   kReduceInt8,
   kKinds,
@@ -31,9 +35,9 @@ enum Kind : std::uint16_t {
 struct ExchangeHead {
   std::uint32_t fragment;  // of the whole vector
   float alpha;  // w ← (1 − alpha) w + alpha θ; where there is no w yet, it becomes θ
-  std::uint32_t old_reply;  // with w as it was before, instead of after
-  Codec codec;              // none: the values themselves, float32 little-endian
-  std::uint16_t keep;       // 1: as above; with values themselves only
+  std::uint32_t old_reply;    // with w as it was before, instead of after
+  Codec codec = Codec::none;  // none: the values themselves, float32 little-endian
+  std::uint16_t keep = 0;     // 1: as above; with values themselves only
 };
 static_assert(sizeof(ExchangeHead) == 16);
 
@@ -52,8 +56,14 @@ constexpr std::uint16_t reduce_kind(Codec codec) {
 
 // Bytes of payload, at most, by kind.
 inline constexpr std::uint64_t kMostExchange = sizeof(ExchangeHead) + kFragment * sizeof(float);
-inline constexpr std::array<std::uint64_t, kKinds> kServerLimits{0, kMostExchange, kMostExchange};
+inline constexpr std::array<std::uint64_t, kKinds> kServerLimits{0, kMostExchange, kMostExchange, 0,
+                                                                 0, kShareFrame};
 inline constexpr std::array<std::uint64_t, kKinds> kRingLimits{
-    0, 0, 0, kRingFragment, kRingFragment, kRingFragment, kRingFragment};
+    0, 0, 0, kRingFragment, kRingFragment, kShareFrame, kRingFragment, kRingFragment};
+
+// A connection that is made for one of the two, over a socket or, where the wish is another than
+// `tcp`, as share() says; both sides have the same wish. Takes the socket over, unless it throws.
+std::unique_ptr<Connection> connected(int socket, std::span<const std::uint64_t> limits,
+                                      bool checked, Transport wish, Role role);
 
 }  // namespace leashed

@@ -1,7 +1,10 @@
 #include "leashed/cluster/ring_group.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
@@ -11,9 +14,25 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 }  // namespace
 
 void RingGroup::form(Ring ring) {
+  if (ring.rank >= ring.fresh.size()) {
+    throw Error("rank is " + std::to_string(ring.rank) + " in a ring of " +
+                std::to_string(ring.fresh.size()));
+  }
   const std::lock_guard lock(mutex_);
+  if (leaving_.load(kRelaxed)) return;
   coming_ = std::move(ring);
   pending_.store(true, kRelaxed);
+}
+
+void RingGroup::want_to_leave() {
+  const std::lock_guard lock(mutex_);
+  leaving_.store(true, kRelaxed);
+  coming_.reset();  // its other members are not to wait for this one
+}
+
+void RingGroup::close() {
+  want_to_leave();
+  if (ring_) give_up();
 }
 
 void RingGroup::give_up() {
@@ -54,6 +73,9 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
   try {
     const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, fresh.size()};
     broadcast(place, root, kBroadcast, round_, values, deadline);
+    if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
+      throw Error("what is to be taken over is not finite");  // for all members alike
+    }
     copied_ = true;
     if (codec_ != Codec::none) {
       common_.assign(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(dimension_));
@@ -73,6 +95,11 @@ void RingGroup::sum_encoded(const RingPlace& place, std::span<float> values, std
   const std::span<float> error = std::span(error_).subspan(begin, values.size());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] -= common[i];
   all_reduce(place, reduce_kind(codec_), round_, values, deadline, {codec_, error});
+  // Then somebody's theta was not, for all members alike; nothing is kept of the round.
+  if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
+    std::fill(error.begin(), error.end(), 0.0f);
+    return;
+  }
   const auto members = static_cast<float>(place.members);
   for (std::size_t i = 0; i < values.size(); ++i) {
     common[i] += values[i] / members;

@@ -30,10 +30,10 @@ ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>
   heard_.resize(dimension);
 }
 
-void ServerLinks::adopt(std::size_t server, int socket, bool checked) {
-  auto connection = std::make_unique<Connection>(socket, kServerLimits, checked);
+void ServerLinks::adopt(std::size_t server, int socket, bool checked, Transport wish) {
+  Lane& lane = lanes_.at(server);  // before the socket is taken over
+  auto connection = connected(socket, kServerLimits, checked, wish, Role::offers);
   const std::lock_guard lock(mutex_);
-  Lane& lane = lanes_.at(server);
   lane.arriving = std::move(connection);
   lane.there.store(true, kRelaxed);
 }
@@ -74,7 +74,9 @@ bool ServerLinks::receive(Lane& lane, float* other) {
   const std::span<float> values(other + begin, end - begin);
   const std::size_t bytes = encoded_size(kept_[index] ? codec_ : Codec::none, values.size());
   const auto header = lane.connection->take([&](const FrameHeader& h) {
-    if (h.kind != kReply || h.correlation != index || h.length != bytes) {
+    // (Nor before all of it: what is sent must not be in use when this exchange is over.)
+    const std::size_t gone = lane.sent - (lane.connection->sending() ? 1 : 0);
+    if (h.kind != kReply || h.correlation != index || h.length != bytes || lane.received >= gone) {
       throw Error("a sync server has answered something else than was asked");
     }
     if (!kept_[index]) return std::as_writable_bytes(values);
@@ -134,7 +136,6 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
   for (bool finished = false; !finished;) {
     finished = true;
     bool something = false;
-    waiting.clear();
     for (Lane& lane : lanes_) {
       if (lane.received == lane.asked.size()) continue;
       Connection& c = *lane.connection;
@@ -145,8 +146,6 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
         in_.fetch_add(c.received() - received, kRelaxed);
         if (lane.received == lane.asked.size()) continue;
         finished = false;
-        waiting.push_back(
-            {c.socket(), static_cast<short>(c.sending() ? POLLIN | POLLOUT : POLLIN), 0});
       } catch (const std::exception&) {  // this server's; others go on
         drop(lane);
         lane.asked.resize(lane.received);
@@ -162,6 +161,17 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
         lane.asked.resize(lane.received);
       }
       break;
+    }
+    if (something) continue;
+    waiting.clear();
+    for (Lane& lane : lanes_) {
+      if (lane.received == lane.asked.size()) continue;
+      Connection& c = *lane.connection;
+      if (const auto events = c.events(true, c.sending())) {
+        waiting.push_back({c.socket(), *events, 0});
+      } else {
+        something = true;
+      }
     }
     if (something) continue;
     const double left = std::clamp(deadline.at - now(), 0.0, kLook);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/base/descriptor.h"
 #include "leashed/cluster/messages.h"
 #include "leashed/net/connection.h"
 
@@ -30,7 +32,8 @@ class SyncServer {
   ~SyncServer();
 
   // Takes a trainer's connection over, from any thread; where that throws, it stays the caller's.
-  void adopt(int socket, bool checked);
+  // Not over the socket alone: waits some seconds for the other side to agree.
+  void adopt(int socket, bool checked, Transport wish = Transport::tcp);
 
   struct Counters {
     std::uint64_t exchanges = 0;  // of fragments, α = 0 included
@@ -66,7 +69,8 @@ class SyncServer {
   };
   struct Link;
   void serve();
-  void welcome();
+  // Those that arrive have their first turn.
+  void welcome(std::vector<Link*>& turns);
   // False where the connection is of no more use.
   bool go_on(Link& link);
   void answer(Link& link, const FrameHeader& header);
@@ -77,9 +81,9 @@ class SyncServer {
   std::deque<Held> held_;
   std::vector<std::uint32_t> fragments_;                  // of held_
   std::unordered_map<std::uint32_t, std::size_t> place_;  // of a fragment in held_
-  const int poll_, wake_;                                 // epoll, eventfd
+  const Descriptor poll_, wake_;                          // epoll, eventfd
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Link>> arriving_;  // under the lock
+  std::list<std::unique_ptr<Link>> arriving_;  // under the lock
   // The serving thread's own.
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;
   AlignedArray<float> values_{kFragment};  // of what came compressed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import shutil
 import signal
 import sys
@@ -68,7 +69,9 @@ def _add_up(actions: Commands) -> None:
     )
     here = parser.add_argument_group("what is run")
     here.add_argument("--trainers", type=int, default=2, help="default: %(default)s")
-    here.add_argument("--sync-ps", type=int, default=1, help="sync servers; default: %(default)s")
+    here.add_argument(
+        "--sync-ps", type=int, help="sync servers (default: one, where the synchroniser needs one)"
+    )
     here.add_argument(
         "--sync",
         default="easgd",
@@ -151,6 +154,7 @@ def _up(options: argparse.Namespace) -> int:
     if options.plan is not None and (given := options.given(options)):
         raise ValueError(f"--plan has all that is run: leave out {', '.join(given)}")
     plan = _plan(options) if options.plan is None else plans.read(options.plan)
+    _check_extras(plan, view=options.view)
     data = plan.train.load()
     plan.train.build(data.train)
     if plan.train.batch_size > len(data.train):
@@ -167,6 +171,18 @@ def _up(options: argparse.Namespace) -> int:
         return 1
 
 
+def _check_extras(plan: Plan, *, view: bool) -> None:
+    """ImportError where something is not installed that the run would need."""
+    try:
+        importlib.import_module("msgspec")
+    except ImportError as error:
+        raise ImportError("a cluster needs msgspec: pip install leashed[cluster]") from error
+    if view:
+        importlib.import_module("leashed.cluster.view")
+    if plan.cluster.prometheus is not None:
+        importlib.import_module("leashed.cluster.prometheus")
+
+
 def _train(plan: Plan, data: Split, *, view: bool) -> int:
     """Run a plan in its folder, and print what came of it."""
     cluster = plan.cluster
@@ -178,7 +194,7 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
     report = outcome.read_report(cluster.run)
     if report is not None:
         restarts = supervisor.counts()
-        print(render(outcome.conclude(report, cluster.run, plan.train, data, restarts)))
+        print(render(outcome.conclude(report, cluster.run, plan, data, restarts)))
     elif not interrupted and failed is None:
         failed = ChildProcessError("the master has reported nothing")
     if failed is not None:
@@ -221,14 +237,17 @@ def _plan(options: argparse.Namespace) -> Plan:
     """The plan that the arguments describe."""
     kind, _, settings = options.sync.partition(":")
     others = {field.name for field in fields(Train)} - {"data"}
+    words = Sync(
+        kind, spelled.settings("--sync", settings), _when(options.when), options.compression
+    )
     return Plan(
         Cluster(
             trainers=options.trainers,
-            sync_ps=options.sync_ps,
+            sync_ps=plans.servers_of(words) if options.sync_ps is None else options.sync_ps,
             transport=options.transport,
             prometheus=options.prometheus,
         ),
-        Sync(kind, spelled.settings("--sync", settings), _when(options.when), options.compression),
+        words,
         Train(
             data=plans.DIGITS if options.data is None else str(Path(options.data).absolute()),
             **{name: getattr(options, name) for name in others},

@@ -26,7 +26,8 @@ def add(commands: Commands) -> None:
         nargs="+",
         type=Path,
         metavar="RUNS",
-        help="results from 'leashed bench scaling --output' or 'leashed train --output'",
+        help="results from 'leashed bench scaling --output' or 'leashed train --output', or the "
+        "folder of a run of 'leashed cluster up'",
     )
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), help="default: %(default)s"
@@ -45,6 +46,8 @@ def add(commands: Commands) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
+    if any(file.is_dir() for file in options.files):
+        return _cluster(options)
     from leashed.report import page  # noqa: PLC0415 (matplotlib is optional)
 
     together = [run for file in options.files for run in runs.read(file)]
@@ -54,4 +57,14 @@ def _report(options: argparse.Namespace) -> int:
     for line in missing:
         print(f"not drawn: {line}", file=sys.stderr)
     print(f"{options.output}: {len(together)} runs")
+    return 0
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    from leashed.cluster import page  # noqa: PLC0415 (matplotlib is optional)
+
+    if len(options.files) != 1 or options.threads is not None or options.figures is not None:
+        raise ValueError("the folder of a run stands alone, without --threads and --figures")
+    page.write(options.files[0], options.output)
+    print(options.output)
     return 0

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from leashed.cluster.measures import counted
+
 __all__ = ["FILE", "Recorder", "present", "read"]
 
 FILE = "history.jsonl"
@@ -26,6 +28,8 @@ class Recorder:
 
     def __init__(self, folder: Path) -> None:
         self._file = (folder / FILE).open("a", encoding="utf-8")
+        if self._file.tell():
+            self._file.write("\n")  # the last line may be without its end
 
     def __enter__(self) -> Recorder:  # noqa: PYI034 (Self is of Python 3.11)
         return self
@@ -43,9 +47,10 @@ class Recorder:
         row = {
             "seconds": report["seconds"],
             "present": dict(present(report)),
-            "trainers": {
-                index: {name: counters[name] for name in _KEPT if name in counters}
-                for index, counters in report["trainers"].items()
+            "terms": {name: report["terms"][name] for name in ("batch_size", "parameters")},
+            "metrics": {
+                f"trainer-{index}": {name: counters[name] for name in _KEPT if name in counters}
+                for index, counters in counted(report, "trainer").items()
             },
         }
         self._file.write(json.dumps(row) + "\n")

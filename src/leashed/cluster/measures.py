@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Counters", "Measures", "measure", "over", "pulse", "total"]
+__all__ = ["Counters", "Measures", "counted", "measure", "over", "pulse", "total"]
 
 Counters = Mapping[str, float]
 """Counted since the process began, by name, as ``Member.report`` was given them."""
@@ -64,7 +64,7 @@ def measure(
     )
 
 
-def pulse(report: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Measures]:
+def pulse(report: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[int, Measures]:
     """What each trainer has done between two reports, by its index.
 
     Args:
@@ -72,11 +72,24 @@ def pulse(report: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[s
         before: an earlier one, or None: since the beginning.
     """
     seconds = report["seconds"] - (0.0 if before is None else before["seconds"])
-    found = {}
-    for index, counters in sorted(report["trainers"].items(), key=lambda item: int(item[0])):
-        earlier = {} if before is None else before["trainers"].get(index, {})
-        found[index] = over(_since(counters, earlier), seconds, report)
-    return found
+    earlier = {} if before is None else counted(before, "trainer")
+    return {
+        index: over(_since(counters, earlier.get(index, {})), seconds, report)
+        for index, counters in counted(report, "trainer").items()
+    }
+
+
+def counted(report: Mapping[str, Any], role: str) -> dict[int, Counters]:
+    """What each process of a role has counted, by its index: since it was started last, up to its
+    last word where it has had one.
+    """
+    found: dict[int, Counters] = {}
+    for told in (report["metrics"], report.get("summaries", {})):
+        for name, counters in told.items():
+            of, _, index = name.rpartition("-")
+            if of == role:
+                found[int(index)] = {**found.get(int(index), {}), **counters}
+    return dict(sorted(found.items()))
 
 
 def over(counters: Counters, seconds: float, report: Mapping[str, Any]) -> Measures:
@@ -106,5 +119,5 @@ def total(several: Iterable[Counters]) -> dict[str, float]:
 
 def _ratio(above: float, below: float) -> float:
     if below == 0.0:
-        return math.nan if above == 0.0 else math.copysign(math.inf, above)
+        return math.inf if above > 0.0 else math.nan
     return above / below

@@ -30,13 +30,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leashed import _check, spelled
+from leashed import _check, spelled, sync
 from leashed.cluster import opening
 from leashed.datasets import Dataset, Split
 from leashed.models import INITIALISATIONS, Model
 from leashed.stopping import Until, batches_in
 from leashed.studies.scaling import MODELS, build_model
-from leashed.sync import COMPRESSIONS
 from leashed.train import MAX_SEED, MAX_THREADS
 
 if sys.version_info >= (3, 11):
@@ -78,7 +77,7 @@ class Cluster:
         master: where the master listens, ``HOST:PORT``. Port 0: any that is free, which the others
             learn from the run's folder, so on one machine alone.
         trainers: how many.
-        sync_ps: how many sync servers.
+        sync_ps: how many sync servers. In the file: as many as are needed, where it is not given.
         run: the folder of what the run writes: logs, journal, report, models.
         key: the file with the key that every connection is opened with, of mode 0600. None: ``key``
             in the run's folder.
@@ -165,7 +164,8 @@ class Sync:
         kind: name of the synchroniser, as ``leashed.sync`` has it, or ``"none"``.
         settings: its arguments: numbers, true and false. What is not given has its default.
         when: ``"background"``: a thread of its own, as fast as it goes; or in the foreground,
-            ``{"iterations": n}`` or ``{"seconds": s}``.
+            ``{"iterations": n}`` or ``{"seconds": s}``. A gap that changes is a table of gaps by the
+            iteration from which each holds: ``{"iterations": {"0": 5, "1000": 30}}``.
         compression: of what goes over the network: ``"none"``, ``"bfloat16"`` or ``"int8"``.
 
     Raises:
@@ -174,7 +174,7 @@ class Sync:
 
     kind: str = "easgd"
     settings: Mapping[str, float] = field(default_factory=dict)
-    when: str | Mapping[str, float] = _BACKGROUND
+    when: str | Mapping[str, Any] = _BACKGROUND
     compression: str = "none"
 
     def __post_init__(self) -> None:
@@ -184,19 +184,50 @@ class Sync:
                 raise ValueError(f"sync.{name} is unknown: no synchroniser has such a setting")
             if not isinstance(value, bool):
                 _check.real(f"sync.{name}", value)
-        _choice("sync.compression", self.compression, COMPRESSIONS)
-        if isinstance(self.when, Mapping) and len(self.when) == 1:
-            if "iterations" in self.when:
-                _check.whole("sync.when.iterations", self.when["iterations"])
-                return
-            if "seconds" in self.when:
-                _check.real("sync.when.seconds", self.when["seconds"], 0.0)
-                return
-        if self.when != _BACKGROUND:
+        _choice("sync.compression", self.compression, sync.COMPRESSIONS)
+        self.synchroniser()
+
+    def synchroniser(self) -> sync.Synchroniser | None:
+        """What is named; None: ``"none"``.
+
+        Raises:
+            TypeError, ValueError: there is no such synchroniser, or it has no such setting.
+        """
+        when = self._timing()
+        if self.kind == "none":
+            return None
+        if self.kind not in sync.SYNCHRONISERS:
+            known = ", ".join([*sync.SYNCHRONISERS, "none"])
+            raise ValueError(f"sync.kind must be one of {known}, got {self.kind!r}")
+        settings = {**self.settings, "compression": self.compression}
+        if self.when != _BACKGROUND:  # a preset has a time of its own
+            settings["when"] = when
+        try:
+            return sync.SYNCHRONISERS[self.kind](**settings)
+        except TypeError as error:
+            raise TypeError(f"sync.kind {self.kind}: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"sync.{error}") from None
+
+    def _timing(self) -> sync.When:
+        if self.when == _BACKGROUND:
+            return sync.background()
+        if (
+            not isinstance(self.when, Mapping)
+            or len(self.when) != 1
+            or not self.when.keys() <= {"iterations", "seconds"}
+        ):
             raise ValueError(
                 'sync.when must be "background", {iterations = n} or {seconds = s}, '
                 f"got {self.when!r}"
             )
+        ((kind, gap),) = self.when.items()
+        try:
+            # The keys of a table of TOML are texts.
+            steps = {int(at): each for at, each in gap.items()} if isinstance(gap, Mapping) else gap
+            return sync.every(**{kind: steps})
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"sync.when: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -289,7 +320,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of it.
+    """All of it. A synchroniser that needs sync servers must have one.
 
     Raises:
         TypeError, ValueError: a value is wrong; the message names it.
@@ -298,6 +329,13 @@ class Plan:
     cluster: Cluster = field(default_factory=Cluster)
     sync: Sync = field(default_factory=Sync)
     train: Train = field(default_factory=Train)
+
+    def __post_init__(self) -> None:
+        if servers_of(self.sync) > self.cluster.sync_ps:
+            raise ValueError(
+                f"cluster.sync_ps must be at least 1 with {self.sync.kind}, which needs sync servers; "
+                "or choose ma or bmuf"
+            )
 
     def text(self) -> str:
         """The plan as TOML."""
@@ -309,6 +347,12 @@ class Plan:
             lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
             lines += [""]
         return "\n".join(lines)
+
+
+def servers_of(words: Sync) -> int:
+    """How many sync servers there are where nobody says: one, if they are needed at all."""
+    made = words.synchroniser()
+    return 0 if made is None else int(made.SERVERS)
 
 
 def parse(text: str, folder: Path) -> Plan:
@@ -326,19 +370,18 @@ def parse(text: str, folder: Path) -> Plan:
             raise ValueError(f"{name} is unknown; a plan has the tables cluster, sync and train")
         if not isinstance(table, dict):
             raise TypeError(f"{name} must be a table, got {table!r}")
-    sync = dict(tables.get("sync", {}))
-    own = {key: sync.pop(key) for key in ("kind", "when", "compression") if key in sync}
-    plan = Plan(
-        _filled(Cluster, "cluster", tables),
-        Sync(settings=sync, **own),
-        _filled(Train, "train", tables),
-    )
-    cluster, train = plan.cluster, plan.train
+    settings = dict(tables.get("sync", {}))
+    own = {key: settings.pop(key) for key in ("kind", "when", "compression") if key in settings}
+    words = Sync(settings=settings, **own)
+    cluster = _filled(Cluster, "cluster", tables)
+    if "sync_ps" not in tables.get("cluster", {}):
+        cluster = dataclasses.replace(cluster, sync_ps=servers_of(words))
+    train = _filled(Train, "train", tables)
     key = None if cluster.key is None else folder / cluster.key
     data = train.data if train.data == DIGITS else str(folder / train.data)
     return Plan(
         dataclasses.replace(cluster, run=folder / cluster.run, key=key),
-        plan.sync,
+        words,
         dataclasses.replace(train, data=data),
     )
 

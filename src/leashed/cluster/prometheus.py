@@ -6,13 +6,18 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from leashed.cluster.history import present
-from leashed.cluster.measures import pulse
+from leashed.cluster.measures import Counters, counted, pulse
 from leashed.cluster.plan import ROLES
+
+try:
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise ImportError(
+        "metrics for Prometheus need prometheus-client: pip install leashed[prometheus]"
+    ) from error
 
 __all__ = ["Exporter"]
 
@@ -71,6 +76,7 @@ class Exporter(Collector):
         for role in ROLES[1:]:
             members.add_metric([role], present(report)[role])
         yield members
+        trainers, servers = counted(report, "trainer"), counted(report, "sync-ps")
         for name, help_text, counter in (
             ("examples", "Examples trained.", "examples"),
             ("iterations", "Batches trained.", "batches_used"),
@@ -78,21 +84,21 @@ class Exporter(Collector):
             ("sync_failures", "Synchronisations that failed.", "sync_failed"),
             ("sync_seconds", "Seconds spent in synchronisation.", "sync_seconds"),
         ):
-            yield _counted(f"leashed_{name}", help_text, counter, report["trainers"], "trainer")
+            yield _counted(f"leashed_{name}", help_text, counter, trainers, "trainer")
         for direction, counter in (("out", "bytes_out"), ("in", "bytes_in")):
-            for kind in ("trainer", "server"):
+            for kind, processes in (("trainer", trainers), ("server", servers)):
                 yield _counted(
                     f"leashed_{kind}_bytes_{direction}",
                     f"Bytes of parameters that {kind}s have moved, {direction}.",
                     counter,
-                    report[f"{kind}s"],
+                    processes,
                     kind,
                 )
         yield _counted(
             "leashed_exchanges",
             "Fragments that sync servers have interpolated.",
             "exchanges",
-            report["servers"],
+            servers,
             "server",
         )
         eps = GaugeMetricFamily("leashed_eps", "Examples per second now.", labels=["trainer"])
@@ -100,8 +106,8 @@ class Exporter(Collector):
             "leashed_sync_gap", "Iterations per synchronisation now.", labels=["trainer"]
         )
         for index, measures in pulse(report, before).items():
-            eps.add_metric([index], measures.eps)
-            gap.add_metric([index], measures.gap)
+            eps.add_metric([str(index)], measures.eps)
+            gap.add_metric([str(index)], measures.gap)
         yield eps
         yield gap
         ledger = report["ledger"]
@@ -111,10 +117,10 @@ class Exporter(Collector):
 
 
 def _counted(
-    name: str, help_text: str, counter: str, processes: Mapping[str, Any], label: str
+    name: str, help_text: str, counter: str, processes: Mapping[int, Counters], label: str
 ) -> Metric:
     family = CounterMetricFamily(name, help_text, labels=[label])
     for index, counters in processes.items():
         if counter in counters:
-            family.add_metric([index], counters[counter])
+            family.add_metric([str(index)], counters[counter])
     return family

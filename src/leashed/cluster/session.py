@@ -14,9 +14,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -43,6 +44,10 @@ _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
 
+TRANSPORTS = ("auto", "tcp", "shm")
+
+Address: TypeAlias = "str | Callable[[], str]"
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,21 +62,27 @@ class Cluster:
         master: the master's address, "host:port", or what tells it.
         key: what every connection is opened with.
         host: where this trainer is reached by the others.
+        transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
+            ``"auto"``: shared memory where it can be had.
         timeout: seconds for a round of synchronisation, and for a connection.
         grace: seconds for which a master that is away is waited for.
-        prepare: called with the length of the parameters, the batches of the whole run (or None)
-            and the batch size, before the master is asked; for who has it started.
+        meet: in place of ``master``, called with the length of the parameters, the batches of the
+            whole run (or None) and the batch size: tells where the master of this run is, and how
+            what was started for it is ended.
     """
 
     index: int
     trainers: int
     servers: int
-    master: str | Callable[[], str]
+    master: Address
     key: Key
     host: str = "127.0.0.1"
+    transport: str = "auto"
     timeout: float = 10.0
     grace: float = 10.0
-    prepare: Callable[[int, int | None, int], None] | None = field(default=None, repr=False)
+    meet: Callable[[int, int | None, int], tuple[Address, Callable[[], None]]] | None = field(
+        default=None, repr=False
+    )
 
     def session(
         self,
@@ -90,9 +101,18 @@ class Cluster:
                 one is needed.
             OSError: the master cannot be reached in time.
         """
-        if self.prepare is not None:
-            self.prepare(dimension, total, batch_size)
-        return Session(self, dimension, synchroniser, total, batch_size, workers, lockstep)
+        cluster, ended = self, None
+        if self.meet is not None:
+            master, ended = self.meet(dimension, total, batch_size)
+            cluster = replace(self, master=master, meet=None)
+        try:
+            return Session(
+                cluster, dimension, synchroniser, total, batch_size, workers, lockstep, ended
+            )
+        except BaseException:
+            if ended is not None:
+                ended()
+            raise
 
 
 class Session:
@@ -107,7 +127,9 @@ class Session:
         batch_size: int,
         workers: int,
         lockstep: bool,
+        ended: Callable[[], None] | None = None,
     ) -> None:
+        self._ended = ended
         self.leases = _core.Leases()
         self.native = (
             None
@@ -184,7 +206,7 @@ class Session:
                 self._tend_ring()
                 if time.monotonic() >= self._reported + _REPORT:
                     self.report()
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 (finish raises it)
             _log.exception("the session has failed")
             self._failure = error
             self.leases.end(0)
@@ -268,13 +290,15 @@ class Session:
                 continue
             self._connecting.add((slot, server))
             address = self._servers[server]
-            _start(lambda s=slot, k=server, a=address: self._reach_server(s, k, a))
+            _start(partial(self._reach_server, slot, server, address))
 
     def _reach_server(self, slot: int, server: int, address: str) -> None:
         assert self.native is not None
         try:
             link = self._connect(address, EXCHANGE)
-            self.native.adopt(slot, server, link.detach(), not is_local(address))
+            self.native.adopt(
+                slot, server, link.detach(), not is_local(address), self._cluster.transport
+            )
         except (OSError, ValueError) as error:
             _log.info("sync server %d at %s: %s", server, address, error)
             self._closing.wait(_AGAIN)
@@ -336,9 +360,12 @@ class Session:
                 self._member.broken(epoch.number)
             return
         checked = not (is_local(ahead.address) and is_local(behind.address))
-        self.native.form(
-            epoch.number, rank, fresh, backward.detach(), forward.detach(), checked
-        )
+        links = backward.detach(), forward.detach()
+        try:
+            self.native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
+        except ValueError as error:
+            _log.info("ring %d: %s", epoch.number, error)
+            self._member.broken(epoch.number)
 
     def _await(self, epoch: Epoch, name: str) -> socket.socket:
         key = (epoch.number, name)
@@ -417,12 +444,17 @@ class Session:
         with self._ring:
             while self._arrived:
                 self._arrived.popitem()[1].close()
+        if self._ended is not None:
+            self._ended()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self.close()
 

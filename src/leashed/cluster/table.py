@@ -6,12 +6,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leashed.cluster.measures import Counters, over, total
-from leashed.report.table import MISSING, duration, mebibytes, number, pairs, text
+from leashed.cluster.measures import Counters, counted, over, total
+from leashed.report.summary import Table
+from leashed.report.table import MISSING, duration, mebibytes, number, pairs
 
-__all__ = ["line", "lived", "render"]
+__all__ = ["NOTE", "facts", "line", "lived", "members", "render", "servers", "trainers"]
 
-_HEADER = (
+NOTE = (
+    "Counted since a process was started last. sync gap: iterations over synchronisations (eq. 2 of "
+    "the ShadowSync paper, first form); by bytes: iterations over transfers of the whole of w, each "
+    "direction apart (second form). EPS: over the time that a trainer was a member, of all: from the "
+    "first one's coming to the last one's going. in sync: time spent in synchronisation."
+)
+_TRAINERS = (
     "trainer",
     "examples",
     "iterations",
@@ -31,33 +38,37 @@ _SERVERS = ("sync server", "exchanges", "of all its fragments", "in", "out", "lo
 
 
 def render(report: Mapping[str, Any]) -> str:
-    """The tables of a run.
+    """The tables of a run, as text.
 
     Args:
-        report: as in run.json, with what ``leashed cluster up`` adds: ``restarts`` by process,
-            ``output``, ``train_loss`` and ``test_accuracy``. What it lacks is left out.
+        report: as in run.json, with what ``outcome.conclude`` adds. What it lacks is left out.
     """
-    trainers: Mapping[str, Counters] = report["trainers"]
-    restarts: Mapping[str, int] = report.get("restarts", {})
+    processes = [str(table) for table in (trainers(report), servers(report)) if table.rows]
+    return "\n\n".join([*processes, pairs(facts(report)), str(members(report))])
+
+
+def trainers(report: Mapping[str, Any]) -> Table:
+    """A row per trainer, and one for all."""
+    counters, restarts = counted(report, "trainer"), report.get("restarts", {})
     rows = [
-        _trainer(f"{index}", counters, lived(report, "trainer", index), report, restarts)
-        for index, counters in sorted(trainers.items(), key=lambda item: int(item[0]))
+        _trainer(str(index), each, lived(report, index), report, restarts)
+        for index, each in counters.items()
     ]
     if rows:
-        everything = total(trainers.values())
-        rows.append(_trainer("all", everything, float(report["seconds"]), report, restarts))
-    parts = [text(_HEADER, rows)]
-    servers = sorted(report["servers"].items(), key=lambda item: int(item[0]))
-    if servers:
-        parts.append(text(_SERVERS, [_server(index, each, restarts) for index, each in servers]))
-    parts += [pairs(_facts(report)), _members(report)]
-    return "\n\n".join(parts)
+        rows.append(_trainer("all", total(counters.values()), lived(report), report, restarts))
+    return Table(list(_TRAINERS), rows)
+
+
+def servers(report: Mapping[str, Any]) -> Table:
+    """A row per sync server."""
+    restarts = report.get("restarts", {})
+    rows = [_server(index, each, restarts) for index, each in counted(report, "sync-ps").items()]
+    return Table(list(_SERVERS), rows)
 
 
 def line(report: Mapping[str, Any]) -> str:
     """The state of a run in one line."""
-    everything = total(report["trainers"].values())
-    now = over(everything, float(report["seconds"]), report)
+    now = over(total(counted(report, "trainer").values()), lived(report), report)
     ledger = report["ledger"]
     parts = [f"{report['seconds']:.1f} s"]
     if ledger.get("total"):
@@ -70,13 +81,17 @@ def line(report: Mapping[str, Any]) -> str:
     return "  ".join(parts)
 
 
-def lived(report: Mapping[str, Any], role: str, index: str) -> float:
-    """Seconds for which a process, with all that it was started again as, has been a member."""
-    return math.fsum(
-        (report["seconds"] if each["gone"] is None else each["gone"]) - each["joined"]
-        for each in report["members"]
-        if each["role"] == role and str(each["index"]) == index
-    )
+def lived(report: Mapping[str, Any], index: int | None = None) -> float:
+    """Seconds for which a trainer has been a member since it was started last; without ``index``:
+    from the coming of the first to the going of the last of all.
+    """
+    trainers = [each for each in report["members"] if each["role"] == "trainer"]
+    if index is not None:
+        trainers = [each for each in trainers if each["index"] == index][-1:]
+    if not trainers:
+        return 0.0
+    ends = [report["seconds"] if each["gone"] is None else each["gone"] for each in trainers]
+    return float(max(ends) - min(each["joined"] for each in trainers))
 
 
 def _trainer(
@@ -111,9 +126,9 @@ def _trainer(
     ]
 
 
-def _server(index: str, counters: Counters, restarts: Mapping[str, int]) -> list[str]:
+def _server(index: int, counters: Counters, restarts: Mapping[str, int]) -> list[str]:
     return [
-        index,
+        str(index),
         _count(counters, "exchanges"),
         _count(counters, "whole"),
         _bytes(counters, "bytes_in"),
@@ -123,15 +138,20 @@ def _server(index: str, counters: Counters, restarts: Mapping[str, int]) -> list
     ]
 
 
-def _facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is to be said of the run as a whole, by name."""
     ledger = report["ledger"]
-    known = [
+    known = []
+    if "sync" in report:
+        known.append(("trained", f"{report['model']} on {report['data']}, sync {report['sync']}"))
+    known += [
         ("run", f"{report['state']} ({report['reason']}) after {duration(report['seconds'])}"),
         ("ledger", ", ".join(f"{name} {_plain(value)}" for name, value in ledger.items())),
     ]
-    if report.get("restarts"):
+    if "restarts" in report:
         again = [f"{name} {count}" for name, count in report["restarts"].items() if count]
-        known.append(("restarts", ", ".join(again) or "none"))
+        told = f"{', '.join(again)} (whose rows count from their last start)" if again else "none"
+        known.append(("restarts", told))
     if "elp" in report:
         known.append(("ELP", f"{report['elp']:,} examples worked on at one time"))
     if "output" in report:
@@ -141,7 +161,7 @@ def _facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return known
 
 
-def _members(report: Mapping[str, Any]) -> str:
+def members(report: Mapping[str, Any]) -> Table:
     """Who came and went, and why."""
     rows = []
     for each in sorted(report["members"], key=lambda member: float(member["joined"])):
@@ -154,7 +174,7 @@ def _members(report: Mapping[str, Any]) -> str:
                 each["why"] or MISSING,
             ]
         )
-    return text(["member", "came", "went", "why"], rows)
+    return Table(["member", "came", "went", "why"], rows)
 
 
 def _plain(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leashed import spelled, sync
+from leashed import spelled
 from leashed.cluster.member import master_address
 from leashed.cluster.session import Cluster, is_local
 from leashed.stopping import Until
@@ -13,7 +13,7 @@ from leashed.train import train
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
 
-__all__ = ["run", "synchroniser"]
+__all__ = ["run"]
 
 
 def run(plan: Plan, index: int) -> None:
@@ -37,7 +37,7 @@ def run(plan: Plan, index: int) -> None:
         batch_size=words.batch_size,
         seed=words.seed,
         init=words.init,
-        sync=synchroniser(plan),
+        sync=plan.sync.synchroniser(),
         cluster=Cluster(
             index=index,
             trainers=cluster.trainers,
@@ -45,31 +45,8 @@ def run(plan: Plan, index: int) -> None:
             master=master_address(cluster.run) if port == 0 else cluster.master,
             key=cluster.read_key(),
             host=host if is_local(cluster.master) else "0.0.0.0",  # noqa: S104  the user gave a key
+            transport=cluster.transport,
             timeout=cluster.timeout,
             grace=cluster.grace,
         ),
     )
-
-
-def synchroniser(plan: Plan) -> sync.Synchroniser | None:
-    """What a plan names, None where it is ``"none"``.
-
-    Raises:
-        TypeError, ValueError: there is no such synchroniser, or it has no such setting.
-    """
-    words = plan.sync
-    if words.kind == "none":
-        return None
-    if words.kind not in sync.SYNCHRONISERS:
-        known = ", ".join([*sync.SYNCHRONISERS, "none"])
-        raise ValueError(f"sync.kind must be one of {known}, got {words.kind!r}")
-    made = sync.SYNCHRONISERS[words.kind]
-    settings = {**words.settings, "compression": words.compression}
-    if words.kind != "diloco":
-        settings["when"] = (
-            sync.background() if isinstance(words.when, str) else sync.every(**words.when)
-        )
-    try:
-        return made(**settings)
-    except TypeError as error:
-        raise TypeError(f"sync: {error}") from None

@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
 from leashed.cluster.history import present
-from leashed.cluster.measures import pulse
+from leashed.cluster.measures import counted, pulse
 from leashed.report.table import duration, mebibytes, number
+
+try:
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+except ImportError as error:
+    raise ImportError("the view needs rich: pip install leashed[view]") from error
 
 __all__ = ["View"]
 
@@ -62,10 +65,11 @@ def _drawn(report: Mapping[str, Any], before: Mapping[str, Any] | None) -> Group
     table = Table(box=None, pad_edge=False)
     for name in _HEADER:
         table.add_column(name, justify="left" if name == "trainer" else "right")
+    trainers = counted(report, "trainer")
     for index, measures in pulse(report, before).items():
-        counters = report["trainers"][index]
+        counters = trainers[index]
         table.add_row(
-            index,
+            str(index),
             f"{counters.get('examples', 0.0):,.0f}",
             number(measures.eps),
             number(measures.gap),

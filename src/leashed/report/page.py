@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import html
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed.plots.style import style
-from leashed.report import figures, summary
+from leashed.report import figures, html_page, summary
 from leashed.studies import shown
 from leashed.studies.comparison import yardstick
 from leashed.studies.runs import Run
@@ -122,21 +120,6 @@ SECTIONS = (
     ),
 )
 
-_CSS = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
-       max-width: 120rem; margin: 2rem auto; padding: 0 2rem; }
-h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
-p, figcaption { max-width: 60rem; }
-figure { margin: 1rem 0; } figure img { display: block; width: 100%; height: auto; }
-figcaption, .note { color: #444; font-size: 0.92rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 0.88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.2rem 0.7rem; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-thead th { border-bottom: 2px solid #333; } tbody tr:nth-child(even) { background: #f4f4f4; }
-.missing { background: #f4f4f4; border-left: 4px solid #999; padding: 0.5rem 1rem; }
-"""
-
 
 def render(runs: Sequence[Run], threads: int | None = None) -> tuple[str, list[str]]:
     """The report as HTML without references to anything outside it.
@@ -166,7 +149,7 @@ def render(runs: Sequence[Run], threads: int | None = None) -> tuple[str, list[s
     ]
     groups = summary.by_setting(runs)
     for title, group in groups:
-        body += [f"<h3>{html.escape(title)}</h3>", _table(summary.comparison(group))]
+        body += [f"<h3>{html.escape(title)}</h3>", html_page.table(summary.comparison(group))]
     body.append(f'<p class="note">{html.escape(summary.COMPARISON_NOTE)}</p>')
     for section in SECTIONS:
         body.append(f"<h2>{html.escape(section.title)}</h2>")
@@ -180,16 +163,9 @@ def render(runs: Sequence[Run], threads: int | None = None) -> tuple[str, list[s
     for title, group in groups:
         table = summary.section_iv(group)
         if table.rows:
-            body += [f"<h3>{html.escape(title)}</h3>", _table(table)]
+            body += [f"<h3>{html.escape(title)}</h3>", html_page.table(table)]
     body.append(f'<p class="note">{html.escape(summary.SECTION_IV_NOTE)}</p>')
-    document = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>leashed: comparison</title>\n<style>{_CSS}</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
-    )
-    return document, missing
+    return html_page.document("leashed: comparison", body), missing
 
 
 def write(runs: Sequence[Run], path: str | Path, threads: int | None = None) -> list[str]:
@@ -230,7 +206,7 @@ def _memory(runs: Sequence[Run]) -> list[str]:
     """Figure 10 in numbers."""
     body = []
     for title, table in summary.memory(runs):
-        body += [f"<h3>{html.escape(title)}</h3>", _table(table)]
+        body += [f"<h3>{html.escape(title)}</h3>", html_page.table(table)]
     if body:
         body += [f'<p class="note">{html.escape(summary.MEMORY_NOTE)}</p>']
     return body + [f"<p>{html.escape(line)}</p>" for line in summary.paper_saving(runs)]
@@ -244,23 +220,5 @@ def _draw(section: Section, runs: Sequence[Run], threads: int | None) -> Figure:
 
 def _figure(section: Section, runs: Sequence[Run], threads: int | None) -> str:
     with style():
-        buffer = io.BytesIO()
-        _draw(section, runs, threads).savefig(buffer, format="svg", metadata={"Date": None})
-    encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
-    return (
-        f'<figure>\n<img alt="{html.escape(section.title)}" '
-        f'src="data:image/svg+xml;base64,{encoded}">\n'
-        f"<figcaption>{html.escape(section.caption)}</figcaption>\n</figure>"
-    )
-
-
-def _table(table: summary.Table) -> str:
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in table.header)
-    rows = "\n".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in table.rows
-    )
-    return (
-        f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{rows}\n</tbody></table></div>"
-    )
+        drawn = _draw(section, runs, threads)
+        return html_page.figure(section.title, drawn, section.caption)

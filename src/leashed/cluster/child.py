@@ -1,0 +1,57 @@
+"""What rank 0 starts beside its training: ``python -m leashed.cluster.child ROLE FOLDER INDEX``, with
+the run's terms in that folder.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+from leashed.cluster import master, server
+from leashed.cluster.member import master_address
+from leashed.cluster.opening import read_key
+from leashed.cluster.supervisor import tie
+
+__all__: list[str] = []
+
+
+def _main(role: str, folder: Path, index: int) -> None:
+    terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
+    key = read_key(terms["key"], given=terms["given"])
+    if role == "master":
+        master.run(
+            master.Terms(
+                total=terms["total"],
+                batch_size=terms["batch_size"],
+                trainers=terms["trainers"],
+                parameters=terms["dimension"],
+                grace=terms["grace"],
+            ),
+            host=terms["host"],
+            port=terms["port"],
+            key=key,
+            folder=folder,
+        )
+    else:
+        server.serve(
+            terms["dimension"],
+            terms["servers"],
+            index,
+            master=terms["master"] or master_address(folder),
+            key=key,
+            host=terms["host"],
+            folder=folder,
+            grace=terms["grace"],
+            transport=terms["transport"],
+        )
+
+
+if __name__ == "__main__":
+    tie()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        _main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,186 @@
+"""A run on the machines of a Ray cluster (extra ``ray``): an actor per process, which starts it there
+and starts it again when it dies.
+
+    import ray, leashed.cluster.plan, leashed.cluster.ray
+    ray.init()
+    plan = leashed.cluster.plan.read("plan.toml")
+    report = leashed.cluster.ray.up(plan, options={"trainer": {"num_cpus": 4}})
+
+Ray places the actors; it moves no parameters. Between it and the processes go texts and numbers
+alone: the plan, the run's key, addresses and reports. The key thus passes through Ray, which encrypts
+its connections only where TLS is set up. (Who may use the Ray cluster can run any program on its
+machines, with or without that key.)
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from leashed.cluster import opening, outcome
+from leashed.cluster import plan as plans
+from leashed.cluster.plan import ROLES, Plan
+from leashed.cluster.supervisor import Supervisor, command, name_of
+
+try:
+    ray: Any = importlib.import_module("ray")
+except ImportError as error:
+    raise ImportError("leashed.cluster.ray needs Ray: pip install leashed[ray]") from error
+
+__all__ = ["up"]
+
+_LOOPBACK = "127.0.0.1"
+_KEY = 32  # bytes
+_LOOK = 0.05  # seconds between two looks of an actor at its process
+
+
+def up(plan: Plan, options: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """Run a plan on the Ray cluster that this program is connected to.
+
+    Each machine has the data at the same path. What a process writes lies on its machine, in a
+    folder of its own within ``plan.cluster.run``; the report and the output model in the master's.
+
+    Args:
+        plan: ``cluster.master`` says at most a port; the host is the one where Ray puts the master.
+            A key is made for the run, unless the plan names a file, on this machine, with one.
+        options: by role what the actor's ``options`` take: resources, placement, ``max_restarts``
+            for a machine that is lost (with ``max_task_retries``; not for the master).
+
+    Returns:
+        The run's report, as in run.json, with ``folder``, where it lies on the master's machine, and
+        ``host``, that machine.
+
+    Raises:
+        ValueError: ``options`` has an unknown role.
+        ChildProcessError: the master, or all trainers, died once more than they are started again.
+        OSError, ray.exceptions.RayError: a file or Ray failed.
+    """
+    given = {} if options is None else options
+    for role in given:
+        if role not in ROLES:
+            raise ValueError(f"options has the unknown role {role!r}; it may have {ROLES}")
+    key = (
+        secrets.token_hex(_KEY)
+        if plan.cluster.key is None
+        else plan.cluster.read_key().secret.hex()
+    )
+    actor = ray.remote(_Process)
+    actors = {
+        (role, index): actor.options(**given.get(role, {})).remote(role, index)
+        for role, index in plan.cluster.processes()
+    }
+    try:
+        return _run(plan, key, actors)
+    finally:
+        for handle in actors.values():
+            ray.kill(handle)  # and with it, by its tie, the process
+
+
+def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[str, Any]:
+    cluster = plan.cluster
+    hosts = dict(
+        zip(actors, ray.get([each.host.remote() for each in actors.values()]), strict=True)
+    )
+    master = actors["master", 0]
+    host = _LOOPBACK if len(set(hosts.values())) == 1 else hosts["master", 0]
+    port = cluster.address[1] or ray.get(master.free_port.remote(host))
+    run = cluster.run.absolute()
+    where = replace(cluster, master=opening.format_address(host, port), run=run, key=None)
+    text = replace(plan, cluster=where).text()
+    working = {each.run.remote(text, key): process for process, each in actors.items()}
+    left, restarts, failed, ended = list(working), {}, 0, False
+    while left:
+        # When the master has ended the others do so by themselves, or with their actors.
+        done, left = ray.wait(left, timeout=cluster.timeout if ended else None)
+        if not done:
+            break
+        role, index = working[done[0]]
+        name = name_of(role, index)
+        status, restarts[name] = ray.get(done[0])
+        ended = ended or role == "master"
+        failed += role == "trainer" and status != 0
+        if (role == "master" and status) or failed == cluster.trainers:
+            raise ChildProcessError(
+                f"{name} ended with status {status} after {restarts[name]} restarts: see "
+                f"{name}.log on {hosts[role, index]} in {run / name}"
+            )
+    report: dict[str, Any] = json.loads(ray.get(master.conclude.remote(json.dumps(restarts))))
+    return {**report, "folder": str(run / "master"), "host": hosts["master", 0]}
+
+
+class _Process:
+    """One process of a run, on the machine that Ray has chosen; an actor.
+
+    Args:
+        role: of the process.
+        index: of the process.
+    """
+
+    def __init__(self, role: str, index: int) -> None:
+        self._role = role
+        self._index = index
+
+    def host(self) -> str:
+        """The address of this machine."""
+        return str(ray.util.get_node_ip_address())
+
+    def free_port(self, host: str) -> int:
+        """A port that nobody listens on now."""
+        with socket.create_server((host, 0)) as listening:
+            return int(listening.getsockname()[1])
+
+    def run(self, text: str, key: str) -> tuple[int, int]:
+        """Run the process to its end.
+
+        Args:
+            text: the plan; its folder is that of all processes on this machine.
+            key: as hexadecimal digits.
+
+        Returns:
+            The status it has ended with, and how often it was started again.
+        """
+        plan = plans.parse(text, Path("/"))
+        folder = plan.cluster.run / name_of(self._role, self._index)
+        folder.mkdir(parents=True, exist_ok=True)
+        secret = folder / "key"
+        secret.unlink(missing_ok=True)  # left by an actor that was lost
+        with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(bytes.fromhex(key))
+        self._plan = replace(plan, cluster=replace(plan.cluster, run=folder, key=secret))
+        plans.write(folder / "plan.toml", self._plan)
+        supervisor = Supervisor(
+            [(self._role, self._index)],
+            command(folder / "plan.toml"),
+            folder,
+            plan.cluster.restarts,
+        )
+        try:
+            with supervisor:
+                while supervisor.running(self._role):
+                    supervisor.step()
+                    time.sleep(_LOOK)
+        finally:
+            secret.unlink()
+        (status,) = supervisor.statuses(self._role)
+        return status, sum(supervisor.counts().values())
+
+    def conclude(self, restarts: str) -> str:
+        """The report of a run that has ended, with its output model, as JSON; for the master.
+
+        Args:
+            restarts: by process, as JSON.
+        """
+        folder = self._plan.cluster.run
+        report = outcome.read_report(folder)
+        if report is None:
+            raise ChildProcessError(f"the master has reported nothing: see {folder / 'master.log'}")
+        data = self._plan.train.load()
+        return json.dumps(outcome.conclude(report, folder, self._plan, data, json.loads(restarts)))

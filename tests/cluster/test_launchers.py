@@ -1,0 +1,63 @@
+"""Places under launchers as they are: torchrun and mpirun start two processes each."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import dataclasses, json, os, sys
+from leashed.cluster import placing
+place = placing.find(os.environ)
+with open(os.path.join(sys.argv[1], str(place.rank)), "w") as file:
+    json.dump(dataclasses.asdict(place), file)
+"""
+
+
+def places(tmp_path, *launcher):
+    """What two processes found, by rank."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    ours = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "MPI_", "SLURM_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    ended = subprocess.run(
+        [*launcher, str(program), str(tmp_path)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads((tmp_path / str(rank)).read_text()) for rank in range(2)]
+
+
+def expected(rank, told_by):
+    where = {"host": "127.0.0.1", "port": 28_471}
+    return {"rank": rank, "size": 2, **where, "local_rank": rank, "told_by": told_by}
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None,
+    reason="NOTHING WAS TESTED UNDER TORCHRUN: PyTorch is not installed",
+)
+def test_under_torchrun(tmp_path):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    assert places(tmp_path, *torchrun) == [expected(rank, "torchrun") for rank in range(2)]
+
+
+def test_under_mpirun(tmp_path):
+    beside = Path(sys.executable).parent / "mpiexec"
+    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if mpiexec is None:
+        pytest.skip("NOTHING WAS TESTED UNDER MPIRUN: no mpiexec (pip install mpich)")
+    found = places(tmp_path, mpiexec, "-n", "2", sys.executable)
+    assert found[0]["told_by"] in {"MPICH", "Open MPI"}
+    assert found == [expected(rank, found[0]["told_by"]) for rank in range(2)]

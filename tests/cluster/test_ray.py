@@ -1,0 +1,100 @@
+"""A run over Ray: an actor per process, which starts it again when it dies."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import leashed as lsh
+
+DRIVER = """
+import json, os, signal, sys, threading, time
+from pathlib import Path
+
+import ray
+
+from leashed.cluster import plan as plans
+from leashed.cluster.ray import up
+
+folder = Path(sys.argv[1])
+
+
+def processes():
+    found = {}
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = each.read_bytes().decode().split("\\0")
+        except OSError:
+            continue
+        if "leashed.cluster.role" in line and any(word.startswith(str(folder)) for word in line):
+            found[int(each.parent.name)] = line
+    return found
+
+
+def kill():
+    "One trainer, as soon as it is there."
+    while True:
+        for pid, line in processes().items():
+            if "trainer" in line and line[line.index("--index") + 1] == "1":
+                os.kill(pid, signal.SIGKILL)
+                return
+        time.sleep(0.02)
+
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
+plan = plans.parse("[cluster]\\ntrainers = 2\\n[train]\\nepochs = 1\\n", folder)
+try:
+    up(plan, options={"embedding-ps": {}})
+except ValueError as error:
+    refused = str(error)
+killer = threading.Thread(target=kill, daemon=True)
+killer.start()
+report = up(plan, options={role: {"num_cpus": 0.25} for role in plans.ROLES})
+killer.join()
+deadline = time.monotonic() + 30
+while processes() and time.monotonic() < deadline:
+    time.sleep(0.1)
+keys = [str(path) for path in folder.rglob("key")]
+print(json.dumps({**report, "refused_options": refused, "left": list(processes().values()), "keys": keys}))
+ray.shutdown()
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None or importlib.util.find_spec("msgspec") is None,
+    reason="NOTHING WAS TESTED OVER RAY: ray or msgspec is not installed",
+)
+def test_a_run_over_ray_survives_a_killed_trainer(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", DRIVER, str(tmp_path)],
+        env={**os.environ, "HOME": str(tmp_path)},  # where Ray keeps its token
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads(ended.stdout.splitlines()[-1])
+    assert report["state"] == "ended"
+    assert report["restarts"] == {"master": 0, "sync-ps-0": 0, "trainer-0": 0, "trainer-1": 1}
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"]
+    assert ledger["outstanding"] == ledger["free"] == 0
+    assert report["folder"] == str(tmp_path / "run" / "master")
+    model, parameters = lsh.load(tmp_path / "run" / "master" / "output.safetensors")
+    assert len(parameters) == model.dimension
+    assert "unknown role 'embedding-ps'" in report["refused_options"]
+    assert report["left"] == []
+    assert report["keys"] == []
+
+
+def test_ray_is_asked_for_where_it_is_not(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "leashed.cluster.ray", raising=False)
+    with pytest.raises(ImportError, match=r"pip install leashed\[ray\]"):
+        importlib.import_module("leashed.cluster.ray")

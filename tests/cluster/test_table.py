@@ -1,0 +1,260 @@
+"""What a run has come to: tables, history, view, metrics, page."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster import fakes
+
+import leashed as lsh
+from leashed import cli
+from leashed.cluster import history, outcome, table
+from leashed.cluster.plan import Plan, Train
+
+
+def test_a_row_per_trainer_and_one_for_all():
+    rows = {
+        row[0]: dict(zip(table.trainers(REPORT).header, row, strict=True))
+        for row in table.trainers(REPORT).rows
+    }
+    assert list(rows) == ["0", "1", "all"]
+    assert rows["0"]["EPS"] == "300"  # 3,000 examples in the 10 s from its coming to its going
+    assert rows["1"]["EPS"] == "250"
+    assert (
+        rows["all"]["EPS"] == "500"
+    )  # 5,000 in the 10 s from the first's coming to the last's going
+    assert rows["all"]["examples"] == "5,000"
+    assert rows["0"]["sync gap"] == "10.0"
+    assert rows["0"]["by bytes out"] == "10.0"
+    assert rows["1"]["restarts"] == "2"
+    assert rows["all"]["restarts"] == "2"
+    assert rows["0"]["staleness"] == "1.50"
+    assert rows["0"]["failed"] == "1"
+
+
+REPORT = {**fakes.report(), "restarts": {"trainer-1": 2, "sync-ps-0": 1, "master": 0}}
+
+
+def test_the_header_tells_each_direction():
+    header = table.trainers(REPORT).header
+    assert header[header.index("by bytes out") + 1] == "in"
+    row = dict(zip(range(len(header)), table.trainers(REPORT).rows[0], strict=True))
+    assert row[header.index("by bytes out") + 1] == "5.00"
+
+
+def test_servers_ledger_members_and_output():
+    whole = {**REPORT, "elp": 100, "output": "trainer 0", "train_loss": 0.25, "test_accuracy": 0.9}
+    text = table.render(whole)
+    assert table.servers(whole).rows == [["0", "30", "10", "0.0381 MiB", "0.0763 MiB", "0", "1"]]
+    for words in (
+        "total 100, complete 100, outstanding 0",
+        "trainer-1 2, sync-ps-0 1",
+        "100 examples worked on at one time",
+        "90.00%",
+        "0.2500",
+        "ended (complete) after 11.0 s",
+    ):
+        assert words in text
+    assert table.members(whole).rows[0] == ["trainer 0", "1.00 s", "11.0 s", "finished"]
+
+
+def test_an_endless_ledger_and_no_trainer_yet():
+    empty = fakes.report(0.5, "running", metrics={}, summaries={}, members=[])
+    empty["ledger"]["total"] = None
+    assert "total ∞" in table.render(empty)
+    assert table.line(empty) == "0.5 s  0 EPS  sync gap –  0 members"
+
+
+def test_a_trainer_that_came_back_is_timed_from_its_last_start():
+    report = fakes.report(20.0, "running")
+    report["members"][0]["gone"] = 5.0
+    report["members"].append({**fakes.member(4, "trainer", 0), "joined": 10.0})
+    assert table.lived(report, 0) == 10.0
+    assert table.lived(report) == 19.0
+
+
+def test_the_line_tells_how_far_a_run_is():
+    line = table.line(fakes.report(8.0, "running"))
+    for words in ("8.0 s", "40 of 100 batches", "EPS", "sync gap 10.0", "3 members"):
+        assert words in line
+
+
+def test_history_goes_on_after_a_restart_and_survives_half_a_line(tmp_path):
+    with history.Recorder(tmp_path) as record:
+        record(fakes.report(1.0, "running"))
+    with (tmp_path / history.FILE).open("a") as file:
+        file.write('{"seconds": 1.5, "pre')
+    with history.Recorder(tmp_path) as record:
+        record(fakes.report(2.0))
+    rows = history.read(tmp_path)
+    assert [row["seconds"] for row in rows] == [1.0, 2.0]
+    assert rows[0]["present"] == {"trainer": 2, "sync-ps": 1}
+    assert rows[1]["present"] == {"sync-ps": 1}
+    assert rows[1]["metrics"]["trainer-1"]["examples"] == 2000.0
+    assert history.read(tmp_path / "elsewhere") == []
+
+
+def test_the_report_page_needs_nothing_outside_it(tmp_path, capsys):
+    with history.Recorder(tmp_path) as record:
+        for second in range(1, 6):
+            record(
+                fakes.report(
+                    float(second), "running", metrics={"trainer-0": fakes.trainer(500.0 * second)}
+                )
+            )
+    (tmp_path / "run.json").write_text(json.dumps(REPORT))
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(tmp_path), "-o", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    text = page.read_text()
+    assert text.count('<img alt="Over time" src="data:image/svg+xml;base64,') == 1
+    for words in (
+        "<h2>Trainers</h2>",
+        "<h2>Sync servers</h2>",
+        "<h2>Comings and goings</h2>",
+        "finished",
+    ):
+        assert words in text
+    assert "<script" not in text
+    assert "http" not in text.replace("http://www.w3.org", "")
+
+
+def test_what_was_plotted_is_what_was_measured():
+    from leashed.cluster.page import _series  # noqa: PLC0415
+
+    rows = [
+        {
+            "seconds": float(second),
+            "present": {"trainer": 1},
+            "terms": fakes.TERMS,
+            "metrics": {"trainer-0": fakes.trainer(examples)},
+        }
+        for second, examples in ((1, 100.0), (2, 300.0), (2, 300.0), (3, 200.0))
+    ]
+    eps, gap, members = _series(rows)
+    assert eps == {"trainer 0": ([2.0, 3.0], [200.0, 200.0])}  # started again in the last second
+    assert gap == {"trainer 0": ([2.0, 3.0], [10.0, 10.0])}
+    assert members == {"trainer": ([1.0, 2.0, 2.0, 3.0], [1, 1, 1, 1])}
+
+
+def test_a_page_without_history_says_so(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps(fakes.report(reason="<b>&")))
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(tmp_path), "-o", str(page)]) == 0
+    assert "ended before its second report" in page.read_text()
+    assert "<b>" not in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["{here}"], "has no run: it lacks run.json"),
+        (["{here}", "{here}"], "stands alone"),
+        (["{here}", "--threads", "2"], "stands alone"),
+    ],
+)
+def test_what_is_no_run_is_told(arguments, complaint, tmp_path, capsys):
+    assert cli.main(["report", *(a.format(here=tmp_path) for a in arguments)]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_damaged_report_is_told(tmp_path):
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(ValueError, match=r"run\.json"):
+        outcome.read_report(tmp_path)
+
+
+def test_a_run_without_results_has_no_model(tmp_path):
+    data = lsh.datasets.synthetic_digits(n=256)
+    plan = Plan(train=Train(batch_size=50, threads=2))
+    found = outcome.conclude(REPORT, tmp_path, plan, data, {})
+    assert (found["model"], found["sync"]) == ("mlp", "S-EASGD")
+    assert f"mlp on {data.train.name}, sync S-EASGD" in table.render(found)
+    assert found["elp"] == 50 * 2 * 2
+    assert "output" not in found
+    assert json.loads((tmp_path / "run.json").read_text()) == found
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_result_of_another_length_is_told(tmp_path):
+    np.zeros(3, "<f4").tofile(tmp_path / "trainer-0.f32")
+    with pytest.raises(ValueError, match="has 3 parameters, not 5"):
+        outcome.replicas(tmp_path, 5)
+
+
+def test_the_view_shows_rates_since_the_last_report():
+    console = pytest.importorskip("rich.console", reason="NOT TESTED: rich is not installed")
+    from leashed.cluster.view import View  # noqa: PLC0415
+
+    stream = io.StringIO()
+    with View(console.Console(file=stream, force_terminal=True, width=120)) as view:
+        view(fakes.report(4.0, "running", metrics={"trainer-0": fakes.trainer(1000.0)}))
+        view(fakes.report(6.0, "running", metrics={"trainer-0": fakes.trainer(9000.0)}))
+        view(fakes.report(6.0, "running", metrics={"trainer-0": fakes.trainer(9000.0)}))
+    text = stream.getvalue()
+    assert "4,000" in text  # examples a second between the two, not 1,500 since the beginning
+    assert "1,500" not in text
+    assert "40 of 100 batches" in text
+    assert "1 × sync-ps, 2 × trainer" in text
+
+
+def test_metrics_are_offered_on_this_machine_alone():
+    pytest.importorskip(
+        "prometheus_client", reason="NOT TESTED: prometheus-client is not installed"
+    )
+    from leashed.cluster.prometheus import Exporter  # noqa: PLC0415
+
+    with Exporter(0) as exporter:
+        address = f"http://127.0.0.1:{exporter.port}/metrics"
+        assert exporter._server.server_address[0] == "127.0.0.1"
+
+        def lines():
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return answer.read().decode().splitlines()
+
+        assert not [line for line in lines() if line.startswith("leashed")]
+        exporter(fakes.report(4.0, "running", metrics={"trainer-0": fakes.trainer(1000.0)}))
+        exporter(fakes.report(6.0, "running"))
+        found = lines()
+    for line in (
+        'leashed_examples_total{trainer="0"} 3000.0',
+        'leashed_eps{trainer="0"} 1000.0',
+        'leashed_sync_gap{trainer="0"} 10.0',
+        'leashed_members{role="trainer"} 2.0',
+        'leashed_members{role="sync-ps"} 1.0',
+        'leashed_trainer_bytes_out_total{trainer="0"} 24000.0',
+        'leashed_server_bytes_in_total{server="0"} 40000.0',
+        "leashed_batches_complete 40.0",
+    ):
+        assert line in found, found
+    with pytest.raises(OSError, match=r"refused|Connection"):
+        urllib.request.urlopen(address, timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [
+        ("msgspec", [], "cluster"),
+        ("rich", ["--view"], "view"),
+        ("prometheus_client", ["--prometheus", "9999"], "prometheus"),
+    ],
+)
+def test_what_is_not_installed_is_told_before_anything_starts(
+    module, arguments, extra, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in [name for name in sys.modules if name.split(".")[0] == module]:
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("view", "prometheus"):
+        monkeypatch.delitem(sys.modules, f"leashed.cluster.{name}", raising=False)
+        monkeypatch.delattr(f"leashed.cluster.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert cli.main(["cluster", "up", *arguments]) == 2
+    assert f"pip install leashed[{extra}]" in capsys.readouterr().err
+    assert list(Path(tmp_path).iterdir()) == []
