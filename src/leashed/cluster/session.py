@@ -481,6 +481,7 @@ def _native(
         timeout,
         synchroniser.custom(),
         workers,
+        synchroniser.compression,
     )
 
 
