@@ -38,9 +38,7 @@ _AROUND = 1.5  # seconds of a run beside what is asked for
 _NONE = "none"
 
 
-def plateau(
-    dimension: int, servers: int, bandwidth: float, gap: int, batch_size: int
-) -> float:
+def plateau(dimension: int, servers: int, bandwidth: float, gap: int, batch_size: int) -> float:
     """Where FR-EASGD stops scaling, in examples per second: the links carry so many exchanges, and
     each is paid for by ``gap`` iterations of one thread.
 
@@ -250,15 +248,38 @@ class Figure5(Study):
                 values.setdefault(setting["trainers"], []).append(record["measured"]["eps"])
         return {n: statistics.fmean(values[n]) for n in sorted(values)}
 
-    def report(self, records: Sequence[Record]) -> str:
+    def panels(
+        self, records: Sequence[Record]
+    ) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]], dict[str, float]]:
+        """For a plot: the curves with the first number of servers, those of the smallest gap with
+        each, and the predicted plateaus that the measured ones are held against, by their names.
+        """
+        first, tightest = self.servers[0], f"FR-EASGD-{min(self.gaps)}"
+        arms = dict.fromkeys((r["setting"]["sync"], r["setting"]["servers"]) for r in records)
+        curves = {arm: self.curve(records, *arm) for arm in arms}
+        ways = {_named(*arm): curve for arm, curve in curves.items() if arm[1] == first}
+        servers = {_named(*arm): curve for arm, curve in curves.items() if arm[0] == tightest}
+        predicted = {
+            _named(each["sync"], each["servers"]): float(each["predicted"])
+            for each in self.plateaus(records)
+        }
+        return ways, servers, predicted
+
+    @property
+    def told(self) -> str:
+        """How it is measured, in words."""
         size = _BYTES * self.dimension
-        told = (
+        return (
             f"Trainers are paced: an iteration of each of their {self.threads} threads waits "
             f"{1e3 * self.pace:g} ms in place of a gradient. Batches of {self.batch_size}, parameters "
             f"of {number(size / 1e3)} kB, each sync server behind a token bucket of "
             f"{number(self.bandwidth / 1e6)} MB/s each way."
         )
-        return "\n\n".join([told, self._curves(records), self._kept(records), self._told(records)])
+
+    def report(self, records: Sequence[Record]) -> str:
+        return "\n\n".join(
+            [self.told, self._curves(records), self._kept(records), self._plateaus(records)]
+        )
 
     def _curves(self, records: Sequence[Record]) -> str:
         arms = list(dict.fromkeys((r["setting"]["sync"], r["setting"]["servers"]) for r in records))
@@ -293,7 +314,7 @@ class Figure5(Study):
         header = ["S-EASGD, trainers", "EPS over that without", "sync gap", "by bytes in", "out"]
         return text(header, rows)
 
-    def _told(self, records: Sequence[Record]) -> str:
+    def _plateaus(self, records: Sequence[Record]) -> str:
         rows = [
             [
                 _named(each["sync"], each["servers"]),

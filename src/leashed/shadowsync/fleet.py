@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Trained", "train_together"]
 
 _TICK = 0.002  # seconds between two looks at what is to be done
-_EDGE = 1.0  # seconds in which a trainer that leaves a ring is expected to have left
+_AGAIN = 1.0  # seconds after which a ring that has broken is formed again
 _GATHERED = 60.0  # seconds in which all trainers are expected to be ready
 
 
@@ -76,23 +76,44 @@ class _Seat:
     native: _core.TrainerSync | None
     leases: _core.Leases | None
     gathered: threading.Barrier
+    batches: int  # that are its own
     outcome: dict[str, Any] = field(default_factory=dict)
+    used: int = 0  # of the batches, as last asked
 
-    def session(self, *_: object, **__: object) -> Self:
+    def leaves(self) -> bool:
+        """Whether it has used all its batches, and so is to leave the ring, or has."""
+        assert self.leases is not None
+        for _, used in self.leases.used():
+            self.used = used
+        return self.used == self.batches
+
+    def session(
+        self,
+        dimension: int,  # noqa: ARG002
+        synchroniser: Synchroniser | None,  # noqa: ARG002
+        *,
+        total: int | None,  # noqa: ARG002
+        batch_size: int,  # noqa: ARG002
+        workers: int,  # noqa: ARG002
+        lockstep: bool,  # noqa: ARG002
+    ) -> Self:
         """Begins when all trainers do."""
         self.gathered.wait(_GATHERED)
         return self
 
-    def finish(self, outcome: dict[str, Any]) -> dict[str, float]:
+    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
         """The training has ended."""
-        self.outcome = outcome
+        self.outcome = dict(outcome)
         return {} if self.native is None else dict(self.native.counters())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         pass
 
@@ -130,13 +151,13 @@ class _Rings:
         return found
 
     def tend(self) -> None:
-        """Forms the next ring where one has ended and somebody has left it, or should have."""
-        staying = [seat for seat in self._members if not seat.outcome]
-        if not staying or self._native(self._members.index(staying[0])).ended < self._epoch:
+        """Forms the next ring of those who go on where one has ended."""
+        if all(self._native(rank).ended < self._epoch for rank in range(len(self._members))):
             return
         now = time.monotonic()
         self._ended = self._ended or now
-        if len(staying) < len(self._members) or now >= self._ended + _EDGE:
+        staying = [seat for seat in self._members if not seat.leaves()]
+        if staying and (len(staying) < len(self._members) or now >= self._ended + _AGAIN):
             self._members = staying
             self._form(fresh=False)
 
@@ -176,20 +197,26 @@ def train_together(
         TypeError, ValueError: an argument is wrong; the message names it.
         OSError: connections cannot be made.
     """
+    if sync is not None and not sync.SERVERS and batches is None:
+        raise ValueError("trainers that synchronise with each other need batches, their end")
     gathered = threading.Barrier(trainers)
     count = 0 if servers is None else servers.count
     seats = [
         _Seat(
             index,
             None if sync is None else native(sync, model.dimension, count, threads, timeout),
-            _leases(index, trainers, batches),
+            None if batches is None else _core.Leases(),
             gathered,
+            0
+            if batches is None
+            else (index + 1) * batches // trainers - index * batches // trainers,
         )
         for index in range(trainers)
     ]
     init = settings.pop("init", "he")
     if isinstance(init, str):
         init = model.init(seed, init)
+    _lease(seats)
     _connect(seats, servers)
     rings = _Rings(seats) if sync is not None and not sync.SERVERS else None
     results: dict[int, TrainResult] = {}
@@ -201,7 +228,7 @@ def train_together(
                 model,
                 data,
                 sync=sync,
-                cluster=seat,  # type: ignore[arg-type]  (all of a cluster that train() knows)
+                cluster=seat,
                 threads=threads,
                 seed=seed if batches is not None else seed + seat.index,
                 init=init,
@@ -238,16 +265,16 @@ def train_together(
     )
 
 
-def _leases(index: int, trainers: int, batches: int | None) -> _core.Leases | None:
-    """The trainer's part of the batches, all at once."""
-    if batches is None:
-        return None
-    leases = _core.Leases()
-    first, last = index * batches // trainers, (index + 1) * batches // trainers
-    if last > first:
-        leases.give(index, first, last - first)
-    leases.end(batches)
-    return leases
+def _lease(seats: Sequence[_Seat]) -> None:
+    """Hands every trainer its part of the batches, all at once."""
+    total = sum(seat.batches for seat in seats)
+    first = 0
+    for seat in seats:
+        if seat.leases is not None:
+            if seat.batches:
+                seat.leases.give(seat.index, first, seat.batches)
+            seat.leases.end(total)
+        first += seat.batches
 
 
 def _connect(seats: Sequence[_Seat], servers: Servers | None) -> None:
