@@ -315,8 +315,11 @@ def diloco(
 class Session(Protocol):
     """A trainer's part in a run, while it trains; ``leashed.cluster.session`` has it."""
 
-    leases: _core.Leases
-    native: _core.TrainerSync | None
+    @property
+    def leases(self) -> _core.Leases | None: ...
+
+    @property
+    def native(self) -> _core.TrainerSync | None: ...
 
     def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
         """The training has ended as the core tells; what was counted."""

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from leashed import _core
-from leashed.cluster import packing
 from leashed.cluster.member import Member
 from leashed.cluster.messages import End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.native import native
 from leashed.cluster.opening import Key, Listener, Peer, connect, parse_address
 from leashed.histogram import Histogram
 from leashed.sync import Synchroniser
@@ -134,7 +134,7 @@ class Session:
         self.native = (
             None
             if synchroniser is None
-            else _native(cluster, dimension, synchroniser, workers, cluster.timeout)
+            else native(synchroniser, dimension, cluster.servers, workers, cluster.timeout)
         )
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
@@ -457,32 +457,6 @@ class Session:
         at: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _native(
-    cluster: Cluster, dimension: int, synchroniser: Synchroniser, workers: int, timeout: float
-) -> _core.TrainerSync:
-    if synchroniser.SERVERS and cluster.servers == 0:
-        raise ValueError(
-            f"{type(synchroniser).__name__} needs sync servers, and the run has none; start it with "
-            "at least one (--sync-ps), or choose MA or BMUF"
-        )
-    when = synchroniser.when
-    owner = packing.owners(dimension, max(1, cluster.servers))
-    return _core.TrainerSync(
-        synchroniser.choice(),
-        when.kind,
-        list(when.gaps),
-        [float(gap) for gap in when.gaps.values()],
-        dimension,
-        owner,
-        cluster.servers,
-        synchroniser.parts,
-        timeout,
-        synchroniser.custom(),
-        workers,
-        synchroniser.compression,
-    )
 
 
 def _start(work: Callable[[], None]) -> None:
