@@ -3,6 +3,8 @@
 // succeeds or not, Python has them no more.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "choice.h"
 #include "data.h"
 #include "leashed/cluster/sync_server.h"
@@ -54,6 +56,10 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
                                            : Pace::Kind::seconds;
   if (kind != Pace::Kind::background && (gaps.empty() || starts.size() != gaps.size())) {
     throw py::value_error("starts and gaps must have one length, of at least 1");
+  }
+  if (kind != Pace::Kind::background &&
+      (starts.front() != 0 || !std::is_sorted(starts.begin(), starts.end()))) {
+    throw py::value_error("starts must begin with 0 and ascend");
   }
   return {make_synchroniser(to_choice(machine)),
           {kind, std::move(starts), std::move(gaps)},

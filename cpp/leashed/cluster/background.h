@@ -2,6 +2,8 @@
 // and never makes them wait.
 #pragma once
 
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "leashed/cluster/trainer_sync.h"
@@ -24,10 +26,12 @@ class Background final : public TrainerSync {
  private:
   void shadow(const Synchronised& training);
 
-  std::atomic<bool> ended_{false};      // relaxed: tells the thread to end; joining orders the rest
-  std::atomic<bool> cancelled_{false};  // and to give up what it waits for
-  double leave_until_ = 0;              // written before `ended_`, whose release orders it
+  std::atomic<bool> ended_{false};              // tells the thread to end; joining orders the rest
+  std::atomic<bool> cancelled_{false};          // and to give up what it waits for
   const std::atomic<bool>* stopped_ = nullptr;  // the training
+  std::mutex mutex_;
+  std::condition_variable left_;
+  bool has_left_ = false;  // the thread; under the lock
   std::jthread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <string>
 
 #include "leashed/base/clock.h"
 
@@ -17,8 +18,13 @@ Foreground::Foreground(const SyncPlan& plan, std::size_t workers)
     : TrainerSync(plan, workers), count_(workers) {}
 
 void Foreground::begin(const Synchronised& training, const std::function<bool()>& go_on) {
-  training_.emplace(training);
+  if (training.workers != count_) {
+    throw Error("there are " + std::to_string(training.workers) +
+                " workers, and what synchronises them is made for " + std::to_string(count_));
+  }
   take_over(training, go_on);
+  training_.emplace(training);
+  lockstep_ = training.discipline.lockstep();
   const std::size_t rounds = uses_servers() ? count_ : 1;
   rounds_.reserve(rounds);
   for (std::size_t i = 0; i < rounds; ++i) rounds_.push_back(make_round(i));
@@ -28,12 +34,15 @@ void Foreground::begin(const Synchronised& training, const std::function<bool()>
   waits_.assign(count_, false);
 }
 
-bool Foreground::due(Progress& own) {
-  if (const std::uint64_t over = over_.load(kRelaxed); over != own.rounds) {  // led by another
-    own.rounds = over;
-    own.last = own.iterations;
-    own.last_time = now();
-  }
+void Foreground::notice(Progress& own) {
+  const std::uint64_t over = over_.load(kRelaxed);
+  if (over == own.rounds) return;
+  own.rounds = over;
+  own.last = own.iterations;
+  own.last_time = now();
+}
+
+bool Foreground::due(const Progress& own) const {
   const double gap = plan_.pace.gap(own.iterations);
   if (plan_.pace.kind == Pace::Kind::seconds) return now() - own.last_time >= gap;
   return static_cast<double>(own.iterations - own.last) >= gap;
@@ -41,6 +50,7 @@ bool Foreground::due(Progress& own) {
 
 void Foreground::stepped(std::size_t worker) {
   Progress& own = progress_[worker];
+  notice(own);  // at the iteration before, which this worker stopped after
   ++own.iterations;
   if (uses_servers()) {
     if (!due(own)) return;
@@ -49,6 +59,7 @@ void Foreground::stepped(std::size_t worker) {
     own.last_time = now();
     return;
   }
+  if (lockstep_ && worker != 0) return;
   const bool leads = due(own);
   if (!leads && !in_round_.load(kRelaxed)) return;
   std::unique_lock lock(mutex_);
@@ -64,7 +75,8 @@ void Foreground::stepped(std::size_t worker) {
 
 void Foreground::lead(std::unique_lock<std::mutex>& lock) {
   in_round_.store(true, kRelaxed);
-  const auto alone = [this] { return stopped_ + waiting_ + 1 >= active_; };
+  // In lockstep nobody looks at theta until this worker has arrived at their barrier.
+  const auto alone = [this] { return lockstep_ || stopped_ + waiting_ + 1 >= active_; };
   while (!alone() && !training_->stopped.load(kRelaxed)) changed_.wait_for(lock, kLook, alone);
   std::exception_ptr error;
   if (!training_->stopped.load(kRelaxed)) {
@@ -82,7 +94,8 @@ void Foreground::lead(std::unique_lock<std::mutex>& lock) {
   if (error) std::rethrow_exception(error);
 }
 
-// Where all workers wait, the other trainers' rounds go on with this one all the same.
+// Where all workers wait, the other trainers' rounds go on with this one all the same. In lockstep
+// all do where one does.
 void Foreground::waiting(std::size_t worker) {
   if (uses_servers()) return;
   std::unique_lock lock(mutex_);
@@ -91,8 +104,10 @@ void Foreground::waiting(std::size_t worker) {
     ++waiting_;
     changed_.notify_all();
   }
-  const bool enters = plan_.pace.kind == Pace::Kind::iterations || due(progress_[worker]);
-  if (waiting_ == active_ && !in_round_.load(kRelaxed) && enters) lead(lock);
+  if (in_round_.load(kRelaxed) || (waiting_ < active_ && !lockstep_)) return;
+  Progress& own = progress_[worker];
+  notice(own);
+  if (plan_.pace.kind == Pace::Kind::iterations || due(own)) lead(lock);
 }
 
 void Foreground::resumed(std::size_t worker) {
@@ -118,16 +133,18 @@ void Foreground::leave(std::size_t worker) {
 
 // The last round is for leaving: the others change over to a ring without this trainer.
 void Foreground::end() {
-  if (!training_ || uses_servers()) return;
   ring().want_to_leave();
-  const double until = now() + plan_.timeout;
-  try {
-    while (!ring().has_left() && now() < until && !training_->stopped.load(kRelaxed)) {
-      if (!rounds_[0].run(training_->discipline, deadline(training_->stopped))) break;
+  if (training_ && !uses_servers()) {
+    const Deadline until = deadline(training_->stopped);
+    try {
+      while (!ring().has_left()) {
+        if (!rounds_[0].run(training_->discipline, until)) break;
+      }
+    } catch (...) {
+      training_->fail(std::current_exception());
     }
-  } catch (...) {
-    training_->fail(std::current_exception());
   }
+  ring().close();
 }
 
 }  // namespace leashed

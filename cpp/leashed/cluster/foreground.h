@@ -1,7 +1,8 @@
 // Fixed-rate synchronisation by the workers themselves. With servers each worker exchanges after so
 // many of its own iterations, or so much time, on connections of its own. With the other trainers
 // one worker enters the round, and the others of its trainer stop at their next iteration until it
-// is over.
+// is over. Where workers take every step together, the first enters it between two steps, which the
+// others wait for anyway.
 #pragma once
 
 #include <condition_variable>
@@ -32,11 +33,14 @@ class Foreground final : public TrainerSync {
     double last_time = 0;                    // of that, on the monotonic clock
     std::uint64_t rounds = 0;                // that it knows of
   };
-  bool due(Progress& own);
+  // Counts from a round that another has led, if there was one.
+  void notice(Progress& own);
+  bool due(const Progress& own) const;
   // A round with the other trainers, when all other workers of this one have stopped.
   void lead(std::unique_lock<std::mutex>& lock);
 
   const std::size_t count_;
+  bool lockstep_ = false;
   std::optional<Synchronised> training_;
   std::vector<Round> rounds_;  // with servers: of each worker; else one
   std::vector<Progress> progress_;

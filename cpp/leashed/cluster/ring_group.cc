@@ -1,7 +1,10 @@
 #include "leashed/cluster/ring_group.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
@@ -34,9 +37,25 @@ void broadcast(const RingPlace& place, std::uint16_t kind, std::uint32_t round, 
 }  // namespace
 
 void RingGroup::form(Ring ring) {
+  if (ring.rank >= ring.fresh.size()) {
+    throw Error("rank is " + std::to_string(ring.rank) + " in a ring of " +
+                std::to_string(ring.fresh.size()));
+  }
   const std::lock_guard lock(mutex_);
+  if (leaving_.load(kRelaxed)) return;
   coming_ = std::move(ring);
   pending_.store(true, kRelaxed);
+}
+
+void RingGroup::want_to_leave() {
+  const std::lock_guard lock(mutex_);
+  leaving_.store(true, kRelaxed);
+  coming_.reset();  // its other members are not to wait for this one
+}
+
+void RingGroup::close() {
+  want_to_leave();
+  if (ring_) give_up();
 }
 
 void RingGroup::give_up() {
@@ -77,6 +96,9 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
   try {
     const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, fresh.size()};
     broadcast(place, kBroadcast, round_, root, values, deadline);
+    if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
+      throw Error("what is to be taken over is not finite");  // for all members alike
+    }
     copied_ = true;
     count();
     return fresh[ring_->rank] && ring_->rank != root;

@@ -27,11 +27,15 @@ class RingGroup final : public Peers {
     std::vector<bool> fresh;  // of each member: that it has nothing to go on with yet
     std::unique_ptr<Connection> previous, next;  // null where there is one member
   };
-  // From any thread: a later ring, to change over to.
+  // From any thread: a later ring, to change over to; closed where this member leaves. Throws Error
+  // where the rank is none of its members'.
   void form(Ring ring);
   // From any thread: the members are to change over after the next round; this one is not in the
   // ring that comes then.
-  void want_to_leave() { leaving_.store(true, std::memory_order_relaxed); }
+  void want_to_leave();
+  // For the reducing thread, or once it has ended: this member is in no ring any more, which the
+  // others notice.
+  void close();
   // The epoch that has ended here, for whatever reason; a later one is wanted.
   std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
   // The epoch in which this member was last together with the others: it has what they have.

@@ -111,7 +111,18 @@ Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
   see(discipline, theta);
   begin_states(theta);
   count_ = peers_->sum(theta, done_, deadline);
-  return Outcome::done;
+  return finite() ? Outcome::done : Outcome::failed;
+}
+
+// A member's theta that is not finite is its own affair: the sum, the same for all, shows it to
+// all.
+bool Round::finite() const {
+  bool finite = true;
+  done_.each(0, dimension_, [&](std::size_t begin, std::size_t end) {
+    const std::size_t n = end - begin;
+    finite &= update_kernels().first_not_finite(other_.data() + begin, n) == n;
+  });
+  return finite;
 }
 
 void Round::see(Discipline& discipline, std::span<float> theta) {

@@ -21,7 +21,7 @@ using CustomMix =
 // How many rounds there were, and how they went. Relaxed counters: for whoever looks on.
 struct RoundCounters {
   std::atomic<std::uint64_t> rounds{0};       // done, with all partners or some
-  std::atomic<std::uint64_t> failed{0};       // with none: too late, broken off
+  std::atomic<std::uint64_t> failed{0};       // with none: too late, broken off, not finite
   std::atomic<std::uint64_t> nanoseconds{0};  // in all of them
   std::atomic<std::uint64_t> floats{0};       // exchanged; a whole vector is `dimension`
 };
@@ -45,6 +45,7 @@ class Round {
   Outcome carry_out(const Action& action, Discipline& discipline, const Deadline& deadline);
   Outcome exchange(Discipline& discipline, float alpha, bool old_reply, const Deadline& deadline);
   Outcome reduce(Discipline& discipline, const Deadline& deadline);
+  bool finite() const;  // what has come
   void take_over(Discipline& discipline, const Deadline& deadline);
   void see(Discipline& discipline, std::span<float> theta);
   void begin_states(std::span<const float> theta);

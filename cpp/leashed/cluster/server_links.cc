@@ -27,9 +27,9 @@ ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>
 }
 
 void ServerLinks::adopt(std::size_t server, int socket, bool checked) {
+  Lane& lane = lanes_.at(server);  // before the socket is taken over
   auto connection = std::make_unique<Connection>(socket, kServerLimits, checked);
   const std::lock_guard lock(mutex_);
-  Lane& lane = lanes_.at(server);
   lane.arriving = std::move(connection);
   lane.there.store(true, kRelaxed);
 }
@@ -68,7 +68,10 @@ bool ServerLinks::step(Lane& lane, const float* theta, float* other) {
     const auto [begin, end] = fragment(index, dimension_);
     const std::size_t bytes = (end - begin) * sizeof(float);
     const auto header = c.take([&](const FrameHeader& h) {
-      if (h.kind != kReply || h.correlation != index || h.length != bytes) {
+      // (Nor before all of it: what is sent must not be in use when this exchange is over.)
+      const std::size_t gone = lane.sent - (c.sending() ? 1 : 0);
+      if (h.kind != kReply || h.correlation != index || h.length != bytes ||
+          lane.received >= gone) {
         throw Error("a sync server has answered something else than was asked");
       }
       return std::as_writable_bytes(std::span(other + begin, end - begin));

@@ -19,9 +19,9 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr int kEvents = 64;        // looked at at once
 constexpr std::size_t kTurn = 32;  // frames of one connection before the next has its turn
 
-int descriptor(int made, const char* what) {
-  if (made < 0) throw Error(std::string("the system gives no more descriptors (") + what + ")");
-  return made;
+int given(int result, const char* what) {
+  if (result < 0) throw Error(std::string("the system gives no more descriptors (") + what + ")");
+  return result;
 }
 
 }  // namespace
@@ -29,15 +29,15 @@ int descriptor(int made, const char* what) {
 struct SyncServer::Link {
   Link(int socket, bool checked) : connection(socket, kServerLimits, checked) {}
 
-  Connection connection;
   AlignedArray<std::byte> payload{kMostExchange};  // of what came, and then the reply's
+  Connection connection;                           // last of what may throw: it keeps the socket
   std::uint64_t sent = 0, received = 0;            // bytes that have been counted
   bool wants_to_write = false;
 };
 
 SyncServer::SyncServer(const std::vector<Holding>& holdings)
-    : poll_(descriptor(epoll_create1(EPOLL_CLOEXEC), "epoll")),
-      wake_(descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+    : poll_(given(epoll_create1(EPOLL_CLOEXEC), "epoll")),
+      wake_(given(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   for (const auto& [fragment, length] : holdings) {
     if (length == 0 || length > kFragment || !place_.emplace(fragment, held_.size()).second) {
       throw Error("fragment " + std::to_string(fragment) + " with " + std::to_string(length) +
@@ -49,29 +49,26 @@ SyncServer::SyncServer(const std::vector<Holding>& holdings)
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = nullptr;
-  epoll_ctl(poll_, EPOLL_CTL_ADD, wake_, &event);
+  given(epoll_ctl(poll_.get(), EPOLL_CTL_ADD, wake_.get(), &event), "epoll");
   thread_ = start_thread([this] { serve(); });
 }
 
 SyncServer::~SyncServer() {
   ended_.store(true, kRelaxed);
   wake();
-  if (thread_.joinable()) thread_.join();
-  links_.clear();
-  close(wake_);
-  close(poll_);
+  thread_.join();
 }
 
 void SyncServer::wake() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(wake_, &one, sizeof one);  // full: it is awake
+  [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof one);  // full: it is awake
 }
 
 void SyncServer::adopt(int socket, bool checked) {
-  auto link = std::make_unique<Link>(socket, checked);
   {
     const std::lock_guard lock(mutex_);
-    arriving_.push_back(std::move(link));
+    arriving_.reserve(arriving_.size() + 1);  // nothing may throw that has the socket
+    arriving_.push_back(std::make_unique<Link>(socket, checked));
   }
   wake();
 }
@@ -112,19 +109,24 @@ void SyncServer::restore(const Snapshot& snapshot) {
 
 void SyncServer::welcome() {
   std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t n = read(wake_, &count, sizeof count);
+  [[maybe_unused]] const ssize_t n = read(wake_.get(), &count, sizeof count);
   std::vector<std::unique_ptr<Link>> arrived;
   {
     const std::lock_guard lock(mutex_);
     arrived.swap(arriving_);
   }
   for (auto& link : arrived) {
+    Link* const key = link.get();
     epoll_event event{};
     event.events = EPOLLIN;
-    event.data.ptr = link.get();
-    if (epoll_ctl(poll_, EPOLL_CTL_ADD, link->connection.socket(), &event) < 0) continue;
-    Link* const key = link.get();
-    links_.emplace(key, std::move(link));
+    event.data.ptr = key;
+    const int socket = link->connection.socket();
+    try {
+      links_.emplace(key, std::move(link));
+    } catch (const std::bad_alloc&) {  // it is closed
+      continue;
+    }
+    if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, socket, &event) < 0) links_.erase(key);
   }
   connections_.store(links_.size(), kRelaxed);
 }
@@ -132,14 +134,16 @@ void SyncServer::welcome() {
 void SyncServer::serve() {
   epoll_event events[kEvents];
   while (!ended_.load(kRelaxed)) {
-    const int n = epoll_wait(poll_, events, kEvents, -1);
+    const int n = epoll_wait(poll_.get(), events, kEvents, -1);
     bool arrivals = false;
     for (int i = 0; i < n; ++i) {
       Link* const link = static_cast<Link*>(events[i].data.ptr);
       if (!link) {
         arrivals = true;
       } else if (!go_on(*link)) {
-        links_.erase(link);  // which closes it, and so ends its events
+        // Closing it would not end its events where another process has a copy.
+        epoll_ctl(poll_.get(), EPOLL_CTL_DEL, link->connection.socket(), nullptr);
+        links_.erase(link);
         connections_.store(links_.size(), kRelaxed);
       }
     }
@@ -167,7 +171,7 @@ bool SyncServer::go_on(Link& link) {
       epoll_event event{};
       event.events = wants_to_write ? EPOLLOUT : EPOLLIN;
       event.data.ptr = &link;
-      epoll_ctl(poll_, EPOLL_CTL_MOD, connection.socket(), &event);
+      epoll_ctl(poll_.get(), EPOLL_CTL_MOD, connection.socket(), &event);
       link.wants_to_write = wants_to_write;
     }
   } catch (const ConnectionError& error) {
@@ -185,7 +189,8 @@ bool SyncServer::go_on(Link& link) {
 
 void SyncServer::answer(Link& link, const FrameHeader& header) {
   ExchangeHead head;
-  if (header.length < sizeof head) throw Error("an exchange without its head");
+  if (header.kind != kExchange || header.length < sizeof head)
+    throw Error("an exchange without its head");
   std::memcpy(&head, link.payload.data(), sizeof head);
   const auto found = place_.find(head.fragment);
   if (found == place_.end()) throw Error("a fragment that is not held here");

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "leashed/base/descriptor.h"
 #include "leashed/cluster/messages.h"
 #include "leashed/net/connection.h"
 
@@ -69,7 +70,7 @@ class SyncServer {
   std::deque<Held> held_;
   std::vector<std::uint32_t> fragments_;                  // of held_
   std::unordered_map<std::uint32_t, std::size_t> place_;  // of a fragment in held_
-  const int poll_, wake_;                                 // epoll, eventfd
+  const Descriptor poll_, wake_;                          // epoll, eventfd
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Link>> arriving_;             // under the lock
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;  // the serving thread's own

@@ -1,7 +1,10 @@
 #include "leashed/cluster/trainer_sync.h"
 
+#include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "leashed/base/clock.h"
 #include "leashed/cluster/background.h"
@@ -12,14 +15,20 @@ namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(2);
 
+// No part is without a fragment.
+SyncPlan in_parts(SyncPlan plan) {
+  plan.parts = std::clamp<std::size_t>(plan.parts, 1, fragments_of(plan.dimension));
+  return plan;
+}
+
 }  // namespace
 
 TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
-    : plan_(plan), ring_(plan.dimension, plan.parts) {
+    : plan_(in_parts(plan)), ring_(plan.dimension, plan_.parts) {
   if (!leashed::uses_servers(plan.machine)) return;
   for (std::size_t slot = 0; slot < exchanging; ++slot) {
     links_.push_back(
-        std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers, plan.parts));
+        std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers, plan_.parts));
   }
 }
 
@@ -49,6 +58,12 @@ Deadline TrainerSync::deadline(const std::atomic<bool>& cancelled) const {
 }
 
 void TrainerSync::take_over(const Synchronised& training, const std::function<bool()>& go_on) {
+  if (std::exchange(begun_, true)) throw Error("a synchronisation is of one training alone");
+  if (training.dimension != plan_.dimension) {
+    throw Error("the model has " + std::to_string(training.dimension) +
+                " parameters, and what synchronises it is made for " +
+                std::to_string(plan_.dimension));
+  }
   if (!uses_servers()) return;
   const auto missing = [this] {
     for (std::size_t server = 0; server < plan_.servers; ++server) {

@@ -42,12 +42,14 @@ class TrainerSync : public Synchronisation {
   // The deadline of a round that begins now.
   Deadline deadline(const std::atomic<bool>& cancelled) const;
   // Takes over what the servers have; asks now and then whether to go on waiting for connections.
+  // Throws Error where this is not made for that training.
   void take_over(const Synchronised& training, const std::function<bool()>& go_on);
 
   const SyncPlan plan_;
   RoundCounters counters_;
 
  private:
+  bool begun_ = false;
   std::vector<std::unique_ptr<ServerLinks>> links_;
   RingGroup ring_;
 };

@@ -39,6 +39,7 @@ void Leases::end(std::uint64_t beyond) {
 std::vector<std::pair<std::uint64_t, std::uint64_t>> Leases::used() {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> all;
+  all.reserve(spans_.size());  // what is marked as told is told
   for (Span& span : spans_) {
     if (span.prefix == span.told) continue;
     span.told = span.prefix;

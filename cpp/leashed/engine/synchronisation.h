@@ -36,7 +36,7 @@ class Synchronisation {
   virtual void resumed(std::size_t worker) = 0;
   // The worker takes part no more.
   virtual void leave(std::size_t worker) = 0;
-  // All workers have ended. Throws nothing.
+  // All workers have ended, or begin() has thrown. Throws nothing.
   virtual void end() = 0;
 };
 

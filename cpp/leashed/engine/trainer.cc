@@ -25,10 +25,15 @@ class InSync {
   InSync(Training& training, const std::function<bool()>& go_on)
       : synchronisation_(training.synchronisation) {
     if (!synchronisation_) return;
-    synchronisation_->begin(
-        {training.discipline, training.workers, training.source.dimension(), training.stop.flag(),
-         [&training](std::exception_ptr error) { training.fail(error); }},
-        go_on);
+    try {
+      synchronisation_->begin(
+          {training.discipline, training.workers, training.source.dimension(), training.stop.flag(),
+           [&training](std::exception_ptr error) { training.fail(error); }},
+          go_on);
+    } catch (...) {
+      end();
+      throw;
+    }
   }
   ~InSync() { end(); }
   InSync(const InSync&) = delete;
