@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
+#include <future>
 
 #include "choice.h"
 #include "data.h"
@@ -28,9 +30,27 @@ auto taking(int socket, const F& f) {
   }
 }
 
-std::unique_ptr<Connection> ring_connection(int socket, bool checked) {
-  return taking(socket,
-                [checked](int s) { return std::make_unique<Connection>(s, kRingLimits, checked); });
+Transport to_transport(const std::string& name) {
+  if (name == "tcp") return Transport::tcp;
+  return name == "shm" ? Transport::shm : Transport::any;
+}
+
+// Both at once: each waits for the neighbour, who waits for its own.
+RingGroup::Ring ring_of(RingGroup::Ring ring, int previous, int next, bool checked,
+                        Transport wish) {
+  const auto side = [checked, wish](int socket, Role role) {
+    return taking(socket, [&](int s) { return connected(s, kRingLimits, checked, wish, role); });
+  };
+  auto behind = std::async(std::launch::async, side, previous, Role::accepts);
+  std::exception_ptr error;
+  try {
+    ring.next = side(next, Role::offers);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  ring.previous = behind.get();
+  if (error) std::rethrow_exception(error);
+  return ring;
 }
 
 // theta and others as arrays of the call's own, of which theta is read back. The function may be
@@ -124,10 +144,12 @@ void bind_cluster(py::module_& m) {
            py::arg("fragments"), "fragments: (index, length in floats) of each.")
       .def(
           "adopt",
-          [](SyncServer& server, int socket, bool checked) {
-            taking(socket, [&](int s) { server.adopt(s, checked); });
+          [](SyncServer& server, int socket, bool checked, const std::string& transport) {
+            const py::gil_scoped_release release;
+            taking(socket, [&](int s) { server.adopt(s, checked, to_transport(transport)); });
           },
-          py::arg("socket"), py::arg("checked"))
+          py::arg("socket"), py::arg("checked"), py::arg("transport") = "tcp",
+          "transport: tcp, shm or auto; with another than tcp it waits for the other side.")
       .def("counters",
            [](const SyncServer& server) {
              using namespace pybind11::literals;
@@ -188,23 +210,29 @@ void bind_cluster(py::module_& m) {
           py::arg("servers"), "(slot, server) of the connections to be made.")
       .def(
           "adopt",
-          [](TrainerSync& sync, std::size_t slot, std::size_t server, int socket, bool checked) {
-            taking(socket, [&](int s) { sync.links(slot).adopt(server, s, checked); });
+          [](TrainerSync& sync, std::size_t slot, std::size_t server, int socket, bool checked,
+             const std::string& transport) {
+            const py::gil_scoped_release release;
+            taking(socket, [&](int s) {
+              sync.links(slot).adopt(server, s, checked, to_transport(transport));
+            });
           },
-          py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"))
+          py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"),
+          py::arg("transport") = "tcp")
       .def(
           "form",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,
-             int previous, int next, bool checked) {
+             int previous, int next, bool checked, const std::string& transport) {
             RingGroup::Ring ring{epoch, rank, std::move(fresh), nullptr, nullptr};
+            const py::gil_scoped_release release;
             if (ring.fresh.size() > 1) {
-              ring.previous = taking(next, [&](int) { return ring_connection(previous, checked); });
-              ring.next = ring_connection(next, checked);
+              ring = ring_of(std::move(ring), previous, next, checked, to_transport(transport));
             }
             sync.ring().form(std::move(ring));
           },
           py::arg("epoch"), py::arg("rank"), py::arg("fresh"), py::arg("previous"), py::arg("next"),
-          py::arg("checked"), "A later ring to change over to; of one member, without sockets.")
+          py::arg("checked"), py::arg("transport") = "tcp",
+          "A later ring to change over to; of one member, without sockets.")
       .def_property_readonly(
           "ended", [](TrainerSync& sync) { return sync.ring().ended(); },
           "The epoch whose ring has ended here; a later one is wanted.")

@@ -11,29 +11,6 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-void broadcast(const RingPlace& place, std::uint16_t kind, std::uint32_t round, std::size_t root,
-               std::span<float> data, const Deadline& deadline) {
-  constexpr std::size_t kFloats = kRingFragment / sizeof(float);
-  for (std::size_t at = 0, index = 0; at < data.size(); at += kFloats, ++index) {
-    const std::span<float> piece = data.subspan(at, std::min(kFloats, data.size() - at));
-    const std::uint64_t correlation = std::uint64_t{round} << 32 | index;
-    if (place.rank != root) {
-      place.previous.receive(
-          [&](const FrameHeader& h) {
-            if (h.kind != kind || h.correlation != correlation || h.length != piece.size_bytes()) {
-              throw Error("a frame of another round has come; the ring's members disagree");
-            }
-            return std::as_writable_bytes(piece);
-          },
-          deadline);
-    }
-    if ((place.rank + 1) % place.members != root) {
-      const std::span<const std::byte> bytes = std::as_bytes(piece);
-      place.next.send({.kind = kind, .correlation = correlation}, {&bytes, 1}, deadline);
-    }
-  }
-}
-
 }  // namespace
 
 void RingGroup::form(Ring ring) {
@@ -95,7 +72,7 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
       first == fresh.end() ? 0 : static_cast<std::size_t>(first - fresh.begin());
   try {
     const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, fresh.size()};
-    broadcast(place, kBroadcast, round_, root, values, deadline);
+    broadcast(place, root, kBroadcast, round_, values, deadline);
     if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
       throw Error("what is to be taken over is not finite");  // for all members alike
     }

@@ -26,9 +26,9 @@ ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>
   for (std::uint32_t f = 0; f < owner.size(); ++f) lanes_.at(owner[f]).fragments.push_back(f);
 }
 
-void ServerLinks::adopt(std::size_t server, int socket, bool checked) {
+void ServerLinks::adopt(std::size_t server, int socket, bool checked, Transport wish) {
   Lane& lane = lanes_.at(server);  // before the socket is taken over
-  auto connection = std::make_unique<Connection>(socket, kServerLimits, checked);
+  auto connection = connected(socket, kServerLimits, checked, wish, Role::offers);
   const std::lock_guard lock(mutex_);
   lane.arriving = std::move(connection);
   lane.there.store(true, kRelaxed);
@@ -105,7 +105,6 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
   for (bool finished = false; !finished;) {
     finished = true;
     bool something = false;
-    waiting.clear();
     for (Lane& lane : lanes_) {
       if (lane.received == lane.asked.size()) continue;
       Connection& c = *lane.connection;
@@ -116,8 +115,6 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
         in_.fetch_add(c.received() - received, kRelaxed);
         if (lane.received == lane.asked.size()) continue;
         finished = false;
-        waiting.push_back(
-            {c.socket(), static_cast<short>(c.sending() ? POLLIN | POLLOUT : POLLIN), 0});
       } catch (const std::exception&) {  // this server's; others go on
         drop(lane);
         lane.asked.resize(lane.received);
@@ -133,6 +130,17 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
         lane.asked.resize(lane.received);
       }
       break;
+    }
+    if (something) continue;
+    waiting.clear();
+    for (Lane& lane : lanes_) {
+      if (lane.received == lane.asked.size()) continue;
+      Connection& c = *lane.connection;
+      if (const auto events = c.events(true, c.sending())) {
+        waiting.push_back({c.socket(), *events, 0});
+      } else {
+        something = true;
+      }
     }
     if (something) continue;
     const double left = std::clamp(deadline.at - now(), 0.0, kLook);

@@ -21,7 +21,7 @@ class ServerLinks final : public Servers {
 
   // From any thread. The socket replaces what there was, at the next exchange; where it throws, it
   // stays the caller's.
-  void adopt(std::size_t server, int socket, bool checked);
+  void adopt(std::size_t server, int socket, bool checked, Transport wish = Transport::tcp);
   // Whether that server's connection is to be made (anew).
   bool missing(std::size_t server) const;
 

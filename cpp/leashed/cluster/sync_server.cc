@@ -27,12 +27,15 @@ int given(int result, const char* what) {
 }  // namespace
 
 struct SyncServer::Link {
-  Link(int socket, bool checked) : connection(socket, kServerLimits, checked) {}
+  Link(int socket, bool checked, Transport wish)
+      : connection(connected(socket, kServerLimits, checked, wish, Role::accepts)) {}
 
   AlignedArray<std::byte> payload{kMostExchange};  // of what came, and then the reply's
-  Connection connection;                           // last of what may throw: it keeps the socket
-  std::uint64_t sent = 0, received = 0;            // bytes that have been counted
-  bool wants_to_write = false;
+  // Last of what may throw: it keeps the socket.
+  const std::unique_ptr<Connection> connection;
+  std::uint64_t sent = 0, received = 0;  // bytes that have been counted
+  short events = EPOLLIN;                // that are waited for
+  bool waits = true;                     // for its turn
 };
 
 SyncServer::SyncServer(const std::vector<Holding>& holdings)
@@ -64,11 +67,12 @@ void SyncServer::wake() {
   [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof one);  // full: it is awake
 }
 
-void SyncServer::adopt(int socket, bool checked) {
+void SyncServer::adopt(int socket, bool checked, Transport wish) {
+  std::list<std::unique_ptr<Link>> one(1);  // nothing may throw that has the socket
+  one.front() = std::make_unique<Link>(socket, checked, wish);
   {
     const std::lock_guard lock(mutex_);
-    arriving_.reserve(arriving_.size() + 1);  // nothing may throw that has the socket
-    arriving_.push_back(std::make_unique<Link>(socket, checked));
+    arriving_.splice(arriving_.end(), one);
   }
   wake();
 }
@@ -107,10 +111,10 @@ void SyncServer::restore(const Snapshot& snapshot) {
   exchanges_.store(snapshot.exchanges, kRelaxed);
 }
 
-void SyncServer::welcome() {
+void SyncServer::welcome(std::vector<Link*>& turns) {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t n = read(wake_.get(), &count, sizeof count);
-  std::vector<std::unique_ptr<Link>> arrived;
+  std::list<std::unique_ptr<Link>> arrived;
   {
     const std::lock_guard lock(mutex_);
     arrived.swap(arriving_);
@@ -118,61 +122,74 @@ void SyncServer::welcome() {
   for (auto& link : arrived) {
     Link* const key = link.get();
     epoll_event event{};
-    event.events = EPOLLIN;
+    event.events = static_cast<std::uint32_t>(key->events);
     event.data.ptr = key;
-    const int socket = link->connection.socket();
+    const int socket = link->connection->socket();
     try {
+      turns.push_back(key);
       links_.emplace(key, std::move(link));
     } catch (const std::bad_alloc&) {  // it is closed
+      std::erase(turns, key);
       continue;
     }
-    if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, socket, &event) < 0) links_.erase(key);
+    if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, socket, &event) < 0) {
+      turns.pop_back();
+      links_.erase(key);
+    }
   }
   connections_.store(links_.size(), kRelaxed);
 }
 
 void SyncServer::serve() {
   epoll_event events[kEvents];
+  std::vector<Link*> turns, next;  // of those that have something to do
   while (!ended_.load(kRelaxed)) {
-    const int n = epoll_wait(poll_.get(), events, kEvents, -1);
+    const int n = epoll_wait(poll_.get(), events, kEvents, turns.empty() ? -1 : 0);
     bool arrivals = false;
     for (int i = 0; i < n; ++i) {
       Link* const link = static_cast<Link*>(events[i].data.ptr);
-      if (!link) {
-        arrivals = true;
-      } else if (!go_on(*link)) {
+      arrivals |= !link;
+      if (link && !std::exchange(link->waits, true)) turns.push_back(link);
+    }
+    if (arrivals) welcome(turns);
+    next.clear();
+    for (Link* const link : turns) {
+      if (!go_on(*link)) {
         // Closing it would not end its events where another process has a copy.
-        epoll_ctl(poll_.get(), EPOLL_CTL_DEL, link->connection.socket(), nullptr);
+        epoll_ctl(poll_.get(), EPOLL_CTL_DEL, link->connection->socket(), nullptr);
         links_.erase(link);
         connections_.store(links_.size(), kRelaxed);
+      } else if (link->waits) {
+        next.push_back(link);
       }
     }
-    if (arrivals) welcome();
+    turns.swap(next);
   }
 }
 
 bool SyncServer::go_on(Link& link) {
-  Connection& connection = link.connection;
+  Connection& connection = *link.connection;
   const Connection::Place place = [&link](const FrameHeader& header) {
     return std::span(link.payload.data(), header.length);
   };
   bool alive = true;
   try {
     bool more = true;
+    // Until its reply has gone nothing is taken from it.
     for (std::size_t turn = 0; more && turn < kTurn && connection.flush(); ++turn) {
       const auto header = connection.take(place);
       if (header) answer(link, *header);
       more = header.has_value();
     }
-    // Until its reply has gone nothing is taken from it. What has been read of it, but had no turn,
-    // has one as soon as it could be written to.
-    const bool wants_to_write = more;
-    if (wants_to_write != link.wants_to_write) {
+    const bool sending = connection.sending();
+    const std::optional<short> events = connection.events(!sending, sending);
+    link.waits = !events;
+    if (events && *events != link.events) {
       epoll_event event{};
-      event.events = wants_to_write ? EPOLLOUT : EPOLLIN;
+      event.events = static_cast<std::uint32_t>(*events);  // poll's and epoll's are the same
       event.data.ptr = &link;
       epoll_ctl(poll_.get(), EPOLL_CTL_MOD, connection.socket(), &event);
-      link.wants_to_write = wants_to_write;
+      link.events = *events;
     }
   } catch (const ConnectionError& error) {
     if (error.reason == ConnectionError::Reason::refused) refused_.fetch_add(1, kRelaxed);
@@ -222,7 +239,7 @@ void SyncServer::answer(Link& link, const FrameHeader& header) {
   }
   exchanges_.fetch_add(1, kRelaxed);
   const std::span<const std::byte> reply = std::as_bytes(std::span(theta, n));
-  link.connection.begin({.kind = kReply, .correlation = header.correlation}, {&reply, 1});
+  link.connection->begin({.kind = kReply, .correlation = header.correlation}, {&reply, 1});
 }
 
 }  // namespace leashed

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -29,7 +30,8 @@ class SyncServer {
   ~SyncServer();
 
   // Takes a trainer's connection over, from any thread; where that throws, it stays the caller's.
-  void adopt(int socket, bool checked);
+  // Not over the socket alone: waits some seconds for the other side to agree.
+  void adopt(int socket, bool checked, Transport wish = Transport::tcp);
 
   struct Counters {
     std::uint64_t exchanges = 0;  // of fragments, α = 0 included
@@ -61,7 +63,8 @@ class SyncServer {
   };
   struct Link;
   void serve();
-  void welcome();
+  // Those that arrive have their first turn.
+  void welcome(std::vector<Link*>& turns);
   // False where the connection is of no more use.
   bool go_on(Link& link);
   void answer(Link& link, const FrameHeader& header);
@@ -72,7 +75,7 @@ class SyncServer {
   std::unordered_map<std::uint32_t, std::size_t> place_;  // of a fragment in held_
   const Descriptor poll_, wake_;                          // epoll, eventfd
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Link>> arriving_;             // under the lock
+  std::list<std::unique_ptr<Link>> arriving_;               // under the lock
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;  // the serving thread's own
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> exchanges_{0}, bytes_in_{0}, bytes_out_{0}, connections_{0},

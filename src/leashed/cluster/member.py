@@ -80,6 +80,7 @@ class Member:
 
     Raises:
         TimeoutError: not joined in time; the message says what stood in the way.
+        ConnectionError: the run is over.
         Refused: the master does not hold this key.
         TypeError, ValueError: an argument is wrong.
     """
@@ -303,6 +304,7 @@ class Member:
         since = time.monotonic()  # when there was a master last
         pause, longest = _PAUSES
         refusals = 0
+        trouble = ""
         while not self._done():
             left = math.inf if self._welcome else max(since + deadline - time.monotonic(), 1e-3)
             try:
@@ -315,7 +317,8 @@ class Member:
                 if refusals == _REFUSALS and self._welcome is None:
                     raise
             except (OSError, ValueError) as error:
-                trouble = str(error)
+                if not (isinstance(error, TimeoutError) and trouble and left < _CONNECTING):
+                    trouble = str(error)  # and not that the last attempt had little time
             now = time.monotonic()
             if self._state == "joined":
                 self._turn("away")
@@ -328,6 +331,8 @@ class Member:
             if not self._done():
                 self._closed.wait(pause)
                 pause = min(2 * pause, longest)
+        if self._welcome is None and self._standing.over is not None:
+            raise ConnectionError(f"{self.name} comes too late: {self._standing.over}")
 
     def _done(self) -> bool:
         return self._closed.is_set() or self._state == "over"

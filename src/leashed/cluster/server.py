@@ -11,6 +11,7 @@ import logging
 import os
 import queue
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,7 @@ def run(plan: Plan, index: int) -> None:
         host=host if is_local(cluster.master) else "0.0.0.0",  # noqa: S104  the user gave a key
         folder=cluster.run,
         grace=cluster.grace,
+        transport=cluster.transport,
     )
 
 
@@ -69,6 +71,7 @@ def serve(
     host: str,
     folder: Path,
     grace: float,
+    transport: str,
 ) -> None:
     """Hold the fragments of server ``index`` of ``servers`` until the run has ended.
 
@@ -81,6 +84,7 @@ def serve(
         host: where to listen.
         folder: of snapshots.
         grace: seconds for which a master that is away is waited for.
+        transport: as of ``Cluster``.
 
     Raises:
         OSError: the master cannot be reached, or the folder not be written.
@@ -93,10 +97,12 @@ def serve(
     restored = _restore(server, path, sum(lengths), len(mine))
 
     def accept(link: socket.socket, peer: Peer) -> None:
-        if peer.purpose == EXCHANGE:
-            server.adopt(link.detach(), not is_local(peer.address))
-        else:
+        if peer.purpose != EXCHANGE:
             link.close()
+            return
+        arguments = server, link.detach(), not is_local(peer.address), transport
+        # The two sides agree on the transport, which may take them seconds.
+        threading.Thread(target=_adopt, args=arguments, daemon=True).start()
 
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
     with contextlib.closing(Listener(host, 0, key, "sync-ps", accept)) as listener:
@@ -117,6 +123,13 @@ def serve(
                 if time.monotonic() >= saved + SNAPSHOT_EVERY:
                     _save(server, path)
                     saved = time.monotonic()
+
+
+def _adopt(server: _core.SyncServer, descriptor: int, checked: bool, transport: str) -> None:
+    try:
+        server.adopt(descriptor, checked, transport)
+    except ValueError as error:
+        _log.info("a trainer's connection: %s", error)
 
 
 def _over(heard: queue.SimpleQueue[object], member: Member) -> bool:

@@ -44,6 +44,8 @@ _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
 
+TRANSPORTS = ("auto", "tcp", "shm")
+
 Address: TypeAlias = "str | Callable[[], str]"
 
 _log = logging.getLogger(__name__)
@@ -60,6 +62,8 @@ class Cluster:
         master: the master's address, "host:port", or what tells it.
         key: what every connection is opened with.
         host: where this trainer is reached by the others.
+        transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
+            ``"auto"``: shared memory where it can be had.
         timeout: seconds for a round of synchronisation, and for a connection.
         grace: seconds for which a master that is away is waited for.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
@@ -73,6 +77,7 @@ class Cluster:
     master: Address
     key: Key
     host: str = "127.0.0.1"
+    transport: str = "auto"
     timeout: float = 10.0
     grace: float = 10.0
     meet: Callable[[int, int | None, int], tuple[Address, Callable[[], None]]] | None = field(
@@ -291,7 +296,9 @@ class Session:
         assert self.native is not None
         try:
             link = self._connect(address, EXCHANGE)
-            self.native.adopt(slot, server, link.detach(), not is_local(address))
+            self.native.adopt(
+                slot, server, link.detach(), not is_local(address), self._cluster.transport
+            )
         except (OSError, ValueError) as error:
             _log.info("sync server %d at %s: %s", server, address, error)
             self._closing.wait(_AGAIN)
@@ -353,7 +360,12 @@ class Session:
                 self._member.broken(epoch.number)
             return
         checked = not (is_local(ahead.address) and is_local(behind.address))
-        self.native.form(epoch.number, rank, fresh, backward.detach(), forward.detach(), checked)
+        links = backward.detach(), forward.detach()
+        try:
+            self.native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
+        except ValueError as error:
+            _log.info("ring %d: %s", epoch.number, error)
+            self._member.broken(epoch.number)
 
     def _await(self, epoch: Epoch, name: str) -> socket.socket:
         key = (epoch.number, name)
