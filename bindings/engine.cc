@@ -215,6 +215,15 @@ void bind_engine(py::module_& m) {
       .def("_memory", &memory)
       .def("_begin", &begin)
       .def("_take", &take, py::arg("leases"), py::arg("seconds"))
+      .def("_counters",
+           [](const Engine& engine) {
+             using namespace pybind11::literals;
+             const Engine::Counters& c = engine.counters();
+             constexpr auto kRelaxed = std::memory_order_relaxed;
+             return py::dict("published"_a = c.published.load(kRelaxed),
+                             "staleness"_a = c.staleness.load(kRelaxed),
+                             "lost"_a = c.lost.load(kRelaxed));
+           })
       .def("close", &close,
            "Refuse reads and pushes from here on, and end the synchronisation; views stay valid.")
       .def_property_readonly("t", &t, "Updates applied so far.")

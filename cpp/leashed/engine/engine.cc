@@ -182,7 +182,7 @@ Publication Engine::push(Gradient gradient, const std::uint64_t* t_read) {
   if (check_finite_) require_finite(gradient);
   Members::Mine& mine = members_.mine();
   const Publication publication = open_.push(gradient, t_of(mine, t_read), mine.stores);
-  stepped(mine);
+  stepped(mine, publication);
   return publication;
 }
 
@@ -190,12 +190,19 @@ Publication Engine::push_sparse(const SparseGradient& gradient, const std::uint6
   if (check_finite_) require_finite(gradient);
   Members::Mine& mine = members_.mine();
   const Publication publication = open_.push_sparse(gradient, t_of(mine, t_read));
-  stepped(mine);
+  stepped(mine, publication);
   return publication;
 }
 
-void Engine::stepped(const Members::Mine& mine) {
+void Engine::stepped(const Members::Mine& mine, const Publication& publication) {
   if (!begun_) return;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  if (publication.published) {
+    counters_.published.fetch_add(1, kRelaxed);
+    counters_.staleness.fetch_add(publication.staleness_compute + publication.staleness_schedule,
+                                  kRelaxed);
+  }
+  if (publication.lost_to_synchronisation) counters_.lost.fetch_add(1, kRelaxed);
   synchronising([place = mine.place](Synchronisation& others) { others.stepped(place); });
 }
 

@@ -77,6 +77,12 @@ class Engine final : public Readable {
   void begin(const std::function<bool()>& go_on);
   // Whether a push may wait for others.
   bool synchronised() const { return begun_; }
+  // Of the pushes since then: those published, the sum of their τ, those dropped because of a
+  // synchronisation alone. Relaxed counters: for whoever looks on.
+  struct Counters {
+    std::atomic<std::uint64_t> published{0}, staleness{0}, lost{0};
+  };
+  const Counters& counters() const { return counters_; }
 
   // The latest theta; what the calling thread pushes next counts as computed on it.
   std::unique_ptr<Held> hold() override;
@@ -115,7 +121,7 @@ class Engine final : public Readable {
   // What f throws is what the synchronisation has failed with.
   template <class F>
   void synchronising(const F& f);
-  void stepped(const Members::Mine& mine);
+  void stepped(const Members::Mine& mine, const Publication& publication);
   void end();
 
   const std::size_t dimension_, workers_;
@@ -130,7 +136,8 @@ class Engine final : public Readable {
   std::mutex monitor_mutex_;         // one caller of with_state and updates at a time
   std::atomic<bool> closed_{false};  // or failed; relaxed: it hands nothing over
   const std::shared_ptr<Synchronisation> synchronisation_;
-  bool begun_ = false;                // written before the engine is used
+  bool begun_ = false;  // written before the engine is used
+  Counters counters_;
   std::atomic<bool> stopped_{false};  // it has failed; relaxed: nobody is to wait for anybody
   std::mutex failure_mutex_;
   std::exception_ptr failure_;  // under the lock: not thrown yet
