@@ -353,8 +353,7 @@ def _check_alpha(alpha: float) -> float:
 
 # Every synchroniser as the command line makes it, by its name there.
 SYNCHRONISERS: Mapping[str, Callable[..., Synchroniser]] = {
-    "easgd": EASGD,
-    "ma": MA,
-    "bmuf": BMUF,
-    "diloco": diloco,
+    name.lower(): globals()[name]
+    for name in __all__
+    if name not in ("When", "background", "every", "Synchroniser")
 }

@@ -78,7 +78,7 @@ class FakeServers final : public Servers {
   FakeServers(Holders& holders, Draw& draw, const Faults& faults)
       : holders_(holders), draw_(draw), faults_(faults) {}
 
-  void exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn, float* other,
+  bool exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn, float* other,
                 Covered& done, const Deadline&) override {
     turns.push_back(turn);
     came.clear();
@@ -106,6 +106,7 @@ class FakeServers final : public Servers {
       done.add({held.begin, held.end});
       came.push_back({f, exact_reply});
     }
+    return true;
   }
 
   struct Reply {
