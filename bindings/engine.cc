@@ -136,8 +136,14 @@ py::object take(Engine& engine, Leases& leases, double seconds) {
   return py::make_tuple(place, number);
 }
 
+void may_close(const Engine& engine) {
+  if (engine.synchronised() && Mixing::inside()) {
+    throw std::runtime_error("mix must not close an engine that is synchronised");
+  }
+}
+
 void close(Engine& engine) {
-  if (Mixing::inside()) throw std::runtime_error("mix must not close an engine");
+  may_close(engine);
   const py::gil_scoped_release release;
   engine.close();
 }
@@ -214,6 +220,7 @@ void bind_engine(py::module_& m) {
       .def("_state", &state)
       .def("_memory", &memory)
       .def("_begin", &begin)
+      .def("_may_close", &may_close)
       .def("_take", &take, py::arg("leases"), py::arg("seconds"))
       .def("_counters",
            [](const Engine& engine) {
