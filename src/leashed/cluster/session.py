@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.cluster.member import Member
-from leashed.cluster.messages import End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import native
 from leashed.cluster.opening import Key, Listener, Peer, connect, parse_address
-from leashed.histogram import Histogram
 from leashed.sync import Synchroniser
 
 if TYPE_CHECKING:
@@ -191,8 +191,8 @@ class Session:
             )
         if welcome.total != self._total:
             raise ValueError(
-                f"until and data make {self._total} batches, but the run has {welcome.total}; all "
-                "trainers must have the same"
+                f"this trainer has {_number(self._total)} batches, but the run "
+                f"{_number(welcome.total)}; all trainers must have the same"
             )
 
     # The thread of the session.
@@ -226,7 +226,7 @@ class Session:
                     self._servers = dict(event.addresses)
                 elif isinstance(event, Epoch):
                     self._change_over(event)
-                elif isinstance(event, End):
+                elif isinstance(event, End | Bye):
                     self._end()
 
     def _begin_anew(self) -> None:
@@ -396,9 +396,18 @@ class Session:
 
     # The end.
 
-    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
-        """The training has ended as the core tells: hands the parameters in, unless they are not
-        finite. What was counted.
+    def finish(
+        self, parameters: NDArray[np.float32], counted: Mapping[str, float]
+    ) -> dict[str, float]:
+        """The training has ended: hands the parameters in, unless they are not finite.
+
+        Args:
+            parameters: float32 [d].
+            counted: what is told of this trainer beside what was counted here, by name; numbers that
+                are not finite are left out.
+
+        Returns:
+            All that was counted, by name.
 
         Raises:
             OSError: the master cannot be reached any more.
@@ -409,16 +418,8 @@ class Session:
         self._member.leave()
         if self._failure is not None:
             raise self._failure
-        summary = {
-            **self.metrics(),
-            "updates": float(outcome["updates"]),
-            "dropped_for_sync": float(outcome["lost_to_synchronisation"]),
-            "loss": float(outcome["evaluations"][-1]["loss"]),
-            "seconds": float(outcome["elapsed"]),
-            "staleness_mean": Histogram(outcome["staleness"].astype(np.int64)).mean(),
-        }
+        summary = {**self.metrics(), **counted}
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
-        parameters = outcome["parameters"]
         if np.isfinite(parameters).all():
             self._member.send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
         self._member.finish(summary)
