@@ -23,8 +23,8 @@ import numpy as np
 
 from leashed import _core
 from leashed.cluster import packing
-from leashed.cluster.member import Member
-from leashed.cluster.messages import End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.member import Lost, Member
+from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.opening import Key, Listener, Peer, connect, parse_address
 from leashed.histogram import Histogram
 from leashed.sync import Synchroniser
@@ -43,6 +43,7 @@ _AHEAD = 0.25  # seconds of training that leases are held for
 _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
+_UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
 
 TRANSPORTS = ("auto", "tcp", "shm")
 
@@ -143,7 +144,8 @@ class Session:
         self._lockstep = lockstep
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._used: dict[int, int] = {}
+        self._given: dict[int, int] = {}  # batches of leases that are not complete, by ticket
+        self._used: dict[int, int] = {}  # and how many of them are used
         self._batches = 0
         self._asked: float | None = None
         self._rate = 0.0
@@ -221,18 +223,24 @@ class Session:
                     self._id = event.id
                 elif isinstance(event, Lease):
                     self._asked = None
+                    self._given[event.ticket] = event.count
                     self.leases.give(event.ticket, event.first, event.count)
                 elif isinstance(event, Servers):
                     self._servers = dict(event.addresses)
                 elif isinstance(event, Epoch):
                     self._change_over(event)
-                elif isinstance(event, End):
+                elif isinstance(event, End | Bye):
                     self._end()
+                elif isinstance(event, Lost):
+                    raise ConnectionError(
+                        f"the master is away for more than {self._cluster.grace:g} s: {event.reason}"
+                    )
 
     def _begin_anew(self) -> None:
         """The others have taken this trainer for dead: its batches are theirs now."""
         _log.warning("taken for dead, and joined anew")
         self.leases.revoke()
+        self._given.clear()
         self._used.clear()
         self._asked = None
 
@@ -250,9 +258,10 @@ class Session:
         ahead = max(2 * self._workers, round(self._rate * _AHEAD))
         if self._lockstep:
             ahead = -(-ahead // self._workers) * self._workers
-            # What is left does not fill a step, and nobody gives more: the last step is filled
-            # with batches from beyond.
-            if self._asked is not None and now >= self._asked + _JOIN / 30:
+            # What is left does not fill a step, and nobody gives more, who could have: the last
+            # step is filled with batches from beyond.
+            asked = self._asked
+            if self._given and asked and self._member.heard_at >= asked + _UNANSWERED:
                 self._end()
         if self._asked is None and self.leases.left() * 2 < ahead:
             self._asked = now
@@ -262,6 +271,8 @@ class Session:
         """Tells the master how far this trainer is."""
         self._reported = time.monotonic()
         self._member.report(self.metrics(), list(self._used.items()))
+        for ticket in [t for t, used in self._used.items() if used == self._given.get(t)]:
+            del self._used[ticket], self._given[ticket]
 
     def metrics(self) -> dict[str, float]:
         """What was counted so far, by name."""
@@ -323,6 +334,8 @@ class Session:
             link.close()
             return
         with self._ring:
+            if before := self._arrived.pop((int(number), peer.name), None):
+                before.close()
             self._arrived[int(number), peer.name] = link
             self._ring.notify_all()
 
@@ -400,6 +413,8 @@ class Session:
         """The training has ended as the core tells: hands the parameters in, unless they are not
         finite. What was counted.
 
+        A master that is away is waited for, as long as ``Cluster.grace`` says.
+
         Raises:
             OSError: the master cannot be reached any more.
         """
@@ -419,11 +434,26 @@ class Session:
         }
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
         parameters = outcome["parameters"]
-        if np.isfinite(parameters).all():
-            self._member.send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
+        # (Who came when all was done has nothing of its own, and maybe gave its result before.)
+        if (summary["batches_used"] or summary.get("syncs")) and np.isfinite(parameters).all():
+            self._send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
         self._member.finish(summary)
-        self._member.wait(self._member.welcome.timeout)
+        if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
+            _log.warning("the master has not confirmed that this trainer has finished")
         return summary
+
+    def _send_result(self, data: bytes) -> None:
+        end = time.monotonic() + self._cluster.grace
+        while self._member.state != "over":  # then nobody takes it any more
+            try:
+                self._member.send_result(data)
+            except OSError as error:
+                if time.monotonic() >= end:
+                    raise
+                _log.info("the result is not out yet: %s", error)
+                time.sleep(_AGAIN)
+            else:
+                return
 
     def _count(self) -> None:
         for ticket, used in self.leases.used():
