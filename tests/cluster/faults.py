@@ -168,7 +168,7 @@ class Played:
 
 
 def make_plan(
-    folder: Path, kind: str, when: Any, *, epochs: float = 15.0, trainers: int = 3, **cluster: Any
+    folder: Path, kind: str, when: Any, *, epochs: float = 60.0, trainers: int = 3, **cluster: Any
 ) -> plans.Plan:
     """Of a run in that folder, which is made, with its key."""
     folder.mkdir(parents=True)
@@ -177,7 +177,7 @@ def make_plan(
     plan = plans.Plan(
         plans.Cluster(trainers=trainers, run=folder, **{**limits, **cluster}),
         plans.Sync(kind=kind, when=when),
-        plans.Train(epochs=epochs, batch_size=16, lr=0.02),
+        plans.Train(epochs=epochs, batch_size=32, lr=0.02),
     )
     plans.write(folder / "plan.toml", plan)
     return plan
@@ -370,10 +370,13 @@ def attempts(faults: int, seed: int, only: str | None, base: Path, mean: float) 
         error: BaseException | None = None
         begun = time.monotonic()
         ledger: dict[str, Any] = {}
+        gone, still = 0, 0.0
         try:
             with nothing_left():
                 played = play(plan, noted(few))
             ledger = played.report["ledger"]
+            gone = sum(not m["finished"] and m["role"] == "trainer" for m in played.report["members"])
+            still = max((end - begin for begin, end in played.injector.still), default=0.0)
             check(played)
         except (AssertionError, OSError, ValueError) as caught:
             error = caught
@@ -381,7 +384,8 @@ def attempts(faults: int, seed: int, only: str | None, base: Path, mean: float) 
         done += len(injected)
         print(
             f"{run:3} {folder.name:14} {time.monotonic() - begun:6.1f} s  faults {done:3}  "
-            f"again {ledger.get('again', '-')} late {ledger.get('late', '-')}  "
+            f"again {ledger.get('again', '-')} late {ledger.get('late', '-')} "
+            f"gone {gone} still {still:.1f} s  "
             f"{'; '.join(map(str, injected))}",
             flush=True,
         )
