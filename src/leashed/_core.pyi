@@ -421,7 +421,15 @@ class SyncServer:
         """
         fragments: (index, length in floats) of each.
         """
-    def adopt(self, socket: typing.SupportsInt | typing.SupportsIndex, checked: bool) -> None: ...
+    def adopt(
+        self,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        transport: tcp, shm or auto; with another than tcp it waits for the other side.
+        """
     def counters(self) -> dict: ...
     def restore(
         self,
@@ -458,6 +466,7 @@ class TrainerSync:
         server: typing.SupportsInt | typing.SupportsIndex,
         socket: typing.SupportsInt | typing.SupportsIndex,
         checked: bool,
+        transport: str = "tcp",
     ) -> None: ...
     def counters(self) -> dict: ...
     def form(
@@ -468,6 +477,7 @@ class TrainerSync:
         previous: typing.SupportsInt | typing.SupportsIndex,
         next: typing.SupportsInt | typing.SupportsIndex,
         checked: bool,
+        transport: str = "tcp",
     ) -> None:
         """
         A later ring to change over to; of one member, without sockets.

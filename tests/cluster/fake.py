@@ -79,6 +79,7 @@ class Process:
     backlog: list[Callable[[], None]] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     finishing: bool = False
+    newest: int = 0
 
 
 class World:
@@ -255,6 +256,7 @@ class World:
         if isinstance(news, Welcome):
             assert news.id not in process.ids, "an id comes twice"
             process.ids.append(news.id)
+            process.newest = 0
             process.leases.clear()
         elif isinstance(news, Lease):
             assert news.ticket not in process.leases
@@ -265,6 +267,9 @@ class World:
                 self.processes.remove(process)
         elif isinstance(news, Epoch | Servers | End):
             assert process.role == "trainer"
+            if isinstance(news, Epoch):
+                assert news.number > process.newest, "back to an older epoch"
+                process.newest = news.number
         if isinstance(message, Welcome):
             self.speak(process)
 
@@ -381,6 +386,8 @@ class World:
     def check(self) -> None:
         if self.master:
             check_ledger(self.master.state.ledger)
+            members = self.master.state.membership.members.values()
+            assert len({member.name for member in members}) == len(members), "two in one place"
 
     def replayed(self) -> State:
         """What a new master would know."""

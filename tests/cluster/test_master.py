@@ -30,8 +30,8 @@ KEY = Key(b"k" * 32, given=False)
 
 
 def terms(**changed: Any) -> Terms:
-    """Quick ones."""
-    quick = {"beat": 0.05, "timeout": 1.0, "grace": 5.0, "gather": 0.02, "patience": 20.0}
+    """Quick ones, but for what a loaded machine might exceed."""
+    quick = {"beat": 0.05, "timeout": 20.0, "grace": 60.0, "gather": 0.02}
     return Terms(**{"total": 20, "batch_size": 8, "trainers": 1, **quick, **changed})
 
 
@@ -95,7 +95,7 @@ class Trainer:
         for at, event in enumerate(self.before):
             if isinstance(event, kind):
                 return self.before.pop(at)
-        while not isinstance(event := self.events.get(timeout=20), kind):
+        while not isinstance(event := self.events.get(timeout=60), kind):
             self.before.append(event)
         return event
 
@@ -157,7 +157,7 @@ Join = Callable[..., Trainer]
 
 
 def wait_until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
@@ -211,21 +211,17 @@ def test_a_member_that_dies_leaves_its_batches_to_others(started: Start, joined:
     first, second = joined(running.address, 0), joined(running.address, 1)
     first.member.want(20)
     lease = first.until(Lease)
-    assert (lease.first, lease.count, lease.batch_size) == (0, 20, 8)
-    second.member.want(20)  # waits
-    first.member.report({}, [(lease.ticket, 7)])
-    wait_until(lambda: running.standings[-1]["ledger"]["complete"] == 7)
+    assert (lease.first, lease.count, lease.batch_size) == (0, 5, 8)  # a fourth of what is free
+    first.member.report({}, [(lease.ticket, 3)])
+    wait_until(lambda: running.standings[-1]["ledger"]["complete"] == 3)
     first.member.close()
-    lease = second.until(Lease)
-    assert (lease.first, lease.count) == (7, 13)
-    second.member.report({}, [(lease.ticket, 13)])
-    second.until(End)
+    assert second.train() == {*range(3, 20)}
     second.finish()
     # The first never finished, so it might still come.
     running.stop()
     standing = running.result
     assert standing["ledger"]["complete"] == 20
-    assert standing["ledger"]["again"] == 13
+    assert standing["ledger"]["again"] == 2
     assert standing["members"][0]["why"] == "its connection closed"
 
 
@@ -346,7 +342,7 @@ def test_a_stopped_master_kills_nobody_when_it_wakes(
     process: Process, joined: Join, tmp_path: Path
 ) -> None:
     """Not even those that had given it up."""
-    master = process(terms(timeout=0.5))
+    master = process(terms(timeout=1.5))
     trainer = joined(master_address(tmp_path / "run"))
     was = trainer.until(Welcome)
     master.send_signal(signal.SIGSTOP)
@@ -354,7 +350,7 @@ def test_a_stopped_master_kills_nobody_when_it_wakes(
     master.send_signal(signal.SIGCONT)
     wait_until(lambda: trainer.member.state == "joined")
     trainer.member.want(20)
-    assert trainer.until(Lease).count == 20
+    assert trainer.until(Lease).count == 10  # half of what is free
     assert trainer.member.welcome.id == was.id
 
 
@@ -383,7 +379,7 @@ member.wait(60)
 def test_a_stopped_trainer_is_dead_and_joins_anew_when_it_wakes(
     started: Start, joined: Join
 ) -> None:
-    running = started(terms(trainers=2, timeout=0.5))
+    running = started(terms(trainers=2, timeout=1.5))
     other = joined(running.address, 1)
     with subprocess.Popen(
         [sys.executable, "-c", TRAINER, running.address], stdout=subprocess.PIPE, text=True

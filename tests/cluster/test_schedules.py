@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from leashed.cluster.state import Terms
 
-MANY = int(os.environ.get("LEASHED_SCHEDULES", "150"))
+MANY = int(os.environ.get("LEASHED_SCHEDULES", "100"))
 LONG = 600.0  # seconds of the world's time, by which every run has long ended
 
 chance = st.sampled_from([0.0, 0.0, 0.02, 0.1, 0.3])
@@ -68,9 +68,8 @@ def test_all_come_to_agree_on_the_newest_epoch_and_servers(
         [("trainer", index) for index in range(trainers)] + [("sync-ps", 0), ("sync-ps", 1)]
     )
     assert [seat.index for seat in newest.members] == list(range(trainers))
-    numbers = sorted(world.epochs)
-    assert numbers == sorted(set(numbers))
-    assert numbers[-1] == newest.number
+    assert max(world.epochs) == newest.number
+    assert len(world.master._connections) == len(world.processes)
     for process in world.processes:
         standing = process.standing
         assert standing.welcome is not None

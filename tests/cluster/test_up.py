@@ -55,6 +55,10 @@ def test_two_trainers_train_every_batch_once(sync, tmp_path, capsys):
     assert report["ledger"]["again"] == 0
     assert sum(report["restarts"].values()) == 0
     assert ("sync-ps-0" in report["restarts"]) == (sync == "easgd")
+    for name in ("master", "trainer-0", "trainer-1"):
+        log = (folder / f"{name}.log").read_text()
+        assert f"INFO {name} begins" in log
+        assert f"INFO {name} has ended" in log
     assert sum(each["batches_used"] for each in report["summaries"].values()) == 313
     out = capsys.readouterr().out
     assert "average of 2 trainers" in out

@@ -234,8 +234,8 @@ class Coordinator:
             "epochs_broken": membership.broken,
             "malformed": self.malformed,
             "members": sorted(everybody, key=lambda m: int(m["id"])),
-            "metrics": self.metrics,
-            "summaries": state.summaries,
+            "metrics": dict(self.metrics),
+            "summaries": dict(state.summaries),
         }
 
     def _join(self, connection: int, link: _Connection, join: Join, now: float) -> None:

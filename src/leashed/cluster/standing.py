@@ -158,5 +158,4 @@ class Standing:
         self._settled = self._broken = 0
         if before[1] != welcome.run:
             self._used.clear()
-        self._want += bool(self._batches)
         return welcome
