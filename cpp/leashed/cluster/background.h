@@ -32,7 +32,7 @@ class Background final : public TrainerSync {
   const std::atomic<bool>* stopped_ = nullptr;  // the training
   std::mutex mutex_;
   std::condition_variable left_;
-  bool has_left_ = false;  // the thread; under the lock
+  bool has_left_ = false;       // the thread; under the lock
   std::optional<Round> round_;  // the thread's own, once it has begun
   std::jthread thread_;
 };

@@ -67,7 +67,8 @@ void TrainerSync::take_over(const Synchronised& training, Round& round,
   }
   const Deadline until = deadline(training.stopped);
   if (!uses_servers()) {
-    while (!round.join(training.discipline, until) && now() < until.at && go_on()) {
+    while (!round.join(training.discipline, until) && now() < until.at && go_on() &&
+           !training.stopped.load(std::memory_order_relaxed)) {
       std::this_thread::sleep_for(kPause);
     }
     return;
