@@ -304,10 +304,12 @@ class Session:
             _start(partial(self._reach_server, slot, server, address))
 
     def _reach_server(self, slot: int, server: int, address: str) -> None:
-        assert self.native is not None
+        native = self.native
+        if native is None:
+            return
         try:
             link = self._connect(address, EXCHANGE)
-            self.native.adopt(
+            native.adopt(
                 slot, server, link.detach(), not is_local(address), self._cluster.transport
             )
         except (OSError, ValueError) as error:
@@ -353,12 +355,14 @@ class Session:
 
     def _form(self, epoch: Epoch) -> None:
         """Makes the connections of a ring, and hands them to the core."""
-        assert self.native is not None
+        native = self.native
+        if native is None:
+            return
         seats = epoch.members
         rank = [seat.id for seat in seats].index(self._member.id)
         fresh = [seat.fresh for seat in seats]
         if len(seats) == 1:
-            self.native.form(epoch.number, 0, fresh, -1, -1, False)
+            native.form(epoch.number, 0, fresh, -1, -1, False)
             return
         behind, ahead = seats[rank - 1], seats[(rank + 1) % len(seats)]
         forward: socket.socket | None = None
@@ -375,7 +379,7 @@ class Session:
         checked = not (is_local(ahead.address) and is_local(behind.address))
         links = backward.detach(), forward.detach()
         try:
-            self.native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
+            native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
         except ValueError as error:
             _log.info("ring %d: %s", epoch.number, error)
             self._member.broken(epoch.number)
@@ -469,6 +473,7 @@ class Session:
     def close(self) -> None:
         """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
         self._stop()
+        self.native = None  # which closes its connections, once nobody is making another
         self._listener.close()
         self._member.close()
         with self._ring:
