@@ -19,7 +19,8 @@ void RingGroup::form(Ring ring) {
                 std::to_string(ring.fresh.size()));
   }
   const std::lock_guard lock(mutex_);
-  if (leaving_.load(kRelaxed)) return;
+  if (leaving_.load(kRelaxed) || ring.epoch <= newest_) return;
+  newest_ = ring.epoch;
   coming_ = std::move(ring);
   pending_.store(true, kRelaxed);
 }
