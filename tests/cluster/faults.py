@@ -326,8 +326,8 @@ def nothing_left() -> Iterator[None]:
     raise AssertionError(f"a child is left: {pid}")
 
 
-def acceptance(folder: Path, seconds: float) -> Played:
-    """A trainer is killed, a sync server is stopped for 10 s, and the master is killed, all in one
+def acceptance(folder: Path, seconds: float, stopped: float = 10.0) -> Played:
+    """A trainer is killed, a sync server is stopped for 10 s (or so), and the master is killed, all in one
     run of about so many seconds.
     """
     plan = make_plan(folder, "easgd", "background", epochs=seconds, timeout=TIMEOUT)
@@ -336,7 +336,7 @@ def acceptance(folder: Path, seconds: float) -> Played:
         plan,
         [
             (3.0 + part, Fault("trainer-1", None)),
-            (part, Fault("sync-ps-0", 10.0)),
+            (part, Fault("sync-ps-0", stopped)),
             (part, Fault("master", None)),
         ],
     )
@@ -375,7 +375,9 @@ def attempts(faults: int, seed: int, only: str | None, base: Path, mean: float) 
             with nothing_left():
                 played = play(plan, noted(few))
             ledger = played.report["ledger"]
-            gone = sum(not m["finished"] and m["role"] == "trainer" for m in played.report["members"])
+            gone = sum(
+                not m["finished"] and m["role"] == "trainer" for m in played.report["members"]
+            )
             still = max((end - begin for begin, end in played.injector.still), default=0.0)
             check(played)
         except (AssertionError, OSError, ValueError) as caught:
