@@ -12,6 +12,7 @@
 #include "leashed/cluster/sync_server.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/leases.h"
+#include "mixing.h"
 #include "parts.h"
 #include "read.h"
 
@@ -52,11 +53,18 @@ RingGroup::Ring ring_of(RingGroup::Ring ring, int previous, int next, bool check
   return ring;
 }
 
-// theta and others as arrays of the call's own, of which theta is read back.
-CustomMix custom_of(const py::object& function) {
-  if (function.is_none()) return {};
-  return [function](float* theta, const float* other, std::size_t dimension, std::uint32_t n) {
+// theta and others as arrays of the call's own, of which theta is read back. The function may be
+// let go of by any thread.
+CustomMix custom_of(const py::object& given) {
+  if (given.is_none()) return {};
+  const std::shared_ptr<py::object> held(new py::object(given), [](py::object* last) {
     const py::gil_scoped_acquire acquire;
+    delete last;
+  });
+  return [held](float* theta, const float* other, std::size_t dimension, std::uint32_t n) {
+    const py::gil_scoped_acquire acquire;
+    const Mixing mixing;
+    const py::object& function = *held;
     const auto d = static_cast<py::ssize_t>(dimension);
     py::array_t<float> changed(d, theta), others(d, other);
     make_read_only(others);
@@ -131,7 +139,8 @@ void bind_cluster(py::module_& m) {
            "No more will come; the whole run has batches [0, beyond).")
       .def("used", &Leases::used,
            "(ticket, batches used without a gap) of each lease of which that has changed.")
-      .def("left", &Leases::left, "Batches given and not claimed.");
+      .def("left", &Leases::left, "Batches given and not claimed.")
+      .def("use", &Leases::use, py::arg("place"), "Training on the one claimed there is over.");
 
   py::class_<SyncServer>(m, "SyncServer", "Holds fragments of w^PS; a thread serves trainers.")
       .def(py::init([](const std::vector<std::pair<std::uint32_t, std::size_t>>& fragments) {

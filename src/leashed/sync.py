@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -315,11 +315,24 @@ def diloco(
 class Session(Protocol):
     """A trainer's part in a run, while it trains; ``leashed.cluster.session`` has it."""
 
-    leases: _core.Leases
-    native: _core.TrainerSync | None
+    @property
+    def leases(self) -> _core.Leases | None: ...
 
-    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
-        """The training has ended as the core tells; what was counted."""
+    @property
+    def native(self) -> _core.TrainerSync | None: ...
+
+    def finish(
+        self, parameters: NDArray[np.float32], counted: Mapping[str, float]
+    ) -> dict[str, float]:
+        """The training has ended with these parameters; all that was counted, by name."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """What was counted so far, by name."""
+        ...
+
+    def close(self) -> None:
+        """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -349,11 +362,16 @@ class Cluster(Protocol):
         ...
 
 
-def check(synchroniser: object) -> Synchroniser:
-    """``synchroniser``; TypeError where it is none."""
-    if not isinstance(synchroniser, Synchroniser):
-        raise TypeError(f"sync must come from leashed.sync, got {synchroniser!r}")
-    return synchroniser
+def check(sync: object, cluster: object) -> None:
+    """Of the arguments of those names; TypeError or ValueError where they are wrong."""
+    if cluster is not None and not callable(getattr(cluster, "session", None)):
+        raise TypeError(f"cluster must come from leashed.cluster.join(), got {cluster!r}")
+    if sync is None:
+        return
+    if not isinstance(sync, Synchroniser):
+        raise TypeError(f"sync must come from leashed.sync, got {sync!r}")
+    if cluster is None:
+        raise ValueError("sync needs cluster, the trainers to be in sync with: cluster.join()")
 
 
 def _check_alpha(alpha: float) -> float:
@@ -364,8 +382,7 @@ def _check_alpha(alpha: float) -> float:
 
 # Every synchroniser as the command line makes it, by its name there.
 SYNCHRONISERS: Mapping[str, Callable[..., Synchroniser]] = {
-    "easgd": EASGD,
-    "ma": MA,
-    "bmuf": BMUF,
-    "diloco": diloco,
+    name.lower(): globals()[name]
+    for name in __all__
+    if name not in ("When", "background", "every", "Synchroniser")
 }

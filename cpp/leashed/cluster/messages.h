@@ -18,9 +18,9 @@ enum Kind : std::uint16_t {
   kReply,
   kReduce,
   kBroadcast,
-  kShare,
   kReduceBfloat16,
   kReduceInt8,
+  kShare,
   kKinds,
 };
 
@@ -56,10 +56,10 @@ constexpr std::uint16_t reduce_kind(Codec codec) {
 
 // Bytes of payload, at most, by kind.
 inline constexpr std::uint64_t kMostExchange = sizeof(ExchangeHead) + kFragment * sizeof(float);
-inline constexpr std::array<std::uint64_t, kKinds> kServerLimits{0, kMostExchange, kMostExchange, 0,
-                                                                 0, kShareFrame};
+inline constexpr std::array<std::uint64_t, kKinds> kServerLimits{
+    0, kMostExchange, kMostExchange, 0, 0, 0, 0, kShareFrame};
 inline constexpr std::array<std::uint64_t, kKinds> kRingLimits{
-    0, 0, 0, kRingFragment, kRingFragment, kShareFrame, kRingFragment, kRingFragment};
+    0, 0, 0, kRingFragment, kRingFragment, kRingFragment, kRingFragment, kShareFrame};
 
 // A connection that is made for one of the two, over a socket or, where the wish is another than
 // `tcp`, as share() says; both sides have the same wish. Takes the socket over, unless it throws.

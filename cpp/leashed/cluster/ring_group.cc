@@ -19,7 +19,8 @@ void RingGroup::form(Ring ring) {
                 std::to_string(ring.fresh.size()));
   }
   const std::lock_guard lock(mutex_);
-  if (leaving_.load(kRelaxed)) return;
+  if (leaving_.load(kRelaxed) || ring.epoch <= newest_) return;
+  newest_ = ring.epoch;
   coming_ = std::move(ring);
   pending_.store(true, kRelaxed);
 }
@@ -95,7 +96,7 @@ void RingGroup::sum_encoded(const RingPlace& place, std::span<float> values, std
   const std::span<float> error = std::span(error_).subspan(begin, values.size());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] -= common[i];
   all_reduce(place, reduce_kind(codec_), round_, values, deadline, {codec_, error});
-  // Then somebody's theta was not, for all members alike; nothing is kept of the round.
+  // Where somebody's theta is not finite, neither is this, for all members alike: nothing is kept.
   if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
     std::fill(error.begin(), error.end(), 0.0f);
     return;

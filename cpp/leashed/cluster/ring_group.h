@@ -68,7 +68,9 @@ class RingGroup final : public Peers {
   const std::size_t dimension_, parts_;
   const Codec codec_;
   std::mutex mutex_;
-  std::optional<Ring> coming_;  // under the lock
+  // Under the lock.
+  std::optional<Ring> coming_;
+  std::uint64_t newest_ = 0;  // epoch that came: what is made at the same time may end in any order
   // The reducing thread's own.
   std::optional<Ring> ring_;
   bool copied_ = false;  // since the ring began

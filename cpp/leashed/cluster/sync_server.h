@@ -83,10 +83,9 @@ class SyncServer {
   std::unordered_map<std::uint32_t, std::size_t> place_;  // of a fragment in held_
   const Descriptor poll_, wake_;                          // epoll, eventfd
   mutable std::mutex mutex_;
-  std::list<std::unique_ptr<Link>> arriving_;  // under the lock
-  // The serving thread's own.
-  std::unordered_map<Link*, std::unique_ptr<Link>> links_;
-  AlignedArray<float> values_{kFragment};  // of what came compressed
+  std::list<std::unique_ptr<Link>> arriving_;               // under the lock
+  std::unordered_map<Link*, std::unique_ptr<Link>> links_;  // the serving thread's own
+  AlignedArray<float> values_{kFragment};                   // of what came compressed
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> exchanges_{0}, bytes_in_{0}, bytes_out_{0}, connections_{0},
       refused_{0};

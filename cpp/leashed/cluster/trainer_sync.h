@@ -42,9 +42,9 @@ class TrainerSync : public Synchronisation {
   bool uses_servers() const { return !links_.empty(); }
   // The deadline of a round that begins now.
   Deadline deadline(const std::atomic<bool>& cancelled) const;
-  // Takes over what the servers have; asks now and then whether to go on waiting for connections.
-  // Throws Error where this is not made for that training.
-  void take_over(const Synchronised& training, const std::function<bool()>& go_on);
+  // Takes over what the servers, or the others in `round`, have; asks now and then whether to go on
+  // waiting for connections. Throws Error where this is not made for that training.
+  void take_over(const Synchronised& training, Round& round, const std::function<bool()>& go_on);
 
   const SyncPlan plan_;
   RoundCounters counters_;
