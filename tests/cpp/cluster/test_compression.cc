@@ -1,10 +1,8 @@
 // Compressed exchanges with a sync server, and compressed rounds between members: what replicas
 // come to, what is counted, and what a new connection begins with.
 #include <doctest/doctest.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -14,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "leashed/base/clock.h"
 #include "leashed/cluster/ring_group.h"
 #include "leashed/cluster/server_links.h"
 #include "leashed/cluster/sync_server.h"
+#include "wires.h"
 
 using namespace leashed;
 
@@ -27,13 +25,6 @@ using Vector = std::vector<float>;
 
 constexpr Codec kLossy[] = {Codec::bfloat16, Codec::int8};
 constexpr std::size_t kDimension = 2 * kFragment + 1000;  // three fragments, the last a short one
-constexpr double kLong = 120;                             // seconds: under an emulator
-
-std::pair<int, int> pair_of_sockets() {
-  int sockets[2];
-  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-  return {sockets[0], sockets[1]};
-}
 
 Vector draw(std::uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -71,8 +62,8 @@ struct Trainer {
         other(kDimension) {}
   void connect(SyncServer& server, bool checked = false) {
     const auto [here, there] = pair_of_sockets();
-    links.adopt(0, here, checked);
-    server.adopt(there, checked);
+    links.adopt(0, here, checked, Transport::tcp);
+    server.adopt(there, checked, Transport::tcp);
   }
   // How many of the vector's floats have come.
   std::size_t exchange(float alpha, bool old_reply = false) {
@@ -91,17 +82,11 @@ struct Trainer {
   Vector theta, other;
 };
 
-void await(const std::function<bool()>& holds) {
-  const double end = now() + kLong;
-  while (!holds() && now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(holds());
-}
-
 // What a server does with a first frame: whether it refuses it.
 bool refuses(const std::vector<ExchangeHead>& heads, const std::vector<std::size_t>& bytes) {
   const std::unique_ptr<SyncServer> server = make_server();
   const auto [here, there] = pair_of_sockets();
-  server->adopt(there, false);
+  server->adopt(there, false, Transport::tcp);
   Connection connection(here, kServerLimits, false);
   const std::vector<std::byte> values(kMostExchange);
   std::vector<std::byte> reply(kMostExchange);
@@ -116,7 +101,7 @@ bool refuses(const std::vector<ExchangeHead>& heads, const std::vector<std::size
       CHECK(header.length == bytes[i]);
     }
   } catch (const ConnectionError&) {
-    await([&] { return server->counters().refused == 1; });
+    CHECK(comes_true([&] { return server->counters().refused == 1; }));
     return true;
   }
   return false;
@@ -273,7 +258,7 @@ TEST_CASE("the counters of both sides show what is saved") {
     const Traffic traffic = trainer.links.traffic();
     out.push_back(static_cast<double>(traffic.out));
     in.push_back(static_cast<double>(traffic.in));
-    await([&] { return server->counters().bytes_out == traffic.in; });
+    CHECK(comes_true([&] { return server->counters().bytes_out == traffic.in; }));
     CHECK(server->counters().bytes_in == traffic.out);
   }
   // The first of the exchanges is as without.
@@ -294,7 +279,7 @@ TEST_CASE("where a connection has ended both sides begin anew, with exact values
     trainer.connect(*server);
     REQUIRE(trainer.exchange(1) == kDimension);
     CHECK(server->snapshot().values == trainer.theta);
-    await([&] { return server->counters().connections == 1; });
+    CHECK(comes_true([&] { return server->counters().connections == 1; }));
     // A server that was started again.
     const SyncServer::Snapshot snapshot = server->snapshot();
     server = make_server();
@@ -358,6 +343,23 @@ TEST_CASE("with an elastic parameter of 1 members have the same bits after each 
       members.rounds(1, 1);
       CHECK(members.theta[1] == members.theta[0]);
       CHECK(members.theta[2] == members.theta[0]);
+    }
+  }
+}
+
+TEST_CASE("a member whose values are not finite spoils its round for all, and no other") {
+  for (const Codec codec : kLossy) {
+    for (const float bad : {NAN, INFINITY}) {
+      Members members(3, codec);
+      members.rounds(2, 0.5f);
+      members.move_apart();
+      members.theta[1][17] = bad;
+      members.rounds(1, 1);
+      for (const Vector& theta : members.theta) CHECK_FALSE(std::isfinite(theta[17]));
+      members.move_apart();
+      const Vector mean = members.mean();
+      members.rounds(60, 0.5f);
+      for (const Vector& theta : members.theta) CHECK(distance(theta, mean) < kResolution / 10);
     }
   }
 }
