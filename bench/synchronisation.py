@@ -14,7 +14,7 @@ from leashed.report.table import MISSING
 _NAMES = {
     "background": "in the background, link limited, a processor free for it",
     "hung": "a sync server that accepts and never answers",
-    "slow": "a sync server behind 100 kB/s",
+    "slow": "a sync server behind 2 MB/s",
 }
 
 

@@ -60,4 +60,5 @@ def _panel(
     axes.set(title=title, xlabel="trainers")
     axes.set_xlim(left=0.0)
     axes.set_ylim(bottom=0.0)
-    axes.legend(fontsize="small", title="dashed: predicted", title_fontsize="x-small")
+    if curves:
+        axes.legend(fontsize="small", title="dashed: predicted", title_fontsize="x-small")
