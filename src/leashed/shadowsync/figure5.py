@@ -113,16 +113,16 @@ class Figure5(Study):
 
     NAME: ClassVar[str] = "figure5"
 
-    trainers: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16)
+    trainers: tuple[int, ...] = (1, 2, 4, 6, 8, 12, 16, 24)
     servers: tuple[int, ...] = (1, 2, 4)
     gaps: tuple[int, ...] = (5, 30)
     threads: int = 4
     batch_size: int = 64
     dimension: int = 4 * packing.FRAGMENT
-    pace: float = 0.05
+    pace: float = 0.07
     bandwidth: float = 12.5e6
     warm: float = 2.5
-    window: float = 5.0
+    window: float = 6.0
     repeats: int = 1
 
     def __post_init__(self) -> None:
