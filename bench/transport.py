@@ -27,14 +27,19 @@ def frames(results: Results) -> str:
             number(1e6 * record["raw_seconds"]),
             number(1e6 * record["seconds"]),
             f"{record['ratio']:.2f}",
+            number(1e6 * record["shared_seconds"]) if "shared_seconds" in record else MISSING,
+            f"{record['shared_ratio']:.2f}" if "shared_ratio" in record else MISSING,
         ]
         for record in records
     ]
     return paragraphs(
-        "Two processes over TCP loopback: frames without checksums of their payload, beside `send` "
-        "and `recv` on raw sockets that take turns with them. With both on one processor a round "
-        "trip is two switches; with one on each it wakes a processor that sleeps.",
-        table(["", "raw, µs", "frames, µs", "time, ratio"], lines),
+        "Two processes: frames without checksums of their payload over TCP loopback, and through "
+        "shared memory, beside `send` and `recv` on raw sockets that take turns with them. With "
+        "both on one processor a round trip is two switches; with one on each it wakes a processor "
+        "that sleeps, or, through shared memory, that still looks.",
+        table(
+            ["", "raw, µs", "frames, µs", "time, ratio", "shared memory, µs", "time, ratio"], lines
+        ),
     )
 
 

@@ -3,11 +3,16 @@
 // succeeds or not, Python has them no more.
 #include <unistd.h>
 
+#include <algorithm>
+#include <exception>
+#include <future>
+
 #include "choice.h"
 #include "data.h"
 #include "leashed/cluster/sync_server.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/leases.h"
+#include "mixing.h"
 #include "parts.h"
 #include "read.h"
 
@@ -25,16 +30,41 @@ auto taking(int socket, const F& f) {
   }
 }
 
-std::unique_ptr<Connection> ring_connection(int socket, bool checked) {
-  return taking(socket,
-                [checked](int s) { return std::make_unique<Connection>(s, kRingLimits, checked); });
+Transport to_transport(const std::string& name) {
+  if (name == "tcp") return Transport::tcp;
+  return name == "shm" ? Transport::shm : Transport::any;
 }
 
-// theta and others as arrays of the call's own, of which theta is read back.
-CustomMix custom_of(const py::object& function) {
-  if (function.is_none()) return {};
-  return [function](float* theta, const float* other, std::size_t dimension, std::uint32_t n) {
+// Both at once: each waits for the neighbour, who waits for its own.
+RingGroup::Ring ring_of(RingGroup::Ring ring, int previous, int next, bool checked,
+                        Transport wish) {
+  const auto side = [checked, wish](int socket, Role role) {
+    return taking(socket, [&](int s) { return connected(s, kRingLimits, checked, wish, role); });
+  };
+  auto behind = std::async(std::launch::async, side, previous, Role::accepts);
+  std::exception_ptr error;
+  try {
+    ring.next = side(next, Role::offers);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  ring.previous = behind.get();
+  if (error) std::rethrow_exception(error);
+  return ring;
+}
+
+// theta and others as arrays of the call's own, of which theta is read back. The function may be
+// let go of by any thread.
+CustomMix custom_of(const py::object& given) {
+  if (given.is_none()) return {};
+  const std::shared_ptr<py::object> held(new py::object(given), [](py::object* last) {
     const py::gil_scoped_acquire acquire;
+    delete last;
+  });
+  return [held](float* theta, const float* other, std::size_t dimension, std::uint32_t n) {
+    const py::gil_scoped_acquire acquire;
+    const Mixing mixing;
+    const py::object& function = *held;
     const auto d = static_cast<py::ssize_t>(dimension);
     py::array_t<float> changed(d, theta), others(d, other);
     make_read_only(others);
@@ -43,10 +73,18 @@ CustomMix custom_of(const py::object& function) {
   };
 }
 
+Codec codec_of(const std::string& compression) {
+  if (compression == "none") return Codec::none;
+  if (compression == "bfloat16") return Codec::bfloat16;
+  if (compression == "int8") return Codec::int8;
+  throw py::value_error("compression must be one of none, bfloat16, int8, got '" + compression +
+                        "'");
+}
+
 SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
                  std::vector<std::uint64_t> starts, std::vector<double> gaps, std::size_t dimension,
                  std::vector<std::uint32_t> owner, std::size_t servers, std::size_t parts,
-                 double timeout, const py::object& custom) {
+                 double timeout, const py::object& custom, const std::string& compression) {
   require_some(dimension, "dimension");
   require_some(parts, "parts");
   const auto kind = pace == "background"   ? Pace::Kind::background
@@ -55,6 +93,10 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
   if (kind != Pace::Kind::background && (gaps.empty() || starts.size() != gaps.size())) {
     throw py::value_error("starts and gaps must have one length, of at least 1");
   }
+  if (kind != Pace::Kind::background &&
+      (starts.front() != 0 || !std::is_sorted(starts.begin(), starts.end()))) {
+    throw py::value_error("starts must begin with 0 and ascend");
+  }
   return {make_synchroniser(to_choice(machine)),
           {kind, std::move(starts), std::move(gaps)},
           dimension,
@@ -62,7 +104,8 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
           servers,
           parts,
           timeout,
-          custom_of(custom)};
+          custom_of(custom),
+          codec_of(compression)};
 }
 
 py::dict counters_of(TrainerSync& sync) {
@@ -96,7 +139,8 @@ void bind_cluster(py::module_& m) {
            "No more will come; the whole run has batches [0, beyond).")
       .def("used", &Leases::used,
            "(ticket, batches used without a gap) of each lease of which that has changed.")
-      .def("left", &Leases::left, "Batches given and not claimed.");
+      .def("left", &Leases::left, "Batches given and not claimed.")
+      .def("use", &Leases::use, py::arg("place"), "Training on the one claimed there is over.");
 
   py::class_<SyncServer>(m, "SyncServer", "Holds fragments of w^PS; a thread serves trainers.")
       .def(py::init([](const std::vector<std::pair<std::uint32_t, std::size_t>>& fragments) {
@@ -109,10 +153,12 @@ void bind_cluster(py::module_& m) {
            py::arg("fragments"), "fragments: (index, length in floats) of each.")
       .def(
           "adopt",
-          [](SyncServer& server, int socket, bool checked) {
-            taking(socket, [&](int s) { server.adopt(s, checked); });
+          [](SyncServer& server, int socket, bool checked, const std::string& transport) {
+            const py::gil_scoped_release release;
+            taking(socket, [&](int s) { server.adopt(s, checked, to_transport(transport)); });
           },
-          py::arg("socket"), py::arg("checked"))
+          py::arg("socket"), py::arg("checked"), py::arg("transport") = "tcp",
+          "transport: tcp, shm or auto; with another than tcp it waits for the other side.")
       .def("counters",
            [](const SyncServer& server) {
              using namespace pybind11::literals;
@@ -147,16 +193,17 @@ void bind_cluster(py::module_& m) {
                        std::vector<std::uint64_t> starts, std::vector<double> gaps,
                        std::size_t dimension, std::vector<std::uint32_t> owner, std::size_t servers,
                        std::size_t parts, double timeout, const py::object& custom,
-                       std::size_t workers) {
+                       std::size_t workers, const std::string& compression) {
              require_some(workers, "workers");
              return make_trainer_sync(
                  plan_of(machine, pace, std::move(starts), std::move(gaps), dimension,
-                         std::move(owner), servers, parts, timeout, custom),
+                         std::move(owner), servers, parts, timeout, custom, compression),
                  workers);
            }),
            py::arg("machine"), py::arg("pace"), py::arg("starts"), py::arg("gaps"),
            py::arg("dimension"), py::arg("owner"), py::arg("servers"), py::arg("parts"),
-           py::arg("timeout"), py::arg("custom"), py::arg("workers"))
+           py::arg("timeout"), py::arg("custom"), py::arg("workers"),
+           py::arg("compression") = "none")
       .def_property_readonly("slots", &TrainerSync::slots,
                              "Threads that need a connection with each server.")
       .def(
@@ -173,23 +220,29 @@ void bind_cluster(py::module_& m) {
           py::arg("servers"), "(slot, server) of the connections to be made.")
       .def(
           "adopt",
-          [](TrainerSync& sync, std::size_t slot, std::size_t server, int socket, bool checked) {
-            taking(socket, [&](int s) { sync.links(slot).adopt(server, s, checked); });
+          [](TrainerSync& sync, std::size_t slot, std::size_t server, int socket, bool checked,
+             const std::string& transport) {
+            const py::gil_scoped_release release;
+            taking(socket, [&](int s) {
+              sync.links(slot).adopt(server, s, checked, to_transport(transport));
+            });
           },
-          py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"))
+          py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"),
+          py::arg("transport") = "tcp")
       .def(
           "form",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,
-             int previous, int next, bool checked) {
+             int previous, int next, bool checked, const std::string& transport) {
             RingGroup::Ring ring{epoch, rank, std::move(fresh), nullptr, nullptr};
+            const py::gil_scoped_release release;
             if (ring.fresh.size() > 1) {
-              ring.previous = taking(next, [&](int) { return ring_connection(previous, checked); });
-              ring.next = ring_connection(next, checked);
+              ring = ring_of(std::move(ring), previous, next, checked, to_transport(transport));
             }
             sync.ring().form(std::move(ring));
           },
           py::arg("epoch"), py::arg("rank"), py::arg("fresh"), py::arg("previous"), py::arg("next"),
-          py::arg("checked"), "A later ring to change over to; of one member, without sockets.")
+          py::arg("checked"), py::arg("transport") = "tcp",
+          "A later ring to change over to; of one member, without sockets.")
       .def_property_readonly(
           "ended", [](TrainerSync& sync) { return sync.ring().ended(); },
           "The epoch whose ring has ended here; a later one is wanted.")

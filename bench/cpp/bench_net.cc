@@ -1,5 +1,5 @@
-// Frames between two processes over TCP loopback, beside raw sockets in the same turns: large
-// blocks pushed and pulled, and small requests there and back.
+// Frames between two processes, over TCP loopback and through shared memory, beside raw sockets in
+// the same turns: large blocks pushed and pulled, and small requests there and back.
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -9,11 +9,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "leashed/base/clock.h"
-#include "leashed/net/connection.h"
+#include "leashed/net/share.h"
 #include "loopback.h"
 
 using namespace leashed;
@@ -57,8 +58,9 @@ void serve_raw(int socket, std::vector<std::byte>& block) {
   }
 }
 
-void serve_frames(int socket, std::vector<std::byte>& block) {
+void serve_frames(int socket, Transport way, std::vector<std::byte>& block) {
   Connection connection(socket, kLimits, false);
+  share(connection, 0, Role::accepts, way, {});
   Request request;
   const auto place = [&](const FrameHeader& header) {
     return header.kind == 0 ? std::as_writable_bytes(std::span(&request, 1))
@@ -85,7 +87,7 @@ void run_on(int processor) {
   need(sched_setaffinity(0, sizeof set, &set) == 0, "sched_setaffinity");
 }
 
-pid_t in_process(std::initializer_list<int> not_its, int processor, const auto& f) {
+pid_t in_process(std::span<const int> not_its, int processor, const auto& f) {
   const pid_t child = fork();
   need(child >= 0, "fork");
   if (child > 0) return child;
@@ -103,23 +105,31 @@ double median(std::vector<double> values) {
 
 // For about so many seconds each kind of work, the other side on that processor.
 void measure(double lasting, int processor, int processors) {
-  const auto [raw, raw_there] = loopback();
-  const auto [framed, framed_there] = loopback();
   std::vector<std::byte> block(std::size_t{100} << 20, std::byte{1});
-  const pid_t servers[] = {in_process({raw, framed, framed_there}, processor,
-                                      [&, there = raw_there] { serve_raw(there, block); }),
-                           in_process({raw, framed, raw_there}, processor,
-                                      [&, there = framed_there] { serve_frames(there, block); })};
-  close(raw_there);
-  close(framed_there);
-  Connection connection(framed, kLimits, false);
+  std::vector<int> here;  // a child has those of the children before it too
+  std::vector<pid_t> servers;
+  const auto begin = [&](const auto& serve) {
+    const auto [mine, its] = loopback();
+    here.push_back(mine);
+    servers.push_back(in_process(here, processor, [&, its = its] { serve(its); }));
+    close(its);
+    return mine;
+  };
+  const auto begin_frames = [&](Transport way) {
+    return begin([&](int socket) { serve_frames(socket, way, block); });
+  };
+  const int raw = begin([&](int socket) { serve_raw(socket, block); });
+  Connection over_socket(begin_frames(Transport::tcp), kLimits, false);
+  Connection over_memory(begin_frames(Transport::shm), kLimits, false);
+  share(over_socket, 0, Role::offers, Transport::tcp, {});
+  share(over_memory, 0, Role::offers, Transport::shm, {});
 
   const auto raw_turn = [&](Request request) {
     send_all(raw, reinterpret_cast<const std::byte*>(&request), sizeof request);
     if (!request.pull) send_all(raw, block.data(), request.size);
     need(receive_all(raw, block.data(), request.pull ? request.size : 1), "the other side");
   };
-  const auto frame_turn = [&](Request request) {
+  const auto frame_turn = [&](Connection& connection, Request request) {
     const std::span<const std::byte> head = std::as_bytes(std::span(&request, 1));
     connection.send({.kind = 0}, {&head, 1}, {});
     const std::span<const std::byte> body = std::span(block).first(request.size);
@@ -139,29 +149,39 @@ void measure(double lasting, int processor, int processors) {
         Work{"push, 540 KB", {0, 540'000, {}}, 40}, Work{"pull, 540 KB", {1, 540'000, {}}, 40},
         Work{"push, 100 MB", {0, 100'000'000, {}}, 1},
         Work{"pull, 100 MB", {1, 100'000'000, {}}, 1}}) {
-    raw_turn(work.request);  // memory that the processes shared becomes each one's own
-    frame_turn(work.request);
-    std::vector<double> raws, frames, ratios;
+    struct Contender {
+      std::function<void()> turn;
+      std::vector<double> seconds{};
+    };
+    Contender contenders[] = {{[&] { raw_turn(work.request); }},
+                              {[&] { frame_turn(over_socket, work.request); }},
+                              {[&] { frame_turn(over_memory, work.request); }}};
+    // Memory that the processes shared becomes each one's own.
+    for (const Contender& contender : contenders) contender.turn();
     const double end = now() + lasting;
-    while (ratios.size() < 3 || now() < end) {
-      const auto seconds = [&](const auto& f) {
+    for (std::size_t turn = 0; turn < 3 || now() < end; ++turn) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        Contender& contender = contenders[(turn + i) % 3];
         const double begin = now();
-        for (int i = 0; i < work.calls; ++i) f(work.request);
-        return (now() - begin) / work.calls;
-      };
-      if (ratios.size() % 2 == 0) raws.push_back(seconds(raw_turn));
-      frames.push_back(seconds(frame_turn));
-      if (ratios.size() % 2 == 1) raws.push_back(seconds(raw_turn));
-      ratios.push_back(frames.back() / raws.back());
+        for (int call = 0; call < work.calls; ++call) contender.turn();
+        contender.seconds.push_back((now() - begin) / work.calls);
+      }
     }
+    const auto ratio = [&](const Contender& contender) {
+      std::vector<double> ratios;
+      for (std::size_t i = 0; i < contender.seconds.size(); ++i) {
+        ratios.push_back(contender.seconds[i] / contenders[0].seconds[i]);
+      }
+      return median(ratios);
+    };
     std::printf(
         "{\"figure\": \"net\", \"work\": \"%s\", \"processors\": %d, \"raw_seconds\": %g, "
-        "\"seconds\": %g, \"ratio\": %g}\n",
-        work.name, processors, median(raws), median(frames), median(ratios));
+        "\"seconds\": %g, \"ratio\": %g, \"shared_seconds\": %g, \"shared_ratio\": %g}\n",
+        work.name, processors, median(contenders[0].seconds), median(contenders[1].seconds),
+        ratio(contenders[1]), median(contenders[2].seconds), ratio(contenders[2]));
     std::fflush(stdout);  // before the next fork
   }
-  shutdown(raw, SHUT_RDWR);
-  shutdown(framed, SHUT_RDWR);
+  for (const int socket : here) shutdown(socket, SHUT_RDWR);
   close(raw);
   for (const pid_t server : servers) waitpid(server, nullptr, 0);
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import queue
 import signal
 import socket
@@ -24,15 +23,15 @@ from leashed.cluster import wire
 from leashed.cluster.master import Master
 from leashed.cluster.member import Event, Lost, Member, master_address
 from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
-from leashed.cluster.opening import Key, Refused, connect, make_key, read_key
+from leashed.cluster.opening import Key, Listener, Peer, Refused, connect
 from leashed.cluster.state import Terms
 
 KEY = Key(b"k" * 32, given=False)
 
 
 def terms(**changed: Any) -> Terms:
-    """Quick ones."""
-    quick = {"beat": 0.05, "timeout": 1.0, "grace": 5.0, "gather": 0.02, "patience": 20.0}
+    """Quick ones, but for what a loaded machine might exceed."""
+    quick = {"beat": 0.05, "timeout": 20.0, "grace": 60.0, "gather": 0.02}
     return Terms(**{"total": 20, "batch_size": 8, "trainers": 1, **quick, **changed})
 
 
@@ -43,7 +42,7 @@ class Running:
         self.folder = folder
         self.standings: list[dict[str, Any]] = []
         self.result: dict[str, Any] = {}
-        started: queue.SimpleQueue[Master | BaseException] = queue.SimpleQueue()
+        started: queue.SimpleQueue[Master | Exception] = queue.SimpleQueue()
 
         async def serve() -> None:
             try:
@@ -51,7 +50,7 @@ class Running:
                     given, host="127.0.0.1", port=port, key=KEY, folder=folder,
                     watch=self.standings.append,
                 )  # fmt: skip
-            except BaseException as error:
+            except (OSError, ValueError) as error:
                 started.put(error)
                 return
             self.loop = asyncio.get_running_loop()
@@ -61,7 +60,7 @@ class Running:
         self.thread = threading.Thread(target=lambda: asyncio.run(serve()))
         self.thread.start()
         got = started.get(timeout=20)
-        if isinstance(got, BaseException):
+        if isinstance(got, Exception):
             self.thread.join()
             raise got
         self.master = got
@@ -96,7 +95,7 @@ class Trainer:
         for at, event in enumerate(self.before):
             if isinstance(event, kind):
                 return self.before.pop(at)
-        while not isinstance(event := self.events.get(timeout=20), kind):
+        while not isinstance(event := self.events.get(timeout=60), kind):
             self.before.append(event)
         return event
 
@@ -133,11 +132,11 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     yield
     left = [t.name for t in threading.enumerate() if t.name.startswith("leashed-")]
     assert not left
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 @pytest.fixture
@@ -158,7 +157,7 @@ Join = Callable[..., Trainer]
 
 
 def wait_until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
@@ -212,21 +211,17 @@ def test_a_member_that_dies_leaves_its_batches_to_others(started: Start, joined:
     first, second = joined(running.address, 0), joined(running.address, 1)
     first.member.want(20)
     lease = first.until(Lease)
-    assert (lease.first, lease.count, lease.batch_size) == (0, 20, 8)
-    second.member.want(20)  # waits
-    first.member.report({}, [(lease.ticket, 7)])
-    wait_until(lambda: running.standings[-1]["ledger"]["complete"] == 7)
+    assert (lease.first, lease.count, lease.batch_size) == (0, 5, 8)  # a fourth of what is free
+    first.member.report({}, [(lease.ticket, 3)])
+    wait_until(lambda: running.standings[-1]["ledger"]["complete"] == 3)
     first.member.close()
-    lease = second.until(Lease)
-    assert (lease.first, lease.count) == (7, 13)
-    second.member.report({}, [(lease.ticket, 13)])
-    second.until(End)
+    assert second.train() == {*range(3, 20)}
     second.finish()
     # The first never finished, so it might still come.
     running.stop()
     standing = running.result
     assert standing["ledger"]["complete"] == 20
-    assert standing["ledger"]["again"] == 13
+    assert standing["ledger"]["again"] == 2
     assert standing["members"][0]["why"] == "its connection closed"
 
 
@@ -346,14 +341,16 @@ def test_a_master_that_stays_away_is_told_and_still_looked_for(
 def test_a_stopped_master_kills_nobody_when_it_wakes(
     process: Process, joined: Join, tmp_path: Path
 ) -> None:
-    master = process(terms())
+    """Not even those that had given it up."""
+    master = process(terms(timeout=1.5))
     trainer = joined(master_address(tmp_path / "run"))
     was = trainer.until(Welcome)
     master.send_signal(signal.SIGSTOP)
-    time.sleep(0.8)  # less than the members' patience, and most of the master's
+    wait_until(lambda: trainer.member.state == "away")
     master.send_signal(signal.SIGCONT)
+    wait_until(lambda: trainer.member.state == "joined")
     trainer.member.want(20)
-    assert trainer.until(Lease).count == 20
+    assert trainer.until(Lease).count == 10  # half of what is free
     assert trainer.member.welcome.id == was.id
 
 
@@ -382,7 +379,7 @@ member.wait(60)
 def test_a_stopped_trainer_is_dead_and_joins_anew_when_it_wakes(
     started: Start, joined: Join
 ) -> None:
-    running = started(terms(trainers=2, timeout=0.5))
+    running = started(terms(trainers=2, timeout=1.5))
     other = joined(running.address, 1)
     with subprocess.Popen(
         [sys.executable, "-c", TRAINER, running.address], stdout=subprocess.PIPE, text=True
@@ -427,6 +424,56 @@ def test_who_cannot_join_is_told_why(joined: Join, tmp_path: Path, started: Star
         )  # fmt: skip
 
 
+def test_masters_that_are_none(joined: Join) -> None:
+    """One whose run is over, one that says nothing, and one that talks nonsense."""
+    for said, error, message in [
+        (wire.encode(Bye("all have finished")), ConnectionError, "too late: all have finished"),
+        (b"", TimeoutError, "the master does not answer"),
+        (b"\xff" * 4, TimeoutError, "a message of 4294967295 bytes"),
+    ]:
+        connections: list[socket.socket] = []
+
+        def accept(
+            connection: socket.socket,
+            _: Peer,
+            said: bytes = said,
+            connections: list[socket.socket] = connections,
+        ) -> None:
+            connection.sendall(said)
+            connections.append(connection)
+
+        with (
+            Listener("127.0.0.1", 0, KEY, "master", accept) as listener,
+            pytest.raises(error, match=message),
+        ):
+            joined(listener.address, deadline=0.3)
+        for connection in connections:
+            connection.close()
+
+
+def test_a_member_that_listens_everywhere_tells_where_it_is_reached(started: Start) -> None:
+    running = started()
+    with Member(
+        running.address, KEY, role="sync-ps", index=0, heard=lambda _: None,
+        listening="0.0.0.0:7000",
+    ):  # fmt: skip
+        wait_until(lambda: running.standings[-1]["members"])
+    assert running.standings[-1]["members"][0]["address"] == "127.0.0.1:7000"
+
+
+def test_a_restarted_server_is_told_to_the_trainers(started: Start, joined: Join) -> None:
+    running = started()
+    trainer = joined(running.address)
+    server = joined(running.address, 3, role="sync-ps")
+    assert trainer.until(Servers).addresses == {3: "127.0.0.1:7003"}
+    server.member.close()
+    assert trainer.until(Servers).addresses == {}
+    joined(running.address, 3, role="sync-ps")
+    assert trainer.until(Servers).addresses == {3: "127.0.0.1:7003"}
+    assert trainer.member.servers is not None
+    assert trainer.member.servers.number == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -469,9 +516,7 @@ def test_one_folder_has_one_master(started: Start) -> None:
         started()
 
 
-def test_a_run_goes_on_by_the_same_terms_only(
-    process: Process, started: Start, tmp_path: Path
-) -> None:
+def test_a_run_goes_on_by_the_same_terms_only(process: Process, started: Start) -> None:
     master = process(terms())
     master.kill()
     master.wait()
@@ -571,7 +616,3 @@ def test_a_callback_that_fails_is_told_to_the_next_caller(
         with pytest.raises(RuntimeError, match="trainer-0 has failed: in the callback"):
             member.want(3)
     assert "trainer-0 has failed" in caplog.text
-
-
-def test_keys_come_from_files(tmp_path: Path) -> None:
-    assert make_key(tmp_path / "key") == read_key(tmp_path / "key", given=False)

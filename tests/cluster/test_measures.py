@@ -66,3 +66,17 @@ def test_one_that_was_started_again_counts_from_0():
 def test_totals_are_of_what_all_count():
     assert total([{"a": 1.0, "b": 2.0}, {"a": 3.0}]) == {"a": 4.0}
     assert total([]) == {}
+
+
+def test_a_report_stays_as_it_was_when_told():
+    """Rates are differences between reports: the master must not go on writing into them."""
+    pytest.importorskip("msgspec", reason="NOT TESTED: msgspec is not installed")
+    from leashed.cluster.coordinator import Coordinator  # noqa: PLC0415
+    from leashed.cluster.state import State, Terms  # noqa: PLC0415
+
+    terms = Terms(total=10, batch_size=1, trainers=1)
+    master = Coordinator(terms, "run", State.of(terms), 0.0)
+    master.metrics["trainer-0"] = {"examples": 1.0}
+    told = master.standing(1.0)
+    master.metrics["trainer-0"] = {"examples": 2.0}
+    assert told["metrics"] == {"trainer-0": {"examples": 1.0}}

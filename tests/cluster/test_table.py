@@ -15,7 +15,7 @@ from cluster import fakes
 import leashed as lsh
 from leashed import cli
 from leashed.cluster import history, outcome, table
-from leashed.cluster.plan import Train
+from leashed.cluster.plan import Plan, Train
 
 
 def test_a_row_per_trainer_and_one_for_all():
@@ -172,7 +172,10 @@ def test_a_damaged_report_is_told(tmp_path):
 
 def test_a_run_without_results_has_no_model(tmp_path):
     data = lsh.datasets.synthetic_digits(n=256)
-    found = outcome.conclude(REPORT, tmp_path, Train(batch_size=50, threads=2), data, {})
+    plan = Plan(train=Train(batch_size=50, threads=2))
+    found = outcome.conclude(REPORT, tmp_path, plan, data, {})
+    assert (found["model"], found["sync"]) == ("mlp", "S-EASGD")
+    assert f"mlp on {data.train.name}, sync S-EASGD" in table.render(found)
     assert found["elp"] == 50 * 2 * 2
     assert "output" not in found
     assert json.loads((tmp_path / "run.json").read_text()) == found

@@ -3,30 +3,34 @@
 #include <algorithm>
 #include <chrono>
 
-#include "leashed/base/clock.h"
 #include "leashed/base/team.h"
 
 namespace leashed {
 namespace {
 
-constexpr double kHurry = 1;  // seconds for leaving, where the run was stopped
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr double kHurry = 1;   // seconds for leaving, where the run was stopped
+constexpr double kLong = 1e6;  // more than anybody waits
 constexpr auto kPause = std::chrono::milliseconds(2);  // where there is nobody to synchronise with
 
 }  // namespace
 
 void Background::begin(const Synchronised& training, const std::function<bool()>& go_on) {
   stopped_ = &training.stopped;
-  take_over(training, go_on);
-  thread_ = start_thread([this, training] { shadow(training); });
+  take_over(training, round_.emplace(make_round(0)), go_on);
+  thread_ = start_thread([this, training] {
+    shadow(training, *round_);
+    const std::lock_guard lock(mutex_);
+    has_left_ = true;
+    left_.notify_all();
+  });
 }
 
 // The last rounds are for leaving: the others change over to a ring without this trainer.
-void Background::shadow(const Synchronised& training) {
+void Background::shadow(const Synchronised& training, Round& round) {
   try {
-    Round round = make_round(0);
     for (;;) {
-      const bool ended = ended_.load(std::memory_order_acquire);
-      if (ended && (uses_servers() || ring().has_left() || now() >= leave_until_)) return;
+      if (cancelled_.load(kRelaxed) || (ended_.load(kRelaxed) && ring().has_left())) return;
       if (!round.run(training.discipline, deadline(cancelled_))) {
         std::this_thread::sleep_for(kPause);
       }
@@ -36,15 +40,21 @@ void Background::shadow(const Synchronised& training) {
   }
 }
 
+// What is under way when there is no more time is given up.
 void Background::end() {
-  if (!thread_.joinable()) return;
-  ring().want_to_leave();
-  leave_until_ =
-      now() +
-      (stopped_->load(std::memory_order_relaxed) ? std::min(kHurry, plan_.timeout) : plan_.timeout);
-  if (uses_servers()) cancelled_.store(true, std::memory_order_relaxed);
-  ended_.store(true, std::memory_order_release);  // pairs with the acquire in shadow
-  thread_.join();
+  if (thread_.joinable()) {
+    ring().want_to_leave();
+    ended_.store(true, kRelaxed);
+    const double most = stopped_->load(kRelaxed) ? kHurry : kLong;
+    const std::chrono::duration<double> time(uses_servers() ? 0 : std::min(most, plan_.timeout));
+    {
+      std::unique_lock lock(mutex_);
+      left_.wait_for(lock, time, [this] { return has_left_; });
+    }
+    cancelled_.store(true, kRelaxed);
+    thread_.join();
+  }
+  ring().close();
 }
 
 }  // namespace leashed

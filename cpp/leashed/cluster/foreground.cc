@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <string>
 
 #include "leashed/base/clock.h"
 
@@ -17,60 +18,113 @@ Foreground::Foreground(const SyncPlan& plan, std::size_t workers)
     : TrainerSync(plan, workers), count_(workers) {}
 
 void Foreground::begin(const Synchronised& training, const std::function<bool()>& go_on) {
-  training_.emplace(training);
-  take_over(training, go_on);
+  if (training.workers != count_) {
+    throw Error("there are " + std::to_string(training.workers) +
+                " workers, and what synchronises them is made for " + std::to_string(count_));
+  }
   const std::size_t rounds = uses_servers() ? count_ : 1;
   rounds_.reserve(rounds);
   for (std::size_t i = 0; i < rounds; ++i) rounds_.push_back(make_round(i));
+  take_over(training, rounds_[0], go_on);
+  training_.emplace(training);
+  lockstep_ = training.discipline.lockstep();
   progress_.assign(count_, {});
   for (Progress& own : progress_) own.last_time = now();
-  active_ = count_;
-  waits_.assign(count_, false);
+  const State there = training.come_and_go ? gone : trains;
+  states_.assign(count_, there);
+  counts_[there] = count_;
 }
 
-bool Foreground::due(Progress& own) {
-  if (const std::uint64_t over = over_.load(kRelaxed); over != own.rounds) {  // led by another
-    own.rounds = over;
-    own.last = own.iterations;
-    own.last_time = now();
-  }
+void Foreground::set(std::size_t worker, State state) {
+  --counts_[states_[worker]];
+  ++counts_[states_[worker] = state];
+}
+
+void Foreground::notice(Progress& own) {
+  const std::uint64_t over = over_.load(kRelaxed);
+  if (over == own.rounds) return;
+  own.rounds = over;
+  own.last = own.iterations;
+  own.last_time = now();
+}
+
+bool Foreground::due(const Progress& own) const {
   const double gap = plan_.pace.gap(own.iterations);
   if (plan_.pace.kind == Pace::Kind::seconds) return now() - own.last_time >= gap;
   return static_cast<double>(own.iterations - own.last) >= gap;
 }
 
-void Foreground::stepped(std::size_t worker) {
-  Progress& own = progress_[worker];
-  ++own.iterations;
-  if (uses_servers()) {
-    if (!due(own)) return;
-    rounds_[worker].run(training_->discipline, deadline(training_->stopped));
-    own.last = own.iterations;
-    own.last_time = now();
-    return;
-  }
-  const bool leads = due(own);
-  if (!leads && !in_round_.load(kRelaxed)) return;
-  std::unique_lock lock(mutex_);
-  if (!in_round_.load(kRelaxed)) {
-    if (leads) lead(lock);
-    return;
-  }
-  ++stopped_;
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return !in_round_.load(kRelaxed); });
-  --stopped_;
+Deadline Foreground::until() const {
+  Deadline until = deadline(training_->stopped);
+  until.ended = &cancelled_;
+  return until;
 }
 
-void Foreground::lead(std::unique_lock<std::mutex>& lock) {
-  in_round_.store(true, kRelaxed);
-  const auto alone = [this] { return stopped_ + waiting_ + 1 >= active_; };
-  while (!alone() && !training_->stopped.load(kRelaxed)) changed_.wait_for(lock, kLook, alone);
+void Foreground::stepped(std::size_t worker) {
+  Progress& own = progress_[worker];
+  notice(own);  // at the iteration before, which this worker stopped after
+  ++own.iterations;
+  const bool leads = due(own);
+  if (uses_servers()) {
+    if (leads) exchange(worker);
+    return;
+  }
+  if (lockstep_ && worker != 0) return;
+  if (!leads && !in_round_.load(kRelaxed)) return;
+  std::unique_lock lock(mutex_);
+  if (ended_) return;
+  set(worker, stopped);
   std::exception_ptr error;
-  if (!training_->stopped.load(kRelaxed)) {
+  if (in_round_.load(kRelaxed)) {
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !in_round_.load(kRelaxed); });
+  } else if (leads) {
+    error = lead(lock);
+  }
+  set(worker, trains);
+  if (error) std::rethrow_exception(error);
+}
+
+void Foreground::exchange(std::size_t worker) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+    ++exchanging_;
+  }
+  std::exception_ptr error;
+  try {
+    rounds_[worker].run(training_->discipline, until());
+  } catch (...) {
+    error = std::current_exception();
+  }
+  Progress& own = progress_[worker];
+  own.last = own.iterations;
+  own.last_time = now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (--exchanging_ == 0) changed_.notify_all();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+// Who does not come within half of the time that a round may last is not waited for: a loop of
+// somebody else's may do other things between two of its iterations.
+std::exception_ptr Foreground::lead(std::unique_lock<std::mutex>& lock) {
+  in_round_.store(true, kRelaxed);
+  const double patience = now() + plan_.timeout / 2;
+  // In lockstep nobody looks at theta until this worker has arrived at their barrier.
+  const auto alone = [this] { return lockstep_ || count(trains) == 0 || ended_; };
+  while (!alone() && !training_->stopped.load(kRelaxed) && now() < patience) {
+    changed_.wait_for(lock, kLook, alone);
+  }
+  std::exception_ptr error;
+  if (!ended_ && !training_->stopped.load(kRelaxed)) {
+    for (std::size_t worker = 0; worker < count_ && !lockstep_; ++worker) {
+      if (states_[worker] == trains) set(worker, waits);
+    }
     lock.unlock();
     try {
-      rounds_[0].run(training_->discipline, deadline(training_->stopped));
+      rounds_[0].run(training_->discipline, until());
     } catch (...) {
       error = std::current_exception();
     }
@@ -79,55 +133,67 @@ void Foreground::lead(std::unique_lock<std::mutex>& lock) {
   over_.fetch_add(1, kRelaxed);
   in_round_.store(false, kRelaxed);
   changed_.notify_all();
-  if (error) std::rethrow_exception(error);
+  return error;
 }
 
-// Where all workers wait, the other trainers' rounds go on with this one all the same.
+// Where all workers wait, the other trainers' rounds go on with this one all the same. In lockstep
+// all do where one does.
 void Foreground::waiting(std::size_t worker) {
   if (uses_servers()) return;
   std::unique_lock lock(mutex_);
-  if (!waits_[worker]) {
-    waits_[worker] = true;
-    ++waiting_;
+  if (states_[worker] != waits) {
+    set(worker, waits);
     changed_.notify_all();
   }
-  const bool enters = plan_.pace.kind == Pace::Kind::iterations || due(progress_[worker]);
-  if (waiting_ == active_ && !in_round_.load(kRelaxed) && enters) lead(lock);
+  const bool all = count(waits) + count(gone) == count_;
+  if (ended_ || in_round_.load(kRelaxed) || (!all && !lockstep_)) return;
+  Progress& own = progress_[worker];
+  notice(own);
+  if (plan_.pace.kind != Pace::Kind::iterations && !due(own)) return;
+  if (const std::exception_ptr error = lead(lock)) std::rethrow_exception(error);
 }
 
 void Foreground::resumed(std::size_t worker) {
   if (uses_servers()) return;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !in_round_.load(kRelaxed); });
-  if (!waits_[worker]) return;
-  waits_[worker] = false;
-  --waiting_;
+  if (states_[worker] == waits) set(worker, trains);
+}
+
+void Foreground::join(std::size_t worker) {
+  const std::lock_guard lock(mutex_);
+  set(worker, trains);
 }
 
 void Foreground::leave(std::size_t worker) {
   {
     const std::lock_guard lock(mutex_);
-    if (waits_[worker]) {
-      waits_[worker] = false;
-      --waiting_;
-    }
-    --active_;
+    set(worker, gone);
   }
   changed_.notify_all();
 }
 
 // The last round is for leaving: the others change over to a ring without this trainer.
 void Foreground::end() {
-  if (!training_ || uses_servers()) return;
   ring().want_to_leave();
-  const double until = now() + plan_.timeout;
-  try {
-    while (!ring().has_left() && now() < until && !training_->stopped.load(kRelaxed)) {
-      if (!rounds_[0].run(training_->discipline, deadline(training_->stopped))) break;
-    }
-  } catch (...) {
-    training_->fail(std::current_exception());
+  if (training_) {
+    std::unique_lock lock(mutex_);
+    ended_ = true;
+    if (uses_servers()) cancelled_.store(true, kRelaxed);
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !in_round_.load(kRelaxed) && exchanging_ == 0; });
   }
+  if (training_ && !uses_servers()) {
+    const Deadline until = deadline(training_->stopped);
+    try {
+      while (!ring().has_left()) {
+        if (!rounds_[0].run(training_->discipline, until)) break;
+      }
+    } catch (...) {
+      training_->fail(std::current_exception());
+    }
+  }
+  ring().close();
 }
 
 }  // namespace leashed

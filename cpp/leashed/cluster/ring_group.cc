@@ -1,42 +1,39 @@
 #include "leashed/cluster/ring_group.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-void broadcast(const RingPlace& place, std::uint16_t kind, std::uint32_t round, std::size_t root,
-               std::span<float> data, const Deadline& deadline) {
-  constexpr std::size_t kFloats = kRingFragment / sizeof(float);
-  for (std::size_t at = 0, index = 0; at < data.size(); at += kFloats, ++index) {
-    const std::span<float> piece = data.subspan(at, std::min(kFloats, data.size() - at));
-    const std::uint64_t correlation = std::uint64_t{round} << 32 | index;
-    if (place.rank != root) {
-      place.previous.receive(
-          [&](const FrameHeader& h) {
-            if (h.kind != kind || h.correlation != correlation || h.length != piece.size_bytes()) {
-              throw Error("a frame of another round has come; the ring's members disagree");
-            }
-            return std::as_writable_bytes(piece);
-          },
-          deadline);
-    }
-    if ((place.rank + 1) % place.members != root) {
-      const std::span<const std::byte> bytes = std::as_bytes(piece);
-      place.next.send({.kind = kind, .correlation = correlation}, {&bytes, 1}, deadline);
-    }
-  }
-}
-
 }  // namespace
 
 void RingGroup::form(Ring ring) {
+  if (ring.rank >= ring.fresh.size()) {
+    throw Error("rank is " + std::to_string(ring.rank) + " in a ring of " +
+                std::to_string(ring.fresh.size()));
+  }
   const std::lock_guard lock(mutex_);
+  if (leaving_.load(kRelaxed) || ring.epoch <= newest_) return;
+  newest_ = ring.epoch;
   coming_ = std::move(ring);
   pending_.store(true, kRelaxed);
+}
+
+void RingGroup::want_to_leave() {
+  const std::lock_guard lock(mutex_);
+  leaving_.store(true, kRelaxed);
+  coming_.reset();  // its other members are not to wait for this one
+}
+
+void RingGroup::close() {
+  want_to_leave();
+  if (ring_) give_up();
 }
 
 void RingGroup::give_up() {
@@ -76,13 +73,33 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
       first == fresh.end() ? 0 : static_cast<std::size_t>(first - fresh.begin());
   try {
     const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, fresh.size()};
-    broadcast(place, kBroadcast, round_, root, values, deadline);
+    broadcast(place, root, kBroadcast, round_, values, deadline);
+    if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
+      throw Error("what is to be taken over is not finite");  // for all members alike
+    }
     copied_ = true;
+    if (codec_ != Codec::none) {
+      common_.assign(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(dimension_));
+      error_.assign(dimension_, 0);
+    }
     count();
     return fresh[ring_->rank] && ring_->rank != root;
   } catch (...) {
     give_up();
     throw;
+  }
+}
+
+void RingGroup::sum_encoded(const RingPlace& place, std::span<float> values, std::size_t begin,
+                            const Deadline& deadline) {
+  const std::span<float> common = std::span(common_).subspan(begin, values.size());
+  const std::span<float> error = std::span(error_).subspan(begin, values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] -= common[i];
+  all_reduce(place, reduce_kind(codec_), round_, values, deadline, {codec_, error});
+  const auto members = static_cast<float>(place.members);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    common[i] += values[i] / members;
+    values[i] = members * common[i];
   }
 }
 
@@ -99,7 +116,13 @@ std::uint32_t RingGroup::sum(std::span<float> other, Covered& done, const Deadli
       part_.assign(other.begin() + static_cast<std::ptrdiff_t>(begin),
                    other.begin() + static_cast<std::ptrdiff_t>(end));
       part_.push_back(wishes);
-      all_reduce(place, kReduce, round_, part_, deadline);
+      if (codec_ == Codec::none) {
+        all_reduce(place, kReduce, round_, part_, deadline);
+      } else {
+        const std::span<float> all_of_it(part_);
+        sum_encoded(place, all_of_it.first(end - begin), begin, deadline);
+        all_reduce(place, kReduce, round_, all_of_it.last(1), deadline);
+      }
     } catch (...) {
       give_up();
       throw;

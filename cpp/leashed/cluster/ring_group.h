@@ -18,8 +18,13 @@ namespace leashed {
 
 class RingGroup final : public Peers {
  public:
-  // A round takes one of `parts` parts of the vector after the other.
-  RingGroup(std::size_t dimension, std::size_t parts) : dimension_(dimension), parts_(parts) {}
+  // A round takes one of `parts` parts of the vector after the other. With a codec, what is summed
+  // is by how much the members' values differ from those that all had in common last: the first
+  // ones, when the ring began, and then the mean of each round. What is lost by encoding therefore
+  // vanishes with these differences; and each member keeps what its own sums have lacked, for its
+  // next ones. Both begin anew with a ring. They are 2 * dimension floats.
+  RingGroup(std::size_t dimension, std::size_t parts, Codec codec = Codec::none)
+      : dimension_(dimension), parts_(parts), codec_(codec) {}
 
   struct Ring {
     std::uint64_t epoch = 0;
@@ -27,11 +32,15 @@ class RingGroup final : public Peers {
     std::vector<bool> fresh;  // of each member: that it has nothing to go on with yet
     std::unique_ptr<Connection> previous, next;  // null where there is one member
   };
-  // From any thread: a later ring, to change over to.
+  // From any thread: a later ring, to change over to; closed where this member leaves. Throws Error
+  // where the rank is none of its members'.
   void form(Ring ring);
   // From any thread: the members are to change over after the next round; this one is not in the
   // ring that comes then.
-  void want_to_leave() { leaving_.store(true, std::memory_order_relaxed); }
+  void want_to_leave();
+  // For the reducing thread, or once it has ended: this member is in no ring any more, which the
+  // others notice.
+  void close();
   // The epoch that has ended here, for whatever reason; a later one is wanted.
   std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
   // The epoch in which this member was last together with the others: it has what they have.
@@ -52,16 +61,23 @@ class RingGroup final : public Peers {
  private:
   void count();
   void give_up();
+  // values ← their sum over all members; values[i] is the vector's `begin + i`.
+  void sum_encoded(const RingPlace& place, std::span<float> values, std::size_t begin,
+                   const Deadline& deadline);
 
   const std::size_t dimension_, parts_;
+  const Codec codec_;
   std::mutex mutex_;
-  std::optional<Ring> coming_;  // under the lock
+  // Under the lock.
+  std::optional<Ring> coming_;
+  std::uint64_t newest_ = 0;  // epoch that came: what is made at the same time may end in any order
   // The reducing thread's own.
   std::optional<Ring> ring_;
   bool copied_ = false;  // since the ring began
   std::uint32_t round_ = 0;
   std::uint64_t sent_ = 0, received_ = 0;  // over this ring, as counted
   std::vector<float> part_;
+  std::vector<float> common_, error_;  // with a codec
   // Relaxed: they tell other threads what to do next, and hand nothing over; what belongs to it is
   // under the lock.
   std::atomic<bool> leaving_{false}, in_ring_{false}, pending_{false};

@@ -29,6 +29,16 @@ void Round::begin(Discipline& discipline, std::uint64_t turn, const Deadline& de
   if (exchange(discipline, 0, false, deadline) == Outcome::done) mix(discipline, 1);
 }
 
+bool Round::join(Discipline& discipline, const Deadline& deadline) {
+  try {
+    const Peers::Begin begin = peers_->begin();
+    if (begin == Peers::Begin::copies) take_over(discipline, deadline);
+    return begin != Peers::Begin::none;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 bool Round::run(Discipline& discipline, const Deadline& deadline) {
   const double start = now();
   Outcome outcome = Outcome::failed;
@@ -111,7 +121,18 @@ Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
   see(discipline, theta);
   begin_states(theta);
   count_ = peers_->sum(theta, done_, deadline);
-  return Outcome::done;
+  return finite() ? Outcome::done : Outcome::failed;
+}
+
+// A member's theta that is not finite is its own affair: the sum, the same for all, shows it to
+// all.
+bool Round::finite() const {
+  bool finite = true;
+  done_.each(0, dimension_, [&](std::size_t begin, std::size_t end) {
+    const std::size_t n = end - begin;
+    finite &= update_kernels().first_not_finite(other_.data() + begin, n) == n;
+  });
+  return finite;
 }
 
 void Round::see(Discipline& discipline, std::span<float> theta) {

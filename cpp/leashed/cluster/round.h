@@ -21,7 +21,7 @@ using CustomMix =
 // How many rounds there were, and how they went. Relaxed counters: for whoever looks on.
 struct RoundCounters {
   std::atomic<std::uint64_t> rounds{0};       // done, with all partners or some
-  std::atomic<std::uint64_t> failed{0};       // with none: too late, broken off
+  std::atomic<std::uint64_t> failed{0};       // with none: too late, broken off, not finite
   std::atomic<std::uint64_t> nanoseconds{0};  // in all of them
   std::atomic<std::uint64_t> floats{0};       // exchanged; a whole vector is `dimension`
 };
@@ -34,6 +34,9 @@ class Round {
 
   // theta ← what the servers have, where they have something; in the part whose turn it is.
   void begin(Discipline& discipline, std::uint64_t turn, const Deadline& deadline);
+  // theta, and the states, as the other members have them, where this one is new to them; false
+  // where there are none now, or it has failed.
+  bool join(Discipline& discipline, const Deadline& deadline);
   // One round; false where there was nobody to have it with, or it has failed. Throws nothing but
   // what memory and `custom` throw.
   bool run(Discipline& discipline, const Deadline& deadline);
@@ -45,6 +48,7 @@ class Round {
   Outcome carry_out(const Action& action, Discipline& discipline, const Deadline& deadline);
   Outcome exchange(Discipline& discipline, float alpha, bool old_reply, const Deadline& deadline);
   Outcome reduce(Discipline& discipline, const Deadline& deadline);
+  bool finite() const;  // what has come
   void take_over(Discipline& discipline, const Deadline& deadline);
   void see(Discipline& discipline, std::span<float> theta);
   void begin_states(std::span<const float> theta);

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "leashed/base/aligned.h"
 #include "leashed/base/error.h"
 #include "leashed/base/team.h"
+#include "leashed/net/feedback.h"
 
 namespace leashed {
 namespace {
@@ -19,25 +19,29 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr int kEvents = 64;        // looked at at once
 constexpr std::size_t kTurn = 32;  // frames of one connection before the next has its turn
 
-int descriptor(int made, const char* what) {
-  if (made < 0) throw Error(std::string("the system gives no more descriptors (") + what + ")");
-  return made;
+int given(int result, const char* what) {
+  if (result < 0) throw Error(std::string("the system gives no more descriptors (") + what + ")");
+  return result;
 }
 
 }  // namespace
 
 struct SyncServer::Link {
-  Link(int socket, bool checked) : connection(socket, kServerLimits, checked) {}
+  Link(int socket, bool checked, Transport wish)
+      : connection(connected(socket, kServerLimits, checked, wish, Role::accepts)) {}
 
-  Connection connection;
   AlignedArray<std::byte> payload{kMostExchange};  // of what came, and then the reply's
-  std::uint64_t sent = 0, received = 0;            // bytes that have been counted
-  bool wants_to_write = false;
+  std::unordered_map<std::uint32_t, Known> known;  // of fragments
+  // Last of what may throw: it keeps the socket.
+  const std::unique_ptr<Connection> connection;
+  std::uint64_t sent = 0, received = 0;  // bytes that have been counted
+  short events = EPOLLIN;                // that are waited for
+  bool waits = true;                     // for its turn
 };
 
 SyncServer::SyncServer(const std::vector<Holding>& holdings)
-    : poll_(descriptor(epoll_create1(EPOLL_CLOEXEC), "epoll")),
-      wake_(descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+    : poll_(given(epoll_create1(EPOLL_CLOEXEC), "epoll")),
+      wake_(given(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   for (const auto& [fragment, length] : holdings) {
     if (length == 0 || length > kFragment || !place_.emplace(fragment, held_.size()).second) {
       throw Error("fragment " + std::to_string(fragment) + " with " + std::to_string(length) +
@@ -49,29 +53,27 @@ SyncServer::SyncServer(const std::vector<Holding>& holdings)
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = nullptr;
-  epoll_ctl(poll_, EPOLL_CTL_ADD, wake_, &event);
+  given(epoll_ctl(poll_.get(), EPOLL_CTL_ADD, wake_.get(), &event), "epoll");
   thread_ = start_thread([this] { serve(); });
 }
 
 SyncServer::~SyncServer() {
   ended_.store(true, kRelaxed);
   wake();
-  if (thread_.joinable()) thread_.join();
-  links_.clear();
-  close(wake_);
-  close(poll_);
+  thread_.join();
 }
 
 void SyncServer::wake() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(wake_, &one, sizeof one);  // full: it is awake
+  [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof one);  // full: it is awake
 }
 
-void SyncServer::adopt(int socket, bool checked) {
-  auto link = std::make_unique<Link>(socket, checked);
+void SyncServer::adopt(int socket, bool checked, Transport wish) {
+  std::list<std::unique_ptr<Link>> one(1);  // nothing may throw that has the socket
+  one.front() = std::make_unique<Link>(socket, checked, wish);
   {
     const std::lock_guard lock(mutex_);
-    arriving_.push_back(std::move(link));
+    arriving_.splice(arriving_.end(), one);
   }
   wake();
 }
@@ -110,65 +112,85 @@ void SyncServer::restore(const Snapshot& snapshot) {
   exchanges_.store(snapshot.exchanges, kRelaxed);
 }
 
-void SyncServer::welcome() {
+void SyncServer::welcome(std::vector<Link*>& turns) {
   std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t n = read(wake_, &count, sizeof count);
-  std::vector<std::unique_ptr<Link>> arrived;
+  [[maybe_unused]] const ssize_t n = read(wake_.get(), &count, sizeof count);
+  std::list<std::unique_ptr<Link>> arrived;
   {
     const std::lock_guard lock(mutex_);
     arrived.swap(arriving_);
   }
   for (auto& link : arrived) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.ptr = link.get();
-    if (epoll_ctl(poll_, EPOLL_CTL_ADD, link->connection.socket(), &event) < 0) continue;
     Link* const key = link.get();
-    links_.emplace(key, std::move(link));
+    epoll_event event{};
+    event.events = static_cast<std::uint32_t>(key->events);
+    event.data.ptr = key;
+    const int socket = link->connection->socket();
+    try {
+      turns.push_back(key);
+      links_.emplace(key, std::move(link));
+    } catch (const std::bad_alloc&) {  // it is closed
+      std::erase(turns, key);
+      continue;
+    }
+    if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, socket, &event) < 0) {
+      turns.pop_back();
+      links_.erase(key);
+    }
   }
   connections_.store(links_.size(), kRelaxed);
 }
 
 void SyncServer::serve() {
   epoll_event events[kEvents];
+  std::vector<Link*> turns, next;  // of those that have something to do
   while (!ended_.load(kRelaxed)) {
-    const int n = epoll_wait(poll_, events, kEvents, -1);
+    const int n = epoll_wait(poll_.get(), events, kEvents, turns.empty() ? -1 : 0);
     bool arrivals = false;
     for (int i = 0; i < n; ++i) {
       Link* const link = static_cast<Link*>(events[i].data.ptr);
-      if (!link) {
-        arrivals = true;
-      } else if (!go_on(*link)) {
-        links_.erase(link);  // which closes it, and so ends its events
+      arrivals |= !link;
+      if (link && !std::exchange(link->waits, true)) turns.push_back(link);
+    }
+    if (arrivals) welcome(turns);
+    next.clear();
+    for (Link* const link : turns) {
+      if (!go_on(*link)) {
+        // Closing it would not end its events where another process has a copy.
+        epoll_ctl(poll_.get(), EPOLL_CTL_DEL, link->connection->socket(), nullptr);
+        links_.erase(link);
         connections_.store(links_.size(), kRelaxed);
+      } else if (link->waits) {
+        next.push_back(link);
       }
     }
-    if (arrivals) welcome();
+    turns.swap(next);
   }
 }
 
 bool SyncServer::go_on(Link& link) {
-  Connection& connection = link.connection;
+  Connection& connection = *link.connection;
   const Connection::Place place = [&link](const FrameHeader& header) {
     return std::span(link.payload.data(), header.length);
   };
   bool alive = true;
   try {
     bool more = true;
+    // Until its reply has gone nothing is taken from it.
     for (std::size_t turn = 0; more && turn < kTurn && connection.flush(); ++turn) {
       const auto header = connection.take(place);
       if (header) answer(link, *header);
       more = header.has_value();
     }
-    // Until its reply has gone nothing is taken from it. What has been read of it, but had no turn,
-    // has one as soon as it could be written to.
-    const bool wants_to_write = more;
-    if (wants_to_write != link.wants_to_write) {
+    const bool sending = connection.sending();
+    const std::optional<short> events = connection.events(!sending, sending);
+    link.waits = !events;
+    if (events && *events != link.events) {
       epoll_event event{};
-      event.events = wants_to_write ? EPOLLOUT : EPOLLIN;
+      event.events = static_cast<std::uint32_t>(*events);  // poll's and epoll's are the same
       event.data.ptr = &link;
-      epoll_ctl(poll_, EPOLL_CTL_MOD, connection.socket(), &event);
-      link.wants_to_write = wants_to_write;
+      epoll_ctl(poll_.get(), EPOLL_CTL_MOD, connection.socket(), &event);
+      link.events = *events;
     }
   } catch (const ConnectionError& error) {
     if (error.reason == ConnectionError::Reason::refused) refused_.fetch_add(1, kRelaxed);
@@ -185,39 +207,62 @@ bool SyncServer::go_on(Link& link) {
 
 void SyncServer::answer(Link& link, const FrameHeader& header) {
   ExchangeHead head;
-  if (header.length < sizeof head) throw Error("an exchange without its head");
+  if (header.kind != kExchange || header.length < sizeof head)
+    throw Error("an exchange without its head");
   std::memcpy(&head, link.payload.data(), sizeof head);
   const auto found = place_.find(head.fragment);
   if (found == place_.end()) throw Error("a fragment that is not held here");
   Held& held = held_[found->second];
   const std::size_t n = held.values.size();
-  if (header.length != sizeof head + n * sizeof(float)) throw Error("of another length");
-  const float alpha = head.alpha;
-  if (!(alpha >= 0 && alpha <= 1)) throw Error("an alpha outside 0 to 1");
-  auto* const theta = reinterpret_cast<float*>(link.payload.data() + sizeof head);
-  {
-    const std::lock_guard lock(held.mutex);
-    float* const w = held.values.data();
-    if (!held.present) {
-      std::copy_n(theta, n, w);
-      held.present = true;
-    } else if (head.old_reply) {
-      for (std::size_t i = 0; i < n; ++i) {
-        const float old = w[i];
-        w[i] = (1 - alpha) * old + alpha * theta[i];
-        theta[i] = old;
-      }
-    } else {
-      for (std::size_t i = 0; i < n; ++i) {
-        w[i] = (1 - alpha) * w[i] + alpha * theta[i];
-        theta[i] = w[i];
-      }
-    }
-    ++held.exchanges;
+  const bool differs = head.codec != Codec::none;
+  if (static_cast<std::uint16_t>(head.codec) >= kCodecs || head.keep > (differs ? 0 : 1)) {
+    throw Error("a codec that is not known here");
+  }
+  const std::size_t bytes = encoded_size(head.codec, n);
+  if (header.length != sizeof head + bytes) throw Error("of another length");
+  if (!(head.alpha >= 0 && head.alpha <= 1)) throw Error("an alpha outside 0 to 1");
+  std::byte* const payload = link.payload.data() + sizeof head;
+  if (differs) {
+    const auto kept = link.known.find(head.fragment);
+    if (kept == link.known.end()) throw Error("by how much values differ, but not from what");
+    Known& known = kept->second;
+    const std::span values(values_.data(), n);
+    decode_and_add(head.codec, payload, known.theta);
+    std::copy(known.theta.begin(), known.theta.end(), values.begin());
+    interpolate(held, head, values);
+    tell(head.codec, values, known.w, payload);
+  } else {
+    const std::span values(reinterpret_cast<float*>(payload), n);
+    Known* const known = head.keep ? &link.known[head.fragment] : nullptr;
+    if (known) known->theta.assign(values.begin(), values.end());
+    interpolate(held, head, values);
+    if (known) known->w.assign(values.begin(), values.end());
   }
   exchanges_.fetch_add(1, kRelaxed);
-  const std::span<const std::byte> reply = std::as_bytes(std::span(theta, n));
-  link.connection.begin({.kind = kReply, .correlation = header.correlation}, {&reply, 1});
+  const std::span<const std::byte> reply(payload, bytes);
+  link.connection->begin({.kind = kReply, .correlation = header.correlation}, {&reply, 1});
+}
+
+void SyncServer::interpolate(Held& held, const ExchangeHead& head, std::span<float> values) {
+  const float alpha = head.alpha;
+  const std::lock_guard lock(held.mutex);
+  float* const w = held.values.data();
+  if (!held.present) {
+    std::copy(values.begin(), values.end(), w);
+    held.present = true;
+  } else if (head.old_reply) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float old = w[i];
+      w[i] = (1 - alpha) * old + alpha * values[i];
+      values[i] = old;
+    }
+  } else {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      w[i] = (1 - alpha) * w[i] + alpha * values[i];
+      values[i] = w[i];
+    }
+  }
+  ++held.exchanges;
 }
 
 }  // namespace leashed

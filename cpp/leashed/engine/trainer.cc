@@ -23,20 +23,30 @@ std::vector<Worker> workers_of(Training& training, std::size_t recorded_passes) 
 class InSync {
  public:
   InSync(Training& training, const std::function<bool()>& go_on)
-      : synchronisation_(training.synchronisation) {
+      : training_(training), synchronisation_(training.synchronisation) {
     if (!synchronisation_) return;
-    synchronisation_->begin(
-        {training.discipline, training.workers, training.source.dimension(), training.stop.flag(),
-         [&training](std::exception_ptr error) { training.fail(error); }},
-        go_on);
+    try {
+      synchronisation_->begin(
+          {training.discipline, training.workers, training.source.dimension(), training.stop.flag(),
+           [&training](std::exception_ptr error) { training.fail(error); }},
+          go_on);
+    } catch (...) {
+      end();
+      throw;
+    }
   }
-  ~InSync() { end(); }
+  // By an exception: then nobody is waited for.
+  ~InSync() {
+    if (synchronisation_) training_.stop.stop(StopReason::error);
+    end();
+  }
   InSync(const InSync&) = delete;
   void end() {
     if (synchronisation_) std::exchange(synchronisation_, nullptr)->end();
   }
 
  private:
+  Training& training_;
   Synchronisation* synchronisation_;
 };
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "leashed/base/clock.h"
+#include "leashed/base/descriptor.h"
 #include "leashed/base/error.h"
 #include "leashed/base/fault.h"
 
@@ -24,22 +25,6 @@ constexpr const char* kPrefix = "/leashed.";
 constexpr double kPatience = 5;  // seconds, for another process that is removing the name
 
 [[noreturn]] void fail(const std::string& what) { throw Error(what + ": " + std::strerror(errno)); }
-
-// A file that is open, closed with the scope unless it is taken out.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  int take() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 bool lock(int fd, int kind) {
   if (flock(fd, kind | LOCK_NB) == 0) return true;

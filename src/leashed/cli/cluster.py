@@ -194,7 +194,7 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
     report = outcome.read_report(cluster.run)
     if report is not None:
         restarts = supervisor.counts()
-        print(render(outcome.conclude(report, cluster.run, plan.train, data, restarts)))
+        print(render(outcome.conclude(report, cluster.run, plan, data, restarts)))
     elif not interrupted and failed is None:
         failed = ChildProcessError("the master has reported nothing")
     if failed is not None:

@@ -2,7 +2,29 @@
 ``cluster``).
 """
 
-from leashed.cluster.joining import join
-from leashed.cluster.session import Cluster
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leashed.cluster.joining import join
+    from leashed.cluster.session import Cluster
 
 __all__ = ["Cluster", "join"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when first asked for: what needs no msgspec, such as plans, can be had without."""
+    import importlib  # noqa: PLC0415
+
+    if name not in __all__:
+        raise AttributeError(f"module 'leashed.cluster' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(
+            "leashed.cluster.joining" if name == "join" else "leashed.cluster.session"
+        )
+    except ModuleNotFoundError as error:
+        if error.name == "msgspec":
+            raise ImportError("a cluster needs msgspec: pip install leashed[cluster]") from error
+        raise
+    return getattr(module, name)

@@ -44,6 +44,7 @@ def _main(role: str, folder: Path, index: int) -> None:
             host=terms["host"],
             folder=folder,
             grace=terms["grace"],
+            transport=terms["transport"],
         )
 
 

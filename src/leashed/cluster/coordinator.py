@@ -66,12 +66,11 @@ class Output(NamedTuple):
 
 
 class _Connection:
-    """One that is open: since when, whose, and the number of the newest report on it."""
+    """One that is open: since when, and whose."""
 
     def __init__(self, since: float) -> None:
         self.since = since
         self.member = 0
-        self.newest = -1
 
 
 class Coordinator:
@@ -125,13 +124,18 @@ class Coordinator:
 
     def closed(self, connection: int, now: float) -> None:
         """It is closed, by the other side or by the network."""
+        membership = self.state.membership
+        membership.passed(now)
         member = self._forget(connection)
         if member:
-            self._remove(member, "its connection closed", now)
+            self._waiting.pop(member, None)  # should it come back, it asks again
+            if not membership.cut_off(member, now):
+                self._remove(member, "its connection closed", now)
             self._settle(now)
 
     def heard(self, connection: int, message: ToMaster, now: float) -> None:
         """A message has come."""
+        self.state.membership.passed(now)
         link = self._connections.get(connection)
         if link is None:
             return  # closed meanwhile
@@ -163,10 +167,11 @@ class Coordinator:
         """Time has passed. To be called a few times in each beat."""
         if self.over is not None:
             return
+        self.state.membership.passed(now)
         for member in self.state.membership.silent(now):
             connection = self._of.get(member.id)
             if connection is None:
-                self._remove(member.id, "it did not come back to the restarted master", now)
+                self._remove(member.id, "it did not come back to the master", now)
                 continue
             self._forget(connection)
             self._actions.append(Close(connection))
@@ -229,8 +234,8 @@ class Coordinator:
             "epochs_broken": membership.broken,
             "malformed": self.malformed,
             "members": sorted(everybody, key=lambda m: int(m["id"])),
-            "metrics": self.metrics,
-            "summaries": state.summaries,
+            "metrics": dict(self.metrics),
+            "summaries": dict(state.summaries),
         }
 
     def _join(self, connection: int, link: _Connection, join: Join, now: float) -> None:
@@ -296,9 +301,6 @@ class Coordinator:
             self._turn_away(connection, link.member)
             return
         member.heard = now
-        if report.number <= link.newest:
-            return
-        link.newest = report.number
         self.metrics[member.name] = report.metrics
         if done := [ticket for ticket, used in report.used if self._use(member, ticket, used)]:
             self._send(connection, Done(done))

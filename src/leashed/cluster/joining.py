@@ -21,7 +21,7 @@ from leashed import _check
 from leashed.cluster import placing
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import Key, format_address, make_key, read_key
-from leashed.cluster.session import Address, Cluster, is_local
+from leashed.cluster.session import TRANSPORTS, Address, Cluster, is_local
 from leashed.cluster.supervisor import Supervisor
 
 __all__ = ["join"]
@@ -39,6 +39,7 @@ def join(
     rendezvous: str | None = None,
     key: str | os.PathLike[str] | None = None,
     folder: str | os.PathLike[str] | None = None,
+    transport: str = "auto",
     timeout: float = 10.0,
     grace: float = 10.0,
 ) -> Cluster:
@@ -59,6 +60,8 @@ def join(
             where there are several. Default: one made for this run.
         folder: where the master keeps its journal and the run's report, and sync servers their
             snapshots. Default: a new one for temporary files.
+        transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
+            ``"auto"``: shared memory where it can be had.
         timeout: seconds for a round of synchronisation, and for a connection.
         grace: seconds for which a master that is away is waited for.
 
@@ -68,6 +71,8 @@ def join(
         OSError: the key cannot be read, or the folder not be written.
     """
     _check.whole("servers", servers, 0)
+    if transport not in TRANSPORTS:
+        raise ValueError(f"transport must be one of {', '.join(TRANSPORTS)}, got {transport!r}")
     _check.real("timeout", timeout, 0.0)
     _check.real("grace", grace, 0.0)
     place = placing.find(os.environ, rank=rank, size=size, rendezvous=rendezvous)
@@ -108,6 +113,7 @@ def join(
             "key": str(Path(key).absolute() if key is not None else base / "key"),
             "given": key is not None,
             "grace": grace,
+            "transport": transport,
         }
         (home / "terms.json").write_text(json.dumps(terms) + "\n", encoding="utf-8")
         processes = [("master", 0), *(("sync-ps", k) for k in range(servers))]
@@ -129,6 +135,7 @@ def join(
         master="",
         key=secret,
         host="127.0.0.1" if local else _EVERYWHERE,
+        transport=transport,
         timeout=timeout,
         grace=grace,
         meet=meet,

@@ -80,6 +80,7 @@ class Member:
 
     Raises:
         TimeoutError: not joined in time; the message says what stood in the way.
+        ConnectionError: the run is over.
         Refused: the master does not hold this key.
         TypeError, ValueError: an argument is wrong.
     """
@@ -114,6 +115,7 @@ class Member:
         self._state: State = "away"
         self._changed = threading.Condition(self._lock)
         self._error: BaseException | None = None
+        self._heard_at = -math.inf
         self._welcome: Welcome | None = None
         self._closed = threading.Event()
         self._wake, self._woken = socket.socketpair()
@@ -152,6 +154,11 @@ class Member:
         for longer; "over": the run is, or this member has finished; "failed": ``heard`` has raised.
         """
         return self._state
+
+    @property
+    def heard_at(self) -> float:
+        """When the master was heard of last, on the monotonic clock; it speaks in every beat."""
+        return self._heard_at
 
     @property
     def epoch(self) -> Epoch | None:
@@ -224,7 +231,7 @@ class Member:
             raise ValueError(f"data must be float32 values, got {len(view)} bytes")
         end = time.monotonic() + _check.real("deadline", deadline, 0.0)
         count, sum_ = len(view) // 4, zlib.crc32(view)
-        with self._connect("result", deadline) as connection:
+        with self._connect("result", min(deadline, _CONNECTING)) as connection:
             try:
                 for piece in (count.to_bytes(8, "little"), view, sum_.to_bytes(4, "little")):
                     connection.settimeout(max(end - time.monotonic(), 1e-3))
@@ -303,6 +310,7 @@ class Member:
         since = time.monotonic()  # when there was a master last
         pause, longest = _PAUSES
         refusals = 0
+        trouble = ""
         while not self._done():
             left = math.inf if self._welcome else max(since + deadline - time.monotonic(), 1e-3)
             try:
@@ -315,7 +323,8 @@ class Member:
                 if refusals == _REFUSALS and self._welcome is None:
                     raise
             except (OSError, ValueError) as error:
-                trouble = str(error)
+                if not (isinstance(error, TimeoutError) and trouble and left < _CONNECTING):
+                    trouble = str(error)  # and not that the last attempt had little time
             now = time.monotonic()
             if self._state == "joined":
                 self._turn("away")
@@ -328,6 +337,8 @@ class Member:
             if not self._done():
                 self._closed.wait(pause)
                 pause = min(2 * pause, longest)
+        if self._welcome is None and self._standing.over is not None:
+            raise ConnectionError(f"{self.name} comes too late: {self._standing.over}")
 
     def _done(self) -> bool:
         return self._closed.is_set() or self._state == "over"
@@ -364,7 +375,7 @@ class Member:
                 data = connection.recv(_CHUNK)
                 if not data:
                     return self._standing.refused or "the master has closed the connection"
-                heard = time.monotonic()
+                heard = self._heard_at = time.monotonic()
                 for message in reader.feed(data):
                     if isinstance(message, Welcome | Gone):
                         welcomed = isinstance(message, Welcome)

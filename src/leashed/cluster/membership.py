@@ -17,7 +17,6 @@ class Member(Struct):
         role: what it is.
         index: which one of its role.
         address: where others reach it.
-        incarnation: how many had this role and index before it.
         joined: when.
         heard: when it was last heard of.
         connected: it has a connection; without one it has been away since the master's restart.
@@ -30,7 +29,6 @@ class Member(Struct):
     role: Role
     index: int
     address: str
-    incarnation: int
     joined: float
     heard: float
     connected: bool = True
@@ -86,7 +84,8 @@ class Membership(Struct):
         failed: a round of the newest epoch has failed.
         broken: epochs that were given up because a round failed.
         came: when the first trainer came; None: none has.
-        ticked: when ``silent`` was last asked.
+        now: the time, as it was told last.
+        lenient: until when a member whose connection is closed may come back.
     """
 
     trainers: int
@@ -102,7 +101,8 @@ class Membership(Struct):
     failed: bool = False
     broken: int = 0
     came: float | None = None
-    ticked: float = 0.0
+    now: float = 0.0
+    lenient: float = 0.0
 
     def holder(self, role: Role, index: int) -> Member | None:
         """The member of that role and index."""
@@ -124,8 +124,7 @@ class Membership(Struct):
     def join(self, role: Role, index: int, address: str, now: float) -> Member:
         """A new member; there is none of that role and index."""
         self.ids += 1
-        before = sum((past.role, past.index) == (role, index) for past in self.past)
-        member = Member(self.ids, role, index, address, before, now, now)
+        member = Member(self.ids, role, index, address, now, now)
         self.members[member.id] = member
         if role == "trainer" and self.came is None:
             self.came = now
@@ -155,22 +154,33 @@ class Membership(Struct):
 
     def restarted(self, now: float) -> None:
         """The master is new: all members are away, and have ``grace`` to come back."""
-        self.ticked = now
+        self.now = now
         for member in self.members.values():
             member.connected = False
             member.heard = now
 
-    def silent(self, now: float) -> list[Member]:
-        """Members that have been silent for too long. To be asked often.
-
-        Where it was not asked for half a timeout the master itself has been stopped, and nobody
-        could be heard: that time counts for nobody's silence.
+    def passed(self, now: float) -> None:
+        """Time has passed. To be told often: where it was not for half a timeout, the master itself
+        has been stopped, and could hear nobody. That time counts for nobody's silence, and who has
+        given up waiting for it may come back within ``grace``.
         """
-        pause = now - self.ticked
+        pause = now - self.now
+        self.now = now
         if pause > self.timeout / 2:
+            self.lenient = now + self.grace
             for member in self.members.values():
                 member.heard = min(member.heard + pause, now)
-        self.ticked = now
+
+    def cut_off(self, member: int, now: float) -> bool:
+        """Its connection is closed; whether it may come back."""
+        if now >= self.lenient:
+            return False
+        self.members[member].connected = False
+        self.members[member].heard = now
+        return True
+
+    def silent(self, now: float) -> list[Member]:
+        """Members that have been silent for too long."""
         return [
             member
             for member in self.members.values()

@@ -74,7 +74,6 @@ class Report(_Message, frozen=True):
     """All of a member's standing; also its heartbeat.
 
     Attributes:
-        number: rises with each report; an older one says nothing new.
         epoch: the newest epoch that it knows of.
         servers: the newest ``Servers`` that it knows of.
         ended: it knows that there are no more batches.
@@ -88,7 +87,6 @@ class Report(_Message, frozen=True):
         summary: its last word; None as long as it is not done.
     """
 
-    number: Count
     epoch: Count = 0
     servers: Count = 0
     ended: bool = False

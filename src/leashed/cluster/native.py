@@ -42,4 +42,5 @@ def native(
         timeout,
         synchroniser.custom(),
         workers,
+        synchroniser.compression,
     )

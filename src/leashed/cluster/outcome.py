@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from leashed import checkpoint
 from leashed.cluster.measures import counted
-from leashed.cluster.plan import Train
+from leashed.cluster.plan import Plan
 from leashed.datasets import Dataset, Split
 from leashed.models import Model
 from leashed.studies.elp import Parallelism
@@ -78,17 +78,24 @@ def choose(
 
 
 def conclude(
-    report: Mapping[str, Any], folder: Path, train: Train, data: Split, restarts: Mapping[str, int]
+    report: Mapping[str, Any], folder: Path, plan: Plan, data: Split, restarts: Mapping[str, int]
 ) -> dict[str, Any]:
-    """The report of a run that has ended, with its output model, restarts and ELP; written, beside
-    the model, to the run's folder. Without a result of any trainer there is no model.
+    """The report of a run that has ended, with what was run, its output model, restarts and ELP;
+    written, beside the model, to the run's folder. Without a result of any trainer there is no model.
 
     Raises:
         OSError: the folder cannot be written.
         ValueError: a result is damaged.
     """
+    train, synchroniser = plan.train, plan.sync.synchroniser()
     trainers = len(counted(report, "trainer"))
-    whole = {**report, "restarts": dict(restarts)}
+    whole = {
+        **report,
+        "model": train.model,
+        "data": data.train.name,
+        "sync": "none" if synchroniser is None else synchroniser.label,
+        "restarts": dict(restarts),
+    }
     if trainers:
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
     model = train.build(data.train)

@@ -36,6 +36,7 @@ from leashed.datasets import Dataset, Split
 from leashed.models import INITIALISATIONS, Model
 from leashed.stopping import Until, batches_in
 from leashed.studies.scaling import MODELS, build_model
+from leashed.sync import COMPRESSIONS
 from leashed.train import MAX_SEED, MAX_THREADS
 
 if sys.version_info >= (3, 11):
@@ -62,7 +63,6 @@ DIGITS = "digits"
 """The name of the data set that needs no files."""
 
 _TRANSPORTS = ("auto", "tcp", "shm")
-_COMPRESSIONS = ("none", "bfloat16", "int8")
 _BACKGROUND = "background"
 _MOST_PROCESSES = 4096
 _EPOCHS = 10.0
@@ -185,7 +185,7 @@ class Sync:
                 raise ValueError(f"sync.{name} is unknown: no synchroniser has such a setting")
             if not isinstance(value, bool):
                 _check.real(f"sync.{name}", value)
-        _choice("sync.compression", self.compression, _COMPRESSIONS)
+        _choice("sync.compression", self.compression, COMPRESSIONS)
         self.synchroniser()
 
     def synchroniser(self) -> sync.Synchroniser | None:
@@ -201,9 +201,9 @@ class Sync:
             known = ", ".join([*sync.SYNCHRONISERS, "none"])
             raise ValueError(f"sync.kind must be one of {known}, got {self.kind!r}")
         # A preset has a time of its own.
-        settings = (
-            {**self.settings} if self.when == _BACKGROUND else {**self.settings, "when": when}
-        )
+        settings: dict[str, Any] = {**self.settings, "compression": self.compression}
+        if self.when != _BACKGROUND:
+            settings["when"] = when
         try:
             return sync.SYNCHRONISERS[self.kind](**settings)
         except TypeError as error:

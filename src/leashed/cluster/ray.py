@@ -178,10 +178,9 @@ class _Process:
         Args:
             restarts: by process, as JSON.
         """
-        folder, train = self._plan.cluster.run, self._plan.train
+        folder = self._plan.cluster.run
         report = outcome.read_report(folder)
         if report is None:
             raise ChildProcessError(f"the master has reported nothing: see {folder / 'master.log'}")
-        return json.dumps(
-            outcome.conclude(report, folder, train, train.load(), json.loads(restarts))
-        )
+        data = self._plan.train.load()
+        return json.dumps(outcome.conclude(report, folder, self._plan, data, json.loads(restarts)))

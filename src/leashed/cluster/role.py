@@ -22,7 +22,7 @@ from leashed.cluster.supervisor import name_of, tie
 __all__ = ["add_arguments", "main", "run"]
 
 _INTERRUPTED = 130
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("leashed.cluster.role")  # as the program it has another __name__
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ import logging
 import os
 import queue
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 
 from leashed import _core
 from leashed.cluster import packing
-from leashed.cluster.member import Member, master_address
+from leashed.cluster.member import Lost, Member, master_address
 from leashed.cluster.messages import Bye
 from leashed.cluster.opening import Key, Listener, Peer
 from leashed.cluster.session import EXCHANGE, is_local
@@ -56,6 +57,7 @@ def run(plan: Plan, index: int) -> None:
         host=host if is_local(cluster.master) else "0.0.0.0",  # noqa: S104  the user gave a key
         folder=cluster.run,
         grace=cluster.grace,
+        transport=cluster.transport,
     )
 
 
@@ -69,6 +71,7 @@ def serve(
     host: str,
     folder: Path,
     grace: float,
+    transport: str,
 ) -> None:
     """Hold the fragments of server ``index`` of ``servers`` until the run has ended.
 
@@ -81,9 +84,10 @@ def serve(
         host: where to listen.
         folder: of snapshots.
         grace: seconds for which a master that is away is waited for.
+        transport: as of ``Cluster``.
 
     Raises:
-        OSError: the master cannot be reached, or the folder not be written.
+        OSError: the master cannot be reached (any more), or the folder not be written.
     """
     cut = packing.fragments(dimension)
     mine = packing.packed(dimension, servers).servers[index]
@@ -93,10 +97,12 @@ def serve(
     restored = _restore(server, path, sum(lengths), len(mine))
 
     def accept(link: socket.socket, peer: Peer) -> None:
-        if peer.purpose == EXCHANGE:
-            server.adopt(link.detach(), not is_local(peer.address))
-        else:
+        if peer.purpose != EXCHANGE:
             link.close()
+            return
+        arguments = server, link.detach(), not is_local(peer.address), transport
+        # The two sides agree on the transport, which may take them seconds.
+        threading.Thread(target=_adopt, args=arguments, daemon=True).start()
 
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
     with contextlib.closing(Listener(host, 0, key, "sync-ps", accept)) as listener:
@@ -119,15 +125,25 @@ def serve(
                     saved = time.monotonic()
 
 
+def _adopt(server: _core.SyncServer, descriptor: int, checked: bool, transport: str) -> None:
+    try:
+        server.adopt(descriptor, checked, transport)
+    except ValueError as error:
+        _log.info("a trainer's connection: %s", error)
+
+
 def _over(heard: queue.SimpleQueue[object], member: Member) -> bool:
     """Whether the run has ended; waits for news until it is time to report."""
     end = time.monotonic() + _REPORT
     while (left := end - time.monotonic()) > 0:
         try:
-            if isinstance(heard.get(timeout=left), Bye):
-                return True
+            event = heard.get(timeout=left)
         except queue.Empty:
             break
+        if isinstance(event, Bye):
+            return True
+        if isinstance(event, Lost):
+            raise ConnectionError(f"the master is away for too long: {event.reason}")
     return member.state in ("over", "failed")
 
 

@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leashed import _core
-from leashed.cluster.member import Member
-from leashed.cluster.messages import End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.member import Lost, Member
+from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import native
 from leashed.cluster.opening import Key, Listener, Peer, connect, parse_address
-from leashed.histogram import Histogram
 from leashed.sync import Synchroniser
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ _AHEAD = 0.25  # seconds of training that leases are held for
 _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
+_UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
+
+TRANSPORTS = ("auto", "tcp", "shm")
 
 Address: TypeAlias = "str | Callable[[], str]"
 
@@ -60,6 +63,8 @@ class Cluster:
         master: the master's address, "host:port", or what tells it.
         key: what every connection is opened with.
         host: where this trainer is reached by the others.
+        transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
+            ``"auto"``: shared memory where it can be had.
         timeout: seconds for a round of synchronisation, and for a connection.
         grace: seconds for which a master that is away is waited for.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
@@ -73,6 +78,7 @@ class Cluster:
     master: Address
     key: Key
     host: str = "127.0.0.1"
+    transport: str = "auto"
     timeout: float = 10.0
     grace: float = 10.0
     meet: Callable[[int, int | None, int], tuple[Address, Callable[[], None]]] | None = field(
@@ -138,7 +144,8 @@ class Session:
         self._lockstep = lockstep
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._used: dict[int, int] = {}
+        self._given: dict[int, int] = {}  # batches of leases that are not complete, by ticket
+        self._used: dict[int, int] = {}  # and how many of them are used
         self._batches = 0
         self._asked: float | None = None
         self._rate = 0.0
@@ -186,8 +193,8 @@ class Session:
             )
         if welcome.total != self._total:
             raise ValueError(
-                f"until and data make {self._total} batches, but the run has {welcome.total}; all "
-                "trainers must have the same"
+                f"this trainer has {_number(self._total)} batches, but the run "
+                f"{_number(welcome.total)}; all trainers must have the same"
             )
 
     # The thread of the session.
@@ -216,18 +223,24 @@ class Session:
                     self._id = event.id
                 elif isinstance(event, Lease):
                     self._asked = None
+                    self._given[event.ticket] = event.count
                     self.leases.give(event.ticket, event.first, event.count)
                 elif isinstance(event, Servers):
                     self._servers = dict(event.addresses)
                 elif isinstance(event, Epoch):
                     self._change_over(event)
-                elif isinstance(event, End):
+                elif isinstance(event, End | Bye):
                     self._end()
+                elif isinstance(event, Lost):
+                    raise ConnectionError(
+                        f"the master is away for more than {self._cluster.grace:g} s: {event.reason}"
+                    )
 
     def _begin_anew(self) -> None:
         """The others have taken this trainer for dead: its batches are theirs now."""
         _log.warning("taken for dead, and joined anew")
         self.leases.revoke()
+        self._given.clear()
         self._used.clear()
         self._asked = None
 
@@ -245,9 +258,10 @@ class Session:
         ahead = max(2 * self._workers, round(self._rate * _AHEAD))
         if self._lockstep:
             ahead = -(-ahead // self._workers) * self._workers
-            # What is left does not fill a step, and nobody gives more: the last step is filled
-            # with batches from beyond.
-            if self._asked is not None and now >= self._asked + _JOIN / 30:
+            # What is left does not fill a step, and nobody gives more, who could have: the last
+            # step is filled with batches from beyond.
+            asked = self._asked
+            if self._given and asked and self._member.heard_at >= asked + _UNANSWERED:
                 self._end()
         if self._asked is None and self.leases.left() * 2 < ahead:
             self._asked = now
@@ -257,6 +271,8 @@ class Session:
         """Tells the master how far this trainer is."""
         self._reported = time.monotonic()
         self._member.report(self.metrics(), list(self._used.items()))
+        for ticket in [t for t, used in self._used.items() if used == self._given.get(t)]:
+            del self._used[ticket], self._given[ticket]
 
     def metrics(self) -> dict[str, float]:
         """What was counted so far, by name."""
@@ -288,10 +304,14 @@ class Session:
             _start(partial(self._reach_server, slot, server, address))
 
     def _reach_server(self, slot: int, server: int, address: str) -> None:
-        assert self.native is not None
+        native = self.native
+        if native is None:
+            return
         try:
             link = self._connect(address, EXCHANGE)
-            self.native.adopt(slot, server, link.detach(), not is_local(address))
+            native.adopt(
+                slot, server, link.detach(), not is_local(address), self._cluster.transport
+            )
         except (OSError, ValueError) as error:
             _log.info("sync server %d at %s: %s", server, address, error)
             self._closing.wait(_AGAIN)
@@ -316,6 +336,8 @@ class Session:
             link.close()
             return
         with self._ring:
+            if before := self._arrived.pop((int(number), peer.name), None):
+                before.close()
             self._arrived[int(number), peer.name] = link
             self._ring.notify_all()
 
@@ -333,12 +355,14 @@ class Session:
 
     def _form(self, epoch: Epoch) -> None:
         """Makes the connections of a ring, and hands them to the core."""
-        assert self.native is not None
+        native = self.native
+        if native is None:
+            return
         seats = epoch.members
         rank = [seat.id for seat in seats].index(self._member.id)
         fresh = [seat.fresh for seat in seats]
         if len(seats) == 1:
-            self.native.form(epoch.number, 0, fresh, -1, -1, False)
+            native.form(epoch.number, 0, fresh, -1, -1, False)
             return
         behind, ahead = seats[rank - 1], seats[(rank + 1) % len(seats)]
         forward: socket.socket | None = None
@@ -353,7 +377,12 @@ class Session:
                 self._member.broken(epoch.number)
             return
         checked = not (is_local(ahead.address) and is_local(behind.address))
-        self.native.form(epoch.number, rank, fresh, backward.detach(), forward.detach(), checked)
+        links = backward.detach(), forward.detach()
+        try:
+            native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
+        except ValueError as error:
+            _log.info("ring %d: %s", epoch.number, error)
+            self._member.broken(epoch.number)
 
     def _await(self, epoch: Epoch, name: str) -> socket.socket:
         key = (epoch.number, name)
@@ -384,9 +413,20 @@ class Session:
 
     # The end.
 
-    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
-        """The training has ended as the core tells: hands the parameters in, unless they are not
-        finite. What was counted.
+    def finish(
+        self, parameters: NDArray[np.float32], counted: Mapping[str, float]
+    ) -> dict[str, float]:
+        """The training has ended: hands the parameters in, unless they are not finite.
+
+        Args:
+            parameters: float32 [d].
+            counted: what is told of this trainer beside what was counted here, by name; numbers that
+                are not finite are left out.
+
+        Returns:
+            All that was counted, by name.
+
+        A master that is away is waited for, as long as ``Cluster.grace`` says.
 
         Raises:
             OSError: the master cannot be reached any more.
@@ -397,21 +437,28 @@ class Session:
         self._member.leave()
         if self._failure is not None:
             raise self._failure
-        summary = {
-            **self.metrics(),
-            "updates": float(outcome["updates"]),
-            "dropped_for_sync": float(outcome["lost_to_synchronisation"]),
-            "loss": float(outcome["evaluations"][-1]["loss"]),
-            "seconds": float(outcome["elapsed"]),
-            "staleness_mean": Histogram(outcome["staleness"].astype(np.int64)).mean(),
-        }
+        summary = {**self.metrics(), **counted}
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
-        parameters = outcome["parameters"]
-        if np.isfinite(parameters).all():
-            self._member.send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
+        # (Who came when all was done has nothing of its own, and maybe gave its result before.)
+        if (summary["batches_used"] or summary.get("syncs")) and np.isfinite(parameters).all():
+            self._send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
         self._member.finish(summary)
-        self._member.wait(self._member.welcome.timeout)
+        if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
+            _log.warning("the master has not confirmed that this trainer has finished")
         return summary
+
+    def _send_result(self, data: bytes) -> None:
+        end = time.monotonic() + self._cluster.grace
+        while self._member.state != "over":  # then nobody takes it any more
+            try:
+                self._member.send_result(data)
+            except OSError as error:
+                if time.monotonic() >= end:
+                    raise
+                _log.info("the result is not out yet: %s", error)
+                time.sleep(_AGAIN)
+            else:
+                return
 
     def _count(self) -> None:
         for ticket, used in self.leases.used():
@@ -427,6 +474,7 @@ class Session:
     def close(self) -> None:
         """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
         self._stop()
+        self.native = None  # which closes its connections, once nobody is making another
         self._listener.close()
         self._member.close()
         with self._ring:
@@ -445,6 +493,10 @@ class Session:
         at: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _number(total: int | None) -> str:
+    return "no end of" if total is None else str(total)
 
 
 def _start(work: Callable[[], None]) -> None:

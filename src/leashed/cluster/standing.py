@@ -63,7 +63,6 @@ class Standing:
         self.over: str | None = None
         self.refused = ""
         self._was = (0, "")  # the last id, and of which run
-        self._number = 0
         self._settled = 0
         self._broken = 0
         self._want = 0
@@ -78,10 +77,8 @@ class Standing:
         return Join(self.role, self.index, self.address)
 
     def report(self) -> Report:
-        """All of it, with the next number."""
-        self._number += 1
+        """All of it."""
         return Report(
-            self._number,
             self.epoch.number if self.epoch else 0,
             self.servers.number if self.servers else 0,
             self.ended,
@@ -155,9 +152,10 @@ class Standing:
         self._was = welcome.id, welcome.run
         if before == self._was:
             return None
-        # A new member: what it held as another is not its own any more.
+        # A new member: it is told everything anew. What it held as another is not its own any more;
+        # it tells once what it has used of it, so that this is known.
         self.epoch, self.servers, self.ended = None, None, False
         self._settled = self._broken = 0
-        self._used.clear()
-        self._want += bool(self._batches)
+        if before[1] != welcome.run:
+            self._used.clear()
         return welcome

@@ -41,8 +41,7 @@ def render(report: Mapping[str, Any]) -> str:
     """The tables of a run, as text.
 
     Args:
-        report: as in run.json, with what ``leashed cluster up`` adds: ``restarts`` by process, ``elp``,
-            ``output``, ``train_loss`` and ``test_accuracy``. What it lacks is left out.
+        report: as in run.json, with what ``outcome.conclude`` adds. What it lacks is left out.
     """
     processes = [str(table) for table in (trainers(report), servers(report)) if table.rows]
     return "\n\n".join([*processes, pairs(facts(report)), str(members(report))])
@@ -142,13 +141,17 @@ def _server(index: int, counters: Counters, restarts: Mapping[str, int]) -> list
 def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What is to be said of the run as a whole, by name."""
     ledger = report["ledger"]
-    known = [
+    known = []
+    if "sync" in report:
+        known.append(("trained", f"{report['model']} on {report['data']}, sync {report['sync']}"))
+    known += [
         ("run", f"{report['state']} ({report['reason']}) after {duration(report['seconds'])}"),
         ("ledger", ", ".join(f"{name} {_plain(value)}" for name, value in ledger.items())),
     ]
-    if report.get("restarts"):
+    if "restarts" in report:
         again = [f"{name} {count}" for name, count in report["restarts"].items() if count]
-        known.append(("restarts", ", ".join(again) or "none"))
+        told = f"{', '.join(again)} (whose rows count from their last start)" if again else "none"
+        known.append(("restarts", told))
     if "elp" in report:
         known.append(("ELP", f"{report['elp']:,} examples worked on at one time"))
     if "output" in report:

@@ -45,6 +45,7 @@ def run(plan: Plan, index: int) -> None:
             master=master_address(cluster.run) if port == 0 else cluster.master,
             key=cluster.read_key(),
             host=host if is_local(cluster.master) else "0.0.0.0",  # noqa: S104  the user gave a key
+            transport=cluster.transport,
             timeout=cluster.timeout,
             grace=cluster.grace,
         ),

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from leashed import _core
 from leashed.cluster.native import native
 from leashed.result import TrainResult
@@ -77,7 +80,7 @@ class _Seat:
     leases: _core.Leases | None
     gathered: threading.Barrier
     batches: int  # that are its own
-    outcome: dict[str, Any] = field(default_factory=dict)
+    counted: dict[str, float] = field(default_factory=dict)  # once the training has ended
     used: int = 0  # of the batches, as last asked
 
     def leaves(self) -> bool:
@@ -101,10 +104,21 @@ class _Seat:
         self.gathered.wait(_GATHERED)
         return self
 
-    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
+    def finish(
+        self,
+        parameters: NDArray[np.float32],  # noqa: ARG002
+        counted: Mapping[str, float],
+    ) -> dict[str, float]:
         """The training has ended."""
-        self.outcome = dict(outcome)
+        self.counted = {**self.metrics(), **counted}
+        return self.counted
+
+    def metrics(self) -> dict[str, float]:
+        """What was counted so far, by name."""
         return {} if self.native is None else dict(self.native.counters())
+
+    def close(self) -> None:
+        """Nothing goes on that would have to be ended."""
 
     def __enter__(self) -> Self:
         return self
@@ -251,7 +265,7 @@ def train_together(
             if rings is not None:
                 rings.tend()
             else:
-                _connect([seat for seat in seats if not seat.outcome], servers)
+                _connect([seat for seat in seats if not seat.counted], servers)
             time.sleep(_TICK)
     if failures:
         raise next(
@@ -261,7 +275,7 @@ def train_together(
     return Trained(
         [results[index] for index in range(trainers)],
         [dict(seat.native.counters()) for seat in seats if seat.native is not None],
-        sum(int(seat.outcome["lost_to_synchronisation"]) for seat in seats),
+        sum(int(seat.counted["dropped_for_sync"]) for seat in seats),
     )
 
 

@@ -81,8 +81,8 @@ bool ready(Connection& connection, bool to_read, bool to_write) {
 }
 
 struct Member {
-  std::unique_ptr<Connection> previous, next;
-  std::vector<float> data;
+  std::shared_ptr<Connection> previous, next;  // one, where there are two members and one pair
+  std::vector<float> data, error;
   std::unique_ptr<RingRound> round;
   bool done = false;
   std::string failed;
@@ -96,6 +96,7 @@ struct Member {
   }
   bool has_something() {
     const RingRound::Needs needs = round->needs();
+    if (previous == next) return ready(*next, needs.to_read, needs.to_write);
     return (needs.to_read && ready(*previous, true, false)) ||
            (needs.to_write && ready(*next, false, true));
   }
@@ -112,35 +113,50 @@ enum class Kind { sockets, shared, mixed };
 
 // A round to its end.
 struct Play {
-  Play(std::size_t count, std::size_t length, std::optional<std::size_t> root, Kind kind,
-       Random& random)
+  // Of a sum with that codec, or a broadcast.
+  Play(std::size_t count, std::size_t length, std::optional<std::size_t> root, Codec codec,
+       Kind kind, Random& random)
       : members(count) {
-    for (std::size_t i = 0; i < count; ++i) {
+    const bool one_pair = count == 2 && kind == Kind::shared && random() % 2 == 0;
+    for (std::size_t i = 0; i < (one_pair ? 1 : count); ++i) {
       const bool shared = kind == Kind::shared || (kind == Kind::mixed && random() % 2 == 0);
-      const auto [from, near] = pair_of_sockets();
-      Member& next = members[(i + 1) % count];
-      if (shared) {
-        members[i].next = std::make_unique<Connection>(from, kLimits, random() % 2 == 0);
-        next.previous = std::make_unique<Connection>(near, kLimits, random() % 2 == 0);
-        const std::shared_ptr<SharedRings> rings = SharedRings::create(draw_secret(), 4096);
-        members[i].next->go_through(rings, true);
-        next.previous->go_through(rings, false);
-      } else {
-        const auto [far, to] = pair_of_sockets();
-        members[i].next = std::make_unique<Connection>(from, kLimits, random() % 2 == 0);
-        next.previous = std::make_unique<Connection>(to, kLimits, random() % 2 == 0);
-        relays.push_back(std::make_unique<Relay>(near, far));
-      }
+      connect(members[i].next, members[(i + 1) % count].previous, shared, random);
+    }
+    if (one_pair) {
+      members[0].previous = members[0].next;
+      members[1].next = members[1].previous;
     }
     vectors = draw_vectors(count, length);
-    expected = root ? vectors[*root] : sum_in_order(vectors);
+    if (codec != Codec::none) errors = draw_vectors(count, length);
+    const Vectors before = errors;
+    expected = root                   ? vectors[*root]
+               : codec == Codec::none ? sum_in_order(vectors)
+                                      : encoded_sum_in_order(vectors, codec, errors);
     for (std::size_t i = 0; i < count; ++i) {
       Member& member = members[i];
       member.data = vectors[i];
+      if (codec != Codec::none) member.error = before[i];
       const RingPlace place{*member.previous, *member.next, i, count};
       // A factory's result has no other place than this.
-      member.round.reset(root ? new RingRound(RingRound::broadcast(place, *root, 1, 7, member.data))
-                              : new RingRound(RingRound::sum(place, 1, 7, member.data)));
+      member.round.reset(
+          root ? new RingRound(RingRound::broadcast(place, *root, 1, 7, member.data))
+               : new RingRound(RingRound::sum(place, 1, 7, member.data, {codec, member.error})));
+    }
+  }
+
+  void connect(std::shared_ptr<Connection>& here, std::shared_ptr<Connection>& there, bool shared,
+               Random& random) {
+    const auto [from, near] = pair_of_sockets();
+    here = std::make_shared<Connection>(from, kLimits, random() % 2 == 0);
+    if (shared) {
+      there = std::make_shared<Connection>(near, kLimits, random() % 2 == 0);
+      const std::shared_ptr<SharedRings> rings = SharedRings::create(draw_secret(), 4096);
+      here->go_through(rings, true);
+      there->go_through(rings, false);
+    } else {
+      const auto [far, to] = pair_of_sockets();
+      there = std::make_shared<Connection>(to, kLimits, random() % 2 == 0);
+      relays.push_back(std::make_unique<Relay>(near, far));
     }
   }
 
@@ -184,7 +200,7 @@ struct Play {
   std::vector<Member> members;
   std::vector<std::unique_ptr<Relay>> relays;
   std::vector<bool> begun;
-  std::vector<std::vector<float>> vectors;
+  Vectors vectors, errors;
   std::vector<float> expected;
 };
 
@@ -207,10 +223,17 @@ std::size_t draw_members(Kind kind, Random& random) {
   return 2 + random() % (random() % 4 == 0 ? 16 : 4);
 }
 
+// One thread has little to tell ThreadSanitizer.
+#ifdef __SANITIZE_THREAD__
+constexpr std::uint64_t kSchedules = 50;
+#else
+constexpr std::uint64_t kSchedules = 600;
+#endif
+
 // LEASHED_SCHEDULES: how many of each kind.
 std::uint64_t schedules() {
   const char* asked = std::getenv("LEASHED_SCHEDULES");
-  return asked ? std::strtoull(asked, nullptr, 10) : 600;
+  return asked ? std::strtoull(asked, nullptr, 10) : kSchedules;
 }
 
 void play_all(Kind kind, bool faults) {
@@ -221,18 +244,22 @@ void play_all(Kind kind, bool faults) {
     const std::size_t count = draw_members(kind, random);
     const std::size_t length = draw_length(count, random);
     std::optional<std::size_t> root, fault_at;
-    if (random() % 2 == 0) root = random() % count;
-    Play play(count, length, root, kind, random);
+    const std::uint64_t what = random() % 4;
+    if (what == 0) root = random() % count;
+    const Codec codec = what == 1 ? Codec::bfloat16 : what == 2 ? Codec::int8 : Codec::none;
+    Play play(count, length, root, codec, kind, random);
     if (faults) fault_at = random() % (10 * count);
     play.run(random, fault_at);
     std::size_t done = 0;
-    for (const Member& member : play.members) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const Member& member = play.members[i];
       CAPTURE(member.failed);
       REQUIRE(member.over());
       if (!faults) REQUIRE(member.failed.empty());
       if (!member.done) continue;
       ++done;
       REQUIRE(member.data == play.expected);
+      if (!play.errors.empty()) REQUIRE(member.error == play.errors[i]);
     }
     broken += done == 0;
     part += done > 0 && done < count;

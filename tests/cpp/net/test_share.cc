@@ -255,7 +255,7 @@ TEST_CASE("many small frames with pauses, so that both sides sleep and are woken
   for (int i = 0; i < count; ++i) {
     pair.a->receive(inbox.place, Deadline::in(kLong));
     REQUIRE(inbox.payload == pattern(sizes() % 3000, static_cast<std::uint64_t>(i)));
-    if (sizes() % 8 == 0) sizes();
+    if (sizes() % 8 == 0) sizes();  // the sender's pause
     if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
   }
 }

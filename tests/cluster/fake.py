@@ -1,0 +1,412 @@
+"""A master and its members without sockets, threads or clocks: a seeded schedule of everything that
+can go wrong.
+
+Real are ``Coordinator`` and ``Standing``. Messages on a connection are delayed, and, if the schedule
+says so, lost, doubled and overtaken by others; connections break, at one end or both; processes are
+killed, stopped and started, the master too, which then has only what it had written.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import msgspec
+
+from leashed.cluster import wire
+from leashed.cluster.coordinator import Close, Coordinator
+from leashed.cluster.ledger import Ledger
+from leashed.cluster.messages import (
+    Bye,
+    End,
+    Epoch,
+    FromMaster,
+    Gone,
+    Lease,
+    Servers,
+    ToMaster,
+    Welcome,
+)
+from leashed.cluster.standing import Standing
+from leashed.cluster.state import Change, Entry, State, Terms
+
+
+@dataclass(frozen=True)
+class Chances:
+    """How bad it is. Each a probability per message, or per second and process."""
+
+    lost: float = 0.0
+    doubled: float = 0.0
+    overtaken: float = 0.0
+    cut: float = 0.0
+    killed: float = 0.0
+    stopped: float = 0.0
+    master_killed: float = 0.0
+    master_stopped: float = 0.0
+    round_fails: float = 0.0
+    troubles_end: float = 30.0  # seconds, after which everything works
+
+
+class Line:
+    """A connection: either end may believe that it is open when the other does not."""
+
+    def __init__(self, number: int, process: Process) -> None:
+        self.number = number
+        self.process = process
+        self.at_master = True
+        self.at_member = True
+        self.last = {"up": 0.0, "down": 0.0}  # when the latest message of a direction arrives
+
+
+@dataclass(eq=False)
+class Process:
+    """A trainer or sync server; training is counting."""
+
+    name: int
+    role: str
+    index: int
+    standing: Standing
+    line: Line | None = None
+    welcomed: bool = False
+    heard: float = 0.0
+    alive: bool = True
+    stopped_until: float = 0.0
+    leases: dict[int, list[int]] = field(default_factory=dict)  # ticket: first, count, used
+    backlog: list[Callable[[], None]] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    finishing: bool = False
+    newest: int = 0
+
+
+class World:
+    """Runs a schedule.
+
+    Args:
+        seed: of everything.
+        terms: of the run.
+        chances: how bad it is.
+        servers: sync servers.
+    """
+
+    def __init__(self, seed: int, terms: Terms, chances: Chances, servers: int = 1) -> None:
+        self.random = random.Random(seed)
+        self.terms = terms
+        self.chances = chances
+        self.now = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = 0
+        self._processes = 0
+        self._lines = 0
+        self.written: list[bytes] = []
+        self.master: Coordinator | None = None
+        self.master_stopped_until = 0.0
+        self.master_backlog: list[Callable[[], None]] = []
+        self.lines: dict[int, Line] = {}
+        self.processes: list[Process] = []
+        self.over: str | None = None
+        self.trained: Counter[int] = Counter()  # batch: how often
+        self.epochs: dict[int, Epoch] = {}
+        self.happened: Counter[str] = Counter()
+        self.start_master()
+        for role, count in (("trainer", terms.trainers), ("sync-ps", servers)):
+            for index in range(count):
+                self.start(role, index)
+        self.trouble()
+
+    # Time.
+
+    def after(self, delay: float, what: Callable[[], None]) -> None:
+        self._order += 1
+        heapq.heappush(self._events, (self.now + delay, self._order, what))
+
+    def run(self, until: float) -> None:
+        """To the run's end, or until then."""
+        while self._events and self._events[0][0] <= until and self.over is None:
+            self.now, _, what = heapq.heappop(self._events)
+            what()
+            self.check()
+
+    # What goes wrong.
+
+    def troubled(self, chance: float) -> bool:
+        return self.now < self.chances.troubles_end and self.random.random() < chance
+
+    def trouble(self) -> None:
+        """Once in a tenth of a second."""
+        chances, tenth = self.chances, 0.1
+        if self.master and self.troubled(chances.master_killed * tenth):
+            self.happened["master killed"] += 1
+            self.master = None
+            self.master_backlog.clear()
+            for line in self.lines.values():
+                line.at_master = False
+                self.reliably(line, lambda line=line: self.hang_up(line))
+            self.after(self.random.uniform(0.05, 3.0), self.start_master)
+        if self.master and self.troubled(chances.master_stopped * tenth):
+            self.happened["master stopped"] += 1
+            self.master_stopped_until = self.now + self.random.uniform(0.5, 12.0)
+            self.after(self.master_stopped_until - self.now, self.wake_master)
+        for process in list(self.processes):
+            if self.troubled(chances.killed * tenth):
+                self.happened["killed"] += 1
+                self.kill(process)
+            elif self.troubled(chances.stopped * tenth):
+                self.happened["stopped"] += 1
+                process.stopped_until = self.now + self.random.uniform(0.5, 12.0)
+                self.after(process.stopped_until - self.now, lambda p=process: self.wake(p))
+            elif process.line and self.troubled(chances.cut * tenth):
+                self.happened["cut"] += 1
+                self.cut(process.line)
+        self.after(tenth, self.trouble)
+
+    def kill(self, process: Process) -> None:
+        process.alive = False
+        self.processes.remove(process)
+        if process.line:
+            self.cut(process.line)
+        self.after(self.random.uniform(0.05, 8.0), lambda: self.start(process.role, process.index))
+
+    def cut(self, line: Line) -> None:
+        """Each end hears of it, or is left to find out."""
+        for end in (self.hang_up, self.master_hears_end):
+            if self.random.random() < 0.7:
+                self.after(self.random.uniform(0.0, 1.0), lambda end=end: end(line))
+        line.last["up"] = line.last["down"] = float("inf")  # nothing arrives any more
+
+    # Processes.
+
+    def start(self, role: str, index: int) -> None:
+        self._processes += 1
+        standing = Standing(role, index, f"10.0.0.{index}:{self._processes}")  # type: ignore[arg-type]
+        process = Process(self._processes, role, index, standing)
+        self.processes.append(process)
+        self.live(process)
+
+    def awake(self, process: Process) -> bool:
+        return process.alive and self.now >= process.stopped_until
+
+    def live(self, process: Process) -> None:
+        """What its thread does once in a beat."""
+        if not process.alive or process.standing.over is not None:
+            return
+        if self.awake(process):
+            if process.line and self.now - process.heard > self.terms.timeout:
+                self.hang_up(process.line)
+            if process.line is None:
+                self.connect(process)
+            self.train(process)
+            self.speak(process)
+        self.after(self.terms.beat * self.random.uniform(0.9, 1.1), lambda: self.live(process))
+
+    def wake(self, process: Process) -> None:
+        if self.awake(process):
+            backlog, process.backlog = process.backlog, []
+            for what in backlog:
+                what()
+
+    def connect(self, process: Process) -> None:
+        if self.master is None or self.now < self.master_stopped_until:
+            return  # nobody proves anything
+        self._lines += 1
+        line = self.lines[self._lines] = process.line = Line(self._lines, process)
+        process.welcomed, process.heard = False, self.now
+        self.to_master_now(lambda: self.master and self.master.opened(line.number, self.now))
+
+    def speak(self, process: Process) -> None:
+        if process.line:
+            standing = process.standing
+            word = standing.report() if process.welcomed else standing.hello()
+            self.carry(process.line, "up", wire.encode(word))
+
+    def train(self, process: Process) -> None:
+        """Use some batches, tell of some, and ask for more."""
+        standing = process.standing
+        if process.role != "trainer" or process.finishing:
+            return
+        for held in process.leases.values():
+            step = min(self.random.randint(0, 6), held[1] - held[2])
+            for batch in range(held[0] + held[2], held[0] + held[2] + step):
+                self.trained[batch] += 1
+            held[2] += step
+        standing.tell({}, [(ticket, held[2]) for ticket, held in process.leases.items()])
+        if all(held[1] == held[2] for held in process.leases.values()):
+            standing.want(self.random.randint(1, 20))
+        if standing.epoch and standing.welcome:
+            if self.troubled(self.chances.round_fails):
+                standing.broken(standing.epoch.number)
+            elif standing.welcome.id in [seat.id for seat in standing.epoch.members]:
+                standing.settled(standing.epoch.number)
+        if standing.ended and self.random.random() < 0.5:
+            process.finishing = True
+            standing.left = True
+            standing.summary = {"loss": 1.0}
+
+    def hear(self, process: Process, line: Line, data: bytes) -> None:
+        if process.line is not line:
+            return
+        process.heard = self.now
+        (message,) = wire.from_master().feed(data)
+        if isinstance(message, Welcome | Gone):
+            process.welcomed = isinstance(message, Welcome)
+        news = process.standing.hear(message)
+        if isinstance(news, Welcome):
+            assert news.id not in process.ids, "an id comes twice"
+            process.ids.append(news.id)
+            process.newest = 0
+            process.leases.clear()
+        elif isinstance(news, Lease):
+            assert news.ticket not in process.leases
+            process.leases[news.ticket] = [news.first, news.count, 0]
+        elif isinstance(news, Bye):
+            self.hang_up(line)
+            if process in self.processes:
+                self.processes.remove(process)
+        elif isinstance(news, Epoch | Servers | End):
+            assert process.role == "trainer"
+            if isinstance(news, Epoch):
+                assert news.number > process.newest, "back to an older epoch"
+                process.newest = news.number
+        if isinstance(message, Welcome):
+            self.speak(process)
+
+    def hang_up(self, line: Line) -> None:
+        """The member's end is closed; the master may hear of it."""
+        process = line.process
+        if process.line is line:
+            process.line = None
+            if self.random.random() < 0.9:
+                self.after(0.01, lambda: self.master_hears_end(line))
+
+    # The lines.
+
+    def carry(self, line: Line, way: str, data: bytes) -> None:
+        if line.last[way] == float("inf") or self.troubled(self.chances.lost):
+            return
+        for _ in range(2 if self.troubled(self.chances.doubled) else 1):
+            arrives = self.now + self.random.uniform(0.001, 0.1)
+            if self.troubled(self.chances.overtaken):
+                arrives += self.random.uniform(0.0, 2.0)
+            else:
+                arrives = line.last[way] = max(arrives, line.last[way])
+            self.after(arrives - self.now, lambda: self.deliver(line, way, data))
+
+    def reliably(self, line: Line, what: Callable[[], None]) -> None:
+        """After what is on its way down already."""
+        last = line.last["down"]
+        if last < float("inf"):
+            self.after(max(0.0, last - self.now) + 0.001, what)
+
+    def deliver(self, line: Line, way: str, data: bytes) -> None:
+        if way == "up":
+            if line.at_master:
+                self.to_master_now(lambda: self.master_hears(line, data))
+            return
+        process = line.process
+        if self.awake(process):
+            self.hear(process, line, data)
+        elif process.alive:
+            process.backlog.append(lambda: self.hear(process, line, data))
+
+    # The master.
+
+    def start_master(self) -> None:
+        """From what was written, with a torn line behind it."""
+        state = State.of(self.terms)
+        for line in self.written:
+            entry = msgspec.json.decode(line, type=Entry)
+            assert isinstance(entry, Change)
+            state.apply(entry)
+        self.lines.clear()
+        self.master = Coordinator(self.terms, "run", state, self.now)
+        self.master_stopped_until = 0.0
+        self.tick(self.master)
+
+    def tick(self, master: Coordinator) -> None:
+        if self.master is not master:
+            return
+        if self.now >= self.master_stopped_until:
+            master.tick(self.now)
+            self.carry_out()
+        self.after(self.terms.beat / 4, lambda: self.tick(master))
+
+    def wake_master(self) -> None:
+        if self.master and self.now >= self.master_stopped_until:
+            backlog, self.master_backlog = self.master_backlog, []
+            for what in backlog:
+                what()
+            self.carry_out()
+
+    def to_master_now(self, what: Callable[[], object]) -> None:
+        if self.master is None:
+            return
+        if self.now < self.master_stopped_until:
+            self.master_backlog.append(what)  # type: ignore[arg-type]
+        else:
+            what()
+            self.carry_out()
+
+    def master_hears(self, line: Line, data: bytes) -> None:
+        if self.master and line.at_master:
+            (message,) = wire.to_master().feed(data)
+            self.master.heard(line.number, message, self.now)
+
+    def master_hears_end(self, line: Line) -> None:
+        def end() -> None:
+            if self.master and line.at_master:
+                line.at_master = False
+                self.master.closed(line.number, self.now)
+
+        self.to_master_now(end)
+
+    def carry_out(self) -> None:
+        assert self.master is not None
+        output = self.master.take()
+        self.written += [msgspec.json.encode(change) for change in output.changes]
+        for action in output.actions:
+            line = self.lines[action.connection]
+            if isinstance(action, Close):
+                line.at_master = False
+                self.reliably(line, lambda line=line: self.hang_up(line))
+            elif line.at_master:
+                self.note(action.message)
+                self.carry(line, "down", wire.encode(action.message))
+        self.over = self.master.over
+
+    def note(self, message: FromMaster | ToMaster) -> None:
+        if isinstance(message, Epoch):
+            before = self.epochs.setdefault(message.number, message)
+            assert before == message, "two epochs of one number"
+
+    # What must hold, always.
+
+    def check(self) -> None:
+        if self.master:
+            check_ledger(self.master.state.ledger)
+            members = self.master.state.membership.members.values()
+            assert len({member.name for member in members}) == len(members), "two in one place"
+
+    def replayed(self) -> State:
+        """What a new master would know."""
+        state = State.of(self.terms)
+        for line in self.written:
+            state.apply(msgspec.json.decode(line, type=Entry))  # type: ignore[arg-type]
+        return state
+
+
+def check_ledger(ledger: Ledger) -> None:
+    """Every batch is complete, outstanding or free, and no two of these."""
+    free, total = ledger.free, ledger.total
+    if free is not None:
+        assert ledger.complete + ledger.outstanding + free == total
+    spans = [(held.first + held.used, held.count - held.used) for held in ledger.held.values()]
+    spans = sorted([*spans, *ledger.back])
+    for (first, count), (after, _) in pairwise(spans):
+        assert first + count <= after, "a batch is in two places"
+    for first, count in spans:
+        assert count > 0
+        assert first + count <= ledger.next
+    assert ledger.complete == ledger.next - sum(count for _, count in spans)

@@ -1,0 +1,424 @@
+"""Runs of a cluster in which processes are killed and stopped at random moments.
+
+    python tests/cluster/faults.py [--faults 200] [--seed 0] [--only ma:background] [--acceptance 60]
+
+Each run: a master, two sync servers and three trainers on loopback, started and restarted by the
+``Supervisor``, and faults until it ends: kill -9, or SIGSTOP for a while and SIGCONT, of any of them.
+Then (``check``) it has ended by itself and in time, every batch is complete, every trainer that
+finished has handed in parameters with which the loss has fallen, the report tells of whoever died and
+came back, nobody stood still for longer than is stated, and nothing is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leashed.cluster import opening, outcome
+from leashed.cluster import plan as plans
+from leashed.cluster.journal import read as read_journal
+from leashed.cluster.supervisor import Supervisor, command, supervise
+
+BEAT, TIMEOUT, GRACE = 0.1, 1.0, 3.0
+WITHIN = 90.0  # seconds after the last fault, in which a run ends
+# Seconds without a batch, beside those of faults: a stopped one is found out and the ring made anew
+# (some timeouts), a restarted master is come back to, a killed trainer has started again. On a
+# machine of which others take the most.
+STILL = 20.0
+LATE = 10.0  # seconds in which the master has noticed who died
+MOST_DESCRIPTORS, MOST_THREADS = 96, 64
+SETTINGS = [
+    (kind, when) for when in ("background", {"iterations": 5}) for kind in ("easgd", "ma", "bmuf")
+]
+WHO = ["master", "sync-ps-0", "sync-ps-1", "trainer-0", "trainer-1", "trainer-2"]
+
+
+@dataclass
+class Fault:
+    """One that was injected: when (since 1970), to whom, and for how long it stood still; None: it
+    was killed.
+    """
+
+    name: str
+    seconds: float | None
+    time: float = 0.0
+    pid: int = 0
+
+    def __str__(self) -> str:
+        how = "killed" if self.seconds is None else f"stopped for {self.seconds:.2f} s"
+        return f"{self.name} {how}"
+
+    @property
+    def over(self) -> float:
+        return self.time + (self.seconds or 0.0)
+
+
+def at_random(rng: random.Random, mean: float) -> Iterator[tuple[float, Fault]]:
+    """Faults without end, each with the seconds after the one before. Roles come equally often, and
+    of a role each of its processes. Half of those that are stopped are taken for dead. Most runs have
+    their first fault once they train (a negative time: so long after the first batch).
+    """
+    after = rng.uniform(0.0, 4.0) * (1 if rng.random() < 0.2 else -1)
+    while True:
+        role = rng.choice(["master", "sync-ps", "trainer"])
+        name = rng.choice([name for name in WHO if name.startswith(role)])
+        seconds = None
+        if rng.random() < 0.5:
+            longer = rng.random() < 0.5
+            seconds = (
+                rng.uniform(1.5, 2.5) * TIMEOUT if longer else rng.uniform(0.02, 0.7) * TIMEOUT
+            )
+        yield after, Fault(name, seconds)
+        after = rng.expovariate(1 / mean)
+
+
+@dataclass
+class Injector:
+    """Looks after a run: injects faults when they are due, and watches the report and processes."""
+
+    supervisor: Supervisor
+    folder: Path
+    planned: Iterator[tuple[float, Fault]]
+    injected: list[Fault] = field(default_factory=list)
+    still: list[tuple[float, float]] = field(default_factory=list)  # from, to: without a batch
+    descriptors: dict[str, int] = field(default_factory=dict)
+    threads: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._started = self._moved = time.time()
+        self._complete = 0
+        self._next = next(self.planned, None)
+        self._due = self._started + abs(self._next[0]) if self._next else 0.0
+        self._waits = self._next is not None and self._next[0] < 0
+        self._looked = 0.0
+
+    def __call__(self) -> None:
+        """To be called again and again."""
+        now = time.time()
+        for fault in self.injected:
+            if fault.seconds is not None and fault.pid and now >= fault.over:
+                if self.supervisor.pids().get(fault.name) == fault.pid:
+                    os.kill(fault.pid, signal.SIGCONT)
+                fault.pid = 0
+        if self._waits and self._complete > 0:
+            self._waits, self._due = False, now + self._due - self._started
+        if self._next and now >= self._due and not self._waits:
+            self._inject(self._next[1], now)
+        if now >= self._looked + 0.25:
+            self._looked = now
+            self._look(now)
+        last = max([self._started, *(fault.over for fault in self.injected)])
+        if now > last + WITHIN:
+            raise TimeoutError(f"it has not ended {WITHIN:g} s after the last fault")
+
+    def _inject(self, fault: Fault, now: float) -> None:
+        stopped = any(f.name == fault.name and f.pid and f.seconds for f in self.injected)
+        pid = self.supervisor.pids().get(fault.name)
+        if pid is None or (stopped and fault.seconds is not None):
+            self._due = now + 0.05  # it is dead, or stopped already
+            return
+        os.kill(pid, signal.SIGKILL if fault.seconds is None else signal.SIGSTOP)
+        fault.time, fault.pid = now, pid
+        self.injected.append(fault)
+        self._next = next(self.planned, None)
+        self._due = now + (self._next[0] if self._next else 0.0)
+
+    def _look(self, now: float) -> None:
+        for name, pid in self.supervisor.pids().items():
+            for found, folder in ((self.descriptors, "fd"), (self.threads, "task")):
+                try:
+                    count = len(list(Path(f"/proc/{pid}/{folder}").iterdir()))
+                except OSError:
+                    continue
+                found[name] = max(found.get(name, 0), count)
+        try:
+            ledger = (outcome.read_report(self.folder) or {"ledger": {"complete": 0}})["ledger"]
+        except ValueError:
+            return
+        if ledger["complete"] != self._complete or ledger["complete"] == ledger.get("total"):
+            self.still.append((self._moved, now))
+            self._complete, self._moved = ledger["complete"], now
+
+
+@dataclass
+class Played:
+    """A run that has ended."""
+
+    folder: Path
+    plan: plans.Plan
+    seconds: float
+    report: dict[str, Any]
+    began: float  # since 1970
+    injector: Injector
+
+
+def make_plan(
+    folder: Path, kind: str, when: Any, *, epochs: float = 60.0, trainers: int = 3, **cluster: Any
+) -> plans.Plan:
+    """Of a run in that folder, which is made, with its key."""
+    folder.mkdir(parents=True)
+    opening.make_key(folder / "key")
+    limits = {"beat": BEAT, "timeout": TIMEOUT, "grace": GRACE, "restarts": 1000, "sync_ps": 2}
+    plan = plans.Plan(
+        plans.Cluster(trainers=trainers, run=folder, **{**limits, **cluster}),
+        plans.Sync(kind=kind, when=when),
+        plans.Train(epochs=epochs, batch_size=32, lr=0.02),
+    )
+    plans.write(folder / "plan.toml", plan)
+    return plan
+
+
+def play(plan: plans.Plan, planned: Iterable[tuple[float, Fault]]) -> Played:
+    """A run with these faults, to its end. Raises TimeoutError where it does not come."""
+    folder = plan.cluster.run
+    start = time.monotonic()
+    of = command(folder / "plan.toml")
+    supervisor = Supervisor(plan.cluster.processes(), of, folder, plan.cluster.restarts)
+    with supervisor:
+        injector = Injector(supervisor, folder, iter(planned))
+        supervise(supervisor, plan.cluster.timeout, injector)
+    seconds = time.monotonic() - start
+    report = outcome.read_report(folder)
+    found = read_journal(folder / "journal.jsonl")
+    assert report is not None
+    assert found is not None
+    return Played(folder, plan, seconds, report, found[0].at, injector)
+
+
+def check(played: Played) -> None:
+    """That the end is as it should be. AssertionError says what is not."""
+    report, plan = played.report, played.plan
+    assert report["state"] == "ended", report["state"]
+    _check_ledger(report)
+    _check_results(played)
+    _check_members(played)
+    _check_standstill(played)
+    injector = played.injector
+    for what, found, most in (
+        ("descriptors", injector.descriptors, MOST_DESCRIPTORS),
+        ("threads", injector.threads, MOST_THREADS),
+    ):
+        assert max(found.values()) <= most, f"{what}: {found}"
+    left = processes(plan.cluster.run)
+    assert not left, f"processes are left: {left}"
+
+
+def processes(folder: Path) -> list[int]:
+    """Those of the run in that folder."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = each.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if str(folder / "plan.toml") in words and "leashed.cluster.role" in words:
+            found.append(int(each.parent.name))
+    return found
+
+
+def _check_ledger(report: dict[str, Any]) -> None:
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"], ledger
+    assert ledger["outstanding"] == ledger["free"] == 0, ledger
+    assert ledger["late"] <= ledger["granted"], ledger
+    trained = sum(each["batches_used"] for each in report["summaries"].values())
+    # What finished trainers have trained, and what those that died had told, cannot be less than
+    # all; it is more by what was trained twice, at most.
+    killed = any(not m["finished"] for m in report["members"] if m["role"] == "trainer")
+    if not killed:
+        assert trained == ledger["total"], (trained, ledger)
+        assert ledger["again"] == 0, ledger
+    assert trained <= ledger["total"] + ledger["again"], (trained, ledger)
+
+
+def _check_results(played: Played) -> None:
+    report, plan = played.report, played.plan
+    data = plan.train.load()
+    model = plan.train.build(data.train)
+    before = model.evaluate(model.init(plan.train.seed), data.test)[0]
+    found = outcome.replicas(played.folder, model.dimension)
+    finished = [m["index"] for m in report["members"] if m["role"] == "trainer" and m["finished"]]
+    for index in finished:
+        counted = report["summaries"][f"trainer-{index}"]
+        if index not in found:
+            assert counted["batches_used"] == counted["syncs"] == 0, f"trainer {index} gave nothing"
+    assert found, "no trainer has handed in anything"
+    for index, theta in found.items():
+        assert np.isfinite(theta).all(), f"trainer {index}: not finite"
+        after = model.evaluate(theta, data.test)[0]
+        assert after < 0.7 * before, f"trainer {index}: loss {before:.3f} → {after:.3f}"
+
+
+def _check_members(played: Played) -> None:
+    """Whoever was killed is told as gone, nobody else is, unless the machine had no time for it."""
+    report, faults = played.report, played.injector.injected
+    whys = [m["why"] or "" for m in report["members"]]
+    for fault in faults:
+        if fault.name == "master":
+            continue
+        at = fault.time - played.began
+        for m in report["members"]:
+            there = m["joined"] < at - 0.5 and (m["gone"] is None or m["gone"] > at)
+            if f"{m['role']}-{m['index']}" != fault.name or not there:
+                continue
+            if fault.seconds is None and not m["finished"]:
+                assert m["gone"] is not None, f"{fault}, and is still a member: {m}"
+                # A master that is away as well hears of it when it is back and the grace is over.
+                late = LATE + sum(
+                    (f.seconds or 0.0) + GRACE + 5.0 for f in faults if f.name == "master"
+                )
+                assert m["gone"] <= at + late, f"{fault} at {at:.1f}: {m}"
+    for m in report["members"]:
+        if m["finished"] or m["gone"] is None or m["why"].startswith("silent"):
+            continue
+        name = f"{m['role']}-{m['index']}"
+        causes = [
+            f
+            for f in faults
+            if f.name in (name, "master") and f.time - played.began <= m["gone"] + 0.5
+        ]
+        starved = any(why.startswith("silent") for why in whys)
+        assert causes or starved, (
+            f"{m} is gone, and nothing was done to it: {list(map(str, faults))}"
+        )
+    for name in set(WHO) - {"master"}:
+        comings = sum(f"{m['role']}-{m['index']}" == name for m in report["members"])
+        goings = sum(
+            f"{m['role']}-{m['index']}" == name and not m["finished"] and m["gone"] is not None
+            for m in report["members"]
+        )
+        # Each coming but the first follows a going.
+        assert comings <= 1 + goings, (name, report["members"])
+
+
+def _check_standstill(played: Played) -> None:
+    for begin, end in played.injector.still:
+        within = [f for f in played.injector.injected if begin - 10 <= f.time <= end]
+        allowed = STILL + sum((f.seconds or 5.0) for f in within)
+        assert end - begin <= allowed, f"no batch for {end - begin:.1f} s; {list(map(str, within))}"
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """That this process has as many descriptors afterwards as before, and no children."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    yield
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    try:
+        pid, _ = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return
+    raise AssertionError(f"a child is left: {pid}")
+
+
+def acceptance(folder: Path, seconds: float, stopped: float = 10.0) -> Played:
+    """A trainer is killed, a sync server is stopped for 10 s (or so), and the master is killed, all in one
+    run of about so many seconds.
+    """
+    plan = make_plan(folder, "easgd", "background", epochs=seconds, timeout=TIMEOUT)
+    part = seconds / 10
+    return play(
+        plan,
+        [
+            (3.0 + part, Fault("trainer-1", None)),
+            (part, Fault("sync-ps-0", stopped)),
+            (part, Fault("master", None)),
+        ],
+    )
+
+
+def attempts(faults: int, seed: int, only: str | None, base: Path, mean: float) -> int:
+    """Runs until so many faults were injected; how many runs failed."""
+    settings = [
+        (kind, when)
+        for kind, when in SETTINGS
+        if only is None or only == f"{kind}:{'background' if isinstance(when, str) else 'every'}"
+    ]
+    done, failed = 0, 0
+    for run, (kind, when) in enumerate(cycle(settings)):
+        if done >= faults:
+            break
+        rng = random.Random(f"{seed}.{run}")
+        folder = base / f"{run}-{kind}-{'s' if isinstance(when, str) else 'fr'}"
+        plan = make_plan(folder, kind, when)
+        few = [
+            fault
+            for _, fault in zip(range(min(12, faults - done)), at_random(rng, mean), strict=False)
+        ]
+        told: list[Fault] = []
+
+        def noted(planned: list[tuple[float, Fault]], told: list[Fault] = told) -> Iterator[Any]:
+            for after, fault in planned:
+                told.append(fault)
+                yield after, fault
+
+        error: BaseException | None = None
+        begun = time.monotonic()
+        ledger: dict[str, Any] = {}
+        gone, still = 0, 0.0
+        try:
+            with nothing_left():
+                played = play(plan, noted(few))
+            ledger = played.report["ledger"]
+            gone = sum(
+                not m["finished"] and m["role"] == "trainer" for m in played.report["members"]
+            )
+            still = max((end - begin for begin, end in played.injector.still), default=0.0)
+            check(played)
+        except (AssertionError, OSError, ValueError) as caught:
+            error = caught
+        injected = [fault for fault in told if fault.time]
+        done += len(injected)
+        print(
+            f"{run:3} {folder.name:14} {time.monotonic() - begun:6.1f} s  faults {done:3}  "
+            f"again {ledger.get('again', '-')} late {ledger.get('late', '-')} "
+            f"gone {gone} still {still:.1f} s  "
+            f"{'; '.join(map(str, injected))}",
+            flush=True,
+        )
+        if error is None:
+            shutil.rmtree(folder)
+        else:
+            failed += 1
+            print(f"    FAILED: {type(error).__name__}: {error}\n    see {folder}", flush=True)
+    return failed
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--mean", type=float, default=1.0, help="seconds between two faults")
+    parser.add_argument("--only", help="KIND:background or KIND:every")
+    parser.add_argument("--acceptance", type=float, metavar="SECONDS", help="one run of so long")
+    options = parser.parse_args(argv)
+    base = Path(tempfile.mkdtemp(prefix="leashed-faults-"))
+    if options.acceptance is not None:
+        played = acceptance(base / "run", options.acceptance)
+        print(json.dumps({"seconds": played.seconds, **played.report["ledger"]}))
+        check(played)
+        failed = 0
+    else:
+        failed = attempts(options.faults, options.seed, options.only, base, options.mean)
+    if not failed:
+        shutil.rmtree(base)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""What the master decides where no schedule of accidents leads: ends, refusals, latecomers."""
+
+from __future__ import annotations
+
+import pytest
+
+from leashed.cluster.coordinator import Close, Coordinator, Send
+from leashed.cluster.messages import (
+    Bye,
+    FromMaster,
+    Gone,
+    Join,
+    Lease,
+    Rejoin,
+    Report,
+    ToMaster,
+    Welcome,
+)
+from leashed.cluster.state import State, Terms
+
+
+class Talk:
+    """A master that is told the time, and what it says to whom."""
+
+    def __init__(self, **given: int | None) -> None:
+        terms = Terms(**{"total": 10, "batch_size": 4, "trainers": 2, **given})  # type: ignore[arg-type]
+        self.master = Coordinator(terms, "run", State.of(terms), 0.0)
+        self.now = 0.0
+
+    def say(self, connection: int, message: ToMaster) -> list[FromMaster]:
+        """What it answers."""
+        if connection not in self.master._connections:
+            self.master.opened(connection, self.now)
+        self.master.heard(connection, message, self.now)
+        return self.answers(connection)
+
+    def answers(self, connection: int) -> list[FromMaster]:
+        actions = self.master.take().actions
+        return [a.message for a in actions if isinstance(a, Send) and a.connection == connection]
+
+    def closed(self) -> list[int]:
+        return [a.connection for a in self.master.take().actions if isinstance(a, Close)]
+
+    def join(self, connection: int, index: int = 0) -> int:
+        (welcome, *_) = self.say(connection, Join("trainer", index, ""))
+        assert isinstance(welcome, Welcome)
+        return welcome.id
+
+    def wait(self, seconds: float, *speaking: int) -> None:
+        """Some speak all the while, and have nothing to say."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(self.now + 0.5, end)
+            for connection in speaking:
+                self.master.heard(connection, Report(), self.now)
+            self.master.tick(self.now)
+
+    def train(self, connection: int) -> None:
+        """All that there is."""
+        for want in range(1, 100):
+            said = self.say(connection, Report(want=want, batches=99))
+            for lease in [message for message in said if isinstance(message, Lease)]:
+                self.say(connection, Report(used=[(lease.ticket, lease.count)]))
+
+
+def test_a_run_without_trainers_waits_for_the_first() -> None:
+    talk = Talk()
+    talk.wait(500)
+    assert talk.master.over is None
+
+
+def test_all_have_finished() -> None:
+    talk = Talk()
+    for index in range(2):
+        talk.join(index + 1, index)
+    talk.train(1)
+    assert Bye("finished") in talk.say(1, Report(summary={"loss": 1.0}))
+    assert talk.master.over is None
+    assert talk.say(2, Report(summary={})) == [Bye("finished"), Bye("all trainers have finished")]
+    assert talk.master.over == "all trainers have finished"
+    assert talk.say(3, Join("trainer", 0, "")) == [Bye("all trainers have finished")]
+
+
+def test_one_that_died_after_the_end_is_waited_for_as_long_as_the_grace() -> None:
+    talk = Talk()
+    for index in range(2):
+        talk.join(index + 1, index)
+    talk.train(1)
+    talk.say(1, Report(summary={}))
+    talk.master.closed(2, talk.now)
+    talk.wait(9.5)
+    assert talk.master.over is None
+    talk.wait(1)
+    assert talk.master.over == "no trainer is left; 1 of 2 have finished"
+
+
+def test_one_that_died_in_the_middle_is_waited_for_with_patience() -> None:
+    talk = Talk()
+    talk.join(1)
+    talk.master.closed(1, talk.now)
+    talk.wait(59.5)
+    assert talk.master.over is None
+    talk.wait(1)
+    assert talk.master.over == "no trainer is left; 0 of 2 have finished"
+
+
+def test_one_that_never_finishes_is_not_waited_for_for_ever() -> None:
+    talk = Talk()
+    talk.join(1)
+    talk.wait(10.5, 1)  # the other may yet come
+    talk.train(1)
+    talk.wait(59.5, 1)
+    assert talk.master.over is None
+    talk.wait(1, 1)
+    assert talk.master.over == (
+        "all batches are complete, but no result within 60 s from trainer-0"
+    )
+
+
+def test_stopping_tells_everybody() -> None:
+    talk = Talk()
+    talk.join(1)
+    talk.master.opened(2, talk.now)
+    talk.master.take()
+    talk.master.stop("enough", talk.now)
+    actions = talk.master.take().actions
+    assert actions == [Send(1, Bye("enough")), Close(1), Send(2, Bye("enough")), Close(2)]
+
+
+def test_who_proves_the_key_and_says_nothing_is_cut_off() -> None:
+    talk = Talk()
+    talk.join(1)
+    talk.master.opened(2, talk.now)
+    talk.wait(4.5, 1)
+    assert talk.closed() == []
+    talk.wait(1, 1)
+    assert talk.closed() == [2]
+
+
+def test_a_rejoin_that_cannot_be() -> None:
+    talk = Talk()
+    id_ = talk.join(1)
+    assert talk.say(2, Rejoin("another", id_)) == [Gone("this is run run, not another")]
+    assert talk.say(2, Rejoin("run", 77)) == [Gone("it has not joined")]
+    assert talk.say(2, Report()) == [Gone("it has not joined")]
+    other = talk.join(2, 1)
+    assert Gone(f"the connection of member {id_} says it is {other}") in talk.say(
+        1, Rejoin("run", other)
+    )
+    assert talk.master.malformed == 1
+    assert talk.say(3, Rejoin("run", id_)) == [
+        Gone(f"the connection of member {id_} says it is {other}")
+    ]
+
+
+def test_a_finished_member_is_told_again() -> None:
+    talk = Talk()
+    id_ = talk.join(1)
+    talk.say(1, Report(summary={}))
+    assert talk.say(1, Report(summary={})) == [Bye("finished")]
+    assert talk.say(2, Rejoin("run", id_)) == [Bye("finished")]
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+def test_a_living_place_is_kept_and_a_dead_one_is_not(speaks: bool) -> None:
+    talk = Talk()
+    talk.join(1)
+    talk.wait(6, *([1] if speaks else []))
+    (answer,) = talk.say(2, Join("trainer", 0, ""))[-1:]
+    assert isinstance(answer, Gone) == speaks

@@ -1,0 +1,128 @@
+"""Every batch is granted, used, and complete exactly once."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from cluster.fake import check_ledger
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from leashed.cluster.ledger import Ledger
+
+
+def test_leases_follow_each_other_and_add_up() -> None:
+    ledger = Ledger(10)
+    first, second = ledger.grant(1, 4, 1), ledger.grant(2, 99, 1)
+    assert first is not None
+    assert second is not None
+    assert (first.first, first.count, second.first, second.count) == (0, 4, 4, 6)
+    assert ledger.grant(3, 1, 1) is None
+    assert (ledger.complete, ledger.outstanding, ledger.free) == (0, 10, 0)
+    assert not ledger.use(1, first.ticket, 3)
+    assert not ledger.use(1, first.ticket, 2)  # of before
+    assert (ledger.complete, ledger.outstanding) == (3, 7)
+    assert ledger.use(1, first.ticket, 4)
+    assert ledger.use(1, first.ticket, 4)  # again
+    assert ledger.use(2, second.ticket, 6)
+    assert ledger.done
+    assert ledger.tickets == 2
+
+
+def test_what_the_dead_held_goes_first_and_is_counted() -> None:
+    ledger = Ledger(None)
+    for member in (1, 2, 1):
+        ledger.grant(member, 5, 1)
+    ledger.use(1, 1, 2)
+    ledger.use(1, 3, 1)
+    ledger.take_back(1, dead=True)
+    assert ledger.back == [(2, 3), (11, 4)]
+    assert ledger.again == 7
+    assert ledger.free is None
+    ledger.take_back(2, dead=False)
+    assert ledger.back == [(2, 8), (11, 4)]
+    assert ledger.again == 7
+    spans = [ledger.grant(3, 6, 1) for _ in range(4)]
+    assert [(s.first, s.count) for s in spans if s] == [(2, 6), (8, 2), (11, 4), (15, 6)]
+
+
+def test_late_reports_are_counted_once_and_change_nothing() -> None:
+    ledger = Ledger(10)
+    ledger.grant(1, 5, 1)
+    ledger.take_back(1, dead=True)
+    again = ledger.grant(2, 5, 1)
+    before = ledger.complete, ledger.outstanding
+    for _ in range(2):
+        assert ledger.use(1, 1, 5)
+        assert ledger.use(1, 2, 5)  # another's
+        assert ledger.use(1, 77, 5)  # nobody's
+    assert (ledger.complete, ledger.outstanding) == before
+    assert ledger.late == 1
+    assert again is not None
+    assert ledger.use(2, again.ticket, 5)
+
+
+def test_more_than_there_is_cannot_be_used() -> None:
+    ledger = Ledger(10)
+    ledger.grant(1, 5, 1)
+    before = copy.deepcopy(ledger)
+    with pytest.raises(ValueError, match="lease 1 has 5 batches, 6 are said to be used"):
+        ledger.use(1, 1, 6)
+    assert ledger == before
+
+
+class Ledgers(RuleBasedStateMachine):
+    """Beside a ledger that keeps the state of every batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 60
+        self.ledger = Ledger(self.total)
+        self.batches = ["free"] * self.total
+        self.again = 0
+
+    @rule(member=st.integers(1, 4), batches=st.integers(1, 20))
+    def grant(self, member: int, batches: int) -> None:
+        held = self.ledger.grant(member, batches, 1)
+        first_free = self.batches.index("free") if "free" in self.batches else None
+        if held is None:
+            assert first_free is None
+            return
+        assert held.first == first_free
+        assert 0 < held.count <= batches
+        for batch in range(held.first, held.first + held.count):
+            assert self.batches[batch] == "free"
+            self.batches[batch] = f"held by {member}"
+
+    @rule(member=st.integers(1, 4), ticket=st.integers(1, 12), used=st.integers(0, 8))
+    def use(self, member: int, ticket: int, used: int) -> None:
+        held = self.ledger.held.get(ticket)
+        if held and held.member == member:
+            used = min(used, held.count)
+            for batch in range(held.first, held.first + used):
+                self.batches[batch] = "complete"
+        self.ledger.use(member, ticket, used)
+
+    @rule(member=st.integers(1, 4), dead=st.booleans())
+    def take_back(self, member: int, dead: bool) -> None:
+        self.ledger.take_back(member, dead=dead)
+        for batch, state in enumerate(self.batches):
+            if state == f"held by {member}":
+                self.batches[batch] = "free"
+                self.again += dead
+
+    @invariant()
+    def adds_up(self) -> None:
+        check_ledger(self.ledger)
+        ledger = self.ledger
+        assert ledger.complete == self.batches.count("complete")
+        assert ledger.free == self.batches.count("free")
+        assert ledger.outstanding == self.total - ledger.complete - ledger.free
+        assert ledger.again == self.again
+        assert ledger.done == (ledger.complete == self.total)
+
+
+TestLedgers = Ledgers.TestCase
+TestLedgers.settings = settings(max_examples=100, stateful_step_count=40)

@@ -1,0 +1,143 @@
+"""Thousands of schedules of everything that can go wrong, driving the master's and members' logic."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import Counter
+
+import msgspec
+import pytest
+from cluster.fake import Chances, World
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leashed.cluster.state import Terms
+
+MANY = int(os.environ.get("LEASHED_SCHEDULES", "100"))
+LONG = 600.0  # seconds of the world's time, by which every run has long ended
+
+chance = st.sampled_from([0.0, 0.0, 0.02, 0.1, 0.3])
+rate = st.sampled_from([0.0, 0.0, 0.02, 0.05, 0.2])
+chances = st.builds(
+    Chances,
+    lost=chance, doubled=chance, overtaken=chance, cut=rate, killed=rate, stopped=rate,
+    master_killed=rate, master_stopped=rate, round_fails=chance,
+)  # fmt: skip
+
+
+def terms(trainers: int, total: int | None) -> Terms:
+    return Terms(total=total, batch_size=4, trainers=trainers)
+
+
+@settings(max_examples=MANY)
+@given(
+    seed=st.integers(0, 2**32), trainers=st.integers(1, 8), total=st.integers(1, 400), bad=chances
+)
+def test_every_run_ends_with_every_batch_complete_once(
+    seed: int, trainers: int, total: int, bad: Chances
+) -> None:
+    world = World(seed, terms(trainers, total), bad)
+    world.run(LONG)
+    assert world.over is not None, "a deadlock"
+    assert "no result within" not in world.over
+    assert world.master is not None
+    ledger = world.master.state.ledger
+    assert ledger.complete == total
+    assert ledger.outstanding == ledger.free == 0
+    assert set(world.trained) == set(range(total))
+    twice = sum(world.trained.values()) - total
+    assert twice <= ledger.again
+    if not any((bad.cut, bad.killed, bad.stopped, bad.lost, bad.overtaken, bad.master_stopped)):
+        assert twice == 0 or bad.master_killed
+
+
+@settings(max_examples=MANY // 2)
+@given(seed=st.integers(0, 2**32), trainers=st.integers(1, 8), bad=chances)
+def test_all_come_to_agree_on_the_newest_epoch_and_servers(
+    seed: int, trainers: int, bad: Chances
+) -> None:
+    world = World(seed, terms(trainers, None), bad, servers=2)
+    world.run(bad.troubles_end + 30)
+    assert world.over is None
+    assert world.master is not None
+    state = world.master.state
+    members = state.membership.members
+    newest = state.membership.epoch
+    assert sorted((m.role, m.index) for m in members.values()) == sorted(
+        [("trainer", index) for index in range(trainers)] + [("sync-ps", 0), ("sync-ps", 1)]
+    )
+    assert [seat.index for seat in newest.members] == list(range(trainers))
+    assert max(world.epochs) == newest.number
+    assert len(world.master._connections) == len(world.processes)
+    for process in world.processes:
+        standing = process.standing
+        assert standing.welcome is not None
+        assert standing.welcome.id in members
+        if process.role == "trainer":
+            assert standing.epoch == newest
+            assert standing.servers == state.membership.servers()
+            assert list(standing.servers.addresses) == [0, 1]
+
+
+@settings(max_examples=MANY // 2)
+@given(seed=st.integers(0, 2**32), bad=chances)
+def test_the_journal_tells_a_new_master_what_the_old_one_knew(seed: int, bad: Chances) -> None:
+    world = World(seed, terms(4, 300), bad)
+    for until in (5.0, 12.0, 25.0):
+        world.run(until)
+        if world.master is None:
+            continue
+        was, is_ = world.replayed(), world.master.state
+        mine, yours = was.ledger, is_.ledger
+        for name in ("total", "next", "back", "tickets", "again", "late", "taken"):
+            assert getattr(mine, name) == getattr(yours, name)
+        assert list(mine.held) == list(yours.held)
+        # What was used of a lease that is not complete, its member tells again.
+        assert mine.complete == yours.complete - sum(held.used for held in yours.held.values())
+        assert list(was.membership.members) == list(is_.membership.members)
+        assert was.membership.past == is_.membership.past
+        assert was.membership.epoch == is_.membership.epoch
+        assert was.membership.servers() == is_.membership.servers()
+        assert was.summaries == is_.summaries
+        snapshot = msgspec.json.decode(msgspec.json.encode(is_), type=type(is_))
+        assert snapshot == is_
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_goes_the_same_way(seed: int) -> None:
+    """The master's logic is a value: the same events lead to the same."""
+    bad = Chances(lost=0.1, killed=0.1, stopped=0.1, overtaken=0.1)
+    world = World(seed, terms(3, 200), bad)
+    world.run(4.0)
+    assert world.master is not None
+    before = copy.deepcopy(world.master)
+    twin = copy.deepcopy(world.master)
+    world.master.tick(world.now + 0.5)
+    assert msgspec.json.encode(twin.state) == msgspec.json.encode(before.state)
+    twin.tick(world.now + 0.5)
+    assert twin.take() == world.master.take()
+    assert msgspec.json.encode(twin.state) == msgspec.json.encode(world.master.state)
+
+
+def test_the_world_is_as_bad_as_it_says() -> None:
+    """Otherwise the tests above would show nothing."""
+    bad = Chances(
+        lost=0.1, doubled=0.1, overtaken=0.1, cut=0.1, killed=0.1, stopped=0.1,
+        master_killed=0.1, master_stopped=0.1, round_fails=0.1,
+    )  # fmt: skip
+    happened: Counter[str] = Counter()
+    again = late = broken = 0
+    for seed in range(10):
+        world = World(seed, terms(4, 400), bad)
+        world.run(LONG)
+        assert world.master is not None
+        happened += world.happened
+        again += world.master.state.ledger.again
+        late += world.master.state.ledger.late
+        broken += world.master.state.membership.broken
+    for what in ("master killed", "master stopped", "killed", "stopped", "cut"):
+        assert happened[what] > 5, what
+    assert again > 0
+    assert broken > 0
+    assert late > 0

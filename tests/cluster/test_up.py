@@ -1,0 +1,104 @@
+"""``leashed cluster up`` with real roles: they train, are killed, and the ledger adds up."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import leashed as lsh
+from leashed import cli
+
+PATIENCE = 120.0
+
+
+def pids(folder: Path) -> dict[str, int]:
+    """The processes of the run in a folder, by name."""
+    found = {}
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = each.read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if "leashed.cluster.role" in words and str(folder / "plan.toml") in words:
+            role, index = words[words.index("--plan") - 1], words[words.index("--index") + 1]
+            found[f"{role}-{index}"] = int(each.parent.name)
+    return found
+
+
+def check(folder: Path) -> dict:
+    """What every run's end has; its report."""
+    report = json.loads((folder / "run.json").read_text())
+    assert report["state"] == "ended"
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"]
+    assert ledger["outstanding"] == ledger["free"] == 0
+    model, parameters = lsh.load(folder / "output.safetensors")
+    assert len(parameters) == model.dimension
+    assert pids(folder) == {}
+    return report
+
+
+@pytest.mark.parametrize("sync", ["easgd", "ma", "none"])
+def test_two_trainers_train_every_batch_once(sync, tmp_path, capsys):
+    folder = tmp_path / "run"
+    arguments = ["--sync", sync, "--epochs", "2", "--run", str(folder), "--output", "average"]
+    assert cli.main(["cluster", "up", *arguments]) == 0
+    report = check(folder)
+    assert report["ledger"]["total"] == 313  # ⌈2 · 10,000 / 64⌉
+    assert report["ledger"]["again"] == 0
+    assert sum(report["restarts"].values()) == 0
+    assert ("sync-ps-0" in report["restarts"]) == (sync == "easgd")
+    for name in ("master", "trainer-0", "trainer-1"):
+        log = (folder / f"{name}.log").read_text()
+        assert f"INFO {name} begins" in log
+        assert f"INFO {name} has ended" in log
+    assert sum(each["batches_used"] for each in report["summaries"].values()) == 313
+    out = capsys.readouterr().out
+    assert "average of 2 trainers" in out
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(folder), "-o", str(page)]) == 0
+    assert page.stat().st_size > 10_000
+
+
+def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
+    folder = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leashed", "cluster", "up", "--trainers", "2", "--epochs", "20",
+         "--run", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + PATIENCE
+    with process:
+        for name in ("trainer-1", "master-0", "sync-ps-0"):
+            before = _complete(folder)
+            while name not in (now := pids(folder)) or _complete(folder) <= before:
+                assert time.monotonic() < deadline
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.05)
+            os.kill(now[name], signal.SIGKILL)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    report = check(folder)
+    restarts = {"master": 1, "sync-ps-0": 1, "trainer-0": 0, "trainer-1": 1}
+    assert report["restarts"] == restarts
+    assert "trainer-1 1" in out
+    gone = [each for each in report["members"] if each["role"] == "trainer" and each["index"] == 1]
+    assert len(gone) == 2
+    assert not gone[0]["finished"]
+    assert gone[1]["finished"]
+
+
+def _complete(folder: Path) -> int:
+    try:
+        return int(json.loads((folder / "run.json").read_text())["ledger"]["complete"])
+    except FileNotFoundError:
+        return 0

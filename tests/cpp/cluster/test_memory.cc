@@ -1,0 +1,89 @@
+// Out of memory, wherever memory is allocated.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "cluster/wires.h"
+#include "leashed/cluster/server_links.h"
+#include "leashed/cluster/sync_server.h"
+
+namespace {
+
+// Allocations until one fails, of any thread; far away where none is to.
+constexpr long kNever = 1L << 60;
+std::atomic<long> allocations_left{kNever};
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  if (allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) throw std::bad_alloc();
+  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace leashed;
+
+TEST_CASE(
+    "a connection that there is no memory for stays the caller's, or is closed; others go on") {
+  const std::size_t before = open_descriptors();
+  {
+    SyncServer server({{0, 5}});
+    ServerLinks good(5, {0}, 1, 1);
+    const std::vector<float> theta(5, 1.0f);
+    std::vector<float> other(5);
+    const auto ask = [&](ServerLinks& links) {
+      Covered done;
+      links.exchange(theta.data(), 0.5f, false, 0, other.data(), done, Deadline::in(kLong));
+      return !done.empty();
+    };
+    {
+      const auto [one, two] = pair_of_sockets();
+      server.adopt(one, false);
+      good.adopt(0, two, false);
+    }
+    CHECK(ask(good));
+    int failed = 0;
+    for (long left = 0; left < 40; ++left) {
+      CAPTURE(left);
+      ServerLinks links(5, {0}, 1, 1);
+      const auto [one, two] = pair_of_sockets();
+      bool taken = false, linked = false;
+      allocations_left.store(left, std::memory_order_relaxed);
+      try {
+        server.adopt(one, false);
+        taken = true;
+      } catch (const std::bad_alloc&) {
+      }
+      try {
+        links.adopt(0, two, false);
+        linked = true;
+      } catch (const std::bad_alloc&) {
+      }
+      if (taken && linked) {
+        try {
+          ask(links);
+        } catch (const std::bad_alloc&) {
+        }
+      }
+      allocations_left.store(kNever, std::memory_order_relaxed);
+      failed += !taken + !linked;
+      if (!taken) {
+        CHECK(fcntl(one, F_GETFD) >= 0);
+        close(one);
+      }
+      if (!linked) {
+        CHECK(fcntl(two, F_GETFD) >= 0);
+        close(two);
+      }
+      CHECK(ask(good));
+    }
+    CHECK(failed > 0);
+  }
+  CHECK(open_descriptors() == before);
+}
