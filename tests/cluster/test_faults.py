@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import subprocess
 import sys
@@ -19,14 +20,16 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import faults
+import namespaces
 from proxy import Proxy
 
 import leashed as lsh
+from leashed.cluster import plan as plans
 from leashed.cluster import server, session
 from leashed.cluster.master import Master, Terms
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.session import Cluster
-from leashed.cluster.supervisor import command
+from leashed.cluster.supervisor import Supervisor, command, supervise
 
 KEY = Key(b"k" * 32, given=False)
 TIMEOUT, GRACE = 1.0, 5.0
@@ -138,8 +141,12 @@ MODEL = lsh.models.mlp(784, [32], 10)
 
 
 @pytest.fixture
-def together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Together]]:
+def together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Iterator[Callable[..., Together]]:
     """Runs, on threads."""
+    # An error that pytest keeps with its record keeps what was there where it was raised.
+    caplog.set_level(logging.WARNING, "leashed")
     made: list[tuple[str, Proxy]] = []
     kind = type("BehindHere", (Behind,), {"made": made})
     monkeypatch.setattr(session, "Listener", kind)
@@ -333,3 +340,96 @@ def test_who_comes_late_begins_where_the_others_are(
     _check(run, run.end())
     first, late = run.results[0], run.results[1]
     assert late.loss[0] < 0.5 * first.loss[0]
+
+
+# Two machines: master and sync servers in one namespace, trainers in the other; of a ring the first
+# trainer is beside the master.
+
+WHY_NOT = namespaces.missing()
+two_machines = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+
+
+@contextlib.contextmanager
+def _apart(
+    link: namespaces.Link, folder: Path, kind: str, when: Any, **train: Any
+) -> Iterator[tuple[Supervisor, plans.Plan]]:
+    plan = faults.make_plan(
+        folder, kind, when, epochs=30.0, trainers=2, transport="tcp", master=f"{namespaces.HERE}:28500", key=folder / "key",
+        **train,
+    )  # fmt: skip
+    start = command(folder / "plan.toml")
+
+    def of(role: str, index: int) -> list[str]:
+        beside = role != "trainer" or (kind == "ma" and index == 0)
+        namespace = link.near if beside else link.far
+        return link.inside(namespace, start(role, index))
+
+    with Supervisor(plan.cluster.processes(), of, folder, restarts=1000) as supervisor:
+        yield supervisor, plan
+
+
+def _complete(folder: Path) -> int:
+    report = faults.outcome.read_report(folder)
+    return 0 if report is None else int(report["ledger"]["complete"])
+
+
+@two_machines
+@pytest.mark.parametrize("down", [0.5, 4.0], ids=["shortly", "for longer than the timeout"])
+@pytest.mark.parametrize("kind", ["easgd", "ma"])
+def test_the_link_is_down_for_a_while(kind: str, down: float, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with (
+        namespaces.link() as link,
+        _apart(link, folder, kind, "background", grace=20.0) as (run, plan),
+    ):
+        begun = time.monotonic()
+        changes = [(0.5, link.down), (down, link.up)]
+        due: list[float] = []
+
+        def look() -> None:
+            assert time.monotonic() < begun + 120, "it does not end"
+            if not due and _complete(folder) > 0:
+                due.append(time.monotonic() + changes[0][0])
+            if due and changes and time.monotonic() >= due[0]:
+                changes.pop(0)[1]()
+                if changes:
+                    due[0] = time.monotonic() + changes[0][0]
+
+        supervise(run, plan.cluster.timeout, look)
+        assert not changes, "the run was over before the link was back"
+    report = faults.outcome.read_report(folder)
+    assert report is not None
+    assert report["state"] == "ended"
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"]
+    assert ledger["outstanding"] == ledger["free"] == 0
+    gone = [m for m in report["members"] if m["role"] == "trainer" and not m["finished"]]
+    if down > faults.TIMEOUT:
+        assert {m["index"] for m in gone} == ({1} if kind == "ma" else {0, 1})
+        assert all(m["why"].startswith("silent") for m in gone)
+
+
+@two_machines
+@pytest.mark.parametrize("kind", ["easgd", "ma"])
+def test_own_bytes_are_the_kernels(kind: str, tmp_path: Path) -> None:
+    """Over a token bucket; but for what the control connections and results take, and headers."""
+    folder = tmp_path / "run"
+    with namespaces.link() as link:
+        link.limit("200mbit")
+        with _apart(link, folder, kind, "background") as (run, plan):
+            begun = time.monotonic()
+
+            def look() -> None:
+                assert time.monotonic() < begun + 120, "it does not end"
+
+            supervise(run, plan.cluster.timeout, look)
+            to_servers, to_trainers = link.payload()
+    report = faults.outcome.read_report(folder)
+    assert report is not None
+    data = plan.train.load().train
+    over = ["trainer-1"] if kind == "ma" else ["trainer-0", "trainer-1"]
+    results = len(over) * 4 * plan.train.build(data).dimension
+    counted = [report["summaries"][name] for name in over]
+    out, back = (sum(each[way] for each in counted) for way in ("bytes_out", "bytes_in"))
+    assert out == pytest.approx(to_servers - results, rel=0.02)
+    assert back == pytest.approx(to_trainers, rel=0.02)

@@ -36,7 +36,6 @@ from leashed.datasets import Dataset, Split
 from leashed.models import INITIALISATIONS, Model
 from leashed.stopping import Until, batches_in
 from leashed.studies.scaling import MODELS, build_model
-from leashed.sync import COMPRESSIONS
 from leashed.train import MAX_SEED, MAX_THREADS
 
 if sys.version_info >= (3, 11):
@@ -185,7 +184,7 @@ class Sync:
                 raise ValueError(f"sync.{name} is unknown: no synchroniser has such a setting")
             if not isinstance(value, bool):
                 _check.real(f"sync.{name}", value)
-        _choice("sync.compression", self.compression, COMPRESSIONS)
+        _choice("sync.compression", self.compression, sync.COMPRESSIONS)
         self.synchroniser()
 
     def synchroniser(self) -> sync.Synchroniser | None:
@@ -200,9 +199,8 @@ class Sync:
         if self.kind not in sync.SYNCHRONISERS:
             known = ", ".join([*sync.SYNCHRONISERS, "none"])
             raise ValueError(f"sync.kind must be one of {known}, got {self.kind!r}")
-        # A preset has a time of its own.
         settings: dict[str, Any] = {**self.settings, "compression": self.compression}
-        if self.when != _BACKGROUND:
+        if self.when != _BACKGROUND:  # a preset has a time of its own
             settings["when"] = when
         try:
             return sync.SYNCHRONISERS[self.kind](**settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 from matplotlib.axes import Axes
@@ -11,6 +12,7 @@ from leashed.plots.style import COLOURS, style
 
 __all__ = ["scaling"]
 
+_LINE = 150  # characters below the panels
 _MARKS = ("o", "s", "^", "D", "v")
 
 
@@ -31,10 +33,11 @@ def scaling(
     with style():
         figure = Figure(figsize=(10.0, 4.4))
         left, right = figure.subplots(1, 2, sharey=True)
-        _panel(left, "EPS, by the way of synchronisation", ways, plateaus)
-        _panel(right, "EPS, by the number of sync servers", servers, plateaus)
+        looks = {name: k for k, name in enumerate(dict.fromkeys([*ways, *servers]))}
+        _panel(left, "EPS, by the way of synchronisation", ways, plateaus, looks)
+        _panel(right, "EPS, by the number of sync servers", servers, plateaus, looks)
         left.set_ylabel("examples per second")
-        figure.supxlabel(told, fontsize="x-small", color="#555555")
+        figure.supxlabel(textwrap.fill(told, _LINE), fontsize="x-small", color="#555555")
     return figure
 
 
@@ -43,9 +46,11 @@ def _panel(
     title: str,
     curves: Mapping[str, Mapping[int, float]],
     plateaus: Mapping[str, float],
+    looks: Mapping[str, int],
 ) -> None:
     colours = list(COLOURS.values())[1:]
-    for k, (name, curve) in enumerate(curves.items()):
+    for name, curve in curves.items():
+        k = looks[name]
         colour = colours[k % len(colours)]
         axes.plot(
             list(curve),
@@ -60,4 +65,5 @@ def _panel(
     axes.set(title=title, xlabel="trainers")
     axes.set_xlim(left=0.0)
     axes.set_ylim(bottom=0.0)
-    axes.legend(fontsize="small", title="dashed: predicted", title_fontsize="x-small")
+    if curves:
+        axes.legend(fontsize="small", title="dashed: predicted", title_fontsize="x-small")

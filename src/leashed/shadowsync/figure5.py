@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import random
 import statistics
 import threading
 import time
@@ -63,8 +64,11 @@ def demand(trainers: int, eps: float, dimension: int, gap: int, batch_size: int)
 class Paced:
     """A gradient of zeros that takes its time, and hardly a processor.
 
+    The time is drawn evenly from 0 to twice its mean: threads in step with each other would all use
+    the links at one time, and all leave them idle at another.
+
     Attributes:
-        seconds: how long each takes.
+        seconds: how long one takes on average.
         done: how many there were, on all threads.
     """
 
@@ -73,7 +77,7 @@ class Paced:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, theta: object, x: object, y: object, out: Any) -> float:  # noqa: ARG002
-        time.sleep(self.seconds)
+        time.sleep(random.uniform(0.0, 2.0 * self.seconds))
         out[:] = 0.0
         with self._lock:
             self.done += 1
@@ -97,7 +101,7 @@ class Figure5(Study):
         threads: worker threads of each trainer.
         batch_size: examples per gradient.
         dimension: length of the parameters.
-        pace: seconds of an iteration.
+        pace: seconds of an iteration, on average.
         bandwidth: of each server's link, bytes per second each way.
         warm: seconds before the measurement, of each run.
         window: seconds of the measurement.
@@ -109,16 +113,16 @@ class Figure5(Study):
 
     NAME: ClassVar[str] = "figure5"
 
-    trainers: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16)
+    trainers: tuple[int, ...] = (1, 2, 4, 6, 8, 12, 16, 24)
     servers: tuple[int, ...] = (1, 2, 4)
     gaps: tuple[int, ...] = (5, 30)
     threads: int = 4
     batch_size: int = 64
     dimension: int = 4 * packing.FRAGMENT
-    pace: float = 0.05
+    pace: float = 0.07
     bandwidth: float = 12.5e6
     warm: float = 2.5
-    window: float = 5.0
+    window: float = 6.0
     repeats: int = 1
 
     def __post_init__(self) -> None:
@@ -271,7 +275,7 @@ class Figure5(Study):
         size = _BYTES * self.dimension
         return (
             f"Trainers are paced: an iteration of each of their {self.threads} threads waits "
-            f"{1e3 * self.pace:g} ms in place of a gradient. Batches of {self.batch_size}, parameters "
+            f"{1e3 * self.pace:g} ms on average in place of a gradient. Batches of {self.batch_size}, parameters "
             f"of {number(size / 1e3)} kB, each sync server behind a token bucket of "
             f"{number(self.bandwidth / 1e6)} MB/s each way."
         )

@@ -238,7 +238,9 @@ class Sweep(Pass):
     def _ranked(
         self, records: Sequence[Record]
     ) -> dict[str, list[tuple[dict[str, float], list[Record]]]]:
-        """By kind, settings with their runs, the least mean evaluation loss first."""
+        """By kind, settings with their runs: those with the most runs first, and of these the one
+        with the least mean evaluation loss.
+        """
         found: dict[str, list[tuple[dict[str, float], list[Record]]]] = {}
         for record in records:
             setting = record["setting"]
@@ -248,7 +250,7 @@ class Sweep(Pass):
                 entries.append((setting["settings"], runs := []))
             runs.append(record)
         for entries in found.values():
-            entries.sort(key=lambda entry: _mean_loss(entry[1]))
+            entries.sort(key=lambda entry: (-len(entry[1]), _mean_loss(entry[1])))
         return found
 
     def report(self, records: Sequence[Record]) -> str:

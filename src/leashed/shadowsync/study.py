@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from leashed import __version__, _core
+from leashed import _core
 from leashed.datasets import Split
 from leashed.machine import cores, cpu_model
 
@@ -57,7 +57,7 @@ class Study(ABC):
         if data is not None:
             own |= {"data": data.train.name, "examples": len(data.train)}
         here = {"cpu": cpu_model(), "cores": cores(), "isa": _core.default_isa()}
-        return {**own, **here, "version": __version__}
+        return {**own, **here, "version": _core.__version__}
 
     def run(self, setting: Record, data: Split | None) -> Record:
         """The record of one setting."""
