@@ -91,16 +91,21 @@ def join(
             f"key must be a file of mode 0600 that all machines have, since rank 0 is on "
             f"{place.host}; make one with: (umask 077; head -c 32 /dev/urandom > key)"
         )
-    meeting = Path(folder) if folder is not None else _meeting(place.told_by)
-    note = meeting / f"joined-{next(_joins)}.json"
+    # Where there are several machines, all that others need of rank 0 is its address.
+    note = _meeting(place.told_by, folder) / f"joined-{next(_joins)}.json" if local else None
+    base = Path()
     if place.rank == 0:
-        base = _fresh(meeting, note, given=folder is not None)
-        secret = read_key(key) if key is not None else make_key(base / "key")
-        _publish(note, base)
+        base = _fresh(folder, note)
+    elif note is not None:
+        base = _published(note)
+    if key is not None:
+        secret = read_key(key)
+    elif place.rank == 0:
+        secret = make_key(base / "key")
     else:
-        # (Where rank 0 may be on another machine, all that is needed of it is its address.)
-        base = _published(note) if local else meeting
-        secret = read_key(key) if key is not None else read_key(base / "key", given=False)
+        secret = read_key(base / "key", given=False)
+    if place.rank == 0 and note is not None:
+        _publish(note, base)
     host = "127.0.0.1" if local else everywhere(place.host)
     advertise = None if local or place.rank != 0 else place.host
     runs = itertools.count()
@@ -180,8 +185,12 @@ def _command(home: Path) -> Callable[[str, int], Sequence[str]]:
     return of
 
 
-def _meeting(told_by: str) -> Path:
-    """A folder that the processes with the same launcher find, and nobody else can enter."""
+def _meeting(told_by: str, folder: str | os.PathLike[str] | None) -> Path:
+    """A folder that the others find, and nobody else can enter unless it was given: that of those
+    with the same launcher.
+    """
+    if folder is not None:
+        return Path(folder)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     name = f"leashed-{os.geteuid()}-{told_by.replace(' ', '')}-{os.getppid()}-{attempt}"
     path = Path(tempfile.gettempdir()) / name
@@ -197,33 +206,36 @@ def _meeting(told_by: str) -> Path:
     return path
 
 
-def _fresh(meeting: Path, note: Path, *, given: bool) -> Path:
+def _fresh(folder: str | os.PathLike[str] | None, note: Path | None) -> Path:
     """A folder without a run, for rank 0."""
-    note.unlink(missing_ok=True)  # of a run before
-    if given:
-        meeting.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(meeting.glob("run-*")):
+    if note is not None:
+        note.unlink(missing_ok=True)  # of a run before
+    if folder is not None:
+        base = Path(folder)
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(base.glob("run-*")):
             raise FileExistsError(
-                f"folder {str(meeting)!r} has a run already; give a new one each time (also where "
+                f"folder {str(base)!r} has a run already; give a new one each time (also where "
                 "a launcher starts processes again: torchrun counts in TORCHELASTIC_RESTART_COUNT)"
             )
-        (meeting / "key").unlink(missing_ok=True)
-        return meeting
+        (base / "key").unlink(missing_ok=True)
+        return base
     base = Path(tempfile.mkdtemp(prefix="leashed-"))
-    atexit.register(_remove, os.getpid(), meeting, note, base)
+    atexit.register(_remove, os.getpid(), base, note)
     return base
 
 
-def _remove(pid: int, meeting: Path, note: Path, base: Path) -> None:
+def _remove(pid: int, base: Path, note: Path | None) -> None:
     """At rank 0's end: what was for temporary files, but for logs of children that failed."""
     if os.getpid() != pid:
         return  # a fork of it
     (base / "key").unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         base.rmdir()
-    with contextlib.suppress(OSError):
-        note.unlink(missing_ok=True)
-        meeting.rmdir()
+    if note is not None:
+        with contextlib.suppress(OSError):
+            note.unlink(missing_ok=True)
+            note.parent.rmdir()
 
 
 def _publish(note: Path, base: Path) -> None:

@@ -169,8 +169,7 @@ class Session:
         self._places = threading.BoundedSemaphore(_CONNECTING)
         self._told_end = False
         self._left = False
-        self.cut_short: str | None = None
-        """Why the run ended before its batches and this trainer's training did."""
+        self._cut_short: str | None = None
         self._total = total
         self._failure: BaseException | None = None
         self._listener = Listener(cluster.host, 0, cluster.key, "trainer", self._accept)
@@ -253,7 +252,7 @@ class Session:
                     self._end()
                 elif isinstance(event, Bye):
                     if not self._told_end:
-                        self.cut_short = event.reason
+                        self._cut_short = event.reason
                     self._end()
                 elif isinstance(event, Lost):
                     raise ConnectionError(
@@ -487,9 +486,9 @@ class Session:
         self._leave()
         if self._failure is not None:
             raise self._failure
-        if self.cut_short is not None:
+        if self._cut_short is not None:
             warnings.warn(
-                f"the run ended before its training did ({self.cut_short}); these are the parameters "
+                f"the run ended before its training did ({self._cut_short}); these are the parameters "
                 "that this trainer has reached",
                 RuntimeWarning,
                 stacklevel=3,
@@ -503,6 +502,11 @@ class Session:
         if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
             _log.warning("the master has not confirmed that this trainer has finished")
         return summary
+
+    @property
+    def cut_short(self) -> str | None:
+        """Why the run ended before its batches and this trainer's training did; None: it did not."""
+        return self._cut_short
 
     def _leave(self) -> None:
         """Takes no more part with the others: who still tries to reach this one is refused at once."""

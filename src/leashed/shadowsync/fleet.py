@@ -141,6 +141,10 @@ class _Rings:
         self._ended: float | None = None
         self._form(fresh=True)
 
+    @property
+    def cut_short(self) -> None:
+        """Nothing ends it but its own stop rule."""
+
     def _form(self, fresh: bool) -> None:
         self._epoch += 1
         self._ended = None
