@@ -64,6 +64,7 @@ def test_resume_does_not_go_with_cluster(tmp_path: Path) -> None:
             lsh.models.mlp(784, [8], 10),
             lsh.datasets.synthetic_digits(n=50),
             until=lsh.until(epochs=1),
+            batch_size=10,
             sync=lsh.sync.MA(),
             cluster=join(0, tmp_path),
             resume=tmp_path / "no.checkpoint",
