@@ -321,6 +321,11 @@ class Session(Protocol):
     @property
     def native(self) -> _core.TrainerSync | None: ...
 
+    @property
+    def cut_short(self) -> str | None:
+        """Why the run ended before its batches and this trainer's training did; None: it did not."""
+        ...
+
     def finish(
         self, parameters: NDArray[np.float32], counted: Mapping[str, float]
     ) -> dict[str, float]:
