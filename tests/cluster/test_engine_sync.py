@@ -193,12 +193,9 @@ def test_batches_on_one_machine():
 
 def test_who_leaves_by_an_exception_counts_as_dead(tmp_path):
     with inside.run(tmp_path, D, total=20, trainers=2, grace=0.5) as run:
-        with (
-            pytest.raises(ZeroDivisionError),
-            lsh.Engine(ZEROS, cluster=run.cluster(0), batches=20) as engine,
-        ):
-            next(engine.batches())
-            raise ZeroDivisionError
+        engine = lsh.Engine(ZEROS, cluster=run.cluster(0), batches=20)
+        with pytest.raises(ZeroDivisionError), engine:
+            raise ZeroDivisionError(next(engine.batches()))
         engine.close()  # once more
         with lsh.Engine(ZEROS, cluster=run.cluster(1), batches=20) as other:
             assert sorted(train(other)) == list(range(20))
@@ -257,7 +254,7 @@ def test_a_synchroniser_of_ones_own(servers, when, tmp_path):
 class Broken(lsh.sync.Synchroniser):
     calls = 0
 
-    def mix(self, theta, other, members):
+    def mix(self, *_):
         Broken.calls += 1
         raise ZeroDivisionError("of my own")
 
@@ -292,7 +289,7 @@ def test_an_exception_that_nobody_has_got_comes_out_of_close(tmp_path):
 @pytest.mark.parametrize("does", ["push", "close"])
 def test_a_synchroniser_may_not_use_its_engine(does, when, tmp_path):
     class Greedy(lsh.sync.Synchroniser):
-        def mix(self, theta, other, members):
+        def mix(self, *_):
             if engines:
                 engines[0].push(ZEROS, t=0) if does == "push" else engines[0].close()
 
