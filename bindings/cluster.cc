@@ -73,10 +73,18 @@ CustomMix custom_of(const py::object& given) {
   };
 }
 
+Codec codec_of(const std::string& compression) {
+  if (compression == "none") return Codec::none;
+  if (compression == "bfloat16") return Codec::bfloat16;
+  if (compression == "int8") return Codec::int8;
+  throw py::value_error("compression must be one of none, bfloat16, int8, got '" + compression +
+                        "'");
+}
+
 SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
                  std::vector<std::uint64_t> starts, std::vector<double> gaps, std::size_t dimension,
                  std::vector<std::uint32_t> owner, std::size_t servers, std::size_t parts,
-                 double timeout, const py::object& custom) {
+                 double timeout, const py::object& custom, const std::string& compression) {
   require_some(dimension, "dimension");
   require_some(parts, "parts");
   const auto kind = pace == "background"   ? Pace::Kind::background
@@ -96,7 +104,8 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
           servers,
           parts,
           timeout,
-          custom_of(custom)};
+          custom_of(custom),
+          codec_of(compression)};
 }
 
 py::dict counters_of(TrainerSync& sync) {
@@ -184,16 +193,17 @@ void bind_cluster(py::module_& m) {
                        std::vector<std::uint64_t> starts, std::vector<double> gaps,
                        std::size_t dimension, std::vector<std::uint32_t> owner, std::size_t servers,
                        std::size_t parts, double timeout, const py::object& custom,
-                       std::size_t workers) {
+                       std::size_t workers, const std::string& compression) {
              require_some(workers, "workers");
              return make_trainer_sync(
                  plan_of(machine, pace, std::move(starts), std::move(gaps), dimension,
-                         std::move(owner), servers, parts, timeout, custom),
+                         std::move(owner), servers, parts, timeout, custom, compression),
                  workers);
            }),
            py::arg("machine"), py::arg("pace"), py::arg("starts"), py::arg("gaps"),
            py::arg("dimension"), py::arg("owner"), py::arg("servers"), py::arg("parts"),
-           py::arg("timeout"), py::arg("custom"), py::arg("workers"))
+           py::arg("timeout"), py::arg("custom"), py::arg("workers"),
+           py::arg("compression") = "none")
       .def_property_readonly("slots", &TrainerSync::slots,
                              "Threads that need a connection with each server.")
       .def(

@@ -255,6 +255,7 @@ class TrainerSync:
         timeout: typing.SupportsFloat | typing.SupportsIndex,
         custom: typing.Any,
         workers: typing.SupportsInt | typing.SupportsIndex,
+        compression: str = "none",
     ) -> None: ...
     def adopt(
         self,

@@ -34,6 +34,8 @@ __all__ = [  # noqa: RUF022  in the order of this file
     "diloco",
 ]
 
+COMPRESSIONS = ("none", "bfloat16", "int8")
+
 _MOST_PARTS = 1 << 20
 
 
@@ -122,6 +124,15 @@ class Synchroniser:
         when: ``background()`` (default) or ``every(...)``.
         parts: streaming: a round takes one of so many parts of the parameters in turn. Default: 1,
             all of them.
+        compression: of what is sent: ``"none"`` (default; float32), ``"bfloat16"`` (half the bytes)
+            or ``"int8"`` (a quarter, with a scale for each 256 values). What is sent is by how much
+            values have changed since the others last knew them, and what encoding loses goes with
+            the next round (error feedback): replicas agree ever better as training settles, not
+            just as well as the format can tell numbers apart. Who begins or comes new gets exact
+            values. All trainers of a run must have the same.
+
+            It takes memory: 2 d floats in a trainer; with sync servers that much for each
+            connection, here and there: in the foreground each worker thread has its own.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -131,11 +142,16 @@ class Synchroniser:
 
     when: When = field(default_factory=background)
     parts: int = 1
+    compression: str = "none"
 
     def __post_init__(self) -> None:
         if not isinstance(self.when, When):
             raise TypeError(f"when must be background() or every(...), got {self.when!r}")
         _check.whole("parts", self.parts, 1, _MOST_PARTS)
+        if self.compression not in COMPRESSIONS:
+            raise ValueError(
+                f"compression must be one of {', '.join(COMPRESSIONS)}, got {self.compression!r}"
+            )
 
     def choice(self) -> Choice:
         """The native synchroniser's name and numbers."""
@@ -181,7 +197,7 @@ class EASGD(_Native):
             ``leashed bench shadowsync --sweep`` found the lowest loss on the embedded digits.
         symmetric: the classical one (Zhang, Choromanska and LeCun, 2015), where both move by the
             same difference: θ ← (1 − α) θ + α w^PS with w^PS as it was before.
-        when: as for every synchroniser, with ``parts``.
+        when: as for every synchroniser, with ``parts`` and ``compression``.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -208,7 +224,7 @@ class MA(_Native):
 
     Args:
         alpha: the elastic parameter α, 0 to 1; as for ``EASGD``.
-        when: as for every synchroniser, with ``parts``.
+        when: as for every synchroniser, with ``parts`` and ``compression``.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -234,7 +250,7 @@ class BMUF(_Native):
         eta: step size η.
         momentum: block momentum, 0 to below 1.
         nesterov: w^global ← w^global + η g + momentum · Δ instead (Chen and Huo, 2016).
-        when: as for every synchroniser, with ``parts``.
+        when: as for every synchroniser, with ``parts`` and ``compression``.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -269,6 +285,7 @@ def diloco(
     eta: float = 0.7,
     momentum: float = 0.9,
     parts: int = 1,
+    compression: str = "none",
 ) -> BMUF:
     """DiLoCo's outer optimiser (Douillard et al., 2023) as a setting of ``BMUF``: every trainer
     begins again from w^global (α = 1), which moves by Nesterov momentum, after so many iterations.
@@ -278,19 +295,31 @@ def diloco(
         eta: outer learning rate.
         momentum: outer Nesterov momentum.
         parts: as for every synchroniser (streaming DiLoCo, Douillard et al., 2025).
+        compression: likewise.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
     """
     when = every(iterations=iterations)
-    return BMUF(alpha=1.0, eta=eta, momentum=momentum, nesterov=True, when=when, parts=parts)
+    return BMUF(
+        alpha=1.0,
+        eta=eta,
+        momentum=momentum,
+        nesterov=True,
+        when=when,
+        parts=parts,
+        compression=compression,
+    )
 
 
 class Session(Protocol):
     """A trainer's part in a run, while it trains; ``leashed.cluster.session`` has it."""
 
-    leases: _core.Leases
-    native: _core.TrainerSync | None
+    @property
+    def leases(self) -> _core.Leases | None: ...
+
+    @property
+    def native(self) -> _core.TrainerSync | None: ...
 
     def finish(
         self, parameters: NDArray[np.float32], counted: Mapping[str, float]

@@ -20,7 +20,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from leashed import datasets
 from leashed.cluster import opening, outcome
 from leashed.cluster import plan as plans
 from leashed.cluster.journal import read as read_journal
@@ -44,9 +43,7 @@ STILL = 20.0
 LATE = 10.0  # seconds in which the master has noticed who died
 MOST_DESCRIPTORS, MOST_THREADS = 96, 64
 SETTINGS = [
-    (kind, when)
-    for when in ("background", {"iterations": 5})
-    for kind in ("easgd", "ma", "bmuf")
+    (kind, when) for when in ("background", {"iterations": 5}) for kind in ("easgd", "ma", "bmuf")
 ]
 WHO = ["master", "sync-ps-0", "sync-ps-1", "trainer-0", "trainer-1", "trainer-2"]
 
@@ -73,16 +70,19 @@ class Fault:
 
 def at_random(rng: random.Random, mean: float) -> Iterator[tuple[float, Fault]]:
     """Faults without end, each with the seconds after the one before. Roles come equally often, and
-    of a role each of its processes. Half of those that are stopped are taken for dead.
+    of a role each of its processes. Half of those that are stopped are taken for dead. Most runs have
+    their first fault once they train (a negative time: so long after the first batch).
     """
-    after = rng.uniform(0.0, 4.0)
+    after = rng.uniform(0.0, 4.0) * (1 if rng.random() < 0.2 else -1)
     while True:
         role = rng.choice(["master", "sync-ps", "trainer"])
         name = rng.choice([name for name in WHO if name.startswith(role)])
         seconds = None
         if rng.random() < 0.5:
             longer = rng.random() < 0.5
-            seconds = rng.uniform(1.5, 2.5) * TIMEOUT if longer else rng.uniform(0.02, 0.7) * TIMEOUT
+            seconds = (
+                rng.uniform(1.5, 2.5) * TIMEOUT if longer else rng.uniform(0.02, 0.7) * TIMEOUT
+            )
         yield after, Fault(name, seconds)
         after = rng.expovariate(1 / mean)
 
@@ -103,7 +103,8 @@ class Injector:
         self._started = self._moved = time.time()
         self._complete = 0
         self._next = next(self.planned, None)
-        self._due = self._started + (self._next[0] if self._next else 0.0)
+        self._due = self._started + abs(self._next[0]) if self._next else 0.0
+        self._waits = self._next is not None and self._next[0] < 0
         self._looked = 0.0
 
     def __call__(self) -> None:
@@ -114,7 +115,9 @@ class Injector:
                 if self.supervisor.pids().get(fault.name) == fault.pid:
                     os.kill(fault.pid, signal.SIGCONT)
                 fault.pid = 0
-        if self._next and now >= self._due:
+        if self._waits and self._complete > 0:
+            self._waits, self._due = False, now + self._due - self._started
+        if self._next and now >= self._due and not self._waits:
             self._inject(self._next[1], now)
         if now >= self._looked + 0.25:
             self._looked = now
@@ -139,7 +142,7 @@ class Injector:
         for name, pid in self.supervisor.pids().items():
             for found, folder in ((self.descriptors, "fd"), (self.threads, "task")):
                 try:
-                    count = len(os.listdir(f"/proc/{pid}/{folder}"))
+                    count = len(list(Path(f"/proc/{pid}/{folder}").iterdir()))
                 except OSError:
                     continue
                 found[name] = max(found.get(name, 0), count)
@@ -165,7 +168,7 @@ class Played:
 
 
 def make_plan(
-    folder: Path, kind: str, when: Any, *, epochs: float = 10.0, trainers: int = 3, **cluster: Any
+    folder: Path, kind: str, when: Any, *, epochs: float = 60.0, trainers: int = 3, **cluster: Any
 ) -> plans.Plan:
     """Of a run in that folder, which is made, with its key."""
     folder.mkdir(parents=True)
@@ -174,7 +177,7 @@ def make_plan(
     plan = plans.Plan(
         plans.Cluster(trainers=trainers, run=folder, **{**limits, **cluster}),
         plans.Sync(kind=kind, when=when),
-        plans.Train(epochs=epochs, batch_size=16, lr=0.02),
+        plans.Train(epochs=epochs, batch_size=32, lr=0.02),
     )
     plans.write(folder / "plan.toml", plan)
     return plan
@@ -290,7 +293,9 @@ def _check_members(played: Played) -> None:
             if f.name in (name, "master") and f.time - played.began <= m["gone"] + 0.5
         ]
         starved = any(why.startswith("silent") for why in whys)
-        assert causes or starved, f"{m} is gone, and nothing was done to it: {list(map(str, faults))}"
+        assert causes or starved, (
+            f"{m} is gone, and nothing was done to it: {list(map(str, faults))}"
+        )
     for name in set(WHO) - {"master"}:
         comings = sum(f"{m['role']}-{m['index']}" == name for m in report["members"])
         goings = sum(
@@ -311,9 +316,9 @@ def _check_standstill(played: Played) -> None:
 @contextmanager
 def nothing_left() -> Iterator[None]:
     """That this process has as many descriptors afterwards as before, and no children."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     yield
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
     try:
         pid, _ = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -321,8 +326,8 @@ def nothing_left() -> Iterator[None]:
     raise AssertionError(f"a child is left: {pid}")
 
 
-def acceptance(folder: Path, seconds: float) -> Played:
-    """A trainer is killed, a sync server is stopped for 10 s, and the master is killed, all in one
+def acceptance(folder: Path, seconds: float, stopped: float = 10.0) -> Played:
+    """A trainer is killed, a sync server is stopped for 10 s (or so), and the master is killed, all in one
     run of about so many seconds.
     """
     plan = make_plan(folder, "easgd", "background", epochs=seconds, timeout=TIMEOUT)
@@ -331,7 +336,7 @@ def acceptance(folder: Path, seconds: float) -> Played:
         plan,
         [
             (3.0 + part, Fault("trainer-1", None)),
-            (part, Fault("sync-ps-0", 10.0)),
+            (part, Fault("sync-ps-0", stopped)),
             (part, Fault("master", None)),
         ],
     )
@@ -351,7 +356,10 @@ def attempts(faults: int, seed: int, only: str | None, base: Path, mean: float) 
         rng = random.Random(f"{seed}.{run}")
         folder = base / f"{run}-{kind}-{'s' if isinstance(when, str) else 'fr'}"
         plan = make_plan(folder, kind, when)
-        few = [fault for _, fault in zip(range(min(12, faults - done)), at_random(rng, mean), strict=False)]
+        few = [
+            fault
+            for _, fault in zip(range(min(12, faults - done)), at_random(rng, mean), strict=False)
+        ]
         told: list[Fault] = []
 
         def noted(planned: list[tuple[float, Fault]], told: list[Fault] = told) -> Iterator[Any]:
@@ -362,10 +370,15 @@ def attempts(faults: int, seed: int, only: str | None, base: Path, mean: float) 
         error: BaseException | None = None
         begun = time.monotonic()
         ledger: dict[str, Any] = {}
+        gone, still = 0, 0.0
         try:
             with nothing_left():
                 played = play(plan, noted(few))
             ledger = played.report["ledger"]
+            gone = sum(
+                not m["finished"] and m["role"] == "trainer" for m in played.report["members"]
+            )
+            still = max((end - begin for begin, end in played.injector.still), default=0.0)
             check(played)
         except (AssertionError, OSError, ValueError) as caught:
             error = caught
@@ -373,7 +386,8 @@ def attempts(faults: int, seed: int, only: str | None, base: Path, mean: float) 
         done += len(injected)
         print(
             f"{run:3} {folder.name:14} {time.monotonic() - begun:6.1f} s  faults {done:3}  "
-            f"again {ledger.get('again', '-')} late {ledger.get('late', '-')}  "
+            f"again {ledger.get('again', '-')} late {ledger.get('late', '-')} "
+            f"gone {gone} still {still:.1f} s  "
             f"{'; '.join(map(str, injected))}",
             flush=True,
         )

@@ -17,9 +17,9 @@ constexpr auto kPause = std::chrono::milliseconds(2);  // where there is nobody 
 
 void Background::begin(const Synchronised& training, const std::function<bool()>& go_on) {
   stopped_ = &training.stopped;
-  take_over(training, go_on);
+  take_over(training, round_.emplace(make_round(0)), go_on);
   thread_ = start_thread([this, training] {
-    shadow(training);
+    shadow(training, *round_);
     const std::lock_guard lock(mutex_);
     has_left_ = true;
     left_.notify_all();
@@ -27,9 +27,8 @@ void Background::begin(const Synchronised& training, const std::function<bool()>
 }
 
 // The last rounds are for leaving: the others change over to a ring without this trainer.
-void Background::shadow(const Synchronised& training) {
+void Background::shadow(const Synchronised& training, Round& round) {
   try {
-    Round round = make_round(0);
     for (;;) {
       if (cancelled_.load(kRelaxed) || (ended_.load(kRelaxed) && ring().has_left())) return;
       if (!round.run(training.discipline, deadline(cancelled_))) {

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "leashed/cluster/trainer_sync.h"
@@ -24,14 +25,15 @@ class Background final : public TrainerSync {
   void end() override;
 
  private:
-  void shadow(const Synchronised& training);
+  void shadow(const Synchronised& training, Round& round);
 
   std::atomic<bool> ended_{false};              // tells the thread to end; joining orders the rest
   std::atomic<bool> cancelled_{false};          // and to give up what it waits for
   const std::atomic<bool>* stopped_ = nullptr;  // the training
   std::mutex mutex_;
   std::condition_variable left_;
-  bool has_left_ = false;  // the thread; under the lock
+  bool has_left_ = false;       // the thread; under the lock
+  std::optional<Round> round_;  // the thread's own, once it has begun
   std::jthread thread_;
 };
 

@@ -22,12 +22,12 @@ void Foreground::begin(const Synchronised& training, const std::function<bool()>
     throw Error("there are " + std::to_string(training.workers) +
                 " workers, and what synchronises them is made for " + std::to_string(count_));
   }
-  take_over(training, go_on);
-  training_.emplace(training);
-  lockstep_ = training.discipline.lockstep();
   const std::size_t rounds = uses_servers() ? count_ : 1;
   rounds_.reserve(rounds);
   for (std::size_t i = 0; i < rounds; ++i) rounds_.push_back(make_round(i));
+  take_over(training, rounds_[0], go_on);
+  training_.emplace(training);
+  lockstep_ = training.discipline.lockstep();
   progress_.assign(count_, {});
   for (Progress& own : progress_) own.last_time = now();
   const State there = training.come_and_go ? gone : trains;

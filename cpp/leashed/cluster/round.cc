@@ -29,6 +29,16 @@ void Round::begin(Discipline& discipline, std::uint64_t turn, const Deadline& de
   if (exchange(discipline, 0, false, deadline) == Outcome::done) mix(discipline, 1);
 }
 
+bool Round::join(Discipline& discipline, const Deadline& deadline) {
+  try {
+    const Peers::Begin begin = peers_->begin();
+    if (begin == Peers::Begin::copies) take_over(discipline, deadline);
+    return begin != Peers::Begin::none;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 bool Round::run(Discipline& discipline, const Deadline& deadline) {
   const double start = now();
   Outcome outcome = Outcome::failed;

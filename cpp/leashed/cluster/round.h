@@ -34,6 +34,9 @@ class Round {
 
   // theta ← what the servers have, where they have something; in the part whose turn it is.
   void begin(Discipline& discipline, std::uint64_t turn, const Deadline& deadline);
+  // theta, and the states, as the other members have them, where this one is new to them; false
+  // where there are none now, or it has failed.
+  bool join(Discipline& discipline, const Deadline& deadline);
   // One round; false where there was nobody to have it with, or it has failed. Throws nothing but
   // what memory and `custom` throw.
   bool run(Discipline& discipline, const Deadline& deadline);

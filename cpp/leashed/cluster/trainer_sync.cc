@@ -24,11 +24,11 @@ SyncPlan in_parts(SyncPlan plan) {
 }  // namespace
 
 TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
-    : plan_(in_parts(plan)), ring_(plan.dimension, plan_.parts) {
+    : plan_(in_parts(plan)), ring_(plan.dimension, plan_.parts, plan.codec) {
   if (!leashed::uses_servers(plan.machine)) return;
   for (std::size_t slot = 0; slot < exchanging; ++slot) {
-    links_.push_back(
-        std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers, plan_.parts));
+    links_.push_back(std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers,
+                                                   plan_.parts, plan.codec));
   }
 }
 
@@ -57,26 +57,34 @@ Deadline TrainerSync::deadline(const std::atomic<bool>& cancelled) const {
   return deadline;
 }
 
-void TrainerSync::take_over(const Synchronised& training, const std::function<bool()>& go_on) {
+void TrainerSync::take_over(const Synchronised& training, Round& round,
+                            const std::function<bool()>& go_on) {
   if (std::exchange(begun_, true)) throw Error("a synchronisation is of one training alone");
   if (training.dimension != plan_.dimension) {
     throw Error("the model has " + std::to_string(training.dimension) +
                 " parameters, and what synchronises it is made for " +
                 std::to_string(plan_.dimension));
   }
-  if (!uses_servers()) return;
+  const Deadline until = deadline(training.stopped);
+  if (!uses_servers()) {
+    while (!round.join(training.discipline, until) && now() < until.at && go_on() &&
+           !training.stopped.load(std::memory_order_relaxed)) {
+      std::this_thread::sleep_for(kPause);
+    }
+    return;
+  }
   const auto missing = [this] {
     for (std::size_t server = 0; server < plan_.servers; ++server) {
       if (links_[0]->missing(server)) return true;
     }
     return false;
   };
-  for (const double end = now() + plan_.timeout; missing() && now() < end && go_on();) {
+  while (missing() && now() < until.at && go_on()) {
     std::this_thread::sleep_for(kPause);
   }
   // Every part of the vector, whatever a round takes.
   for (std::size_t part = 0; part < plan_.parts; ++part) {
-    make_round(0).begin(training.discipline, part, deadline(training.stopped));
+    round.begin(training.discipline, part, deadline(training.stopped));
   }
 }
 

@@ -22,6 +22,7 @@ struct SyncPlan {
   std::size_t parts = 1;  // a round takes one of so many parts of the vector in turn
   double timeout;         // seconds that a round may last
   CustomMix custom = {};
+  Codec codec = Codec::none;  // of what is sent
 };
 
 class TrainerSync : public Synchronisation {
@@ -41,9 +42,9 @@ class TrainerSync : public Synchronisation {
   bool uses_servers() const { return !links_.empty(); }
   // The deadline of a round that begins now.
   Deadline deadline(const std::atomic<bool>& cancelled) const;
-  // Takes over what the servers have; asks now and then whether to go on waiting for connections.
-  // Throws Error where this is not made for that training.
-  void take_over(const Synchronised& training, const std::function<bool()>& go_on);
+  // Takes over what the servers, or the others in `round`, have; asks now and then whether to go on
+  // waiting for connections. Throws Error where this is not made for that training.
+  void take_over(const Synchronised& training, Round& round, const std::function<bool()>& go_on);
 
   const SyncPlan plan_;
   RoundCounters counters_;

@@ -21,7 +21,7 @@ import msgspec
 
 from leashed.cluster import wire
 from leashed.cluster.coordinator import Close, Coordinator
-from leashed.cluster.journal import Journal
+from leashed.cluster.journal import Journal, read
 from leashed.cluster.member import ADDRESS
 from leashed.cluster.opening import Key, Listener, Peer
 from leashed.cluster.state import Began, State, Terms
@@ -55,11 +55,16 @@ def run(
     """Be the master of a run until it is over. Ctrl-C and SIGTERM end it, and its members are told.
     To be called on the main thread.
 
-    Args and what is raised: those of ``Master``.
+    Where the run in the folder is over already, its master was killed before it could say so, or is
+    started once more: then nothing is done but to write run.json, if the end is not in it.
+
+    Args and what else is raised: those of ``Master``.
 
     Returns:
         How the run stood at its end, as in run.json.
     """
+    if (standing := _ended(folder)) is not None:
+        return standing
 
     async def serve() -> Standing:
         master = Master(terms, host=host, port=port, key=key, folder=folder, watch=watch)
@@ -252,14 +257,13 @@ class Master:
             writer.transport.abort()
 
     def _tell(self) -> Standing:
-        coordinator = self._coordinator
-        standing = {
-            **coordinator.standing(self._now()),
-            "terms": msgspec.to_builtins(coordinator.terms),
-            "address": self.address,
-            "refused": self._listener.refused,
-            "results": sorted(path.name for path in self._folder.glob("trainer-*.f32")),
-        }
+        standing = _told(
+            self._coordinator,
+            self._now(),
+            self._folder,
+            address=self.address,
+            refused=self._listener.refused,
+        )
         _replace(self._folder / _STANDING, json.dumps(standing, indent=1) + "\n")
         if self._watch:
             self._watch(standing)
@@ -338,6 +342,37 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
             raise ValueError("it broke off")
         data += more
     return data
+
+
+def _ended(folder: Path) -> Standing | None:
+    """How the run in a folder stood at its end; None where there is none, or it is not over."""
+    found = read(folder / _JOURNAL)
+    if found is None or found[1].over is None:
+        return None
+    began, state, _ = found
+    _log.info("the run is over: %s", state.over)
+    path = folder / _STANDING
+    with contextlib.suppress(FileNotFoundError):
+        standing: Standing = json.loads(path.read_text(encoding="utf-8"))
+        if standing["state"] == "ended":
+            return standing
+    coordinator = Coordinator(began.terms, began.run, state, state.ended)
+    standing = _told(coordinator, state.ended, folder, address="", refused=0)
+    _replace(path, json.dumps(standing, indent=1) + "\n")
+    return standing
+
+
+def _told(
+    coordinator: Coordinator, now: float, folder: Path, *, address: str, refused: int
+) -> Standing:
+    """What goes into run.json."""
+    return {
+        **coordinator.standing(now),
+        "terms": msgspec.to_builtins(coordinator.terms),
+        "address": address,
+        "refused": refused,
+        "results": sorted(path.name for path in folder.glob("trainer-*.f32")),
+    }
 
 
 def _check_same(folder: Path, before: Terms, terms: Terms, state: State) -> None:

@@ -115,6 +115,7 @@ class Member:
         self._state: State = "away"
         self._changed = threading.Condition(self._lock)
         self._error: BaseException | None = None
+        self._heard_at = -math.inf
         self._welcome: Welcome | None = None
         self._closed = threading.Event()
         self._wake, self._woken = socket.socketpair()
@@ -153,6 +154,11 @@ class Member:
         for longer; "over": the run is, or this member has finished; "failed": ``heard`` has raised.
         """
         return self._state
+
+    @property
+    def heard_at(self) -> float:
+        """When the master was heard of last, on the monotonic clock; it speaks in every beat."""
+        return self._heard_at
 
     @property
     def epoch(self) -> Epoch | None:
@@ -225,7 +231,7 @@ class Member:
             raise ValueError(f"data must be float32 values, got {len(view)} bytes")
         end = time.monotonic() + _check.real("deadline", deadline, 0.0)
         count, sum_ = len(view) // 4, zlib.crc32(view)
-        with self._connect("result", deadline) as connection:
+        with self._connect("result", min(deadline, _CONNECTING)) as connection:
             try:
                 for piece in (count.to_bytes(8, "little"), view, sum_.to_bytes(4, "little")):
                     connection.settimeout(max(end - time.monotonic(), 1e-3))
@@ -369,7 +375,7 @@ class Member:
                 data = connection.recv(_CHUNK)
                 if not data:
                     return self._standing.refused or "the master has closed the connection"
-                heard = time.monotonic()
+                heard = self._heard_at = time.monotonic()
                 for message in reader.feed(data):
                     if isinstance(message, Welcome | Gone):
                         welcomed = isinstance(message, Welcome)

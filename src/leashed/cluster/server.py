@@ -21,7 +21,7 @@ import numpy as np
 
 from leashed import _core
 from leashed.cluster import packing
-from leashed.cluster.member import Member, master_address
+from leashed.cluster.member import Lost, Member, master_address
 from leashed.cluster.messages import Bye
 from leashed.cluster.opening import Key, Listener, Peer
 from leashed.cluster.session import EXCHANGE, is_local
@@ -87,7 +87,7 @@ def serve(
         transport: as of ``Cluster``.
 
     Raises:
-        OSError: the master cannot be reached, or the folder not be written.
+        OSError: the master cannot be reached (any more), or the folder not be written.
     """
     cut = packing.fragments(dimension)
     mine = packing.packed(dimension, servers).servers[index]
@@ -137,10 +137,13 @@ def _over(heard: queue.SimpleQueue[object], member: Member) -> bool:
     end = time.monotonic() + _REPORT
     while (left := end - time.monotonic()) > 0:
         try:
-            if isinstance(heard.get(timeout=left), Bye):
-                return True
+            event = heard.get(timeout=left)
         except queue.Empty:
             break
+        if isinstance(event, Bye):
+            return True
+        if isinstance(event, Lost):
+            raise ConnectionError(f"the master is away for too long: {event.reason}")
     return member.state in ("over", "failed")
 
 

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
-from leashed.cluster import packing
-from leashed.cluster.member import Member
+from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.native import native
 from leashed.cluster.opening import Key, Listener, Peer, connect, parse_address
 from leashed.sync import Synchroniser
 
@@ -43,6 +43,7 @@ _AHEAD = 0.25  # seconds of training that leases are held for
 _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
+_UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
 
 TRANSPORTS = ("auto", "tcp", "shm")
 
@@ -134,7 +135,7 @@ class Session:
         self.native = (
             None
             if synchroniser is None
-            else _native(cluster, dimension, synchroniser, workers, cluster.timeout)
+            else native(synchroniser, dimension, cluster.servers, workers, cluster.timeout)
         )
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
@@ -143,7 +144,8 @@ class Session:
         self._lockstep = lockstep
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._used: dict[int, int] = {}
+        self._given: dict[int, int] = {}  # batches of leases that are not complete, by ticket
+        self._used: dict[int, int] = {}  # and how many of them are used
         self._batches = 0
         self._asked: float | None = None
         self._rate = 0.0
@@ -221,6 +223,7 @@ class Session:
                     self._id = event.id
                 elif isinstance(event, Lease):
                     self._asked = None
+                    self._given[event.ticket] = event.count
                     self.leases.give(event.ticket, event.first, event.count)
                 elif isinstance(event, Servers):
                     self._servers = dict(event.addresses)
@@ -228,11 +231,16 @@ class Session:
                     self._change_over(event)
                 elif isinstance(event, End | Bye):
                     self._end()
+                elif isinstance(event, Lost):
+                    raise ConnectionError(
+                        f"the master is away for more than {self._cluster.grace:g} s: {event.reason}"
+                    )
 
     def _begin_anew(self) -> None:
         """The others have taken this trainer for dead: its batches are theirs now."""
         _log.warning("taken for dead, and joined anew")
         self.leases.revoke()
+        self._given.clear()
         self._used.clear()
         self._asked = None
 
@@ -250,9 +258,10 @@ class Session:
         ahead = max(2 * self._workers, round(self._rate * _AHEAD))
         if self._lockstep:
             ahead = -(-ahead // self._workers) * self._workers
-            # What is left does not fill a step, and nobody gives more: the last step is filled
-            # with batches from beyond.
-            if self._asked is not None and now >= self._asked + _JOIN / 30:
+            # What is left does not fill a step, and nobody gives more, who could have: the last
+            # step is filled with batches from beyond.
+            asked = self._asked
+            if self._given and asked and self._member.heard_at >= asked + _UNANSWERED:
                 self._end()
         if self._asked is None and self.leases.left() * 2 < ahead:
             self._asked = now
@@ -262,6 +271,8 @@ class Session:
         """Tells the master how far this trainer is."""
         self._reported = time.monotonic()
         self._member.report(self.metrics(), list(self._used.items()))
+        for ticket in [t for t, used in self._used.items() if used == self._given.get(t)]:
+            del self._used[ticket], self._given[ticket]
 
     def metrics(self) -> dict[str, float]:
         """What was counted so far, by name."""
@@ -293,10 +304,12 @@ class Session:
             _start(partial(self._reach_server, slot, server, address))
 
     def _reach_server(self, slot: int, server: int, address: str) -> None:
-        assert self.native is not None
+        native = self.native
+        if native is None:
+            return
         try:
             link = self._connect(address, EXCHANGE)
-            self.native.adopt(
+            native.adopt(
                 slot, server, link.detach(), not is_local(address), self._cluster.transport
             )
         except (OSError, ValueError) as error:
@@ -323,6 +336,8 @@ class Session:
             link.close()
             return
         with self._ring:
+            if before := self._arrived.pop((int(number), peer.name), None):
+                before.close()
             self._arrived[int(number), peer.name] = link
             self._ring.notify_all()
 
@@ -340,12 +355,14 @@ class Session:
 
     def _form(self, epoch: Epoch) -> None:
         """Makes the connections of a ring, and hands them to the core."""
-        assert self.native is not None
+        native = self.native
+        if native is None:
+            return
         seats = epoch.members
         rank = [seat.id for seat in seats].index(self._member.id)
         fresh = [seat.fresh for seat in seats]
         if len(seats) == 1:
-            self.native.form(epoch.number, 0, fresh, -1, -1, False)
+            native.form(epoch.number, 0, fresh, -1, -1, False)
             return
         behind, ahead = seats[rank - 1], seats[(rank + 1) % len(seats)]
         forward: socket.socket | None = None
@@ -362,7 +379,7 @@ class Session:
         checked = not (is_local(ahead.address) and is_local(behind.address))
         links = backward.detach(), forward.detach()
         try:
-            self.native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
+            native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
         except ValueError as error:
             _log.info("ring %d: %s", epoch.number, error)
             self._member.broken(epoch.number)
@@ -409,6 +426,8 @@ class Session:
         Returns:
             All that was counted, by name.
 
+        A master that is away is waited for, as long as ``Cluster.grace`` says.
+
         Raises:
             OSError: the master cannot be reached any more.
         """
@@ -420,11 +439,26 @@ class Session:
             raise self._failure
         summary = {**self.metrics(), **counted}
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
-        if np.isfinite(parameters).all():
-            self._member.send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
+        # (Who came when all was done has nothing of its own, and maybe gave its result before.)
+        if (summary["batches_used"] or summary.get("syncs")) and np.isfinite(parameters).all():
+            self._send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
         self._member.finish(summary)
-        self._member.wait(self._member.welcome.timeout)
+        if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
+            _log.warning("the master has not confirmed that this trainer has finished")
         return summary
+
+    def _send_result(self, data: bytes) -> None:
+        end = time.monotonic() + self._cluster.grace
+        while self._member.state != "over":  # then nobody takes it any more
+            try:
+                self._member.send_result(data)
+            except OSError as error:
+                if time.monotonic() >= end:
+                    raise
+                _log.info("the result is not out yet: %s", error)
+                time.sleep(_AGAIN)
+            else:
+                return
 
     def _count(self) -> None:
         for ticket, used in self.leases.used():
@@ -440,6 +474,7 @@ class Session:
     def close(self) -> None:
         """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
         self._stop()
+        self.native = None  # which closes its connections, once nobody is making another
         self._listener.close()
         self._member.close()
         with self._ring:
@@ -458,31 +493,6 @@ class Session:
         at: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _native(
-    cluster: Cluster, dimension: int, synchroniser: Synchroniser, workers: int, timeout: float
-) -> _core.TrainerSync:
-    if synchroniser.SERVERS and cluster.servers == 0:
-        raise ValueError(
-            f"{type(synchroniser).__name__} needs sync servers, and the run has none; start it with "
-            "at least one (--sync-ps), or choose MA or BMUF"
-        )
-    when = synchroniser.when
-    owner = packing.owners(dimension, max(1, cluster.servers))
-    return _core.TrainerSync(
-        synchroniser.choice(),
-        when.kind,
-        list(when.gaps),
-        [float(gap) for gap in when.gaps.values()],
-        dimension,
-        owner,
-        cluster.servers,
-        synchroniser.parts,
-        timeout,
-        synchroniser.custom(),
-        workers,
-    )
 
 
 def _number(total: int | None) -> str:

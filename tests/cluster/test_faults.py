@@ -1,0 +1,435 @@
+"""What a run makes of killed and stopped processes, and of a network that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import faults
+import namespaces
+from proxy import Proxy
+
+import leashed as lsh
+from leashed.cluster import plan as plans
+from leashed.cluster import server, session
+from leashed.cluster.master import Master, Terms
+from leashed.cluster.opening import Key, Listener
+from leashed.cluster.session import Cluster
+from leashed.cluster.supervisor import Supervisor, command, supervise
+
+KEY = Key(b"k" * 32, given=False)
+TIMEOUT, GRACE = 1.0, 5.0
+SLACK = 20.0  # seconds that a loaded machine takes for what takes none
+
+
+def test_20_faults_in_a_row(tmp_path: Path) -> None:
+    """``python tests/cluster/faults.py --faults 200`` for more."""
+    assert faults.attempts(20, 0, None, tmp_path, mean=0.8) == 0
+
+
+def test_a_trainer_is_killed_a_server_stopped_and_the_master_restarted(tmp_path: Path) -> None:
+    """``python tests/cluster/faults.py --acceptance 60`` for a run of a minute."""
+    played = faults.acceptance(tmp_path / "run", 10.0, stopped=3.0)
+    faults.check(played)
+    assert [fault.name for fault in played.injector.injected] == [
+        "trainer-1",
+        "sync-ps-0",
+        "master",
+    ]
+
+
+def test_a_master_killed_after_the_end_ends_again_as_it_did(tmp_path: Path) -> None:
+    plan = faults.make_plan(tmp_path / "run", "easgd", "background", epochs=1.0, trainers=1)
+    played = faults.play(plan, [])
+    faults.check(played)
+    for left in (True, False):
+        if not left:
+            (played.folder / "run.json").unlink()
+        program = command(played.folder / "plan.toml")("master", 0)
+        assert subprocess.run(program, check=False, timeout=120).returncode == 0
+        report = faults.outcome.read_report(played.folder)
+        assert report is not None
+        for name in ("state", "reason", "ledger", "members", "summaries", "results", "seconds"):
+            assert report[name] == played.report[name]
+
+
+# Trainers as threads of this process, so that a proxy can stand before each.
+
+
+class Behind(Listener):
+    """A listener that the others reach through a proxy."""
+
+    made: list[tuple[str, Proxy]]
+
+    def __init__(self, host: str, port: int, key: Key, role: str, accept: Any) -> None:
+        super().__init__(host, port, key, role, accept)
+        self.proxy = Proxy(self.address)
+        self.made.append((role, self.proxy))
+        self.address = self.proxy.address
+
+    def close(self) -> None:
+        super().close()
+        self.proxy.close()
+
+
+class Together:
+    """A master, sync servers and trainers, with proxies before servers and trainers."""
+
+    def __init__(self, folder: Path, trainers: int) -> None:
+        self.folder = folder
+        self.trainers = trainers
+        self.terms = Terms(
+            total=None, batch_size=8, trainers=trainers, beat=0.1, timeout=3.0, grace=GRACE
+        )
+        self.proxies: list[tuple[str, Proxy]] = []
+        self.results: dict[int, Any] = {}
+        self.errors: list[BaseException] = []
+        self.standings: list[dict[str, Any]] = []
+        self.train: Callable[[int], object] = lambda _: None
+        self._threads: list[threading.Thread] = []
+
+    def start(self, work: Callable[[], Any]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 (the test's, told by end())
+                self.errors.append(error)
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return thread
+
+    def of(self, role: str) -> list[Proxy]:
+        return [proxy for name, proxy in self.proxies if name == role]
+
+    def complete(self) -> int:
+        return int(self.standings[-1]["ledger"]["complete"]) if self.standings else 0
+
+    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, "it did not happen"
+            assert not self.errors, self.errors
+            time.sleep(0.01)
+
+    def end(self, seconds: float = 90.0) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+            assert not self.errors, self.errors
+        assert not any(thread.is_alive() for thread in self._threads), "it does not end"
+        return self.standings[-1]
+
+
+MODEL_DATA = lsh.datasets.synthetic_digits(n=400, test=50)
+MODEL = lsh.models.mlp(784, [32], 10)
+
+
+@pytest.fixture
+def together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Iterator[Callable[..., Together]]:
+    """Runs, on threads."""
+    # An error that pytest keeps with its record keeps what was there where it was raised.
+    caplog.set_level(logging.WARNING, "leashed")
+    made: list[tuple[str, Proxy]] = []
+    kind = type("BehindHere", (Behind,), {"made": made})
+    monkeypatch.setattr(session, "Listener", kind)
+    monkeypatch.setattr(server, "Listener", kind)
+    before = _descriptors()
+
+    def run(sync: Any, trainers: int = 2, servers: int = 0, seconds: float = 8.0) -> Together:
+        run = Together(tmp_path / "run", trainers)
+        run.proxies = made
+        run.start(lambda: _master(run))
+        run.until((tmp_path / "run" / "master.address").exists)
+        address = (tmp_path / "run" / "master.address").read_text().strip()
+        for index in range(servers):
+            run.start(
+                lambda index=index: server.serve(  # type: ignore[misc]
+                    MODEL.dimension, servers, index, master=address, key=KEY, host="127.0.0.1",
+                    folder=tmp_path / "run", grace=GRACE, transport="tcp",
+                )
+            )  # fmt: skip
+
+        def train(index: int) -> None:
+            run.results[index] = lsh.train(
+                MODEL, MODEL_DATA, until=lsh.until(seconds=seconds), batch_size=8, threads=1,
+                sync=sync, rule=lsh.SGD(0.02), evaluate_every=1000.0,
+                cluster=Cluster(
+                    index, trainers, servers, address, KEY, timeout=TIMEOUT, grace=GRACE,
+                    transport="tcp",
+                ),
+            )  # fmt: skip
+
+        run.train = lambda index: run.start(lambda: train(index))
+        for index in range(trainers):
+            run.train(index)
+        return run
+
+    yield run
+    deadline = time.monotonic() + SLACK
+    while left := _descriptors() - before:
+        assert time.monotonic() < deadline, f"descriptors are left: {left}"
+        time.sleep(0.05)
+
+
+def _descriptors() -> set[str]:
+    """What is open here, but for files that are."""
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = str(each.readlink())
+            if not target.startswith("/"):
+                found.add(f"{each.name} {target}")
+    return found
+
+
+def _master(run: Together) -> None:
+    async def serve() -> None:
+        master = Master(
+            run.terms, host="127.0.0.1", port=0, key=KEY, folder=run.folder,
+            watch=run.standings.append,
+        )  # fmt: skip
+        await master.serve()
+
+    asyncio.run(serve())
+
+
+def _check(run: Together, report: dict[str, Any]) -> None:
+    ledger = report["ledger"]
+    assert ledger["complete"] > 0
+    assert ledger["outstanding"] == 0
+    before = MODEL.evaluate(MODEL.init(0), MODEL_DATA.train)[0]
+    for result in run.results.values():
+        assert np.isfinite(result.parameters).all()
+        assert MODEL.evaluate(result.parameters, MODEL_DATA.train)[0] < 0.8 * before
+
+
+def test_all_through_proxies_that_do_nothing(together: Callable[..., Together]) -> None:
+    run = together(lsh.sync.EASGD(), servers=2)
+    report = run.end()
+    _check(run, report)
+    assert ("syncs", True) in [(k, v > 0) for k, v in report["summaries"]["trainer-0"].items()]
+
+
+@contextlib.contextmanager
+def _bad(proxies: list[Proxy], seed: int) -> Iterator[None]:
+    """Lets the network fail, again and again: delays, resets, half-open connections, links down."""
+    rng = random.Random(seed)
+    over = threading.Event()
+
+    def fail() -> None:
+        while not over.wait(rng.uniform(0.1, 0.6)):
+            proxy = rng.choice(proxies)
+            what = rng.choice(["delay", "reset", "swallow", "hold"])
+            if what == "delay":
+                proxy.delay = rng.uniform(0.0, 0.1)
+            elif what == "reset":
+                proxy.reset()
+            else:
+                proxy.mode = what  # type: ignore[assignment]
+                over.wait(rng.choice([0.2, 1.5 * TIMEOUT]))
+                proxy.mode = "pass"
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        for proxy in proxies:
+            proxy.mode, proxy.delay = "pass", 0.0
+
+
+BACKGROUND, EVERY = lsh.sync.background(), lsh.sync.every(iterations=5)
+
+
+@pytest.mark.parametrize("when", [BACKGROUND, EVERY], ids=["background", "every"])
+def test_a_bad_network_before_sync_servers(when: Any, together: Callable[..., Together]) -> None:
+    run = together(lsh.sync.EASGD(when=when), servers=2)
+    run.until(lambda: run.complete() > 0)
+    with _bad(run.of("sync-ps"), 1):
+        report = run.end()
+    _check(run, report)
+    assert all(m["why"] in (None, "finished") for m in report["members"])  # the master was reached
+
+
+@pytest.mark.parametrize("when", [BACKGROUND, EVERY], ids=["background", "every"])
+@pytest.mark.parametrize("kind", [lsh.sync.MA, lsh.sync.BMUF])
+def test_a_bad_network_in_a_ring(kind: Any, when: Any, together: Callable[..., Together]) -> None:
+    run = together(kind(when=when), trainers=3)
+    run.until(lambda: run.complete() > 0)
+    with _bad(run.of("trainer"), 2):
+        report = run.end()
+    _check(run, report)
+    assert report["epoch"] > 1
+    assert all(m["why"] in (None, "finished") for m in report["members"])
+
+
+def test_a_hung_server_holds_nobody_back_in_the_background(
+    together: Callable[..., Together],
+) -> None:
+    run = together(lsh.sync.EASGD(), servers=2)
+    run.until(lambda: run.complete() > 0)
+    with _hung(run.of("sync-ps")[0]):
+        for _ in range(3):  # much goes on within each time-out of the server's
+            before, start = run.complete(), time.monotonic()
+            run.until(lambda: run.complete() > before + 100, SLACK)  # noqa: B023
+            assert time.monotonic() - start < SLACK
+    report = run.end()
+    _check(run, report)
+
+
+def test_a_hung_server_holds_a_worker_up_for_a_round_at_most(
+    together: Callable[..., Together],
+) -> None:
+    run = together(lsh.sync.EASGD(when=EVERY), servers=2)
+    run.until(lambda: run.complete() > 0)
+    before = [each.get("sync_seconds", 0.0) for each in _metrics(run, "trainer")]
+    with _hung(run.of("sync-ps")[0]):
+        complete = run.complete()
+        run.until(lambda: run.complete() > complete + 1000, TIMEOUT + SLACK)
+    # It was dropped after one deadline, and nobody could reach it again; the other server's
+    # exchanges went on.
+    after = [each["sync_seconds"] for each in _metrics(run, "trainer")]
+    failed = [each["sync_failed"] for each in _metrics(run, "trainer")]
+    assert failed == [0, 0]
+    assert all(b - a < TIMEOUT + SLACK for a, b in zip(before, after, strict=True))
+    report = run.end()
+    _check(run, report)
+
+
+def _metrics(run: Together, role: str) -> list[dict[str, float]]:
+    return [found for name, found in sorted(run.standings[-1]["metrics"].items()) if role in name]
+
+
+@contextlib.contextmanager
+def _hung(proxy: Proxy) -> Iterator[None]:
+    proxy.mode = "swallow"
+    try:
+        yield
+    finally:
+        proxy.mode = "pass"
+
+
+@pytest.mark.parametrize("when", [BACKGROUND, EVERY], ids=["background", "every"])
+@pytest.mark.parametrize("kind", [lsh.sync.EASGD, lsh.sync.MA, lsh.sync.BMUF])
+def test_who_comes_late_begins_where_the_others_are(
+    kind: Any, when: Any, together: Callable[..., Together]
+) -> None:
+    run = together(kind(when=when), trainers=1, servers=2 if kind.SERVERS else 0)
+    run.until(lambda: run.complete() > 2000)
+    run.train(1)
+    _check(run, run.end())
+    first, late = run.results[0], run.results[1]
+    assert late.loss[0] < 0.5 * first.loss[0]
+
+
+# Two machines: master and sync servers in one namespace, trainers in the other; of a ring the first
+# trainer is beside the master.
+
+WHY_NOT = namespaces.missing()
+two_machines = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+
+
+@contextlib.contextmanager
+def _apart(
+    link: namespaces.Link, folder: Path, kind: str, when: Any, **train: Any
+) -> Iterator[tuple[Supervisor, plans.Plan]]:
+    plan = faults.make_plan(
+        folder, kind, when, epochs=30.0, trainers=2, transport="tcp", master=f"{namespaces.HERE}:28500", key=folder / "key",
+        **train,
+    )  # fmt: skip
+    start = command(folder / "plan.toml")
+
+    def of(role: str, index: int) -> list[str]:
+        beside = role != "trainer" or (kind == "ma" and index == 0)
+        namespace = link.near if beside else link.far
+        return link.inside(namespace, start(role, index))
+
+    with Supervisor(plan.cluster.processes(), of, folder, restarts=1000) as supervisor:
+        yield supervisor, plan
+
+
+def _complete(folder: Path) -> int:
+    report = faults.outcome.read_report(folder)
+    return 0 if report is None else int(report["ledger"]["complete"])
+
+
+@two_machines
+@pytest.mark.parametrize("down", [0.5, 4.0], ids=["shortly", "for longer than the timeout"])
+@pytest.mark.parametrize("kind", ["easgd", "ma"])
+def test_the_link_is_down_for_a_while(kind: str, down: float, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with (
+        namespaces.link() as link,
+        _apart(link, folder, kind, "background", grace=20.0) as (run, plan),
+    ):
+        begun = time.monotonic()
+        changes = [(0.5, link.down), (down, link.up)]
+        due: list[float] = []
+
+        def look() -> None:
+            assert time.monotonic() < begun + 120, "it does not end"
+            if not due and _complete(folder) > 0:
+                due.append(time.monotonic() + changes[0][0])
+            if due and changes and time.monotonic() >= due[0]:
+                changes.pop(0)[1]()
+                if changes:
+                    due[0] = time.monotonic() + changes[0][0]
+
+        supervise(run, plan.cluster.timeout, look)
+        assert not changes, "the run was over before the link was back"
+    report = faults.outcome.read_report(folder)
+    assert report is not None
+    assert report["state"] == "ended"
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"]
+    assert ledger["outstanding"] == ledger["free"] == 0
+    gone = [m for m in report["members"] if m["role"] == "trainer" and not m["finished"]]
+    if down > faults.TIMEOUT:
+        assert {m["index"] for m in gone} == ({1} if kind == "ma" else {0, 1})
+        assert all(m["why"].startswith("silent") for m in gone)
+
+
+@two_machines
+@pytest.mark.parametrize("kind", ["easgd", "ma"])
+def test_own_bytes_are_the_kernels(kind: str, tmp_path: Path) -> None:
+    """Over a token bucket; but for what the control connections and results take, and headers."""
+    folder = tmp_path / "run"
+    with namespaces.link() as link:
+        link.limit("200mbit")
+        with _apart(link, folder, kind, "background") as (run, plan):
+            begun = time.monotonic()
+
+            def look() -> None:
+                assert time.monotonic() < begun + 120, "it does not end"
+
+            supervise(run, plan.cluster.timeout, look)
+            to_servers, to_trainers = link.payload()
+    report = faults.outcome.read_report(folder)
+    assert report is not None
+    data = plan.train.load().train
+    over = ["trainer-1"] if kind == "ma" else ["trainer-0", "trainer-1"]
+    results = len(over) * 4 * plan.train.build(data).dimension
+    counted = [report["summaries"][name] for name in over]
+    out, back = (sum(each[way] for each in counted) for way in ("bytes_out", "bytes_in"))
+    assert out == pytest.approx(to_servers - results, rel=0.02)
+    assert back == pytest.approx(to_trainers, rel=0.02)
