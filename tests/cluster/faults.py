@@ -256,7 +256,7 @@ def _check_results(played: Played) -> None:
     for index in finished:
         counted = report["summaries"][f"trainer-{index}"]
         if index not in found:
-            assert counted["batches_used"] == counted["syncs"] == 0, f"trainer {index} gave nothing"
+            assert counted["batches_used"] == 0, f"trainer {index} gave nothing"
     assert found, "no trainer has handed in anything"
     for index, theta in found.items():
         assert np.isfinite(theta).all(), f"trainer {index}: not finite"
