@@ -60,6 +60,8 @@ TORCH = { python -m pip install -q "torch==2.13.0+cpu" || \
 	.ci/require test
 	python -m pip install -q "$(WHEEL)[test]"
 	$(TORCH) || echo "PyTorch's CPU build cannot be had here: the tests that need it are skipped"
+	python -m pip install -q "$(WHEEL)[ray]" || echo "Ray cannot be had here: its tests are skipped"
+	python -m pip install -q "mpich>=4,<6" || echo "MPICH cannot be had here: its tests are skipped"
 	touch $@
 
 .venv/test-all: .venv/test
@@ -114,10 +116,10 @@ endif
 test-sanitizers: .venv/test-all
 	$(BEGIN)
 	$(call BUILD,thread,-DLEASHED_SANITIZE=thread,--target test_base test_vector test_update \
-	  test_staleness test_sparse test_discipline test_engine test_net)
+	  test_staleness test_sparse test_discipline test_engine test_net test_policy test_cluster)
 	tests/packaging/check-kernels build/thread
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(base|net|vector|update|staleness|sparse|discipline|engine)$$'
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(base|net|vector|update|staleness|sparse|discipline|engine|policy|cluster)$$'
 	$(call BUILD,address,-DLEASHED_SANITIZE=address)
 	tests/packaging/check-kernels build/address
 	ASAN_OPTIONS=detect_leaks=1 $(call CTEST,address)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench import backend, figures, transport
+from bench import backend, figures, synchronisation, transport
 from bench.context import BATCHES, only
 from bench.figures import Results
 from bench.markdown import count
@@ -189,6 +189,26 @@ def goals(results: Results) -> list[Goal]:
                 unit="×",
             )
             for peer, name in (("gloo", "Gloo"), ("mpich", "MPICH"))
+        ),
+        Goal(
+            "push and pull of 540 KB and 100 MB with a sync server, bytes/s over a raw loop's, least",
+            0.85,
+            synchronisation.least_exchange,
+            "synchronisation",
+        ),
+        Goal(
+            "background synchronisation, loss of EPS, upper end of its interval",
+            0.02,
+            synchronisation.loss,
+            "synchronisation",
+            least=False,
+        ),
+        Goal(
+            "a hung or slow sync server, change of EPS, farther end of its interval",
+            0.02,
+            synchronisation.faulty,
+            "synchronisation",
+            least=False,
         ),
     ]
 

@@ -42,6 +42,7 @@ SECTIONS = (
     "sparse",
     "estimators",
     "net",
+    "synchronisation",
 )
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),

@@ -12,6 +12,7 @@
 #include "leashed/cluster/sync_server.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/leases.h"
+#include "mixing.h"
 #include "parts.h"
 #include "read.h"
 
@@ -52,11 +53,18 @@ RingGroup::Ring ring_of(RingGroup::Ring ring, int previous, int next, bool check
   return ring;
 }
 
-// theta and others as arrays of the call's own, of which theta is read back.
-CustomMix custom_of(const py::object& function) {
-  if (function.is_none()) return {};
-  return [function](float* theta, const float* other, std::size_t dimension, std::uint32_t n) {
+// theta and others as arrays of the call's own, of which theta is read back. The function may be
+// let go of by any thread.
+CustomMix custom_of(const py::object& given) {
+  if (given.is_none()) return {};
+  const std::shared_ptr<py::object> held(new py::object(given), [](py::object* last) {
     const py::gil_scoped_acquire acquire;
+    delete last;
+  });
+  return [held](float* theta, const float* other, std::size_t dimension, std::uint32_t n) {
+    const py::gil_scoped_acquire acquire;
+    const Mixing mixing;
+    const py::object& function = *held;
     const auto d = static_cast<py::ssize_t>(dimension);
     py::array_t<float> changed(d, theta), others(d, other);
     make_read_only(others);
@@ -65,10 +73,18 @@ CustomMix custom_of(const py::object& function) {
   };
 }
 
+Codec codec_of(const std::string& compression) {
+  if (compression == "none") return Codec::none;
+  if (compression == "bfloat16") return Codec::bfloat16;
+  if (compression == "int8") return Codec::int8;
+  throw py::value_error("compression must be one of none, bfloat16, int8, got '" + compression +
+                        "'");
+}
+
 SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
                  std::vector<std::uint64_t> starts, std::vector<double> gaps, std::size_t dimension,
                  std::vector<std::uint32_t> owner, std::size_t servers, std::size_t parts,
-                 double timeout, const py::object& custom) {
+                 double timeout, const py::object& custom, const std::string& compression) {
   require_some(dimension, "dimension");
   require_some(parts, "parts");
   const auto kind = pace == "background"   ? Pace::Kind::background
@@ -88,7 +104,8 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
           servers,
           parts,
           timeout,
-          custom_of(custom)};
+          custom_of(custom),
+          codec_of(compression)};
 }
 
 py::dict counters_of(TrainerSync& sync) {
@@ -122,7 +139,8 @@ void bind_cluster(py::module_& m) {
            "No more will come; the whole run has batches [0, beyond).")
       .def("used", &Leases::used,
            "(ticket, batches used without a gap) of each lease of which that has changed.")
-      .def("left", &Leases::left, "Batches given and not claimed.");
+      .def("left", &Leases::left, "Batches given and not claimed.")
+      .def("use", &Leases::use, py::arg("place"), "Training on the one claimed there is over.");
 
   py::class_<SyncServer>(m, "SyncServer", "Holds fragments of w^PS; a thread serves trainers.")
       .def(py::init([](const std::vector<std::pair<std::uint32_t, std::size_t>>& fragments) {
@@ -175,16 +193,17 @@ void bind_cluster(py::module_& m) {
                        std::vector<std::uint64_t> starts, std::vector<double> gaps,
                        std::size_t dimension, std::vector<std::uint32_t> owner, std::size_t servers,
                        std::size_t parts, double timeout, const py::object& custom,
-                       std::size_t workers) {
+                       std::size_t workers, const std::string& compression) {
              require_some(workers, "workers");
              return make_trainer_sync(
                  plan_of(machine, pace, std::move(starts), std::move(gaps), dimension,
-                         std::move(owner), servers, parts, timeout, custom),
+                         std::move(owner), servers, parts, timeout, custom, compression),
                  workers);
            }),
            py::arg("machine"), py::arg("pace"), py::arg("starts"), py::arg("gaps"),
            py::arg("dimension"), py::arg("owner"), py::arg("servers"), py::arg("parts"),
-           py::arg("timeout"), py::arg("custom"), py::arg("workers"))
+           py::arg("timeout"), py::arg("custom"), py::arg("workers"),
+           py::arg("compression") = "none")
       .def_property_readonly("slots", &TrainerSync::slots,
                              "Threads that need a connection with each server.")
       .def(

@@ -1,9 +1,12 @@
 #include "leashed/engine/engine.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "choice.h"
 #include "gradient.h"
+#include "leashed/cluster/trainer_sync.h"
+#include "mixing.h"
 #include "parts.h"
 #include "read.h"
 
@@ -11,10 +14,14 @@ namespace leashed {
 namespace {
 
 // With the GIL only where nobody is waited for: not where `size` floats are many, whoever works on
-// them, and not at a thread's first push, which may have to wait for its place.
+// them, not at a thread's first push, which may have to wait for its place, and not where a push
+// may synchronise.
 template <class F>
 auto without_gil(Engine& engine, std::size_t size, const F& f) {
-  if (size < kReleaseGil && engine.joined()) return f();
+  if (size < kReleaseGil && !engine.synchronised() && engine.joined()) return f();
+  if (engine.synchronised() && Mixing::inside()) {
+    throw std::runtime_error("mix must not push to an engine that is synchronised");
+  }
   const py::gil_scoped_release release;
   return f();
 }
@@ -106,16 +113,71 @@ py::object memory(const std::shared_ptr<Engine>& engine) {
   return py::array_t<float>(static_cast<py::ssize_t>(engine->dimension()), engine->memory(), owner);
 }
 
+// Python's signal handlers have their turn meanwhile, and what they raise ends it.
+void begin(Engine& engine) {
+  const py::gil_scoped_release release;
+  engine.begin([] {
+    const py::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    return true;
+  });
+}
+
+// (place, number) of the next batch; None: there may be one later. StopIteration: there is none.
+py::object take(Engine& engine, Leases& leases, double seconds) {
+  std::uint64_t place = 0, number = 0;
+  Leases::Claim claim;
+  {
+    const py::gil_scoped_release release;
+    claim = engine.take(leases, seconds, place, number);
+  }
+  if (claim == Leases::Claim::none) throw py::stop_iteration();
+  if (claim == Leases::Claim::waiting) return py::none();
+  return py::make_tuple(place, number);
+}
+
+void may_close(const Engine& engine) {
+  if (engine.synchronised() && Mixing::inside()) {
+    throw std::runtime_error("mix must not close an engine that is synchronised");
+  }
+}
+
+void close(Engine& engine) {
+  may_close(engine);
+  const py::gil_scoped_release release;
+  engine.close();
+}
+
+// Its end waits for threads that may want the GIL, and where garbage is collected within one of
+// them, for that one: then another does it.
+void end(Engine* engine) {
+  if (!engine->synchronised()) {
+    delete engine;
+  } else if (Mixing::inside()) {
+    std::thread([engine] { delete engine; }).detach();
+  } else if (PyGILState_Check()) {
+    const py::gil_scoped_release release;
+    delete engine;
+  } else {
+    delete engine;
+  }
+}
+
 std::shared_ptr<Engine> make(const FloatArray& theta, const PyChoice& discipline,
                              const PyChoice& rule, const PyChoice& staleness, std::size_t workers,
                              std::size_t readers, std::vector<std::size_t> variable_ends,
                              bool check_finite, const std::vector<FloatArray>& states,
-                             std::uint64_t t) {
+                             std::uint64_t t,
+                             const std::optional<std::shared_ptr<TrainerSync>>& others) {
   const auto d = static_cast<std::size_t>(theta.size());
   Engine::Parts parts{
       to_choice(discipline),    to_choice(rule), to_choice(staleness), workers, readers,
       std::move(variable_ends), check_finite};
-  if (states.empty() && t == 0) return std::make_shared<Engine>(theta.data(), d, parts);
+  const auto made = [&] {
+    if (others) parts.synchronisation = *others;
+    return std::shared_ptr<Engine>(new Engine(theta.data(), d, parts), &end);
+  };
+  if (states.empty() && t == 0) return made();
   // From where another one was: a buffer in the layout that this one will have.
   const Layout layout = Engine(theta.data(), d, parts).layout();
   if (states.size() != layout.states) {
@@ -130,7 +192,7 @@ std::shared_ptr<Engine> make(const FloatArray& theta, const PyChoice& discipline
   }
   parts.state = buffer.data();
   parts.t = t;
-  return std::make_shared<Engine>(theta.data(), d, parts);
+  return made();
 }
 
 }  // namespace
@@ -139,7 +201,8 @@ void bind_engine(py::module_& m) {
   py::class_<Engine, std::shared_ptr<Engine>>(m, "Engine")
       .def(py::init(&make), py::arg("theta").noconvert(), py::arg("discipline"), py::arg("rule"),
            py::arg("staleness"), py::arg("workers"), py::arg("readers"), py::arg("variable_ends"),
-           py::arg("check_finite"), py::arg("states"), py::arg("t"))
+           py::arg("check_finite"), py::arg("states"), py::arg("t"),
+           py::arg("synchronisation") = py::none())
       .def(
           "read", [](const std::shared_ptr<Engine>& e) { return new_read(e); },
           "A context manager that gives the latest parameters as a read-only float32 [d] array, "
@@ -156,7 +219,20 @@ void bind_engine(py::module_& m) {
            [](const std::shared_ptr<Engine>& e) { return new_read(e, {.writable = true}); })
       .def("_state", &state)
       .def("_memory", &memory)
-      .def("close", &Engine::close, "Refuse reads and pushes from here on; views stay valid.")
+      .def("_begin", &begin)
+      .def("_may_close", &may_close)
+      .def("_take", &take, py::arg("leases"), py::arg("seconds"))
+      .def("_counters",
+           [](const Engine& engine) {
+             using namespace pybind11::literals;
+             const Engine::Counters& c = engine.counters();
+             constexpr auto kRelaxed = std::memory_order_relaxed;
+             return py::dict("published"_a = c.published.load(kRelaxed),
+                             "staleness"_a = c.staleness.load(kRelaxed),
+                             "lost"_a = c.lost.load(kRelaxed));
+           })
+      .def("close", &close,
+           "Refuse reads and pushes from here on, and end the synchronisation; views stay valid.")
       .def_property_readonly("t", &t, "Updates applied so far.")
       .def_property_readonly("dimension", &Engine::dimension, "d, the number of parameters.")
       .def_property_readonly("workers", &Engine::workers, "Threads that may push.")

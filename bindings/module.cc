@@ -30,10 +30,10 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_external(m);
   bind_read(m);
   bind_parameter_vector(m);
+  bind_cluster(m);
   bind_engine(m);
   bind_rules(m);
   bind_shared_vector(m);
   bind_sparse(m);
-  bind_cluster(m);
   bind_train(m);
 }

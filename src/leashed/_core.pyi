@@ -167,6 +167,138 @@ class ParameterVector:
     @property
     def t(self) -> int: ...
 
+class Leases:
+    """
+    Batch numbers that a training is handed while it runs.
+    """
+    def __init__(self) -> None: ...
+    def end(self, beyond: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        No more will come; the whole run has batches [0, beyond).
+        """
+    def give(
+        self,
+        ticket: typing.SupportsInt | typing.SupportsIndex,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        count: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Batches [first, first + count) are this training's.
+        """
+    def left(self) -> int:
+        """
+        Batches given and not claimed.
+        """
+    def revoke(self) -> None:
+        """
+        Takes back what is not claimed.
+        """
+    def use(self, place: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Training on the one claimed there is over.
+        """
+    def used(self) -> list[tuple[int, int]]:
+        """
+        (ticket, batches used without a gap) of each lease of which that has changed.
+        """
+
+class SyncServer:
+    """
+    Holds fragments of w^PS; a thread serves trainers.
+    """
+    def __init__(
+        self,
+        fragments: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+            ]
+        ],
+    ) -> None:
+        """
+        fragments: (index, length in floats) of each.
+        """
+    def adopt(
+        self,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        transport: tcp, shm or auto; with another than tcp it waits for the other side.
+        """
+    def counters(self) -> dict: ...
+    def restore(
+        self,
+        values: numpy.typing.NDArray[numpy.float32],
+        present: collections.abc.Sequence[bool],
+        exchanges: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def snapshot(self) -> tuple[numpy.typing.NDArray[numpy.float32], list[bool], int]:
+        """
+        (values of all fragments, which are there, exchanges that are in them).
+        """
+
+class TrainerSync:
+    """
+    A trainer's synchronisation with others.
+    """
+    def __init__(
+        self,
+        machine: tuple[str, dict],
+        pace: str,
+        starts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        gaps: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        owner: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        servers: typing.SupportsInt | typing.SupportsIndex,
+        parts: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+        custom: typing.Any,
+        workers: typing.SupportsInt | typing.SupportsIndex,
+        compression: str = "none",
+    ) -> None: ...
+    def adopt(
+        self,
+        slot: typing.SupportsInt | typing.SupportsIndex,
+        server: typing.SupportsInt | typing.SupportsIndex,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None: ...
+    def counters(self) -> dict: ...
+    def form(
+        self,
+        epoch: typing.SupportsInt | typing.SupportsIndex,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        fresh: collections.abc.Sequence[bool],
+        previous: typing.SupportsInt | typing.SupportsIndex,
+        next: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        A later ring to change over to; of one member, without sockets.
+        """
+    def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
+        """
+        (slot, server) of the connections to be made.
+        """
+    @property
+    def ended(self) -> int:
+        """
+        The epoch whose ring has ended here; a later one is wanted.
+        """
+    @property
+    def settled(self) -> int:
+        """
+        The epoch in which this trainer last was in a round with the others.
+        """
+    @property
+    def slots(self) -> int:
+        """
+        Threads that need a connection with each server.
+        """
+
 class Engine:
     def __init__(
         self,
@@ -180,7 +312,11 @@ class Engine:
         check_finite: bool,
         states: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
         t: typing.SupportsInt | typing.SupportsIndex,
+        synchronisation: TrainerSync | None = None,
     ) -> None: ...
+    def _begin(self) -> None: ...
+    def _counters(self) -> dict: ...
+    def _may_close(self) -> None: ...
     def _memory(self) -> typing.Any: ...
     def _push_pieces(
         self,
@@ -195,9 +331,12 @@ class Engine:
     ) -> typing.Any: ...
     def _read_for_torch(self) -> Read: ...
     def _state(self) -> tuple: ...
+    def _take(
+        self, leases: Leases, seconds: typing.SupportsFloat | typing.SupportsIndex
+    ) -> typing.Any: ...
     def close(self) -> None:
         """
-        Refuse reads and pushes from here on; views stay valid.
+        Refuse reads and pushes from here on, and end the synchronisation; views stay valid.
         """
     def push(
         self, gradient: typing.Any, *, t: typing.SupportsInt | typing.SupportsIndex | None = None
@@ -374,133 +513,6 @@ class SparseLinear(GradientSource):
     def predict(
         self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows
     ) -> numpy.typing.NDArray[numpy.float32]: ...
-
-class Leases:
-    """
-    Batch numbers that a training is handed while it runs.
-    """
-    def __init__(self) -> None: ...
-    def end(self, beyond: typing.SupportsInt | typing.SupportsIndex) -> None:
-        """
-        No more will come; the whole run has batches [0, beyond).
-        """
-    def give(
-        self,
-        ticket: typing.SupportsInt | typing.SupportsIndex,
-        first: typing.SupportsInt | typing.SupportsIndex,
-        count: typing.SupportsInt | typing.SupportsIndex,
-    ) -> None:
-        """
-        Batches [first, first + count) are this training's.
-        """
-    def left(self) -> int:
-        """
-        Batches given and not claimed.
-        """
-    def revoke(self) -> None:
-        """
-        Takes back what is not claimed.
-        """
-    def used(self) -> list[tuple[int, int]]:
-        """
-        (ticket, batches used without a gap) of each lease of which that has changed.
-        """
-
-class SyncServer:
-    """
-    Holds fragments of w^PS; a thread serves trainers.
-    """
-    def __init__(
-        self,
-        fragments: collections.abc.Sequence[
-            tuple[
-                typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
-            ]
-        ],
-    ) -> None:
-        """
-        fragments: (index, length in floats) of each.
-        """
-    def adopt(
-        self,
-        socket: typing.SupportsInt | typing.SupportsIndex,
-        checked: bool,
-        transport: str = "tcp",
-    ) -> None:
-        """
-        transport: tcp, shm or auto; with another than tcp it waits for the other side.
-        """
-    def counters(self) -> dict: ...
-    def restore(
-        self,
-        values: numpy.typing.NDArray[numpy.float32],
-        present: collections.abc.Sequence[bool],
-        exchanges: typing.SupportsInt | typing.SupportsIndex,
-    ) -> None: ...
-    def snapshot(self) -> tuple[numpy.typing.NDArray[numpy.float32], list[bool], int]:
-        """
-        (values of all fragments, which are there, exchanges that are in them).
-        """
-
-class TrainerSync:
-    """
-    A trainer's synchronisation with others.
-    """
-    def __init__(
-        self,
-        machine: tuple[str, dict],
-        pace: str,
-        starts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        gaps: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
-        dimension: typing.SupportsInt | typing.SupportsIndex,
-        owner: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        servers: typing.SupportsInt | typing.SupportsIndex,
-        parts: typing.SupportsInt | typing.SupportsIndex,
-        timeout: typing.SupportsFloat | typing.SupportsIndex,
-        custom: typing.Any,
-        workers: typing.SupportsInt | typing.SupportsIndex,
-    ) -> None: ...
-    def adopt(
-        self,
-        slot: typing.SupportsInt | typing.SupportsIndex,
-        server: typing.SupportsInt | typing.SupportsIndex,
-        socket: typing.SupportsInt | typing.SupportsIndex,
-        checked: bool,
-        transport: str = "tcp",
-    ) -> None: ...
-    def counters(self) -> dict: ...
-    def form(
-        self,
-        epoch: typing.SupportsInt | typing.SupportsIndex,
-        rank: typing.SupportsInt | typing.SupportsIndex,
-        fresh: collections.abc.Sequence[bool],
-        previous: typing.SupportsInt | typing.SupportsIndex,
-        next: typing.SupportsInt | typing.SupportsIndex,
-        checked: bool,
-        transport: str = "tcp",
-    ) -> None:
-        """
-        A later ring to change over to; of one member, without sockets.
-        """
-    def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
-        """
-        (slot, server) of the connections to be made.
-        """
-    @property
-    def ended(self) -> int:
-        """
-        The epoch whose ring has ended here; a later one is wanted.
-        """
-    @property
-    def settled(self) -> int:
-        """
-        The epoch in which this trainer last was in a round with the others.
-        """
-    @property
-    def slots(self) -> int:
-        """
-        Threads that need a connection with each server.
-        """
 
 class Resumption:
     """

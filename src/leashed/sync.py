@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ __all__ = [  # noqa: RUF022  in the order of this file
     "BMUF",
     "diloco",
 ]
+
+COMPRESSIONS = ("none", "bfloat16", "int8")
 
 _MOST_PARTS = 1 << 20
 
@@ -122,6 +124,15 @@ class Synchroniser:
         when: ``background()`` (default) or ``every(...)``.
         parts: streaming: a round takes one of so many parts of the parameters in turn. Default: 1,
             all of them.
+        compression: of what is sent: ``"none"`` (default; float32), ``"bfloat16"`` (half the bytes)
+            or ``"int8"`` (a quarter, with a scale for each 256 values). What is sent is by how much
+            values have changed since the others last knew them, and what encoding loses goes with
+            the next round (error feedback): replicas agree ever better as training settles, not
+            just as well as the format can tell numbers apart. Who begins or comes new gets exact
+            values. All trainers of a run must have the same.
+
+            It takes memory: 2 d floats in a trainer; with sync servers that much for each
+            connection, here and there: in the foreground each worker thread has its own.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -131,11 +142,16 @@ class Synchroniser:
 
     when: When = field(default_factory=background)
     parts: int = 1
+    compression: str = "none"
 
     def __post_init__(self) -> None:
         if not isinstance(self.when, When):
             raise TypeError(f"when must be background() or every(...), got {self.when!r}")
         _check.whole("parts", self.parts, 1, _MOST_PARTS)
+        if self.compression not in COMPRESSIONS:
+            raise ValueError(
+                f"compression must be one of {', '.join(COMPRESSIONS)}, got {self.compression!r}"
+            )
 
     def choice(self) -> Choice:
         """The native synchroniser's name and numbers."""
@@ -181,7 +197,7 @@ class EASGD(_Native):
             ``leashed bench shadowsync --sweep`` found the lowest loss on the embedded digits.
         symmetric: the classical one (Zhang, Choromanska and LeCun, 2015), where both move by the
             same difference: θ ← (1 − α) θ + α w^PS with w^PS as it was before.
-        when: as for every synchroniser, with ``parts``.
+        when: as for every synchroniser, with ``parts`` and ``compression``.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -208,7 +224,7 @@ class MA(_Native):
 
     Args:
         alpha: the elastic parameter α, 0 to 1; as for ``EASGD``.
-        when: as for every synchroniser, with ``parts``.
+        when: as for every synchroniser, with ``parts`` and ``compression``.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -234,7 +250,7 @@ class BMUF(_Native):
         eta: step size η.
         momentum: block momentum, 0 to below 1.
         nesterov: w^global ← w^global + η g + momentum · Δ instead (Chen and Huo, 2016).
-        when: as for every synchroniser, with ``parts``.
+        when: as for every synchroniser, with ``parts`` and ``compression``.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -269,6 +285,7 @@ def diloco(
     eta: float = 0.7,
     momentum: float = 0.9,
     parts: int = 1,
+    compression: str = "none",
 ) -> BMUF:
     """DiLoCo's outer optimiser (Douillard et al., 2023) as a setting of ``BMUF``: every trainer
     begins again from w^global (α = 1), which moves by Nesterov momentum, after so many iterations.
@@ -278,22 +295,44 @@ def diloco(
         eta: outer learning rate.
         momentum: outer Nesterov momentum.
         parts: as for every synchroniser (streaming DiLoCo, Douillard et al., 2025).
+        compression: likewise.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
     """
     when = every(iterations=iterations)
-    return BMUF(alpha=1.0, eta=eta, momentum=momentum, nesterov=True, when=when, parts=parts)
+    return BMUF(
+        alpha=1.0,
+        eta=eta,
+        momentum=momentum,
+        nesterov=True,
+        when=when,
+        parts=parts,
+        compression=compression,
+    )
 
 
 class Session(Protocol):
     """A trainer's part in a run, while it trains; ``leashed.cluster.session`` has it."""
 
-    leases: _core.Leases
-    native: _core.TrainerSync | None
+    @property
+    def leases(self) -> _core.Leases | None: ...
 
-    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
-        """The training has ended as the core tells; what was counted."""
+    @property
+    def native(self) -> _core.TrainerSync | None: ...
+
+    def finish(
+        self, parameters: NDArray[np.float32], counted: Mapping[str, float]
+    ) -> dict[str, float]:
+        """The training has ended with these parameters; all that was counted, by name."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """What was counted so far, by name."""
+        ...
+
+    def close(self) -> None:
+        """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -323,11 +362,16 @@ class Cluster(Protocol):
         ...
 
 
-def check(synchroniser: object) -> Synchroniser:
-    """``synchroniser``; TypeError where it is none."""
-    if not isinstance(synchroniser, Synchroniser):
-        raise TypeError(f"sync must come from leashed.sync, got {synchroniser!r}")
-    return synchroniser
+def check(sync: object, cluster: object) -> None:
+    """Of the arguments of those names; TypeError or ValueError where they are wrong."""
+    if cluster is not None and not callable(getattr(cluster, "session", None)):
+        raise TypeError(f"cluster must come from leashed.cluster.join(), got {cluster!r}")
+    if sync is None:
+        return
+    if not isinstance(sync, Synchroniser):
+        raise TypeError(f"sync must come from leashed.sync, got {sync!r}")
+    if cluster is None:
+        raise ValueError("sync needs cluster, the trainers to be in sync with: cluster.join()")
 
 
 def _check_alpha(alpha: float) -> float:
@@ -338,8 +382,7 @@ def _check_alpha(alpha: float) -> float:
 
 # Every synchroniser as the command line makes it, by its name there.
 SYNCHRONISERS: Mapping[str, Callable[..., Synchroniser]] = {
-    "easgd": EASGD,
-    "ma": MA,
-    "bmuf": BMUF,
-    "diloco": diloco,
+    name.lower(): globals()[name]
+    for name in __all__
+    if name not in ("When", "background", "every", "Synchroniser")
 }

@@ -9,7 +9,7 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -26,17 +26,19 @@ except ImportError as error:  # pragma: no cover
 
 from leashed import _check, _core, schedules
 from leashed.disciplines import Discipline, Hogwild, Sequential
-from leashed.engine import Engine, check_discipline, check_rule
+from leashed.engine import Batches, Engine, check_discipline, check_rule
 from leashed.machine import cores
 from leashed.rules import SGD, SWAP, Adagrad, Adam, AdamW, Momentum, Nesterov, RMSprop, Rule
 from leashed.schedules import Schedule
 from leashed.staleness import Policy
 from leashed.stopping import Until
+from leashed.sync import Cluster, Synchroniser
 
 __all__ = ["FitResult", "Optimizer", "fit"]
 
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
+_LOOK = 0.02  # seconds of waiting for a batch between two looks at whether to stop
 
 
 def _parameters(name: str, parameters: Iterable[Any]) -> list[Any]:
@@ -348,6 +350,7 @@ class FitResult:
         staleness: of each update, in no order.
         seconds: from the first thread's start to the last one's end.
         examples: that gradients were computed of.
+        cluster: what was counted of this trainer in a cluster, by name; empty without one.
     """
 
     losses: NDArray[np.float32]
@@ -356,6 +359,7 @@ class FitResult:
     staleness: NDArray[np.int64]
     seconds: float
     examples: int
+    cluster: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def eps(self) -> float:
@@ -375,6 +379,8 @@ def fit(
     threads: int | None = None,
     batch_size: int = 64,
     seed: int = 0,
+    sync: Synchroniser | None = None,
+    cluster: Cluster | None = None,
 ) -> FitResult:
     """Train a PyTorch module with threads that share its parameters.
 
@@ -399,12 +405,23 @@ def fit(
         threads: default: the processors this process may use (1 with ``Sequential``).
         batch_size: examples per gradient.
         seed: of the batches.
+        sync: how this trainer's parameters are kept in sync with those of others, from
+            ``leashed.sync``. Default: not at all. Buffers are not.
+        cluster: the run in which this process is one of several trainers, from
+            ``leashed.cluster.join()``. Its master hands out the batches of ``until.epochs``, each to
+            one trainer; the other stop rules are this trainer's own. The module, the data, ``until``,
+            ``batch_size`` and ``seed`` must be the same for all.
+
+    Returns:
+        A ``FitResult``; in a cluster, of this trainer.
 
     Raises:
         TypeError, ValueError: an argument is wrong; no thread has started.
+        OSError: the cluster's master cannot be reached.
         FloatingPointError: a loss was NaN or infinite.
         ValueError: a gradient was, and the loss not; the parameters are those before it.
-        Exception: whatever ``module`` or ``loss_fn`` raised first, on any thread.
+        Exception: whatever ``module``, ``loss_fn`` or a synchroniser of your own raised first, on any
+            thread.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
@@ -416,6 +433,8 @@ def fit(
     threads = _check.whole("threads", threads, maximum=MAX_THREADS)
     batches = _Batches(dataset, _check.whole("batch_size", batch_size), seed, until)
     parameters = _parameters("module.parameters()", _trained(module))
+    replicas = [module, *(_replica(module) for _ in range(threads - 1))]
+    originals = [p.data for p in parameters]
     engine = Engine(
         _flat(parameters),
         rule=rule,
@@ -423,15 +442,18 @@ def fit(
         staleness=staleness,
         workers=threads,
         variables=[p.numel() for p in parameters],
+        sync=sync,
+        cluster=cluster,
+        batches=batches.total,
+        batch_size=batch_size,
     )
-    replicas = [module, *(_replica(module) for _ in range(threads - 1))]
-    originals = [p.data for p in parameters]
-    run = _Run(engine, loss_fn, batches)
+    run = _Run(engine, loss_fn, batches, leased=cluster is not None)
     inner = torch.get_num_threads()
     try:
-        if threads > 1:
-            torch.set_num_threads(1)
-        seconds = run.go(replicas)
+        with engine:
+            if threads > 1:
+                torch.set_num_threads(1)
+            seconds = run.go(replicas)
     finally:
         torch.set_num_threads(inner)
         final = torch.from_numpy(engine.parameters())
@@ -447,6 +469,7 @@ def fit(
         staleness=np.array(run.staleness, np.int64),
         seconds=seconds,
         examples=len(losses) * batch_size,
+        cluster=engine.cluster,
     )
 
 
@@ -473,7 +496,11 @@ def _arrays(tensors: Sequence[Any]) -> list[NDArray[Any]]:
 
 
 class _Batches:
-    """Batches of a dataset by number, for any thread, until the stop rules say so."""
+    """Batches of a dataset by number, for any thread, until the stop rules say so.
+
+    Attributes:
+        total: how many there are, if the rules say so.
+    """
 
     def __init__(self, dataset: Any, batch_size: int, seed: int, until: Until) -> None:
         if not isinstance(until, Until):
@@ -506,16 +533,41 @@ class _Batches:
             )
         self.seed = _check.whole("seed", seed, 0, MAX_SEED)
         rules = until.rules(self.rows, batch_size)
-        self.most = min(rules.get("batches", np.inf), rules.get("updates", np.inf))
+        self.total = int(rules["batches"]) if "batches" in rules else None
+        self.most = rules.get("updates", np.inf)
         self.seconds = rules.get("seconds", np.inf)
         self.start = time.perf_counter()
         self.next = 0
         self.lock = threading.Lock()
 
+    def numbers(self) -> Iterator[int]:
+        """Of the batches that are the calling thread's."""
+        while not self.late() and (k := self.claim()) is not None:
+            if self.total is not None and k >= self.total:
+                return
+            yield k
+
+    def leased(self, numbers: Batches, stop: threading.Event) -> Iterator[int]:
+        """The same, from those that a cluster hands to this trainer."""
+        while not self.late() and self.claim() is not None:
+            k = None
+            while k is None:
+                try:
+                    k = numbers.next_within(_LOOK)
+                except StopIteration:
+                    return
+                if k is None and (stop.is_set() or self.late()):
+                    return
+            yield k
+            numbers.used()
+
+    def late(self) -> bool:
+        return time.perf_counter() - self.start >= self.seconds
+
     def claim(self) -> int | None:
-        """The next batch's number; None: no more."""
+        """Claims one update, which is given a number from 0; None: no more."""
         with self.lock:
-            if self.next >= self.most or time.perf_counter() - self.start >= self.seconds:
+            if self.next >= self.most:
                 return None
             self.next += 1
             return self.next - 1
@@ -536,8 +588,16 @@ class _Batches:
 
 
 class _Run:
-    def __init__(self, engine: Engine, loss_fn: Callable[[Any, Any], Any], batches: _Batches):
+    def __init__(
+        self,
+        engine: Engine,
+        loss_fn: Callable[[Any, Any], Any],
+        batches: _Batches,
+        *,
+        leased: bool,
+    ):
         self.engine, self.loss_fn, self.batches = engine, loss_fn, batches
+        self.leased = leased
         self.losses: list[tuple[int, float]] = []
         self.staleness: list[int] = []
         self.dropped = 0
@@ -584,7 +644,9 @@ class _Run:
             ends = _ends(parameters)
             if self.memory is not None:
                 _attach(parameters, self.memory, ends)
-            while not self.stop.is_set() and (k := self.batches.claim()) is not None:
+            for k in self.numbers():
+                if self.stop.is_set():
+                    break
                 loss, update = self.step(replica, parameters, ends, self.batches.batch(k))
                 losses.append((k, loss))
                 if update.published:
@@ -599,6 +661,11 @@ class _Run:
             self.losses += losses
             self.staleness += staleness
             self.dropped += dropped
+
+    def numbers(self) -> Iterator[int]:
+        if self.leased:
+            return self.batches.leased(self.engine.batches(), self.stop)
+        return self.batches.numbers()
 
     def backward(self, replica: Any, batch: tuple[Any, Any]) -> float:
         loss = self.loss_fn(replica(batch[0]), batch[1])

@@ -213,12 +213,9 @@ def train(
         "cores": cores(),
         "version": _core.__version__,
     }
-    if cluster is not None and not callable(getattr(cluster, "session", None)):
-        raise TypeError(f"cluster must come from leashed.cluster.join(), got {cluster!r}")
+    check_synchroniser(sync, cluster)
     if sync is not None:
-        if cluster is None:
-            raise ValueError("sync needs cluster, the trainers to be in sync with: cluster.join()")
-        config["sync"] = check_synchroniser(sync).label
+        config["sync"] = sync.label
     resumption = None
     if isinstance(resume, resuming.Kept):
         resumption = resume.reached
@@ -315,7 +312,7 @@ def train(
             None if session is None else session.native,
         )
         if session is not None:
-            config["cluster"] = session.finish(outcome)
+            config["cluster"] = session.finish(outcome["parameters"], _counted(outcome))
     config["sparse_updates"] = outcome["in_place"]
     return _result(outcome, mean_batch, config)
 
@@ -507,6 +504,17 @@ def _breakdown(outcome: dict[str, Any]) -> dict[str, float]:
         "waiting": outcome["waiting_seconds"],
     }
     return {**parts, "rest": max(0.0, outcome["running_seconds"] - sum(parts.values()))}
+
+
+def _counted(outcome: dict[str, Any]) -> dict[str, float]:
+    """What a cluster's report tells of a training."""
+    return {
+        "updates": float(outcome["updates"]),
+        "dropped_for_sync": float(outcome["lost_to_synchronisation"]),
+        "loss": float(outcome["evaluations"][-1]["loss"]),
+        "seconds": float(outcome["elapsed"]),
+        "staleness_mean": Histogram(outcome["staleness"].astype(np.int64)).mean(),
+    }
 
 
 def _result(outcome: dict[str, Any], batch_size: float, config: dict[str, Any]) -> TrainResult:

@@ -89,6 +89,21 @@ def test_where_no_peer_is_installed_their_goals_are_not_measured(
 
 
 @pytest.mark.usefixtures("words_only")
+def test_synchronisation_is_judged_by_the_ends_of_its_intervals(
+    results: figures.Results, tmp_path: Path
+) -> None:
+    text = page.page(results, tmp_path)
+    lines = _goal_lines(text)
+    loss = next(line for line in lines if "background synchronisation" in line)
+    assert "0.015" in loss
+    assert "| met |" in loss
+    faulty = next(line for line in lines if "hung or slow" in line)
+    assert "0.03" in faulty
+    assert "missed" in faulty
+    assert "0.9900 (0.9850 to 0.9950)" in text
+
+
+@pytest.mark.usefixtures("words_only")
 def test_shortened_results_say_so(results: figures.Results, tmp_path: Path) -> None:
     for section in results["sections"].values():
         section["scale"] = 1.0

@@ -31,6 +31,7 @@ FLOORS = (
     "studies",  # many trainings, and what they tell together
     "report",  # tables, figures and the page of what studies found
     "cluster",  # several processes and machines: what trains in each, and who starts and watches them
+    "shadowsync",  # the paper's experiments, on trainers and sync servers of this machine
     "cli",
     "__init__ __main__",  # what users see
 )

@@ -30,8 +30,14 @@ void Foreground::begin(const Synchronised& training, const std::function<bool()>
   lockstep_ = training.discipline.lockstep();
   progress_.assign(count_, {});
   for (Progress& own : progress_) own.last_time = now();
-  active_ = count_;
-  waits_.assign(count_, false);
+  const State there = training.come_and_go ? gone : trains;
+  states_.assign(count_, there);
+  counts_[there] = count_;
+}
+
+void Foreground::set(std::size_t worker, State state) {
+  --counts_[states_[worker]];
+  ++counts_[states_[worker] = state];
 }
 
 void Foreground::notice(Progress& own) {
@@ -48,41 +54,77 @@ bool Foreground::due(const Progress& own) const {
   return static_cast<double>(own.iterations - own.last) >= gap;
 }
 
+Deadline Foreground::until() const {
+  Deadline until = deadline(training_->stopped);
+  until.ended = &cancelled_;
+  return until;
+}
+
 void Foreground::stepped(std::size_t worker) {
   Progress& own = progress_[worker];
   notice(own);  // at the iteration before, which this worker stopped after
   ++own.iterations;
+  const bool leads = due(own);
   if (uses_servers()) {
-    if (!due(own)) return;
-    rounds_[worker].run(training_->discipline, deadline(training_->stopped));
-    own.last = own.iterations;
-    own.last_time = now();
+    if (leads) exchange(worker);
     return;
   }
   if (lockstep_ && worker != 0) return;
-  const bool leads = due(own);
   if (!leads && !in_round_.load(kRelaxed)) return;
   std::unique_lock lock(mutex_);
-  if (!in_round_.load(kRelaxed)) {
-    if (leads) lead(lock);
-    return;
+  if (ended_) return;
+  set(worker, stopped);
+  std::exception_ptr error;
+  if (in_round_.load(kRelaxed)) {
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !in_round_.load(kRelaxed); });
+  } else if (leads) {
+    error = lead(lock);
   }
-  ++stopped_;
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return !in_round_.load(kRelaxed); });
-  --stopped_;
+  set(worker, trains);
+  if (error) std::rethrow_exception(error);
 }
 
-void Foreground::lead(std::unique_lock<std::mutex>& lock) {
-  in_round_.store(true, kRelaxed);
-  // In lockstep nobody looks at theta until this worker has arrived at their barrier.
-  const auto alone = [this] { return lockstep_ || stopped_ + waiting_ + 1 >= active_; };
-  while (!alone() && !training_->stopped.load(kRelaxed)) changed_.wait_for(lock, kLook, alone);
+void Foreground::exchange(std::size_t worker) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+    ++exchanging_;
+  }
   std::exception_ptr error;
-  if (!training_->stopped.load(kRelaxed)) {
+  try {
+    rounds_[worker].run(training_->discipline, until());
+  } catch (...) {
+    error = std::current_exception();
+  }
+  Progress& own = progress_[worker];
+  own.last = own.iterations;
+  own.last_time = now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (--exchanging_ == 0) changed_.notify_all();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+// Who does not come within half of the time that a round may last is not waited for: a loop of
+// somebody else's may do other things between two of its iterations.
+std::exception_ptr Foreground::lead(std::unique_lock<std::mutex>& lock) {
+  in_round_.store(true, kRelaxed);
+  const double patience = now() + plan_.timeout / 2;
+  // In lockstep nobody looks at theta until this worker has arrived at their barrier.
+  const auto alone = [this] { return lockstep_ || count(trains) == 0 || ended_; };
+  while (!alone() && !training_->stopped.load(kRelaxed) && now() < patience) {
+    changed_.wait_for(lock, kLook, alone);
+  }
+  std::exception_ptr error;
+  if (!ended_ && !training_->stopped.load(kRelaxed)) {
+    for (std::size_t worker = 0; worker < count_ && !lockstep_; ++worker) {
+      if (states_[worker] == trains) set(worker, waits);
+    }
     lock.unlock();
     try {
-      rounds_[0].run(training_->discipline, deadline(training_->stopped));
+      rounds_[0].run(training_->discipline, until());
     } catch (...) {
       error = std::current_exception();
     }
@@ -91,7 +133,7 @@ void Foreground::lead(std::unique_lock<std::mutex>& lock) {
   over_.fetch_add(1, kRelaxed);
   in_round_.store(false, kRelaxed);
   changed_.notify_all();
-  if (error) std::rethrow_exception(error);
+  return error;
 }
 
 // Where all workers wait, the other trainers' rounds go on with this one all the same. In lockstep
@@ -99,34 +141,34 @@ void Foreground::lead(std::unique_lock<std::mutex>& lock) {
 void Foreground::waiting(std::size_t worker) {
   if (uses_servers()) return;
   std::unique_lock lock(mutex_);
-  if (!waits_[worker]) {
-    waits_[worker] = true;
-    ++waiting_;
+  if (states_[worker] != waits) {
+    set(worker, waits);
     changed_.notify_all();
   }
-  if (in_round_.load(kRelaxed) || (waiting_ < active_ && !lockstep_)) return;
+  const bool all = count(waits) + count(gone) == count_;
+  if (ended_ || in_round_.load(kRelaxed) || (!all && !lockstep_)) return;
   Progress& own = progress_[worker];
   notice(own);
-  if (plan_.pace.kind == Pace::Kind::iterations || due(own)) lead(lock);
+  if (plan_.pace.kind != Pace::Kind::iterations && !due(own)) return;
+  if (const std::exception_ptr error = lead(lock)) std::rethrow_exception(error);
 }
 
 void Foreground::resumed(std::size_t worker) {
   if (uses_servers()) return;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !in_round_.load(kRelaxed); });
-  if (!waits_[worker]) return;
-  waits_[worker] = false;
-  --waiting_;
+  if (states_[worker] == waits) set(worker, trains);
+}
+
+void Foreground::join(std::size_t worker) {
+  const std::lock_guard lock(mutex_);
+  set(worker, trains);
 }
 
 void Foreground::leave(std::size_t worker) {
   {
     const std::lock_guard lock(mutex_);
-    if (waits_[worker]) {
-      waits_[worker] = false;
-      --waiting_;
-    }
-    --active_;
+    set(worker, gone);
   }
   changed_.notify_all();
 }
@@ -134,6 +176,13 @@ void Foreground::leave(std::size_t worker) {
 // The last round is for leaving: the others change over to a ring without this trainer.
 void Foreground::end() {
   ring().want_to_leave();
+  if (training_) {
+    std::unique_lock lock(mutex_);
+    ended_ = true;
+    if (uses_servers()) cancelled_.store(true, kRelaxed);
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !in_round_.load(kRelaxed) && exchanging_ == 0; });
+  }
   if (training_ && !uses_servers()) {
     const Deadline until = deadline(training_->stopped);
     try {

@@ -5,7 +5,9 @@
 // others wait for anyway.
 #pragma once
 
+#include <array>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <optional>
 
@@ -23,6 +25,7 @@ class Foreground final : public TrainerSync {
   void stepped(std::size_t worker) override;
   void waiting(std::size_t worker) override;
   void resumed(std::size_t worker) override;
+  void join(std::size_t worker) override;
   void leave(std::size_t worker) override;
   void end() override;
 
@@ -33,11 +36,25 @@ class Foreground final : public TrainerSync {
     double last_time = 0;                    // of that, on the monotonic clock
     std::uint64_t rounds = 0;                // that it knows of
   };
+  enum State : std::uint8_t {
+    gone,     // or not there yet
+    trains,   // and will stop at its next iteration where there is a round
+    stopped,  // until the round is over
+    waits,    // for a batch, or has not come to a round in time: no round waits for it
+  };
+
   // Counts from a round that another has led, if there was one.
   void notice(Progress& own);
   bool due(const Progress& own) const;
-  // A round with the other trainers, when all other workers of this one have stopped.
-  void lead(std::unique_lock<std::mutex>& lock);
+  void exchange(std::size_t worker);
+  // The deadline of a worker's round that begins now.
+  Deadline until() const;
+  // (From here on, under the lock.)
+  void set(std::size_t worker, State state);
+  std::size_t count(State state) const { return counts_[state]; }
+  // A round with the other trainers, by a worker that does not train meanwhile, when all others of
+  // this one have stopped. What its synchroniser has thrown.
+  std::exception_ptr lead(std::unique_lock<std::mutex>& lock);
 
   const std::size_t count_;
   bool lockstep_ = false;
@@ -47,14 +64,15 @@ class Foreground final : public TrainerSync {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Under the lock.
-  std::size_t active_ = 0;   // workers that train yet
-  std::size_t stopped_ = 0;  // of those, at their next iteration until the round is over
-  std::size_t waiting_ = 0;  // of those, for a batch
-  std::vector<bool> waits_;
+  std::vector<State> states_;            // of each worker
+  std::array<std::size_t, 4> counts_{};  // of workers in each state
+  std::size_t exchanging_ = 0;           // workers, with servers
+  bool ended_ = false;
   // Written under the lock; relaxed, since who sees it late stops an iteration later, or counts its
   // iterations from a little later.
   std::atomic<bool> in_round_{false};
   std::atomic<std::uint64_t> over_{0};  // rounds
+  std::atomic<bool> cancelled_{false};  // relaxed: exchanges are to be given up
 };
 
 }  // namespace leashed

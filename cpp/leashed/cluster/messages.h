@@ -7,29 +7,59 @@
 #include <span>
 
 #include "leashed/cluster/fragments.h"
+#include "leashed/net/codec.h"
 #include "leashed/net/ring.h"
 #include "leashed/net/share.h"
 
 namespace leashed {
 
-enum Kind : std::uint16_t { kExchange = 1, kReply, kReduce, kBroadcast, kShare };
+enum Kind : std::uint16_t {
+  kExchange = 1,
+  kReply,
+  kReduce,
+  kBroadcast,
+  kReduceBfloat16,
+  kReduceInt8,
+  kShare,
+  kKinds,
+};
 
-// In front of a fragment's values, float32 little-endian. The reply's payload is the server's
-// values.
+// In front of a fragment's values. The reply's payload is the server's values, alike.
+//
+// With compression the first exchange of a fragment over a connection is as without, and `keep`
+// asks the server to remember both values: they are what each side knows of the other's. From then
+// on both send, in the exchange's codec, by how much their value differs from what the other knows,
+// and both move that by what comes out (net/feedback.h). So nothing that is lost on the way is lost
+// for good; whoever comes new begins with exact values; and a connection that ends takes with it
+// what was known over it.
 struct ExchangeHead {
   std::uint32_t fragment;  // of the whole vector
   float alpha;  // w ← (1 − alpha) w + alpha θ; where there is no w yet, it becomes θ
-  std::uint32_t old_reply;  // with w as it was before, instead of after
-  std::uint32_t zero = 0;
+  std::uint32_t old_reply;    // with w as it was before, instead of after
+  Codec codec = Codec::none;  // none: the values themselves, float32 little-endian
+  std::uint16_t keep = 0;     // 1: as above; with values themselves only
 };
 static_assert(sizeof(ExchangeHead) == 16);
 
+// The kind of a sum's frames, which says how its values are encoded.
+constexpr std::uint16_t reduce_kind(Codec codec) {
+  switch (codec) {
+    case Codec::none:
+      break;
+    case Codec::bfloat16:
+      return kReduceBfloat16;
+    case Codec::int8:
+      return kReduceInt8;
+  }
+  return kReduce;
+}
+
 // Bytes of payload, at most, by kind.
 inline constexpr std::uint64_t kMostExchange = sizeof(ExchangeHead) + kFragment * sizeof(float);
-inline constexpr std::array<std::uint64_t, 6> kServerLimits{0, kMostExchange, kMostExchange, 0,
-                                                            0, kShareFrame};
-inline constexpr std::array<std::uint64_t, 6> kRingLimits{
-    0, 0, 0, kRingFragment, kRingFragment, kShareFrame};
+inline constexpr std::array<std::uint64_t, kKinds> kServerLimits{
+    0, kMostExchange, kMostExchange, 0, 0, 0, 0, kShareFrame};
+inline constexpr std::array<std::uint64_t, kKinds> kRingLimits{
+    0, 0, 0, kRingFragment, kRingFragment, kRingFragment, kRingFragment, kShareFrame};
 
 // A connection that is made for one of the two, over a socket or, where the wish is another than
 // `tcp`, as share() says; both sides have the same wish. Takes the socket over, unless it throws.

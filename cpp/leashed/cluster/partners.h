@@ -34,8 +34,8 @@ class Peers {
     copies,  // take() is next, since they have not been together before
   };
   virtual Begin begin() = 0;
-  // values ← those of the first member that is not new; whether this one is. Throws
-  // ConnectionError, Error: values are then worth nothing.
+  // values, of which theta comes first, ← those of the first member that is not new; whether this
+  // one is. Throws ConnectionError, Error: values are then worth nothing.
   virtual bool take(std::span<float> values, const Deadline& deadline) = 0;
   // other ← the sum over all members, in the part that `done` says. How many they are. Throws
   // likewise: the round is lost, for all.

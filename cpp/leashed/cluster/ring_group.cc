@@ -78,11 +78,33 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
       throw Error("what is to be taken over is not finite");  // for all members alike
     }
     copied_ = true;
+    if (codec_ != Codec::none) {
+      common_.assign(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(dimension_));
+      error_.assign(dimension_, 0);
+    }
     count();
     return fresh[ring_->rank] && ring_->rank != root;
   } catch (...) {
     give_up();
     throw;
+  }
+}
+
+void RingGroup::sum_encoded(const RingPlace& place, std::span<float> values, std::size_t begin,
+                            const Deadline& deadline) {
+  const std::span<float> common = std::span(common_).subspan(begin, values.size());
+  const std::span<float> error = std::span(error_).subspan(begin, values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] -= common[i];
+  all_reduce(place, reduce_kind(codec_), round_, values, deadline, {codec_, error});
+  // Then somebody's theta was not, for all members alike; nothing is kept of the round.
+  if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
+    std::fill(error.begin(), error.end(), 0.0f);
+    return;
+  }
+  const auto members = static_cast<float>(place.members);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    common[i] += values[i] / members;
+    values[i] = members * common[i];
   }
 }
 
@@ -99,7 +121,13 @@ std::uint32_t RingGroup::sum(std::span<float> other, Covered& done, const Deadli
       part_.assign(other.begin() + static_cast<std::ptrdiff_t>(begin),
                    other.begin() + static_cast<std::ptrdiff_t>(end));
       part_.push_back(wishes);
-      all_reduce(place, kReduce, round_, part_, deadline);
+      if (codec_ == Codec::none) {
+        all_reduce(place, kReduce, round_, part_, deadline);
+      } else {
+        const std::span<float> all_of_it(part_);
+        sum_encoded(place, all_of_it.first(end - begin), begin, deadline);
+        all_reduce(place, kReduce, round_, all_of_it.last(1), deadline);
+      }
     } catch (...) {
       give_up();
       throw;

@@ -18,8 +18,13 @@ namespace leashed {
 
 class RingGroup final : public Peers {
  public:
-  // A round takes one of `parts` parts of the vector after the other.
-  RingGroup(std::size_t dimension, std::size_t parts) : dimension_(dimension), parts_(parts) {}
+  // A round takes one of `parts` parts of the vector after the other. With a codec, what is summed
+  // is by how much the members' values differ from those that all had in common last: the first
+  // ones, when the ring began, and then the mean of each round. What is lost by encoding therefore
+  // vanishes with these differences; and each member keeps what its own sums have lacked, for its
+  // next ones. Both begin anew with a ring. They are 2 * dimension floats.
+  RingGroup(std::size_t dimension, std::size_t parts, Codec codec = Codec::none)
+      : dimension_(dimension), parts_(parts), codec_(codec) {}
 
   struct Ring {
     std::uint64_t epoch = 0;
@@ -56,8 +61,12 @@ class RingGroup final : public Peers {
  private:
   void count();
   void give_up();
+  // values ← their sum over all members; values[i] is the vector's `begin + i`.
+  void sum_encoded(const RingPlace& place, std::span<float> values, std::size_t begin,
+                   const Deadline& deadline);
 
   const std::size_t dimension_, parts_;
+  const Codec codec_;
   std::mutex mutex_;
   // Under the lock.
   std::optional<Ring> coming_;
@@ -68,6 +77,7 @@ class RingGroup final : public Peers {
   std::uint32_t round_ = 0;
   std::uint64_t sent_ = 0, received_ = 0;  // over this ring, as counted
   std::vector<float> part_;
+  std::vector<float> common_, error_;  // with a codec
   // Relaxed: they tell other threads what to do next, and hand nothing over; what belongs to it is
   // under the lock.
   std::atomic<bool> leaving_{false}, in_ring_{false}, pending_{false};

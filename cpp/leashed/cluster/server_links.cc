@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "leashed/base/clock.h"
+#include "leashed/net/feedback.h"
 
 namespace leashed {
 namespace {
@@ -17,13 +18,16 @@ constexpr double kLook = 0.05;  // seconds between two looks at whether to give 
 }  // namespace
 
 ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>& owner,
-                         std::size_t servers, std::size_t parts)
-    : dimension_(dimension), parts_(parts), lanes_(servers) {
+                         std::size_t servers, std::size_t parts, Codec codec)
+    : dimension_(dimension), parts_(parts), codec_(codec), lanes_(servers), kept_(owner.size()) {
   if (owner.size() != fragments_of(dimension)) {
     throw Error("there must be an owner for each of the " +
                 std::to_string(fragments_of(dimension)) + " fragments");
   }
   for (std::uint32_t f = 0; f < owner.size(); ++f) lanes_.at(owner[f]).fragments.push_back(f);
+  if (codec_ == Codec::none) return;
+  told_.resize(dimension);
+  heard_.resize(dimension);
 }
 
 void ServerLinks::adopt(std::size_t server, int socket, bool checked, Transport wish) {
@@ -47,39 +51,63 @@ void ServerLinks::drop(Lane& lane) {
   if (!lane.arriving) lane.there.store(false, kRelaxed);
 }
 
+void ServerLinks::send(Lane& lane, const float* theta) {
+  const std::uint32_t index = lane.asked[lane.sent++];
+  const auto [begin, end] = fragment(index, dimension_);
+  const std::span<const float> values(theta + begin, end - begin);
+  std::span<const std::byte> payload = std::as_bytes(values);
+  const bool keeps = codec_ != Codec::none && !kept_[index];
+  lane.head = {index, alpha_, old_reply_, kept_[index] ? codec_ : Codec::none, keeps};
+  if (keeps) std::copy(values.begin(), values.end(), told_.data() + begin);
+  if (kept_[index]) {
+    lane.encoded.resize(encoded_size(codec_, values.size()));
+    tell(codec_, values, std::span(told_).subspan(begin, values.size()), lane.encoded.data());
+    payload = lane.encoded;
+  }
+  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&lane.head, 1)), payload};
+  lane.connection->begin({.kind = kExchange, .correlation = index}, parts);
+}
+
+bool ServerLinks::receive(Lane& lane, float* other) {
+  const std::uint32_t index = lane.asked[lane.received];
+  const auto [begin, end] = fragment(index, dimension_);
+  const std::span<float> values(other + begin, end - begin);
+  const std::size_t bytes = encoded_size(kept_[index] ? codec_ : Codec::none, values.size());
+  const auto header = lane.connection->take([&](const FrameHeader& h) {
+    // (Nor before all of it: what is sent must not be in use when this exchange is over.)
+    const std::size_t gone = lane.sent - (lane.connection->sending() ? 1 : 0);
+    if (h.kind != kReply || h.correlation != index || h.length != bytes || lane.received >= gone) {
+      throw Error("a sync server has answered something else than was asked");
+    }
+    if (!kept_[index]) return std::as_writable_bytes(values);
+    lane.reply.resize(bytes);
+    return std::span(lane.reply);
+  });
+  if (!header) return false;
+  ++lane.received;
+  if (codec_ == Codec::none) return true;
+  const std::span<float> heard = std::span(heard_).subspan(begin, values.size());
+  if (kept_[index]) {
+    decode_and_add(codec_, lane.reply.data(), heard);
+    std::copy(heard.begin(), heard.end(), values.begin());
+  } else {
+    std::copy(values.begin(), values.end(), heard.begin());
+    kept_[index] = true;
+  }
+  return true;
+}
+
 bool ServerLinks::step(Lane& lane, const float* theta, float* other) {
   Connection& c = *lane.connection;
   bool something = false;
   while (c.sending() || lane.sent < lane.asked.size()) {
     if (!c.sending()) {
-      const std::uint32_t index = lane.asked[lane.sent++];
-      const auto [begin, end] = fragment(index, dimension_);
-      lane.head = {index, alpha_, old_reply_};
-      const std::span<const std::byte> parts[] = {
-          std::as_bytes(std::span(&lane.head, 1)),
-          std::as_bytes(std::span(theta + begin, end - begin))};
-      c.begin({.kind = kExchange, .correlation = index}, parts);
+      send(lane, theta);
       something = true;
     }
     if (!c.flush()) break;
   }
-  while (lane.received < lane.asked.size()) {
-    const std::uint32_t index = lane.asked[lane.received];
-    const auto [begin, end] = fragment(index, dimension_);
-    const std::size_t bytes = (end - begin) * sizeof(float);
-    const auto header = c.take([&](const FrameHeader& h) {
-      // (Nor before all of it: what is sent must not be in use when this exchange is over.)
-      const std::size_t gone = lane.sent - (c.sending() ? 1 : 0);
-      if (h.kind != kReply || h.correlation != index || h.length != bytes ||
-          lane.received >= gone) {
-        throw Error("a sync server has answered something else than was asked");
-      }
-      return std::as_writable_bytes(std::span(other + begin, end - begin));
-    });
-    if (!header) break;
-    ++lane.received;
-    something = true;
-  }
+  while (lane.received < lane.asked.size() && receive(lane, other)) something = true;
   return something;
 }
 
@@ -93,7 +121,10 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     lane.sent = lane.received = 0;
     {
       const std::lock_guard lock(mutex_);
-      if (lane.arriving) lane.connection = std::move(lane.arriving);
+      if (lane.arriving) {
+        lane.connection = std::move(lane.arriving);
+        for (const std::uint32_t f : lane.fragments) kept_[f] = false;
+      }
     }
     if (!lane.connection) continue;
     somebody = true;

@@ -15,9 +15,9 @@ namespace leashed {
 class ServerLinks final : public Servers {
  public:
   // owner[f]: the server that holds fragment f. An exchange takes every `parts`-th fragment, others
-  // each time.
+  // each time. With a codec, 2 * dimension floats are kept here, and as many on the servers.
   ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>& owner, std::size_t servers,
-              std::size_t parts);
+              std::size_t parts, Codec codec = Codec::none);
 
   // From any thread. The socket replaces what there was, at the next exchange; where it throws, it
   // stays the caller's.
@@ -40,14 +40,23 @@ class ServerLinks final : public Servers {
     std::vector<std::uint32_t> asked;
     std::size_t sent = 0, received = 0;
     ExchangeHead head{};
+    std::vector<std::byte> encoded, reply;  // with a codec: a fragment's, on its way
   };
   // Advances; false where nothing could be done now. Throws where it failed.
   bool step(Lane& lane, const float* theta, float* other);
+  void send(Lane& lane, const float* theta);
+  // False where it has not come whole.
+  bool receive(Lane& lane, float* other);
   void drop(Lane& lane);
 
   const std::size_t dimension_, parts_;
+  const Codec codec_;
   mutable std::mutex mutex_;
   std::vector<Lane> lanes_;
+  // With a codec: of each fragment, whether its values have been exchanged as they are over the
+  // lane's connection; then what its server knows of theta, and what is known here of its values.
+  std::vector<bool> kept_;
+  std::vector<float> told_, heard_;
   float alpha_ = 0;
   bool old_reply_ = false;
   std::atomic<std::uint64_t> out_{0}, in_{0};  // relaxed: counts

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "leashed/base/aligned.h"
 #include "leashed/base/error.h"
 #include "leashed/base/team.h"
+#include "leashed/net/feedback.h"
 
 namespace leashed {
 namespace {
@@ -31,6 +31,7 @@ struct SyncServer::Link {
       : connection(connected(socket, kServerLimits, checked, wish, Role::accepts)) {}
 
   AlignedArray<std::byte> payload{kMostExchange};  // of what came, and then the reply's
+  std::unordered_map<std::uint32_t, Known> known;  // of fragments
   // Last of what may throw: it keeps the socket.
   const std::unique_ptr<Connection> connection;
   std::uint64_t sent = 0, received = 0;  // bytes that have been counted
@@ -213,33 +214,55 @@ void SyncServer::answer(Link& link, const FrameHeader& header) {
   if (found == place_.end()) throw Error("a fragment that is not held here");
   Held& held = held_[found->second];
   const std::size_t n = held.values.size();
-  if (header.length != sizeof head + n * sizeof(float)) throw Error("of another length");
-  const float alpha = head.alpha;
-  if (!(alpha >= 0 && alpha <= 1)) throw Error("an alpha outside 0 to 1");
-  auto* const theta = reinterpret_cast<float*>(link.payload.data() + sizeof head);
-  {
-    const std::lock_guard lock(held.mutex);
-    float* const w = held.values.data();
-    if (!held.present) {
-      std::copy_n(theta, n, w);
-      held.present = true;
-    } else if (head.old_reply) {
-      for (std::size_t i = 0; i < n; ++i) {
-        const float old = w[i];
-        w[i] = (1 - alpha) * old + alpha * theta[i];
-        theta[i] = old;
-      }
-    } else {
-      for (std::size_t i = 0; i < n; ++i) {
-        w[i] = (1 - alpha) * w[i] + alpha * theta[i];
-        theta[i] = w[i];
-      }
-    }
-    ++held.exchanges;
+  const bool differs = head.codec != Codec::none;
+  if (static_cast<std::uint16_t>(head.codec) >= kCodecs || head.keep > (differs ? 0 : 1)) {
+    throw Error("a codec that is not known here");
+  }
+  const std::size_t bytes = encoded_size(head.codec, n);
+  if (header.length != sizeof head + bytes) throw Error("of another length");
+  if (!(head.alpha >= 0 && head.alpha <= 1)) throw Error("an alpha outside 0 to 1");
+  std::byte* const payload = link.payload.data() + sizeof head;
+  if (differs) {
+    const auto kept = link.known.find(head.fragment);
+    if (kept == link.known.end()) throw Error("by how much values differ, but not from what");
+    Known& known = kept->second;
+    const std::span values(values_.data(), n);
+    decode_and_add(head.codec, payload, known.theta);
+    std::copy(known.theta.begin(), known.theta.end(), values.begin());
+    interpolate(held, head, values);
+    tell(head.codec, values, known.w, payload);
+  } else {
+    const std::span values(reinterpret_cast<float*>(payload), n);
+    Known* const known = head.keep ? &link.known[head.fragment] : nullptr;
+    if (known) known->theta.assign(values.begin(), values.end());
+    interpolate(held, head, values);
+    if (known) known->w.assign(values.begin(), values.end());
   }
   exchanges_.fetch_add(1, kRelaxed);
-  const std::span<const std::byte> reply = std::as_bytes(std::span(theta, n));
+  const std::span<const std::byte> reply(payload, bytes);
   link.connection->begin({.kind = kReply, .correlation = header.correlation}, {&reply, 1});
+}
+
+void SyncServer::interpolate(Held& held, const ExchangeHead& head, std::span<float> values) {
+  const float alpha = head.alpha;
+  const std::lock_guard lock(held.mutex);
+  float* const w = held.values.data();
+  if (!held.present) {
+    std::copy(values.begin(), values.end(), w);
+    held.present = true;
+  } else if (head.old_reply) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float old = w[i];
+      w[i] = (1 - alpha) * old + alpha * values[i];
+      values[i] = old;
+    }
+  } else {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      w[i] = (1 - alpha) * w[i] + alpha * values[i];
+      values[i] = w[i];
+    }
+  }
+  ++held.exchanges;
 }
 
 }  // namespace leashed

@@ -1,6 +1,7 @@
 // A sync server: holds fragments of w^PS, and moves each towards the replicas of the trainers that
 // send theirs (shadowsync, Algorithm 2). One thread serves all connections; nobody waits for
-// anybody else's.
+// anybody else's. Over a connection that is compressed, what both sides know of each other takes
+// twice the memory of what is held.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "leashed/base/aligned.h"
 #include "leashed/base/descriptor.h"
 #include "leashed/cluster/messages.h"
 #include "leashed/net/connection.h"
@@ -61,6 +63,10 @@ class SyncServer {
     bool present = false;
     std::uint64_t exchanges = 0;
   };
+  // What both sides of a connection know of a fragment: the server of theta, the trainer of w.
+  struct Known {
+    std::vector<float> theta, w;
+  };
   struct Link;
   void serve();
   // Those that arrive have their first turn.
@@ -68,6 +74,8 @@ class SyncServer {
   // False where the connection is of no more use.
   bool go_on(Link& link);
   void answer(Link& link, const FrameHeader& header);
+  // w moves towards `values`, which become what is answered.
+  void interpolate(Held& held, const ExchangeHead& head, std::span<float> values);
   void wake();
 
   std::deque<Held> held_;
@@ -77,6 +85,7 @@ class SyncServer {
   mutable std::mutex mutex_;
   std::list<std::unique_ptr<Link>> arriving_;               // under the lock
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;  // the serving thread's own
+  AlignedArray<float> values_{kFragment};                   // of what came compressed
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> exchanges_{0}, bytes_in_{0}, bytes_out_{0}, connections_{0},
       refused_{0};

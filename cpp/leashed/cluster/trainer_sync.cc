@@ -24,11 +24,11 @@ SyncPlan in_parts(SyncPlan plan) {
 }  // namespace
 
 TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
-    : plan_(in_parts(plan)), ring_(plan.dimension, plan_.parts) {
+    : plan_(in_parts(plan)), ring_(plan.dimension, plan_.parts, plan.codec) {
   if (!leashed::uses_servers(plan.machine)) return;
   for (std::size_t slot = 0; slot < exchanging; ++slot) {
-    links_.push_back(
-        std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers, plan_.parts));
+    links_.push_back(std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers,
+                                                   plan_.parts, plan.codec));
   }
 }
 

@@ -22,6 +22,7 @@ struct SyncPlan {
   std::size_t parts = 1;  // a round takes one of so many parts of the vector in turn
   double timeout;         // seconds that a round may last
   CustomMix custom = {};
+  Codec codec = Codec::none;  // of what is sent
 };
 
 class TrainerSync : public Synchronisation {

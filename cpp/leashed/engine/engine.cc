@@ -1,6 +1,7 @@
 #include "leashed/engine/engine.h"
 
 #include <cmath>
+#include <utility>
 
 #include "leashed/base/error.h"
 #include "leashed/discipline/registry.h"
@@ -21,7 +22,10 @@ DisciplineContext context_of(const float* theta, std::size_t dimension, const En
           staleness,
           parts.variable_ends,
           parts.state,
-          parts.t};
+          parts.t,
+          {},
+          {},
+          parts.synchronisation ? parts.synchronisation->threads() : 0};
 }
 
 Open& open_of(Discipline& discipline) {
@@ -72,14 +76,73 @@ Engine::Engine(const float* theta, std::size_t dimension, const Parts& parts)
       staleness_(make_staleness(parts.staleness)),
       layout_(Updater(context_of(theta, dimension, parts, *rule_, *staleness_)).layout()),
       readers_(parts.readers),
-      members_(parts.workers, layout_.length()),
+      members_(parts.workers, layout_.length(), parts.synchronisation.get()),
       discipline_(make_discipline(parts.discipline,
                                   context_of(theta, dimension, parts, *rule_, *staleness_))),
-      open_(open_of(*discipline_)) {}
+      open_(open_of(*discipline_)),
+      synchronisation_(parts.synchronisation) {}
 
-void Engine::check_open() const {
-  if (closed_.load(std::memory_order_relaxed)) {
-    throw std::runtime_error("this engine is closed; make another");
+Engine::~Engine() {
+  closed_.store(true, std::memory_order_relaxed);
+  end();
+}
+
+void Engine::begin(const std::function<bool()>& go_on) {
+  if (!synchronisation_) return;
+  synchronisation_->begin({*discipline_, workers_, dimension_, stopped_,
+                           [this](std::exception_ptr error) { fail(std::move(error)); }, true},
+                          go_on);
+  begun_ = true;
+}
+
+void Engine::end() {
+  if (!synchronisation_) return;
+  const std::lock_guard lock(end_mutex_);
+  if (std::exchange(ended_, true)) return;
+  members_.part();
+  synchronisation_->end();
+}
+
+void Engine::close() {
+  closed_.store(true, std::memory_order_relaxed);
+  end();
+  throw_failure();
+}
+
+void Engine::fail(std::exception_ptr error) {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (!std::exchange(failed_, true)) failure_ = std::move(error);
+  }
+  stopped_.store(true, std::memory_order_relaxed);
+  closed_.store(true, std::memory_order_relaxed);
+}
+
+// Once: a language's own exception may not be good for more.
+void Engine::throw_failure() {
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    failure.swap(failure_);
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Engine::refuse() {
+  throw_failure();
+  const std::lock_guard lock(failure_mutex_);
+  throw std::runtime_error(failed_ ? "this engine's synchronisation has failed, as another call "
+                                     "has raised; close it"
+                                   : "this engine is closed; make another");
+}
+
+template <class F>
+void Engine::synchronising(const F& f) {
+  try {
+    f(*synchronisation_);
+  } catch (...) {
+    fail(std::current_exception());
+    throw_failure();
   }
 }
 
@@ -118,12 +181,44 @@ std::uint64_t Engine::t_of(Members::Mine& mine, const std::uint64_t* t_read) {
 Publication Engine::push(Gradient gradient, const std::uint64_t* t_read) {
   if (check_finite_) require_finite(gradient);
   Members::Mine& mine = members_.mine();
-  return open_.push(gradient, t_of(mine, t_read), mine.stores);
+  const Publication publication = open_.push(gradient, t_of(mine, t_read), mine.stores);
+  stepped(mine, publication);
+  return publication;
 }
 
 Publication Engine::push_sparse(const SparseGradient& gradient, const std::uint64_t* t_read) {
   if (check_finite_) require_finite(gradient);
-  return open_.push_sparse(gradient, t_of(members_.mine(), t_read));
+  Members::Mine& mine = members_.mine();
+  const Publication publication = open_.push_sparse(gradient, t_of(mine, t_read));
+  stepped(mine, publication);
+  return publication;
+}
+
+void Engine::stepped(const Members::Mine& mine, const Publication& publication) {
+  if (!begun_) return;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  if (publication.published) {
+    counters_.published.fetch_add(1, kRelaxed);
+    counters_.staleness.fetch_add(publication.staleness_compute + publication.staleness_schedule,
+                                  kRelaxed);
+  }
+  if (publication.lost_to_synchronisation) counters_.lost.fetch_add(1, kRelaxed);
+  synchronising([place = mine.place](Synchronisation& others) { others.stepped(place); });
+}
+
+Leases::Claim Engine::take(Leases& leases, double seconds, std::uint64_t& j, std::uint64_t& k) {
+  check_open();
+  const Leases::Claim claim = leases.take(0, j, k);
+  if (claim != Leases::Claim::waiting) return claim;
+  const Members::Mine& mine = members_.mine();
+  if (!begun_ || !mine.pushes) return leases.take(seconds, j, k);
+  Leases::Claim later = claim;
+  synchronising([&, place = mine.place](Synchronisation& others) {
+    others.waiting(place);
+    later = leases.take(seconds, j, k);
+    if (later != Leases::Claim::waiting) others.resumed(place);
+  });
+  return later;
 }
 
 std::uint64_t Engine::t() {

@@ -61,6 +61,11 @@ const Leases::Span* Leases::find(std::uint64_t j) const {
   return &*std::prev(after);
 }
 
+std::uint64_t Leases::number(std::uint64_t j) const {
+  const Span& span = *find(j);
+  return span.lease.first + (j - span.begin);
+}
+
 Leases::Claim Leases::wait(std::uint64_t j, double seconds, std::unique_lock<std::mutex>& lock) {
   const auto known = [this, j] { return j < given_ || ended_; };
   if (!known() &&
@@ -75,8 +80,7 @@ Leases::Claim Leases::claim(std::uint64_t j, double seconds, std::uint64_t& k) {
   const Claim claim = wait(j, seconds, lock);
   if (claim != Claim::given) return claim;
   claimed_ = std::max(claimed_, j + 1);
-  const Span& span = *find(j);
-  k = span.lease.first + (j - span.begin);
+  k = number(j);
   return claim;
 }
 
@@ -85,6 +89,19 @@ Leases::Claim Leases::claim_beyond(std::uint64_t j, double seconds, std::uint64_
   if (claim != Claim::none) return claim;
   const std::lock_guard lock(mutex_);
   k = beyond_ + (j - given_);
+  return Claim::given;
+}
+
+Leases::Claim Leases::take(double seconds, std::uint64_t& j, std::uint64_t& k) {
+  const auto known = [this] { return claimed_ < given_ || ended_; };
+  std::unique_lock lock(mutex_);
+  if (!known() &&
+      (seconds <= 0 || !more_.wait_for(lock, std::chrono::duration<double>(seconds), known))) {
+    return Claim::waiting;
+  }
+  if (claimed_ >= given_) return Claim::none;
+  j = claimed_++;
+  k = number(j);
   return Claim::given;
 }
 

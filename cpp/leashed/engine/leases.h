@@ -35,6 +35,9 @@ class Leases {
   Claim claim(std::uint64_t j, double seconds, std::uint64_t& k);
   // The same for who takes it in any case: what was not given comes from beyond the run's batches.
   Claim claim_beyond(std::uint64_t j, double seconds, std::uint64_t& k);
+  // The next that nobody has claimed, with its j, for who comes without one: claims nothing that it
+  // does not get. Not beside the two above.
+  Claim take(double seconds, std::uint64_t& j, std::uint64_t& k);
   // Training on the j-th is over.
   void use(std::uint64_t j);
 
@@ -48,6 +51,7 @@ class Leases {
     bool revoked = false;
   };
   const Span* find(std::uint64_t j) const;
+  std::uint64_t number(std::uint64_t j) const;
   Claim wait(std::uint64_t j, double seconds, std::unique_lock<std::mutex>& lock);
 
   mutable std::mutex mutex_;

@@ -13,6 +13,31 @@ constexpr auto kPause = std::chrono::milliseconds(1);
 
 }  // namespace
 
+Members::Shared::Shared(std::size_t workers, Synchronisation* others) : synchronisation(others) {
+  free.reserve(workers);
+  while (free.size() < workers) free.push_back(workers - 1 - free.size());
+}
+
+bool Members::Shared::take(std::size_t& place) {
+  const std::lock_guard lock(mutex);
+  if (free.empty()) return false;
+  place = free.back();
+  free.pop_back();
+  if (synchronisation) synchronisation->join(place);
+  return true;
+}
+
+void Members::Shared::give_back(std::size_t place) {
+  const std::lock_guard lock(mutex);
+  if (synchronisation) synchronisation->leave(place);
+  free.push_back(place);
+}
+
+void Members::part() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->synchronisation = nullptr;
+}
+
 // Of one thread, the engine it used last first. Few: those it uses and those not yet forgotten.
 struct Members::Memberships {
   struct Membership {
@@ -21,7 +46,7 @@ struct Members::Memberships {
   };
   ~Memberships() {
     for (const Membership& membership : all) {
-      if (membership.mine.pushes) membership.shared->permits.give_back();
+      if (membership.mine.pushes) membership.shared->give_back(membership.mine.place);
     }
   }
   std::vector<Membership> all;
@@ -49,7 +74,7 @@ Members::Mine& Members::mine() {
 bool Members::join(Mine& mine) {
   if (mine.pushes) return true;
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (!shared_->permits.take()) {
+  while (!shared_->take(mine.place)) {
     if (std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::sleep_for(kPause);
   }

@@ -18,6 +18,8 @@ struct Synchronised {
   std::size_t dimension;
   const std::atomic<bool>& stopped;              // then nobody waits any more
   std::function<void(std::exception_ptr)> fail;  // stops it, and comes out of it
+  // Whether workers join and leave as they like; else all are there from the beginning.
+  bool come_and_go = false;
 };
 
 class Synchronisation {
@@ -34,9 +36,12 @@ class Synchronisation {
   // The worker has no batch, and waits: asked again and again until it has one.
   virtual void waiting(std::size_t worker) = 0;
   virtual void resumed(std::size_t worker) = 0;
+  // The worker takes part from here on, where workers come and go.
+  virtual void join(std::size_t /*worker*/) {}
   // The worker takes part no more.
   virtual void leave(std::size_t worker) = 0;
-  // All workers have ended, or begin() has thrown. Throws nothing.
+  // All workers have ended, or begin() has thrown. Where workers come and go, some may be in a step
+  // yet, which is waited for, or begin one, in which nothing is done. Throws nothing.
   virtual void end() = 0;
 };
 

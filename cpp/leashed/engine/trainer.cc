@@ -23,7 +23,7 @@ std::vector<Worker> workers_of(Training& training, std::size_t recorded_passes) 
 class InSync {
  public:
   InSync(Training& training, const std::function<bool()>& go_on)
-      : synchronisation_(training.synchronisation) {
+      : training_(training), synchronisation_(training.synchronisation) {
     if (!synchronisation_) return;
     try {
       synchronisation_->begin(
@@ -35,13 +35,18 @@ class InSync {
       throw;
     }
   }
-  ~InSync() { end(); }
+  // By an exception: then nobody is waited for.
+  ~InSync() {
+    if (synchronisation_) training_.stop.stop(StopReason::error);
+    end();
+  }
   InSync(const InSync&) = delete;
   void end() {
     if (synchronisation_) std::exchange(synchronisation_, nullptr)->end();
   }
 
  private:
+  Training& training_;
   Synchronisation* synchronisation_;
 };
 

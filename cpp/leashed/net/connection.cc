@@ -55,7 +55,7 @@ void until_ready(std::span<pollfd> waiting, const Deadline& deadline) {
   for (;;) {
     deadline.check();
     const double left = deadline.at - now();
-    const double most = deadline.cancelled ? std::min(left, kLook) : left;
+    const double most = deadline.cancelled || deadline.ended ? std::min(left, kLook) : left;
     const int milliseconds =
         std::isfinite(most) ? static_cast<int>(std::ceil(std::clamp(most, 0.0, 1e6) * 1e3)) : -1;
     const int ready = poll(waiting.data(), waiting.size(), milliseconds);
@@ -82,8 +82,10 @@ bool soon(const auto& ready) {
 Deadline Deadline::in(double seconds) { return {now() + seconds}; }
 
 void Deadline::check() const {
-  if (cancelled && cancelled->load(std::memory_order_relaxed)) {
-    throw ConnectionError(Reason::cancelled, "given up");
+  for (const std::atomic<bool>* flag : {cancelled, ended}) {
+    if (flag && flag->load(std::memory_order_relaxed)) {
+      throw ConnectionError(Reason::cancelled, "given up");
+    }
   }
   if (!(at > now())) {
     throw ConnectionError(Reason::late, "the other side has not answered in time");

@@ -26,8 +26,10 @@ struct Deadline {
   void check() const;
 
   double at = std::numeric_limits<double>::infinity();  // on the monotonic clock
-  // Whether to give up at once; looked at some times a second. Relaxed: hands nothing over.
+  // Whether to give up at once, for either reason; looked at some times a second. Relaxed: they
+  // hand nothing over.
   const std::atomic<bool>* cancelled = nullptr;
+  const std::atomic<bool>* ended = nullptr;
 };
 
 class Connection {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "leashed/net/codec.h"
 #include "leashed/net/connection.h"
 #include "leashed/net/ring_stream.h"
 
@@ -19,6 +20,14 @@ struct RingPlace {
   Connection& next;
   std::size_t rank;     // from 0
   std::size_t members;  // at least 2
+};
+
+// How a sum's values go over the wire.
+struct RingCodec {
+  Codec codec = Codec::none;
+  // Else, of each value: what this member's sums have lacked in earlier rounds because of encoding,
+  // and what they lack now. 0 in the first.
+  std::span<float> error = {};
 };
 
 // One member's share of a round, as far as it can be done without waiting each time.
@@ -35,8 +44,11 @@ class RingRound {
   // data ← the members' sum, the same bits for all: part p of so many as there are members is
   // summed from member p on, in the order of the ring. Fragments are added as they arrive, and sent
   // on at once.
+  // With a codec, the same for all, what a member sends of partial sums is encoded, with what was
+  // missing before; a part's whole sum once, by who has it first, and it and all others take what
+  // comes out of that.
   static RingRound sum(const RingPlace& place, std::uint16_t kind, std::uint32_t round,
-                       std::span<float> data);
+                       std::span<float> data, const RingCodec& codec = {});
   // data ← the root's.
   static RingRound broadcast(const RingPlace& place, std::size_t root, std::uint16_t kind,
                              std::uint32_t round, std::span<float> data);
@@ -61,8 +73,10 @@ class RingRound {
   struct Plan {
     RingStream sent, received;
     std::size_t own, added, to_send, to_receive;
+    std::size_t partial = 0;  // of what is sent, the first: partial sums
   };
-  RingRound(const RingPlace& place, std::uint16_t kind, std::uint32_t round, const Plan& plan);
+  RingRound(const RingPlace& place, std::uint16_t kind, std::uint32_t round, const Plan& plan,
+            std::span<float> data, const RingCodec& codec);
   bool send();
   bool receive();
   void use(std::span<const std::byte> piece);
@@ -72,6 +86,10 @@ class RingRound {
   bool whole() const { return gone_ < plan_.own + come_; }
   bool ahead() const { return gone_ == plan_.own + come_ && part_ > 0 && !place_.next.checked(); }
   bool adds() const { return come_ < plan_.added; }
+  bool encodes() const { return codec_.codec != Codec::none; }
+  std::size_t bytes(std::span<const float> fragment) const {
+    return encoded_size(codec_.codec, fragment.size());
+  }
   std::uint64_t correlation(std::size_t fragment) const {
     return std::uint64_t{round_} << 32 | fragment;
   }
@@ -80,6 +98,10 @@ class RingRound {
   const std::uint16_t kind_;
   const std::uint32_t round_;
   Plan plan_;
+  // Where values are encoded, fragments lie so in their place in data: from when they are sent, or
+  // have come to be sent on, until they have gone.
+  const std::span<float> data_;
+  const RingCodec codec_;
   std::size_t gone_ = 0, come_ = 0;
   std::size_t part_ = 0;  // bytes that have come in pieces of the fragment that is being received
   // Where a fragment that is to be added lies when it does not come in pieces.
@@ -90,7 +112,7 @@ class RingRound {
 
 // To their end.
 void all_reduce(const RingPlace& place, std::uint16_t kind, std::uint32_t round,
-                std::span<float> data, const Deadline& deadline);
+                std::span<float> data, const Deadline& deadline, const RingCodec& codec = {});
 void broadcast(const RingPlace& place, std::size_t root, std::uint16_t kind, std::uint32_t round,
                std::span<float> data, const Deadline& deadline);
 

@@ -17,6 +17,7 @@ from leashed.cli import (
     policies,
     report,
     scaling,
+    shadowsync,
     shm,
     train,
     tune,
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     benchmarks: arguments.Commands = bench.add_subparsers(required=True, metavar="BENCHMARK")
     scaling.add(benchmarks)
     combinations.add(benchmarks)
+    shadowsync.add(benchmarks)
     report.add(commands)
     policies.add(commands)
     tune.add(commands)

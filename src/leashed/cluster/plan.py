@@ -62,7 +62,6 @@ DIGITS = "digits"
 """The name of the data set that needs no files."""
 
 _TRANSPORTS = ("auto", "tcp", "shm")
-_COMPRESSIONS = ("none", "bfloat16", "int8")
 _BACKGROUND = "background"
 _MOST_PROCESSES = 4096
 _EPOCHS = 10.0
@@ -185,7 +184,7 @@ class Sync:
                 raise ValueError(f"sync.{name} is unknown: no synchroniser has such a setting")
             if not isinstance(value, bool):
                 _check.real(f"sync.{name}", value)
-        _choice("sync.compression", self.compression, _COMPRESSIONS)
+        _choice("sync.compression", self.compression, sync.COMPRESSIONS)
         self.synchroniser()
 
     def synchroniser(self) -> sync.Synchroniser | None:
@@ -200,10 +199,9 @@ class Sync:
         if self.kind not in sync.SYNCHRONISERS:
             known = ", ".join([*sync.SYNCHRONISERS, "none"])
             raise ValueError(f"sync.kind must be one of {known}, got {self.kind!r}")
-        # A preset has a time of its own.
-        settings = (
-            {**self.settings} if self.when == _BACKGROUND else {**self.settings, "when": when}
-        )
+        settings: dict[str, Any] = {**self.settings, "compression": self.compression}
+        if self.when != _BACKGROUND:  # a preset has a time of its own
+            settings["when"] = when
         try:
             return sync.SYNCHRONISERS[self.kind](**settings)
         except TypeError as error:

@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leashed import _core
-from leashed.cluster import packing
 from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.native import native
 from leashed.cluster.opening import Key, Listener, Peer, connect, parse_address
-from leashed.histogram import Histogram
 from leashed.sync import Synchroniser
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Session:
         self.native = (
             None
             if synchroniser is None
-            else _native(cluster, dimension, synchroniser, workers, cluster.timeout)
+            else native(synchroniser, dimension, cluster.servers, workers, cluster.timeout)
         )
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
@@ -193,8 +193,8 @@ class Session:
             )
         if welcome.total != self._total:
             raise ValueError(
-                f"until and data make {self._total} batches, but the run has {welcome.total}; all "
-                "trainers must have the same"
+                f"this trainer has {_number(self._total)} batches, but the run "
+                f"{_number(welcome.total)}; all trainers must have the same"
             )
 
     # The thread of the session.
@@ -413,9 +413,18 @@ class Session:
 
     # The end.
 
-    def finish(self, outcome: Mapping[str, Any]) -> dict[str, float]:
-        """The training has ended as the core tells: hands the parameters in, unless they are not
-        finite. What was counted.
+    def finish(
+        self, parameters: NDArray[np.float32], counted: Mapping[str, float]
+    ) -> dict[str, float]:
+        """The training has ended: hands the parameters in, unless they are not finite.
+
+        Args:
+            parameters: float32 [d].
+            counted: what is told of this trainer beside what was counted here, by name; numbers that
+                are not finite are left out.
+
+        Returns:
+            All that was counted, by name.
 
         A master that is away is waited for, as long as ``Cluster.grace`` says.
 
@@ -428,16 +437,8 @@ class Session:
         self._member.leave()
         if self._failure is not None:
             raise self._failure
-        summary = {
-            **self.metrics(),
-            "updates": float(outcome["updates"]),
-            "dropped_for_sync": float(outcome["lost_to_synchronisation"]),
-            "loss": float(outcome["evaluations"][-1]["loss"]),
-            "seconds": float(outcome["elapsed"]),
-            "staleness_mean": Histogram(outcome["staleness"].astype(np.int64)).mean(),
-        }
+        summary = {**self.metrics(), **counted}
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
-        parameters = outcome["parameters"]
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
         if summary["batches_used"] and np.isfinite(parameters).all():
             self._send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
@@ -494,29 +495,8 @@ class Session:
         self.close()
 
 
-def _native(
-    cluster: Cluster, dimension: int, synchroniser: Synchroniser, workers: int, timeout: float
-) -> _core.TrainerSync:
-    if synchroniser.SERVERS and cluster.servers == 0:
-        raise ValueError(
-            f"{type(synchroniser).__name__} needs sync servers, and the run has none; start it with "
-            "at least one (--sync-ps), or choose MA or BMUF"
-        )
-    when = synchroniser.when
-    owner = packing.owners(dimension, max(1, cluster.servers))
-    return _core.TrainerSync(
-        synchroniser.choice(),
-        when.kind,
-        list(when.gaps),
-        [float(gap) for gap in when.gaps.values()],
-        dimension,
-        owner,
-        cluster.servers,
-        synchroniser.parts,
-        timeout,
-        synchroniser.custom(),
-        workers,
-    )
+def _number(total: int | None) -> str:
+    return "no end of" if total is None else str(total)
 
 
 def _start(work: Callable[[], None]) -> None:

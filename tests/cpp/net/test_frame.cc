@@ -109,6 +109,27 @@ TEST_CASE("a payload is placed once, in as much memory as it needs, before anyth
   CHECK(parser.feed(rest) == Step::frame);
 }
 
+TEST_CASE("a payload that is not kept is counted and checked all the same") {
+  for (const bool damaged : {false, true}) {
+    Bytes bytes = frame(1, 5, Bytes(70, std::byte{3}), true);
+    if (damaged) bytes.back() ^= std::byte{1};
+    FrameParser parser(kLimits);
+    CHECK_THROWS_AS(parser.pass(), Error);
+    std::span<const std::byte> rest(bytes);
+    CHECK(parser.feed(rest) == Step::header);
+    CHECK(parser.left() == 70);
+    parser.pass();
+    CHECK(parser.passing());
+    CHECK(parser.missing().empty());
+    CHECK_THROWS_AS(parser.pass(), Error);
+    CHECK(parser.passed(rest.first(64)) == Step::more);
+    CHECK(parser.left() == 6);
+    rest = rest.subspan(64);
+    CHECK(parser.feed(rest) == (damaged ? Step::refused : Step::frame));
+    CHECK(rest.empty());
+  }
+}
+
 TEST_CASE("frames come out as they went in, in whatever pieces") {
   std::mt19937_64 random(2);
   Bytes bytes;

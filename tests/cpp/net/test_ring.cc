@@ -100,3 +100,16 @@ TEST_CASE(
   });
   CHECK_THROWS_AS(all_reduce(apart.place(0), 1, 7, data, Deadline::in(kLong)), Error);
 }
+
+TEST_CASE("members whose codecs differ are told, and so is one without room for what is missing") {
+  std::vector<float> data(1000, 1.0f), error(1000, 0.0f);
+  Wires wires(2, true);
+  CHECK_THROWS_AS(all_reduce(wires.place(0), 1, 0, data, Deadline::in(kLong), {Codec::int8, {}}),
+                  Error);
+  std::jthread other([&] {
+    std::vector<float> its(1000);
+    CHECK_THROWS_AS(all_reduce(wires.place(1), 1, 0, its, Deadline::in(kLong)), Error);
+  });
+  CHECK_THROWS_AS(all_reduce(wires.place(0), 1, 0, data, Deadline::in(kLong), {Codec::int8, error}),
+                  Error);
+}

@@ -82,7 +82,7 @@ bool ready(Connection& connection, bool to_read, bool to_write) {
 
 struct Member {
   std::shared_ptr<Connection> previous, next;  // one, where there are two members and one pair
-  std::vector<float> data;
+  std::vector<float> data, error;
   std::unique_ptr<RingRound> round;
   bool done = false;
   std::string failed;
@@ -113,8 +113,9 @@ enum class Kind { sockets, shared, mixed };
 
 // A round to its end.
 struct Play {
-  Play(std::size_t count, std::size_t length, std::optional<std::size_t> root, Kind kind,
-       Random& random)
+  // Of a sum with that codec, or a broadcast.
+  Play(std::size_t count, std::size_t length, std::optional<std::size_t> root, Codec codec,
+       Kind kind, Random& random)
       : members(count) {
     const bool one_pair = count == 2 && kind == Kind::shared && random() % 2 == 0;
     for (std::size_t i = 0; i < (one_pair ? 1 : count); ++i) {
@@ -126,14 +127,20 @@ struct Play {
       members[1].next = members[1].previous;
     }
     vectors = draw_vectors(count, length);
-    expected = root ? vectors[*root] : sum_in_order(vectors);
+    if (codec != Codec::none) errors = draw_vectors(count, length);
+    const Vectors before = errors;
+    expected = root                   ? vectors[*root]
+               : codec == Codec::none ? sum_in_order(vectors)
+                                      : encoded_sum_in_order(vectors, codec, errors);
     for (std::size_t i = 0; i < count; ++i) {
       Member& member = members[i];
       member.data = vectors[i];
+      if (codec != Codec::none) member.error = before[i];
       const RingPlace place{*member.previous, *member.next, i, count};
       // A factory's result has no other place than this.
-      member.round.reset(root ? new RingRound(RingRound::broadcast(place, *root, 1, 7, member.data))
-                              : new RingRound(RingRound::sum(place, 1, 7, member.data)));
+      member.round.reset(
+          root ? new RingRound(RingRound::broadcast(place, *root, 1, 7, member.data))
+               : new RingRound(RingRound::sum(place, 1, 7, member.data, {codec, member.error})));
     }
   }
 
@@ -193,7 +200,7 @@ struct Play {
   std::vector<Member> members;
   std::vector<std::unique_ptr<Relay>> relays;
   std::vector<bool> begun;
-  std::vector<std::vector<float>> vectors;
+  Vectors vectors, errors;
   std::vector<float> expected;
 };
 
@@ -237,18 +244,22 @@ void play_all(Kind kind, bool faults) {
     const std::size_t count = draw_members(kind, random);
     const std::size_t length = draw_length(count, random);
     std::optional<std::size_t> root, fault_at;
-    if (random() % 2 == 0) root = random() % count;
-    Play play(count, length, root, kind, random);
+    const std::uint64_t what = random() % 4;
+    if (what == 0) root = random() % count;
+    const Codec codec = what == 1 ? Codec::bfloat16 : what == 2 ? Codec::int8 : Codec::none;
+    Play play(count, length, root, codec, kind, random);
     if (faults) fault_at = random() % (10 * count);
     play.run(random, fault_at);
     std::size_t done = 0;
-    for (const Member& member : play.members) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const Member& member = play.members[i];
       CAPTURE(member.failed);
       REQUIRE(member.over());
       if (!faults) REQUIRE(member.failed.empty());
       if (!member.done) continue;
       ++done;
       REQUIRE(member.data == play.expected);
+      if (!play.errors.empty()) REQUIRE(member.error == play.errors[i]);
     }
     broken += done == 0;
     part += done > 0 && done < count;

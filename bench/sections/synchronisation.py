@@ -1,0 +1,148 @@
+"""What keeping trainers in sync costs one of them, and an exchange with a sync server.
+
+Training runs take turns with and without a synchroniser, and what is told is the ratio of each pair,
+with its 95% interval. The trainer is alone with its sync server, which has a process of its own,
+behind a link of limited bandwidth where that is said (``leashed.shadowsync.servers``).
+"""
+
+from __future__ import annotations
+
+import time
+
+import leashed as lsh
+from bench.context import Bench, Record
+from leashed import sync
+from leashed.shadowsync.fleet import Trained, train_together
+from leashed.shadowsync.intervals import ratio
+from leashed.shadowsync.servers import Servers
+
+_BATCH = 64
+_SECONDS = 1.5  # of a run
+_PAIRS = 20
+_FAULTY_PAIRS = 10
+_GAP = 20.0  # iterations between two synchronisations, about, over the limited link
+_SLOW = 2e6  # bytes per second: an exchange of the MLP takes 0.3 s
+_TIMEOUT = 1.0  # seconds after which a sync server is given up, and connected with anew
+_EPOCHS = 10.0  # of a run in which all do the same work
+_TURNS = 7
+_EXCHANGES = 3.0  # seconds of each size
+
+
+def measure(bench: Bench) -> list[Record]:
+    """Records by figure: ``background``, ``hung`` and ``slow`` with the examples per second of each
+    pair; ``same work`` with and without a free processor; ``exchange``.
+    """
+    found = [_background(bench), *_faulty(bench)]
+    found += _same_work(bench)
+    return found + bench.run("bench_exchange", bench.seconds(_EXCHANGES))
+
+
+def _model(bench: Bench) -> lsh.models.Model:
+    return lsh.models.mlp(bench.data.features, [128, 128, 128], bench.data.classes)
+
+
+def _train(
+    bench: Bench, synchroniser: sync.Synchroniser | None, servers: Servers | None
+) -> Trained:
+    """One trainer with one worker, for some time."""
+    return train_together(
+        _model(bench),
+        bench.data,
+        trainers=1,
+        threads=1,
+        sync=synchroniser,
+        servers=servers,
+        timeout=_TIMEOUT,
+        until=lsh.until(seconds=bench.seconds(_SECONDS, least=0.2)),
+        batch_size=_BATCH,
+        evaluate_every=1e6,
+    )
+
+
+def _background(bench: Bench) -> Record:
+    """With a core for the shadow thread and the server."""
+    size = 4 * _model(bench).dimension
+    per_second = _train(bench, None, None).eps / _BATCH
+    with Servers(size // 4, 1, size * per_second / _GAP) as servers:
+        record = _pairs(bench, servers, bench.times(_PAIRS, least=2))
+    return {"figure": "background", **record}
+
+
+def _faulty(bench: Bench) -> list[Record]:
+    """A sync server that accepts and never answers, and one that is slow."""
+    found = []
+    for name, bandwidth in (("hung", 0.0), ("slow", _SLOW)):
+        with Servers(_model(bench).dimension, 1, bandwidth) as servers:
+            record = _pairs(bench, servers, bench.times(_FAULTY_PAIRS, least=2))
+        found.append({"figure": name, **record})
+    return found
+
+
+def _pairs(bench: Bench, servers: Servers, pairs: int) -> Record:
+    """Runs with and without synchronisation in turns, first the one and then the other."""
+    eps: dict[str, list[float]] = {"with": [], "without": []}
+    gaps: list[float | None] = []
+    failed = 0.0
+    for pair in range(pairs):
+        for name in sorted(eps, reverse=bool(pair % 2)):
+            if name == "without":
+                eps[name].append(_train(bench, None, None).eps)
+                continue
+            trained = _train(bench, sync.EASGD(), servers)
+            eps[name].append(trained.eps)
+            gaps.append(trained.sync_gap)
+            failed += trained.counters[0]["failed"]
+    mean, low, high = ratio(eps["with"], eps["without"])
+    return {"eps": eps, "gaps": gaps, "failed": failed, "ratio": [mean, low, high]}
+
+
+def _same_work(bench: Bench) -> list[Record]:
+    """All processors train, under Leashed with T_p = 0, over a link without limit: in the background
+    as fast as it goes, then as often in the foreground, and not at all.
+    """
+    runs: dict[str, list[Record]] = {"background": [], "foreground": [], "none": []}
+    with Servers(_model(bench).dimension, 1) as servers:
+        for _ in range(bench.times(_TURNS, least=2)):
+            runs["background"].append(_counted(bench, sync.EASGD(), servers))
+            gap = max(1, round(runs["background"][-1]["gap"]))
+            often = sync.EASGD(when=sync.every(iterations=gap))
+            runs["foreground"].append(_counted(bench, often, servers))
+            runs["none"].append(_counted(bench, None, servers))
+    return [
+        {
+            "figure": "same work",
+            "way": way,
+            "threads": bench.threads,
+            **{name: [run[name] for run in records] for name in records[0]},
+        }
+        for way, records in runs.items()
+    ]
+
+
+def _counted(bench: Bench, synchroniser: sync.Synchroniser | None, servers: Servers) -> Record:
+    epochs = _EPOCHS * min(1.0, bench.scale)
+    batches = max(1, int(epochs * len(bench.data)) // _BATCH)
+    before, cpu = servers.counters()["cpu_seconds"], time.process_time()
+    trained = train_together(
+        _model(bench),
+        bench.data,
+        trainers=1,
+        threads=bench.threads,
+        sync=synchroniser,
+        servers=servers,
+        batches=batches,
+        until=lsh.until(epochs=epochs),
+        discipline=lsh.Leashed(persistence=0),
+        batch_size=_BATCH,
+        evaluate_every=1e6,
+    )
+    return {
+        "eps": trained.eps,
+        "cpu_seconds": time.process_time() - cpu,
+        "server_cpu_seconds": servers.counters()["cpu_seconds"] - before,
+        "gap": trained.sync_gap,
+        "syncs": trained.syncs,
+        "gradients": trained.gradients,
+        "dropped": sum(result.dropped for result in trained.results),
+        "dropped_for_sync": trained.dropped_for_sync,
+    }

@@ -1,0 +1,268 @@
+"""``leashed bench shadowsync``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from leashed import _check
+from leashed.cli.arguments import add_data, listed, load_data
+from leashed.cli.progress import Line
+from leashed.datasets import Split, synthetic_digits
+from leashed.report.table import number
+from leashed.shadowsync.figure5 import Figure5
+from leashed.shadowsync.quality import Pass, Sweep, Table2
+from leashed.shadowsync.study import Record, Study, left, read
+from leashed.studies.scaling import MODELS
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Commands
+
+_STUDIES: dict[str, type[Figure5 | Table2 | Sweep]] = {
+    study.NAME: study for study in (Figure5, Table2, Sweep)
+}
+_RUNS_LEFT = 3
+
+
+def add(benchmarks: Commands) -> None:
+    """Add the command."""
+    parser = benchmarks.add_parser(
+        "shadowsync",
+        help="the ShadowSync paper's experiments: scaling, sync gap and quality",
+        description="Run several trainers and sync servers on this machine: by default Figure 5 of "
+        "the ShadowSync paper, examples per second over trainers where the sync servers' links are "
+        "limited, beside what bytes over bandwidth predict. Exit status: 0; 2 for a wrong argument "
+        "or file; 3 if --minutes left runs; 130 after Ctrl-C.",
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--figure5",
+        action="store_const",
+        const="figure5",
+        dest="study",
+        help=f"examples per second over trainers; {_takes(Figure5())} (default)",
+    )
+    which.add_argument(
+        "--table2",
+        action="store_const",
+        const="table2",
+        dest="study",
+        help="losses by sync gap, in the background and the foreground, after one pass; "
+        f"{_takes(Table2())}",
+    )
+    which.add_argument(
+        "--sweep",
+        action="store_const",
+        const="sweep",
+        dest="study",
+        help=f"losses over a grid of α, η and momentum, and the best; {_takes(Sweep())}",
+    )
+    add_data(parser)
+    both = parser.add_argument_group("all of them", "lists are separated by commas")
+    both.add_argument("--threads", type=int, help=f"of each trainer; {_default('threads')}")
+    both.add_argument("--gaps", type=listed(int), help=f"in the foreground; {_default('gaps')}")
+    both.add_argument("--batch-size", type=int, help=_default("batch_size"))
+    both.add_argument("--repeats", type=int, help=f"or seeds; {_default('repeats')}")
+    both.add_argument(
+        "--scale", type=float, help="less than 1: shorter runs, or fewer examples; default: 1"
+    )
+    scaling = parser.add_argument_group("--figure5")
+    scaling.add_argument(
+        "--trainers",
+        type=listed(int),
+        help=f"also, one number, of the others; {_default('trainers')}",
+    )
+    scaling.add_argument("--servers", type=listed(int), help=f"likewise; {_default('servers')}")
+    scaling.add_argument(
+        "--pace", type=float, metavar="SECONDS", help=f"of an iteration; {_default('pace')}"
+    )
+    scaling.add_argument(
+        "--bandwidth",
+        type=float,
+        metavar="BYTES",
+        help=f"of each server's link, a second each way; {_default('bandwidth')}",
+    )
+    scaling.add_argument(
+        "--dimension", type=int, help=f"length of the parameters; {_default('dimension')}"
+    )
+    scaling.add_argument("--plot", type=Path, metavar="FILE", help="draw it (needs matplotlib)")
+    quality = parser.add_argument_group("--table2 and --sweep")
+    quality.add_argument("--model", choices=MODELS, help=_default("model"))
+    quality.add_argument("--kinds", type=listed(str), help=f"synchronisers; {_default('kinds')}")
+    quality.add_argument("--lr", type=float, help=_default("lr"))
+    quality.add_argument(
+        "--examples", type=int, help=f"to draw, without --data; {_default('examples')}"
+    )
+    quality.add_argument("--seed", type=int, help=f"the first; {_default('seed')}")
+    grid = parser.add_argument_group("--sweep")
+    for name in ("alpha", "eta", "momentum"):
+        grid.add_argument(f"--{name}", type=listed(float), help=_default(name))
+    parser.add_argument("--output", type=Path, help="write each run to this file, as JSON lines")
+    parser.add_argument(
+        "--resume", action="store_true", help="add to the --output that is there what it lacks"
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="begin no further run after so long; --resume goes on"
+    )
+    parser.add_argument(
+        "--json-lines",
+        action="store_true",
+        help="print each run as a line of JSON; the tables go to standard error",
+    )
+    parser.set_defaults(command=_shadowsync, study="figure5")
+
+
+def _takes(study: Study) -> str:
+    return f"about {number(study.seconds() / 60.0, 2)} minutes"
+
+
+def _default(name: str) -> str:
+    """Of a setting, where it differs by study of each."""
+    found: dict[str, str] = {}
+    for word, study in _STUDIES.items():
+        for item in dataclasses.fields(study):
+            if item.name == name:
+                value: Any = item.default
+                shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                found[word] = shown
+    if len(set(found.values())) == 1:
+        return f"default: {next(iter(found.values()))}"
+    return "default: " + ", ".join(f"{value} with --{word}" for word, value in found.items())
+
+
+def _study(options: argparse.Namespace) -> Figure5 | Table2 | Sweep:
+    kind = _STUDIES[options.study]
+    fields = {item.name: item for item in dataclasses.fields(kind)}
+    known = {item.name for study in _STUDIES.values() for item in dataclasses.fields(study)}
+    given: dict[str, Any] = {}
+    for name in known:
+        value = getattr(options, name, None)
+        if value is None:
+            continue
+        if name not in fields:
+            raise ValueError(f"--{name.replace('_', '-')} does not go with --{options.study}")
+        if isinstance(value, tuple) and not isinstance(fields[name].default, tuple):
+            if len(value) != 1:
+                raise ValueError(f"--{name} takes one number with --{options.study}")
+            value = value[0]
+        given[name] = value
+    study = kind(**given)
+    if options.scale is None:
+        return study
+    return study.scaled(_check.real("scale", options.scale, 0.0))
+
+
+def _data(options: argparse.Namespace, study: Study) -> Split | None:
+    if not isinstance(study, Pass):
+        if options.data is not None:
+            raise ValueError("--data does not go with --figure5, whose trainers are paced")
+        return None
+    if options.data is None:
+        return synthetic_digits(study.examples)
+    if options.examples is not None:
+        raise ValueError("--examples does not go with --data")
+    return load_data(options)
+
+
+def _shadowsync(options: argparse.Namespace) -> int:
+    if options.resume and options.output is None:
+        raise ValueError("--resume goes with --output, the file to go on with")
+    if options.plot is not None and options.study != "figure5":
+        raise ValueError(f"--plot does not go with --{options.study}")
+    if options.minutes is not None:
+        _check.real("minutes", options.minutes, 0.0)
+    study = _study(options)
+    _check.writable(options.output)
+    _check.writable(options.plot)
+    records, size = _before(options)
+    data = _data(options, study)
+    try:
+        settings = left(study, data, records)
+    except ValueError as error:
+        raise ValueError(
+            f"{options.output}: {error}; give the same arguments, or another --output"
+        ) from None
+    total = len(study.settings())
+    minutes = study.seconds() / 60.0 * len(settings) / total
+    runs = f"{total} runs" if len(settings) == total else f"{len(settings)} runs left of {total}"
+    _tell(f"{runs}, about {number(minutes, 2)} minutes")
+
+    line = Line(sys.stderr)
+    begun, ended, interrupted = time.monotonic(), 0, False
+    with contextlib.ExitStack() as stack:
+        output = None
+        if options.output is not None:
+            output = stack.enter_context(_opened(options.output, size))
+        try:
+            for setting in settings:
+                line.show(f"{ended + 1}/{len(settings)} {_words(setting)}")
+                record = study.run(setting, data)
+                records.append(record)
+                ended += 1
+                text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+                if output is not None:
+                    output.write(text + "\n")
+                    output.flush()
+                if options.json_lines:
+                    print(text, flush=True)
+                if options.minutes is not None and time.monotonic() - begun > 60 * options.minutes:
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+    line.clear()
+    if records:
+        print(study.report(records), file=sys.stderr if options.json_lines else sys.stdout)
+    if options.plot is not None and records and isinstance(study, Figure5):
+        _draw(study, records, options.plot)
+    remaining = len(settings) - ended
+    if remaining:
+        remedy = "" if output is None else "; the same command with --resume goes on"
+        _tell(f"{remaining} of {total} runs are left{remedy}")
+    if interrupted:
+        return 130
+    return _RUNS_LEFT if remaining else 0
+
+
+def _draw(study: Figure5, records: list[Record], path: Path) -> None:
+    from leashed.plots.shadowsync import scaling  # noqa: PLC0415 (matplotlib is optional)
+
+    scaling(*study.panels(records), study.told).savefig(path)
+    _tell(str(path))
+
+
+def _words(setting: Record) -> str:
+    return " ".join(f"{name}={value}" for name, value in setting.items() if value is not None)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _before(options: argparse.Namespace) -> tuple[list[Record], int]:
+    """The records that the output has already, and how many of its bytes they are."""
+    path: Path | None = options.output
+    if path is None or not path.exists() or not path.stat().st_size:
+        return [], 0
+    if not options.resume:
+        raise FileExistsError(
+            f"{path} has results already: --resume adds what is missing, another --output starts "
+            "anew"
+        )
+    records, size = read(path)
+    if size < path.stat().st_size:
+        _tell(f"{path}: its last line was not written to the end and is dropped")
+    return records, size
+
+
+def _opened(path: Path, size: int) -> TextIO:
+    """The file to append to, cut to so many bytes."""
+    file = path.open("a", encoding="utf-8")
+    if path.stat().st_size > size:
+        file.truncate(size)
+    return file

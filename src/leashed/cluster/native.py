@@ -1,0 +1,46 @@
+"""The core's part of a trainer's synchronisation, as ``leashed.sync`` describes it."""
+
+from __future__ import annotations
+
+from leashed import _core
+from leashed.cluster import packing
+from leashed.sync import Synchroniser
+
+__all__ = ["native"]
+
+
+def native(
+    synchroniser: Synchroniser, dimension: int, servers: int, workers: int, timeout: float
+) -> _core.TrainerSync:
+    """What synchronises a trainer's parameters, once it has its connections.
+
+    Args:
+        synchroniser: from ``leashed.sync``.
+        dimension: length of the parameters.
+        servers: how many sync servers there are.
+        workers: worker threads of the trainer.
+        timeout: seconds for a round.
+
+    Raises:
+        ValueError: there is no sync server where one is needed.
+    """
+    if synchroniser.SERVERS and servers == 0:
+        raise ValueError(
+            f"{type(synchroniser).__name__} needs sync servers, and the run has none; start it with "
+            "at least one (--sync-ps), or choose MA or BMUF"
+        )
+    when = synchroniser.when
+    return _core.TrainerSync(
+        synchroniser.choice(),
+        when.kind,
+        list(when.gaps),
+        [float(gap) for gap in when.gaps.values()],
+        dimension,
+        packing.owners(dimension, max(1, servers)),
+        servers,
+        synchroniser.parts,
+        timeout,
+        synchroniser.custom(),
+        workers,
+        synchroniser.compression,
+    )

@@ -1,0 +1,76 @@
+"""Means with their 95% intervals (Student's t)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["Interval", "interval", "ratio"]
+
+_CONFIDENCE = 0.95
+_BISECTIONS = 60
+
+
+class Interval(NamedTuple):
+    """A mean and where it is with a probability of 95%; infinite ends for a single value."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """Half its width."""
+        return (self.high - self.low) / 2.0
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """The mean of values that are drawn independently, about normally.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not values:
+        raise ValueError("values must not be empty")
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return Interval(mean, -math.inf, math.inf)
+    half = _quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
+    """The mean ratio of pairs, by the logarithms of their ratios.
+
+    Raises:
+        ValueError: there is no pair, one lacks its other half, or a value is not positive.
+    """
+    logs = [math.log(a / b) for a, b in zip(ours, theirs, strict=True)]
+    return Interval(*map(math.exp, interval(logs)))
+
+
+def _quantile(freedom: int) -> float:
+    """Student's t that is exceeded, up or down, with a probability of 5%."""
+    low, high = 0.0, 1000.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2.0
+        if _within(middle, freedom) < _CONFIDENCE:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """P(|T| < t) (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0 if freedom == 1 else term
+    for k in range(1 + odd, freedom - 2, 2):
+        term *= k / (k + 1) * math.cos(angle) ** 2
+        total += term
+    total *= math.sin(angle)
+    return 2.0 / math.pi * (angle + total) if odd else total

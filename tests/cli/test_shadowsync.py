@@ -1,0 +1,80 @@
+"""``leashed bench shadowsync``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from leashed import cli
+
+FIGURE_5 = [
+    *("bench", "shadowsync", "--trainers", "1,2", "--servers", "1", "--gaps", "5"),
+    *("--threads", "1", "--pace", "0.005", "--dimension", "100", "--scale", "0.05"),
+]
+QUALITY = [
+    *("--trainers", "2", "--threads", "1", "--examples", "160", "--repeats", "1"),
+    *("--gaps", "5", "--kinds", "easgd"),
+]
+
+
+def test_figure_5_ends_with_its_tables_and_goes_on_where_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    output, plot = tmp_path / "f.jsonl", tmp_path / "f.svg"
+    command = [*FIGURE_5, "--output", str(output), "--plot", str(plot)]
+    assert cli.main([*command, "--minutes", "1e-6"]) == 3
+    assert "5 of 6 runs are left" in capsys.readouterr().err
+    assert cli.main([*command, "--resume"]) == 0
+    told = capsys.readouterr()
+    assert "5 runs left of 6" in told.err
+    for words in ("paced", "S-EASGD, 1 sync server", "predicted EPS"):
+        assert words in told.out
+    assert len([json.loads(line) for line in output.read_text().splitlines()]) == 6
+    assert plot.stat().st_size > 0
+    assert cli.main(command) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert cli.main([*command, "--resume", "--pace", "0.1"]) == 2
+    assert "pace" in capsys.readouterr().err
+
+
+def test_table_2_prints_its_runs_as_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "shadowsync", "--table2", *QUALITY, "--json-lines"]) == 0
+    told = capsys.readouterr()
+    records = [json.loads(line) for line in told.out.splitlines()]
+    assert [r["setting"]["sync"] for r in records] == ["none", "easgd", "easgd"]
+    assert all(r["conditions"]["examples"] == 160 for r in records)
+    assert "FR-EASGD-5" in told.err
+
+
+def test_the_sweep_prints_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "shadowsync", "--sweep", *QUALITY, "--alpha", "0.5"]) == 0
+    assert "best easgd: alpha=0.5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--table2", "--pace", "1"], "--pace does not go with --table2"),
+        (["--table2", "--plot", "x.png"], "--plot does not go with --table2"),
+        (["--table2", "--trainers", "1,2"], "--trainers takes one number"),
+        (["--table2", "--alpha", "0.5"], "--alpha does not go with --table2"),
+        (["--lr", "0.1"], "--lr does not go with --figure5"),
+        (["--data", "x"], "--data does not go with --figure5"),
+        (["--table2", "--data", "x", "--examples", "10"], "--examples does not go with --data"),
+        (["--resume"], "--output"),
+        (["--scale", "0"], "scale"),
+        (["--table2", "--sweep"], "not allowed with"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = cli.main(["bench", "shadowsync", *arguments])
+    except SystemExit as exit_:
+        status = exit_.code
+    assert status == 2
+    assert complaint in capsys.readouterr().err

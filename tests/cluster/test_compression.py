@@ -1,0 +1,214 @@
+"""Trainers whose synchronisation is compressed: they train alike, and send less."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+import leashed as lsh
+from leashed import _core, cli
+from leashed.cluster.plan import Sync
+from leashed.sync import Synchroniser
+
+DATA = lsh.datasets.synthetic_digits(n=2000, seed=0).train
+MODEL = lsh.models.mlp(784, [64, 64], 10)
+D = MODEL.dimension
+LENGTHS = [min(D - at, _core.FRAGMENT) for at in range(0, D, _core.FRAGMENT)]
+EPOCHS = 4
+FACTORS = {"none": 1.0, "bfloat16": 2.0, "int8": 4 * 256 / 258}
+LOSSY = [name for name in FACTORS if name != "none"]
+
+
+@dataclass
+class Run:
+    """Trainers of one process, each of which trains all batches, in the place of a cluster."""
+
+    synchronisers: list[Synchroniser | None]
+    server: _core.SyncServer = field(
+        default_factory=lambda: _core.SyncServer(list(enumerate(LENGTHS)))
+    )
+    natives: list[_core.TrainerSync | None] = field(default_factory=list)
+
+    def train(self, discipline: lsh.Discipline | None = None) -> list[lsh.TrainResult]:
+        self.natives = [self._native(each) for each in self.synchronisers]
+        if not any(each is None or each.SERVERS for each in self.synchronisers):
+            self._form_ring()
+        results: list[lsh.TrainResult | None] = [None] * len(self.natives)
+
+        def work(index: int) -> None:
+            results[index] = lsh.train(
+                MODEL,
+                DATA,
+                until=lsh.Until(epochs=EPOCHS),
+                discipline=discipline or lsh.Leashed(),
+                rule=lsh.SGD(0.05),
+                batch_size=16,
+                threads=1,
+                seed=index,
+                sync=self.synchronisers[index],
+                cluster=Place(self, index),
+            )
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(len(results))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [each for each in results if each is not None]
+
+    def _native(self, synchroniser: Synchroniser | None) -> _core.TrainerSync | None:
+        if synchroniser is None:
+            return None
+        gaps = synchroniser.when.gaps
+        native = _core.TrainerSync(
+            machine=synchroniser.choice(),
+            pace=synchroniser.when.kind,
+            starts=list(gaps),
+            gaps=list(gaps.values()),
+            dimension=D,
+            owner=[0] * len(LENGTHS),
+            servers=1,
+            parts=synchroniser.parts,
+            timeout=60.0,
+            custom=synchroniser.custom(),
+            workers=1,
+            compression=synchroniser.compression,
+        )
+        for slot in range(native.slots):
+            here, there = socket.socketpair()
+            ends = [threading.Thread(target=self.server.adopt, args=(there.detach(), False, "tcp"))]
+            ends[0].start()
+            native.adopt(slot, 0, here.detach(), False, "tcp")
+            ends[0].join()
+        return native
+
+    def _form_ring(self) -> None:
+        count = len(self.natives)
+        pairs = [socket.socketpair() for _ in range(count)]
+        for rank, native in enumerate(self.natives):
+            assert native is not None
+            behind, ahead = pairs[rank - 1][1].detach(), pairs[rank][0].detach()
+            native.form(1, rank, [True] * count, behind, ahead, False, "tcp")
+
+
+@dataclass
+class Place(contextlib.AbstractContextManager):
+    """A trainer's in a ``Run``, and its session."""
+
+    run: Run
+    index: int
+
+    def session(self, *_: object, total: int | None, **__: object) -> Place:
+        assert total is not None
+        self.leases = _core.Leases()
+        self.leases.give(1, 0, total)
+        self.leases.end(total)
+        self.native = self.run.natives[self.index]
+        return self
+
+    def finish(self, _: object) -> dict[str, float]:
+        return {} if self.native is None else self.native.counters()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def loss(result: lsh.TrainResult) -> float:
+    return float(result.loss[-1])
+
+
+@pytest.mark.parametrize("compression", LOSSY)
+@pytest.mark.parametrize("when", [lsh.sync.background(), lsh.sync.every(iterations=3)])
+def test_alone_without_elasticity_it_has_the_bits_of_a_run_without(compression, when):
+    (alone,) = Run([None]).train(lsh.Locked())
+    synchroniser = lsh.sync.EASGD(alpha=0.0, when=when, compression=compression)
+    (result,) = Run([synchroniser]).train(lsh.Locked())
+    assert result.config["cluster"]["syncs"] > 0
+    assert np.array_equal(result.parameters, alone.parameters)
+
+
+@pytest.mark.parametrize(
+    ("make", "count"), [(lsh.sync.EASGD, 3), (lsh.sync.MA, 2), (lsh.sync.BMUF, 3)]
+)
+def test_trainers_come_to_the_loss_that_they_come_to_without(make, count):
+    when = lsh.sync.every(iterations=5)
+    losses, sent = {}, {}
+    for compression in FACTORS:
+        synchronisers = [make(when=when, compression=compression) for _ in range(count)]
+        results = Run(list(synchronisers)).train()
+        losses[compression] = [loss(each) for each in results]
+        counted = [each.config["cluster"] for each in results]
+        assert all(each["failed"] == 0 for each in counted)
+        sent[compression] = sum(each["bytes_out"] for each in counted) / sum(
+            each["syncs"] for each in counted
+        )
+    start = np.log(10)
+    for compression in LOSSY:
+        assert max(losses[compression]) < max(losses["none"]) + 0.1 * start
+        # The first round, with values as they are, is among them.
+        assert 0.85 * FACTORS[compression] < sent["none"] / sent[compression]
+        assert sent["none"] / sent[compression] <= FACTORS[compression] * 1.01
+
+
+def test_a_server_has_trainers_with_and_without_compression():
+    when = lsh.sync.every(iterations=5)
+    run = Run([lsh.sync.EASGD(when=when, compression=each) for each in FACTORS])
+    results = run.train()
+    sent = [each.config["cluster"]["bytes_out"] for each in results]
+    assert sent[0] > 1.8 * sent[1] > 3.2 * sent[2]
+    assert all(loss(each) < 1.0 for each in results)
+    counted = run.server.counters()
+    assert counted["refused"] == 0
+    assert counted["bytes_in"] == sum(sent)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_streaming_and_the_classical_exchange_are_compressed_as_well(symmetric):
+    when = lsh.sync.every(iterations=2)
+    synchroniser = lsh.sync.EASGD(symmetric=symmetric, when=when, parts=2, compression="int8")
+    results = Run([synchroniser, synchroniser]).train()
+    for each in results:
+        counted = each.config["cluster"]
+        assert counted["failed"] == 0
+        assert 3.0 < 4 * counted["floats"] / counted["bytes_out"] < 4
+        assert loss(each) < 1.0
+
+
+def test_a_plan_names_it():
+    assert Sync("ma", compression="int8").synchroniser() == lsh.sync.MA(compression="int8")
+    assert Sync("diloco", compression="bfloat16").synchroniser() == lsh.sync.diloco(
+        compression="bfloat16"
+    )
+    assert lsh.sync.EASGD().compression == "none"
+
+
+def test_what_there_is_not_is_refused():
+    with pytest.raises(
+        ValueError, match=r"compression must be one of none, bfloat16, int8, got 'z"
+    ):
+        lsh.sync.BMUF(compression="zip")
+    with pytest.raises(ValueError, match="compression must be one of"):
+        _core.TrainerSync(
+            ("ma", {"alpha": 0.5}), "background", [], [], 5, [0], 0, 1, 1.0, None, 1, "zip"
+        )
+
+
+@pytest.mark.parametrize(("sync", "compression"), [("easgd", "int8"), ("ma", "bfloat16")])
+def test_roles_of_a_run_send_less(sync, compression, tmp_path):
+    folder = tmp_path / "run"
+    arguments = ["--sync", sync, "--compression", compression, "--epochs", "2"]
+    assert cli.main(["cluster", "up", *arguments, "--transport", "tcp", "--run", str(folder)]) == 0
+    report = json.loads((folder / "run.json").read_text())
+    assert report["ledger"]["complete"] == report["ledger"]["total"]
+    whole = 4 * report["terms"]["parameters"]
+    for each in report["summaries"].values():
+        rounds = each["syncs"] + each["sync_failed"]
+        assert rounds > 0
+        # In a ring of two that is half the parameters twice. A few times they go as they are.
+        assert each["bytes_out"] < 1.05 * rounds * whole / FACTORS[compression] + 4 * whole

@@ -1,0 +1,136 @@
+"""Every command of docs/cluster.md runs, on this machine, and does what the page says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("msgspec")
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
+LINES = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
+_TOOLS = Path(sys.executable).parent
+_MINUTES = 240.0
+
+
+def block(kind: str, word: str) -> str:
+    """The one block of that kind with that word."""
+    (found,) = [text for other, text in BLOCKS if other == kind and word in text]
+    return found
+
+
+def run(command: str, folder: Path, **environment: str) -> str:
+    """What a command prints; it has to succeed."""
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=surroundings() | environment,
+        capture_output=True,
+        text=True,
+        timeout=_MINUTES,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def surroundings() -> dict[str, str]:
+    """With this Python's programs before others."""
+    return {**os.environ, "PATH": f"{_TOOLS}{os.pathsep}{os.environ['PATH']}"}
+
+
+def needed(program: str) -> None:
+    if shutil.which(program, path=surroundings()["PATH"]) is None:
+        pytest.skip(f"{program} is not installed here")
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in LINES if line.startswith(("leashed cluster up", "leashed elp"))]
+)
+def test_on_one_machine(line: str, tmp_path: Path) -> None:
+    printed = run(line, tmp_path)
+    if "elp" in line:
+        assert "128" in printed
+        return
+    assert re.search(r"ledger +total \d+, complete \d+, outstanding 0, free 0", printed)
+    assert re.search(r"test accuracy +\d", printed)
+    if "--run" in line:
+        folder = tmp_path / line.split("--run ", maxsplit=1)[1].split(maxsplit=1)[0]
+        assert (folder / "run.json").exists()
+        assert (folder / "output.safetensors").exists()
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if "train.py" in line])
+def test_started_by_others(line: str, tmp_path: Path) -> None:
+    program = line.split()[0]
+    needed(program)
+    if program == "torchrun":
+        pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(block("python", "cluster.join"), encoding="utf-8")
+    printed = run(line, tmp_path)
+    assert sorted(re.findall(r"^(\d) \d", printed, re.MULTILINE)) == ["0", "1"]
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    plan = block("toml", "[cluster]").replace("10.0.0.1:28471", f"127.0.0.1:{port}")
+    (tmp_path / "plan.toml").write_text(plan, encoding="utf-8")
+    run(block("sh", "urandom"), tmp_path)
+    processes = []
+    for line in block("sh", "cluster role").splitlines():
+        processes.append(
+            subprocess.Popen(["bash", "-c", f"exec {line}"], cwd=tmp_path, env=surroundings())
+        )
+        time.sleep(0.05)
+    try:
+        for process in processes:
+            assert process.wait(_MINUTES) == 0
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    report = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    assert report["state"] == "ended"
+    assert report["ledger"]["complete"] == report["ledger"]["total"] > 0
+
+
+def test_over_ray(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "plan.toml").write_text(
+        block("toml", "[cluster]")
+        .replace("10.0.0.1:28471", "127.0.0.1:0")
+        .replace('key = "key"', ""),
+        encoding="utf-8",
+    )
+    script = block("python", "ray.init").replace(
+        "ray.init()", "ray.init(num_cpus=8, include_dashboard=False)"
+    )
+    printed = run(f"{sys.executable} -W ignore -c '{script}'", tmp_path, HOME=str(tmp_path))
+    ledger = eval(printed.splitlines()[-1])
+    assert ledger["complete"] == ledger["total"] > 0
+
+
+def test_nothing_on_the_page_is_left_out() -> None:
+    tried = ("leashed cluster up", "leashed elp", "leashed cluster role", "(umask 077;")
+    assert [line for line in LINES if "train.py" not in line and not line.startswith(tried)] == []
+    named = re.findall(r"`(leashed [^`]*|python [^`]*)`", PAGE)
+    for command in named:
+        if command.startswith("python"):
+            assert Path(command.split()[1]).exists()
+        elif command != "leashed.cluster":
+            words = command.split()
+            run(
+                f"{' '.join(words[: words.index('--figure5') if '--figure5' in words else 3])} --help",
+                Path(),
+            )

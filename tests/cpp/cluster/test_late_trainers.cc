@@ -1,0 +1,87 @@
+// Trainers in one process, over socket pairs: what one is that comes late.
+#include <doctest/doctest.h>
+
+#include "../net/sockets.h"
+#include "leashed/cluster/messages.h"
+#include "leashed/cluster/trainer_sync.h"
+#include "replica.h"
+
+namespace leashed {
+namespace {
+
+constexpr std::size_t kDimension = 100;
+constexpr double kTimeout = 30;
+
+SyncPlan plan(const Pace& pace) {
+  return {
+      make_synchroniser({"bmuf", {{"alpha", 0.5}, {"eta", 1}, {"momentum", 0}, {"nesterov", 0}}}),
+      pace,
+      kDimension,
+      {},
+      0,
+      1,
+      kTimeout};
+}
+
+struct Trainer {
+  Trainer(const Pace& pace, float initial)
+      : replica(std::vector<float>(kDimension, initial)), sync(make_trainer_sync(plan(pace), 1)) {}
+
+  void begin() {
+    sync->begin({replica.discipline(), 1, kDimension, stopped, [](std::exception_ptr) {}},
+                [] { return true; });
+  }
+  Replica replica;
+  std::atomic<bool> stopped{false};
+  std::unique_ptr<TrainerSync> sync;
+};
+
+// A ring of two, of which the second is new.
+void connect(Trainer& a, Trainer& b, std::uint64_t epoch) {
+  const auto there = pair_of_sockets(), back = pair_of_sockets();
+  const auto link = [](int socket) {
+    return std::make_unique<Connection>(socket, kRingLimits, false);
+  };
+  a.sync->ring().form({epoch, 0, {false, true}, link(back.second), link(there.first)});
+  b.sync->ring().form({epoch, 1, {false, true}, link(there.second), link(back.first)});
+}
+
+}  // namespace
+
+TEST_CASE("who comes late has the others' theta before it trains") {
+  Pace every{Pace::Kind::iterations, {0}, {1000}};
+  for (const Pace& pace : {Pace{}, every}) {
+    Trainer old(Pace{}, 1), late(pace, 5);
+    old.sync->ring().form({1, 0, {true}, nullptr, nullptr});
+    old.begin();
+    connect(old, late, 2);
+    late.begin();
+    // (A round in the background may have moved it since; both are the same.)
+    for (const float value : late.replica.theta()) CHECK(value == 1);
+    late.sync->end();
+    old.sync->end();
+  }
+}
+
+TEST_CASE("nobody waits for others for longer than a round may last") {
+  Trainer alone(Pace{}, 1);
+  alone.stopped = true;  // else for kTimeout
+  alone.begin();
+  alone.sync->end();
+}
+
+TEST_CASE("a ring that was made before another, and comes after it, is none any more") {
+  RingGroup group(kDimension, 1);
+  group.form({3, 0, {true}, nullptr, nullptr});
+  group.form({2, 0, {true, true}, nullptr, nullptr});
+  CHECK(group.begin() == Peers::Begin::ready);
+  std::vector<float> other(kDimension);
+  Covered done;
+  CHECK(group.sum(other, done, Deadline::in(kTimeout)) == 1);
+  CHECK(group.settled() == 3);
+  group.form({3, 0, {true}, nullptr, nullptr});
+  CHECK(group.sum(other, done, Deadline::in(kTimeout)) == 1);
+  CHECK(group.ended() == 0);
+}
+
+}  // namespace leashed

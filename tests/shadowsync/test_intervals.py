@@ -1,0 +1,38 @@
+"""Intervals against tables of Student's t, and ratios of pairs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from leashed.shadowsync.intervals import interval, ratio
+
+# Two-sided, 95%; by degrees of freedom.
+TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 19: 2.093}
+
+
+@pytest.mark.parametrize("freedom", TABLE)
+def test_the_interval_is_students(freedom: int) -> None:
+    values = [float(k) for k in range(freedom + 1)]
+    mean = sum(values) / len(values)
+    error = math.sqrt(sum((v - mean) ** 2 for v in values) / freedom / len(values))
+    found = interval(values)
+    assert found.mean == pytest.approx(mean)
+    assert found.half / error == pytest.approx(TABLE[freedom], abs=6e-4)
+    assert found.high - found.mean == pytest.approx(found.mean - found.low)
+
+
+def test_one_value_tells_nothing_of_its_spread() -> None:
+    assert interval([2.0]) == (2.0, -math.inf, math.inf)
+    with pytest.raises(ValueError, match="empty"):
+        interval([])
+
+
+def test_a_ratio_and_its_inverse_have_inverse_intervals() -> None:
+    ours, theirs = [1.0, 2.2, 3.0], [1.1, 2.0, 3.1]
+    there, back = ratio(ours, theirs), ratio(theirs, ours)
+    assert there.mean == pytest.approx(1.0 / back.mean)
+    assert (there.low, there.high) == pytest.approx((1.0 / back.high, 1.0 / back.low))
+    with pytest.raises(ValueError, match="longer"):
+        ratio([1.0], [1.0, 2.0])
