@@ -112,8 +112,14 @@ class Place(contextlib.AbstractContextManager):
         self.native = self.run.natives[self.index]
         return self
 
-    def finish(self, _: object) -> dict[str, float]:
+    def finish(self, *_: object) -> dict[str, float]:
+        return self.metrics()
+
+    def metrics(self) -> dict[str, float]:
         return {} if self.native is None else self.native.counters()
+
+    def close(self) -> None:
+        pass
 
     def __exit__(self, *_: object) -> None:
         pass
