@@ -91,6 +91,19 @@ def test_without_a_master_nobody_waits_for_longer_than_the_grace(tmp_path: Path)
         assert supervisor.statuses("sync-ps") == [1, 1]
 
 
+def test_what_restarts_of_a_server_lose_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "sync-ps-0.count"
+    counts = server._Counts(path, 0)
+    assert counts.lost == 0
+    counts.keep(100.0)
+    counts = server._Counts(path, 70)  # the snapshot had so many
+    assert counts.lost == 30
+    counts = server._Counts(path, 70)  # and again, before it has reported
+    assert counts.lost == 30
+    counts.keep(80.0)
+    assert server._Counts(path, 75).lost == 35
+
+
 class Away:
     """A member whose master comes back after so many attempts."""
 
