@@ -97,6 +97,7 @@ def serve(
     server = _core.SyncServer(list(zip(mine, lengths, strict=True)))
     path = folder / f"sync-ps-{index}.snapshot"
     restored = _restore(server, path, sum(lengths), len(mine))
+    counts = _Counts(path.with_suffix(".count"), restored)
 
     def accept(link: socket.socket, peer: Peer) -> None:
         if peer.purpose != EXCHANGE:
@@ -121,7 +122,9 @@ def serve(
         with contextlib.closing(member):
             saved = time.monotonic()
             while not _over(heard, member):
-                member.report({**_counters(server, len(mine)), "restored": restored})
+                counted = _counters(server, len(mine))
+                counts.keep(counted["exchanges"])
+                member.report({**counted, "restored": restored, "lost": counts.lost})
                 if time.monotonic() >= saved + SNAPSHOT_EVERY:
                     _save(server, path)
                     saved = time.monotonic()
@@ -154,6 +157,33 @@ def _over(heard: queue.SimpleQueue[object], member: Member) -> bool:
 def _counters(server: _core.SyncServer, fragments: int) -> dict[str, float]:
     counted: dict[str, float] = server.counters()
     return {**counted, "whole": counted["exchanges"] / max(1, fragments)}
+
+
+class _Counts:
+    """How many exchanges were lost by restarts, in a file beside the snapshot. It is written with
+    each report: of the exchanges since the last one nobody knows.
+
+    Args:
+        path: the file.
+        restored: exchanges in the snapshot from which this server goes on.
+
+    Attributes:
+        lost: so far.
+    """
+
+    def __init__(self, path: Path, restored: int) -> None:
+        self._path = path
+        self.lost = 0
+        with contextlib.suppress(FileNotFoundError):
+            exchanges, lost = path.read_text(encoding="ascii").split()
+            self.lost = int(lost) + max(0, int(exchanges) - restored)
+        self.keep(restored)
+
+    def keep(self, exchanges: float) -> None:
+        """There were so many, with those of the snapshot."""
+        beside = self._path.with_suffix(".count.new")
+        beside.write_text(f"{exchanges:.0f} {self.lost}\n", encoding="ascii")
+        beside.replace(self._path)
 
 
 def _save(server: _core.SyncServer, path: Path) -> None:

@@ -496,7 +496,7 @@ class Session:
         summary = {**self.metrics(), **counted}
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
-        if (summary["batches_used"] or summary.get("syncs")) and np.isfinite(parameters).all():
+        if summary["batches_used"] and np.isfinite(parameters).all():
             self._send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
         self._member.finish(summary)
         if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
