@@ -416,7 +416,8 @@ class Session:
     def finish(
         self, parameters: NDArray[np.float32], counted: Mapping[str, float]
     ) -> dict[str, float]:
-        """The training has ended: hands the parameters in, unless they are not finite.
+        """The training has ended: hands the parameters in, unless they are not finite. A master that
+        is away is waited for, as long as ``Cluster.grace`` says.
 
         Args:
             parameters: float32 [d].
@@ -425,8 +426,6 @@ class Session:
 
         Returns:
             All that was counted, by name.
-
-        A master that is away is waited for, as long as ``Cluster.grace`` says.
 
         Raises:
             OSError: the master cannot be reached any more.
