@@ -465,7 +465,8 @@ class Session:
     def finish(
         self, parameters: NDArray[np.float32], counted: Mapping[str, float]
     ) -> dict[str, float]:
-        """The training has ended: hands the parameters in, unless they are not finite.
+        """The training has ended: hands the parameters in, unless they are not finite. A master that
+        is away is waited for, as long as ``Cluster.grace`` says.
 
         Args:
             parameters: float32 [d].
