@@ -9,6 +9,7 @@
 
 #include "choice.h"
 #include "data.h"
+#include "leashed/base/descriptor.h"
 #include "leashed/cluster/sync_server.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/leases.h"
@@ -38,13 +39,16 @@ Transport to_transport(const std::string& name) {
 // Both at once: each waits for the neighbour, who waits for its own.
 RingGroup::Ring ring_of(RingGroup::Ring ring, int previous, int next, bool checked,
                         Transport wish) {
-  const auto side = [checked, wish](int socket, Role role) {
-    return taking(socket, [&](int s) { return connected(s, kRingLimits, checked, wish, role); });
+  Descriptor from(previous), to(next);
+  const auto side = [checked, wish](Descriptor& socket, Role role) {
+    auto connection = connected(socket.get(), kRingLimits, checked, wish, role);
+    socket.take();
+    return connection;
   };
-  auto behind = std::async(std::launch::async, side, previous, Role::accepts);
+  auto behind = std::async(std::launch::async, [&] { return side(from, Role::accepts); });
   std::exception_ptr error;
   try {
-    ring.next = side(next, Role::offers);
+    ring.next = side(to, Role::offers);
   } catch (...) {
     error = std::current_exception();
   }

@@ -193,8 +193,9 @@ class EASGD(_Native):
     θ ← (1 − α) θ + α w^PS.
 
     Args:
-        alpha: the elastic parameter α, 0 to 1. The paper publishes none; the default is where
-            ``leashed bench shadowsync --sweep`` found the lowest loss on the embedded digits.
+        alpha: the elastic parameter α, 0 to 1. The paper publishes none, and neither does
+            one suit every gap: ``leashed bench shadowsync --sweep`` compares them. Exchanges at
+            every iteration want less than the default, those after long gaps more.
         symmetric: the classical one (Zhang, Choromanska and LeCun, 2015), where both move by the
             same difference: θ ← (1 − α) θ + α w^PS with w^PS as it was before.
         when: as for every synchroniser, with ``parts`` and ``compression``.
@@ -320,6 +321,11 @@ class Session(Protocol):
 
     @property
     def native(self) -> _core.TrainerSync | None: ...
+
+    @property
+    def cut_short(self) -> str | None:
+        """Why the run ended before its batches and this trainer's training did; None: it did not."""
+        ...
 
     def finish(
         self, parameters: NDArray[np.float32], counted: Mapping[str, float]

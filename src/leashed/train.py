@@ -148,7 +148,10 @@ def train(
             ``leashed.cluster.join()``. Its master hands out the batches of ``until.epochs``, each to
             one trainer; the other stop rules are this trainer's own. The model, the data, ``until``,
             ``batch_size`` and ``seed`` must be the same for all. Sparse data are not updated in
-            place. ``result.config["cluster"]`` has what was counted.
+            place. ``result.config["cluster"]`` has what was counted. Where the run is ended before
+            its batches and this training are (rank 0 fails, or the master is told to stop), the
+            training ends with a RuntimeWarning, the parameters are those reached, and
+            ``result.config["cluster_ended"]`` has the reason. Not with ``resume``.
 
     Returns:
         A ``TrainResult``; in a cluster, of this trainer.
@@ -214,6 +217,12 @@ def train(
         "version": _core.__version__,
     }
     check_synchroniser(sync, cluster)
+    if cluster is not None and resume is not None:
+        raise ValueError(
+            "resume does not go with cluster: the cluster's master would hand out all batches "
+            "again. Begin a new run with the checkpoint's parameters instead: "
+            "init=leashed.load(path)[1]"
+        )
     if sync is not None:
         config["sync"] = sync.label
     resumption = None
@@ -313,6 +322,8 @@ def train(
         )
         if session is not None:
             config["cluster"] = session.finish(outcome["parameters"], _counted(outcome))
+            if session.cut_short is not None:
+                config["cluster_ended"] = session.cut_short
     config["sparse_updates"] = outcome["in_place"]
     return _result(outcome, mean_batch, config)
 

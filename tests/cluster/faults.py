@@ -41,7 +41,7 @@ WITHIN = 90.0  # seconds after the last fault, in which a run ends
 # machine of which others take the most.
 STILL = 20.0
 LATE = 10.0  # seconds in which the master has noticed who died
-MOST_DESCRIPTORS, MOST_THREADS = 96, 64
+MOST_DESCRIPTORS, MOST_THREADS = 48, 32
 SETTINGS = [
     (kind, when) for when in ("background", {"iterations": 5}) for kind in ("easgd", "ma", "bmuf")
 ]
@@ -256,7 +256,7 @@ def _check_results(played: Played) -> None:
     for index in finished:
         counted = report["summaries"][f"trainer-{index}"]
         if index not in found:
-            assert counted["batches_used"] == counted["syncs"] == 0, f"trainer {index} gave nothing"
+            assert counted["batches_used"] == 0, f"trainer {index} gave nothing"
     assert found, "no trainer has handed in anything"
     for index, theta in found.items():
         assert np.isfinite(theta).all(), f"trainer {index}: not finite"
@@ -330,7 +330,7 @@ def acceptance(folder: Path, seconds: float, stopped: float = 10.0) -> Played:
     """A trainer is killed, a sync server is stopped for 10 s (or so), and the master is killed, all in one
     run of about so many seconds.
     """
-    plan = make_plan(folder, "easgd", "background", epochs=seconds, timeout=TIMEOUT)
+    plan = make_plan(folder, "easgd", "background", epochs=3 * seconds)
     part = seconds / 10
     return play(
         plan,

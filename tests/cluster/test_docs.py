@@ -72,7 +72,7 @@ def test_on_one_machine(line: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", [line for line in LINES if "train.py" in line])
 def test_started_by_others(line: str, tmp_path: Path) -> None:
-    program = line.split()[0]
+    program = line.split(maxsplit=1)[0]
     needed(program)
     if program == "torchrun":
         pytest.importorskip("torch")

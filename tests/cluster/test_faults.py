@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
+import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ from leashed.cluster import plan as plans
 from leashed.cluster import server, session
 from leashed.cluster.master import Master, Terms
 from leashed.cluster.opening import Key, Listener
-from leashed.cluster.session import Cluster
+from leashed.cluster.session import Cluster, Session
 from leashed.cluster.supervisor import Supervisor, command, supervise
 
 KEY = Key(b"k" * 32, given=False)
@@ -67,6 +70,70 @@ def test_a_master_killed_after_the_end_ends_again_as_it_did(tmp_path: Path) -> N
             assert report[name] == played.report[name]
 
 
+def test_without_a_master_nobody_waits_for_longer_than_the_grace(tmp_path: Path) -> None:
+    """Whoever started them is told by their status, and starts them again or not."""
+    plan = faults.make_plan(tmp_path / "run", "easgd", "background")
+    begun: list[float] = []
+    of = command(tmp_path / "run" / "plan.toml")
+    with Supervisor(plan.cluster.processes(), of, tmp_path / "run", restarts=0) as supervisor:
+        end = time.monotonic() + 90.0
+        while supervisor.running("trainer") or supervisor.running("sync-ps"):
+            assert time.monotonic() < end, "somebody waits"
+            supervisor.step()
+            report = faults.outcome.read_report(tmp_path / "run")
+            if report is not None and report["ledger"]["complete"] > 0 and not begun:
+                begun.append(time.monotonic())
+                os.kill(supervisor.pids()["master"], signal.SIGKILL)
+                end = begun[0] + faults.GRACE + faults.TIMEOUT + SLACK
+            time.sleep(0.02)
+        assert begun
+        assert supervisor.statuses("trainer") == [1, 1, 1]
+        assert supervisor.statuses("sync-ps") == [1, 1]
+
+
+def test_what_restarts_of_a_server_lose_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "sync-ps-0.count"
+    counts = server._Counts(path, 0)
+    assert counts.lost == 0
+    counts.keep(100.0)
+    counts = server._Counts(path, 70)  # the snapshot had so many
+    assert counts.lost == 30
+    counts = server._Counts(path, 70)  # and again, before it has reported
+    assert counts.lost == 30
+    counts.keep(80.0)
+    assert server._Counts(path, 75).lost == 35
+
+
+class Away:
+    """A member whose master comes back after so many attempts."""
+
+    state = "away"
+
+    def __init__(self, attempts: float) -> None:
+        self.attempts = attempts
+        self.sent = b""
+
+    def send_result(self, data: bytes) -> None:
+        self.attempts -= 1
+        if self.attempts > 0:
+            raise ConnectionRefusedError("nobody listens")
+        self.sent = data
+
+
+def test_a_master_that_is_away_at_the_end_is_waited_for() -> None:
+    it = object.__new__(Session)
+    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, grace=SLACK)
+    it._member = back = Away(3)  # type: ignore[assignment]
+    it._send_result(b"1234")
+    assert back.sent == b"1234"
+    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, grace=0.1)
+    it._member = Away(math.inf)  # type: ignore[assignment]
+    with pytest.raises(ConnectionRefusedError):
+        it._send_result(b"1234")
+    it._member.state = "over"  # type: ignore[misc]
+    it._send_result(b"1234")
+
+
 # Trainers as threads of this process, so that a proxy can stand before each.
 
 
@@ -89,11 +156,11 @@ class Behind(Listener):
 class Together:
     """A master, sync servers and trainers, with proxies before servers and trainers."""
 
-    def __init__(self, folder: Path, trainers: int) -> None:
+    def __init__(self, folder: Path, trainers: int, total: int | None) -> None:
         self.folder = folder
         self.trainers = trainers
         self.terms = Terms(
-            total=None, batch_size=8, trainers=trainers, beat=0.1, timeout=3.0, grace=GRACE
+            total=total, batch_size=8, trainers=trainers, beat=0.1, timeout=3.0, grace=GRACE
         )
         self.proxies: list[tuple[str, Proxy]] = []
         self.results: dict[int, Any] = {}
@@ -153,8 +220,19 @@ def together(
     monkeypatch.setattr(server, "Listener", kind)
     before = _descriptors()
 
-    def run(sync: Any, trainers: int = 2, servers: int = 0, seconds: float = 8.0) -> Together:
-        run = Together(tmp_path / "run", trainers)
+    def run(
+        sync: Any,
+        trainers: int = 2,
+        servers: int = 0,
+        seconds: float = 8.0,
+        *,
+        epochs: float | None = None,
+        begin: Iterable[int] | None = None,
+        **train: Any,
+    ) -> Together:
+        until = lsh.until(seconds=seconds) if epochs is None else lsh.until(epochs=epochs)
+        total = None if epochs is None else -(-int(epochs * len(MODEL_DATA.train)) // 8)
+        run = Together(tmp_path / "run", trainers, total)
         run.proxies = made
         run.start(lambda: _master(run))
         run.until((tmp_path / "run" / "master.address").exists)
@@ -167,18 +245,18 @@ def together(
                 )
             )  # fmt: skip
 
-        def train(index: int) -> None:
+        def one(index: int) -> None:
+            settings = {"threads": 1, "batch_size": 8, "rule": lsh.SGD(0.02), **train}
             run.results[index] = lsh.train(
-                MODEL, MODEL_DATA, until=lsh.until(seconds=seconds), batch_size=8, threads=1,
-                sync=sync, rule=lsh.SGD(0.02), evaluate_every=1000.0,
+                MODEL, MODEL_DATA, until=until, sync=sync, evaluate_every=1000.0, **settings,
                 cluster=Cluster(
                     index, trainers, servers, address, KEY, timeout=TIMEOUT, grace=GRACE,
                     transport="tcp",
                 ),
             )  # fmt: skip
 
-        run.train = lambda index: run.start(lambda: train(index))
-        for index in range(trainers):
+        run.train = lambda index: run.start(lambda: one(index))
+        for index in range(trainers) if begin is None else begin:
             run.train(index)
         return run
 
@@ -226,6 +304,29 @@ def test_all_through_proxies_that_do_nothing(together: Callable[..., Together]) 
     report = run.end()
     _check(run, report)
     assert ("syncs", True) in [(k, v > 0) for k, v in report["summaries"]["trainer-0"].items()]
+
+
+def test_in_lockstep_who_comes_first_waits_for_the_others(
+    together: Callable[..., Together],
+) -> None:
+    run = together(
+        lsh.sync.MA(), epochs=4.0, begin=[0], discipline=lsh.Synchronous(), threads=3
+    )  # fmt: skip
+    time.sleep(2.5)  # longer than one who has batches to give takes to give them
+    run.train(1)
+    report = run.end()
+    assert report["ledger"]["complete"] == 200
+    assert run.results[0].gradients > 0
+
+
+def test_who_comes_when_all_is_done_replaces_no_result(together: Callable[..., Together]) -> None:
+    run = together(lsh.sync.MA(), epochs=4.0, begin=[0])  # the other is waited for, for a while
+    run.until(lambda: "trainer-0" in run.standings[-1]["summaries"] if run.standings else False)
+    run.train(1)
+    report = run.end()
+    assert report["ledger"]["complete"] == 200
+    assert report["results"] == ["trainer-0.f32"]
+    assert report["summaries"]["trainer-1"]["batches_used"] == 0
 
 
 @contextlib.contextmanager

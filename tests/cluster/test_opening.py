@@ -116,6 +116,14 @@ def test_both_ends_know_each_other_and_nothing_more_is_read(door: Door) -> None:
     assert door.listener.refused == 0
 
 
+def test_both_ends_ask_whether_a_silent_host_is_there(door: Door) -> None:
+    with door.honest() as client, door.came.get(timeout=10)[0] as server:
+        for end in (client, server):
+            assert end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
 def test_what_a_client_sends_right_behind_its_proof_is_not_read(door: Door) -> None:
     with door.raw() as client:
         hand = asking()

@@ -31,7 +31,7 @@ void Background::shadow(const Synchronised& training, Round& round) {
   try {
     for (;;) {
       if (cancelled_.load(kRelaxed) || (ended_.load(kRelaxed) && ring().has_left())) return;
-      if (!round.run(training.discipline, deadline(cancelled_))) {
+      if (!round.run(training.discipline, deadline(cancelled_)) || round.alone()) {
         std::this_thread::sleep_for(kPause);
       }
     }

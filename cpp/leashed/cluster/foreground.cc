@@ -48,7 +48,10 @@ void Foreground::notice(Progress& own) {
   own.last_time = now();
 }
 
-bool Foreground::due(const Progress& own) const {
+// Whoever is to change over to another ring does so at once, with all others: so their gaps begin
+// together.
+bool Foreground::due(const Progress& own) {
+  if (!uses_servers() && ring().pending()) return true;
   const double gap = plan_.pace.gap(own.iterations);
   if (plan_.pace.kind == Pace::Kind::seconds) return now() - own.last_time >= gap;
   return static_cast<double>(own.iterations - own.last) >= gap;

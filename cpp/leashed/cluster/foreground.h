@@ -45,7 +45,7 @@ class Foreground final : public TrainerSync {
 
   // Counts from a round that another has led, if there was one.
   void notice(Progress& own);
-  bool due(const Progress& own) const;
+  bool due(const Progress& own);
   void exchange(std::size_t worker);
   // The deadline of a worker's round that begins now.
   Deadline until() const;

@@ -41,6 +41,8 @@ class RingGroup final : public Peers {
   // For the reducing thread, or once it has ended: this member is in no ring any more, which the
   // others notice.
   void close();
+  // Whether there is a later ring to change over to.
+  bool pending() const { return pending_.load(std::memory_order_relaxed); }
   // The epoch that has ended here, for whatever reason; a later one is wanted.
   std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
   // The epoch in which this member was last together with the others: it has what they have.

@@ -40,6 +40,8 @@ class Round {
   // One round; false where there was nobody to have it with, or it has failed. Throws nothing but
   // what memory and `custom` throw.
   bool run(Discipline& discipline, const Deadline& deadline);
+  // Whether the last was with the other trainers, and there were none.
+  bool alone() const { return peers_ && count_ == 1; }
 
  private:
   enum class Outcome { done, failed, nobody };

@@ -65,7 +65,8 @@ void TrainerSync::take_over(const Synchronised& training, Round& round,
                 " parameters, and what synchronises it is made for " +
                 std::to_string(plan_.dimension));
   }
-  const Deadline until = deadline(training.stopped);
+  Deadline until = deadline(training.stopped);
+  until.go_on = &go_on;
   if (!uses_servers()) {
     while (!round.join(training.discipline, until) && now() < until.at && go_on() &&
            !training.stopped.load(std::memory_order_relaxed)) {
@@ -84,7 +85,7 @@ void TrainerSync::take_over(const Synchronised& training, Round& round,
   }
   // Every part of the vector, whatever a round takes.
   for (std::size_t part = 0; part < plan_.parts; ++part) {
-    round.begin(training.discipline, part, deadline(training.stopped));
+    round.begin(training.discipline, part, until);
   }
 }
 

@@ -8,7 +8,8 @@ namespace leashed {
 void Leases::give(const Lease& lease) {
   {
     const std::lock_guard lock(mutex_);
-    spans_.push_back({lease, given_, std::vector<bool>(lease.count)});
+    if (ended_) return;  // some may have been claimed from beyond
+    spans_.push_back({lease, given_});
     given_ += lease.count;
   }
   more_.notify_all();
@@ -21,8 +22,8 @@ void Leases::revoke() {
   if (!spans_.empty()) {
     Span& last = spans_.back();
     last.lease.count = std::min(last.lease.count, given_ - last.begin);
-    last.used.resize(last.lease.count);
     last.prefix = std::min(last.prefix, last.lease.count);
+    last.beyond.resize(std::min<std::uint64_t>(last.beyond.size(), last.lease.count - last.prefix));
   }
   for (Span& span : spans_) span.revoked = true;
 }
@@ -109,8 +110,13 @@ void Leases::use(std::uint64_t j) {
   const std::lock_guard lock(mutex_);
   if (j >= given_) return;  // from beyond
   Span& span = const_cast<Span&>(*find(j));
-  span.used[j - span.begin] = true;
-  while (span.prefix < span.lease.count && span.used[span.prefix]) ++span.prefix;
+  const std::uint64_t ahead = j - span.begin - span.prefix;
+  if (ahead >= span.beyond.size()) span.beyond.resize(ahead + 1);
+  span.beyond[ahead] = true;
+  while (!span.beyond.empty() && span.beyond.front()) {
+    span.beyond.pop_front();
+    ++span.prefix;
+  }
 }
 
 }  // namespace leashed

@@ -16,7 +16,7 @@ struct Lease {
 
 class Leases {
  public:
-  // (What follows is for whoever hands them out.)
+  // (What follows is for whoever hands them out.) Nothing once the end was told.
   void give(const Lease& lease);
   // Takes back what is not claimed; of what is, nothing is told any more.
   void revoke();
@@ -45,8 +45,8 @@ class Leases {
   struct Span {
     Lease lease;
     std::uint64_t begin;         // j of its first
-    std::vector<bool> used;      // of its batches
-    std::uint64_t prefix = 0;    // used, without a gap
+    std::uint64_t prefix = 0;    // batches used, without a gap
+    std::deque<bool> beyond{};   // of those behind them: which are used
     std::uint64_t told = ~0ull;  // what used() has told
     bool revoked = false;
   };

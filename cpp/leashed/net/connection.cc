@@ -28,8 +28,9 @@ using Reason = ConnectionError::Reason;
 // What is read at once: small frames whole, with those behind them. The rest of a larger payload
 // goes straight to where it belongs.
 constexpr std::size_t kBuffer = std::size_t{16} << 10;
-constexpr std::size_t kMostParts = 16;  // handed to the system at once
-constexpr double kLook = 0.05;          // seconds between two looks at whether to give up
+constexpr std::size_t kMostParts = 16;    // handed to the system at once
+constexpr int kSilence = 15, kProbe = 3;  // seconds until a silent host is asked, and again
+constexpr double kLook = 0.05;            // seconds between two looks at whether to give up
 constexpr std::size_t kTurn = std::size_t{4} << 20;  // bytes until the clock is looked at
 // Through shared memory:
 constexpr std::size_t kPiece = std::size_t{32}
@@ -55,7 +56,8 @@ void until_ready(std::span<pollfd> waiting, const Deadline& deadline) {
   for (;;) {
     deadline.check();
     const double left = deadline.at - now();
-    const double most = deadline.cancelled || deadline.ended ? std::min(left, kLook) : left;
+    const bool looks = deadline.cancelled || deadline.ended || deadline.go_on;
+    const double most = looks ? std::min(left, kLook) : left;
     const int milliseconds =
         std::isfinite(most) ? static_cast<int>(std::ceil(std::clamp(most, 0.0, 1e6) * 1e3)) : -1;
     const int ready = poll(waiting.data(), waiting.size(), milliseconds);
@@ -82,10 +84,11 @@ bool soon(const auto& ready) {
 Deadline Deadline::in(double seconds) { return {now() + seconds}; }
 
 void Deadline::check() const {
-  for (const std::atomic<bool>* flag : {cancelled, ended}) {
-    if (flag && flag->load(std::memory_order_relaxed)) {
-      throw ConnectionError(Reason::cancelled, "given up");
-    }
+  const auto set = [](const std::atomic<bool>* flag) {
+    return flag && flag->load(std::memory_order_relaxed);
+  };
+  if (set(cancelled) || set(ended) || (go_on && !(*go_on)())) {
+    throw ConnectionError(Reason::cancelled, "given up");
   }
   if (!(at > now())) {
     throw ConnectionError(Reason::late, "the other side has not answered in time");
@@ -103,6 +106,10 @@ Connection::Connection(int socket, std::span<const std::uint64_t> limits, bool c
   if (flags < 0 || fcntl(socket_, F_SETFL, flags | O_NONBLOCK) < 0) lost("taking a socket over");
   const int on = 1;  // frames go at once; other kinds of sockets do not know it
   setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // A host that is gone says nothing: the connection ends after half a minute or so.
+  setsockopt(socket_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(socket_, IPPROTO_TCP, TCP_KEEPIDLE, &kSilence, sizeof kSilence);
+  setsockopt(socket_, IPPROTO_TCP, TCP_KEEPINTVL, &kProbe, sizeof kProbe);
 }
 
 Connection::~Connection() { close(socket_); }

@@ -30,6 +30,7 @@ struct Deadline {
   // hand nothing over.
   const std::atomic<bool>* cancelled = nullptr;
   const std::atomic<bool>* ended = nullptr;
+  const std::function<bool()>* go_on = nullptr;  // asked likewise; may throw
 };
 
 class Connection {

@@ -28,6 +28,8 @@ def _main(role: str, folder: Path, index: int) -> None:
                 trainers=terms["trainers"],
                 parameters=terms["dimension"],
                 grace=terms["grace"],
+                timeout=terms["timeout"],
+                beat=min(0.5, terms["timeout"] / 4.0),
             ),
             host=terms["host"],
             port=terms["port"],
@@ -45,6 +47,7 @@ def _main(role: str, folder: Path, index: int) -> None:
             folder=folder,
             grace=terms["grace"],
             transport=terms["transport"],
+            advertise=terms["advertise"],
         )
 
 

@@ -7,9 +7,12 @@ or restarts them; nobody here does.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import itertools
 import json
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -20,15 +23,16 @@ from pathlib import Path
 from leashed import _check
 from leashed.cluster import placing
 from leashed.cluster.member import master_address
-from leashed.cluster.opening import Key, format_address, make_key, read_key
-from leashed.cluster.session import TRANSPORTS, Address, Cluster, is_local
+from leashed.cluster.opening import format_address, make_key, read_key
+from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local
 from leashed.cluster.supervisor import Supervisor
 
 __all__ = ["join"]
 
-_WAIT = 30.0  # seconds for rank 0 to make the key
+_WAIT = 30.0  # seconds for rank 0 to make the folder
 _LOOK = 0.05
-_EVERYWHERE = "0.0.0.0"  # noqa: S104  listened to only with a key that the user has given
+
+_joins = itertools.count()  # of this process; the k-th of one meets the k-th of the others
 
 
 def join(
@@ -46,8 +50,9 @@ def join(
     """This process's place among the trainers of a run, for ``train(cluster=...)``.
 
     Rank and size come from torchrun's, Open MPI's, MPICH's or Slurm's environment, or are given.
-    Rank 0 starts the master and the sync servers when its training begins; they end with it. All
-    processes call this with the same arguments, and train as often.
+    Rank 0 starts the master and the sync servers when its training begins; they end with it, and
+    with the thread that began it: call ``train`` on one that stays as long. All processes call this
+    as often and with the same arguments, and train as often.
 
     Args:
         servers: sync servers, which ``EASGD`` needs; 0 for ``MA`` and ``BMUF``.
@@ -59,16 +64,20 @@ def join(
         key: a file of mode 0600 with a secret of at least 32 bytes that all machines have; needed
             where there are several. Default: one made for this run.
         folder: where the master keeps its journal and the run's report, and sync servers their
-            snapshots. Default: a new one for temporary files.
+            snapshots; one without a run. Default: a new one for temporary files, which rank 0
+            removes, unless one of its children fails: its log is there. (It is found by who has
+            started the processes: two runs at once from one shell need a folder each.)
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
             ``"auto"``: shared memory where it can be had.
-        timeout: seconds for a round of synchronisation, and for a connection.
+        timeout: seconds for a round of synchronisation, and for a connection; and of silence after
+            which a trainer counts as dead.
         grace: seconds for which a master that is away is waited for.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or nothing tells the rank; the message says what
             to give.
-        OSError: the key cannot be read, or the folder not be written.
+        OSError: the key cannot be read, or the folder not be written; or it has a run already.
+        TimeoutError: rank 0 does not come.
     """
     _check.whole("servers", servers, 0)
     if transport not in TRANSPORTS:
@@ -82,10 +91,23 @@ def join(
             f"key must be a file of mode 0600 that all machines have, since rank 0 is on "
             f"{place.host}; make one with: (umask 077; head -c 32 /dev/urandom > key)"
         )
-    base = Path(folder) if folder is not None else _own_folder(place.told_by)
+    # Where there are several machines, all that others need of rank 0 is its address.
+    note = _meeting(place.told_by, folder) / f"joined-{next(_joins)}.json" if local else None
+    base = Path()
     if place.rank == 0:
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-    secret = read_key(key) if key is not None else _run_key(base / "key", place.rank)
+        base = _fresh(folder, note)
+    elif note is not None:
+        base = _published(note)
+    if key is not None:
+        secret = read_key(key)
+    elif place.rank == 0:
+        secret = make_key(base / "key")
+    else:
+        secret = read_key(base / "key", given=False)
+    if place.rank == 0 and note is not None:
+        _publish(note, base)
+    host = "127.0.0.1" if local else everywhere(place.host)
+    advertise = None if local or place.rank != 0 else place.host
     runs = itertools.count()
 
     def meet(
@@ -95,23 +117,24 @@ def join(
         home = base / f"run-{run}"
         # On one machine the master takes any port that is free, and writes down which.
         port = 0 if local else place.port + run
-        master: Address = (
-            master_address(home) if local else format_address(place.host, place.port + run)
-        )
         if place.rank != 0:
-            return master, lambda: None
-        home.mkdir(mode=0o700, exist_ok=True)
+            there = format_address(place.host, port)
+            return (master_address(home) if local else there), lambda: None
+        home.mkdir(mode=0o700)
+        here = format_address("::1" if host == "::" else "127.0.0.1", port)
         terms = {
             "dimension": dimension,
             "total": total,
             "batch_size": batch_size,
             "trainers": place.size,
             "servers": servers,
-            "host": "127.0.0.1" if local else _EVERYWHERE,
+            "host": host,
+            "advertise": advertise,
             "port": port,
-            "master": None if local else format_address("127.0.0.1", port),
+            "master": None if local else here,
             "key": str(Path(key).absolute() if key is not None else base / "key"),
             "given": key is not None,
+            "timeout": timeout,
             "grace": grace,
             "transport": transport,
         }
@@ -120,11 +143,23 @@ def join(
         children = Supervisor(processes, _command(home), home)
         children.__enter__()
 
+        def master() -> str:
+            children.step()
+            if not children.running("master"):
+                raise ChildProcessError(
+                    f"the master has ended with status {children.statuses('master')[0]}: see "
+                    f"{home / 'master.log'}"
+                )
+            return master_address(home)() if local else here
+
         def end() -> None:
             try:
                 children.wait(grace)
+                children.step()
             finally:
                 children.__exit__(None, None, None)
+            if folder is None and not children.deaths:
+                shutil.rmtree(home, ignore_errors=True)
 
         return master, end
 
@@ -134,10 +169,11 @@ def join(
         servers=servers,
         master="",
         key=secret,
-        host="127.0.0.1" if local else _EVERYWHERE,
+        host=host,
         transport=transport,
         timeout=timeout,
         grace=grace,
+        advertise=advertise,
         meet=meet,
     )
 
@@ -149,36 +185,88 @@ def _command(home: Path) -> Callable[[str, int], Sequence[str]]:
     return of
 
 
-def _own_folder(told_by: str) -> Path:
-    """One that the processes with the same launcher find, and nobody else can enter."""
+def _meeting(told_by: str, folder: str | os.PathLike[str] | None) -> Path:
+    """A folder that the others find, and nobody else can enter unless it was given: that of those
+    with the same launcher.
+    """
+    if folder is not None:
+        return Path(folder)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     name = f"leashed-{os.geteuid()}-{told_by.replace(' ', '')}-{os.getppid()}-{attempt}"
     path = Path(tempfile.gettempdir()) / name
-    if path.is_symlink() or (path.exists() and not _is_own(path)):
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    about = path.lstat()
+    if (
+        not stat.S_ISDIR(about.st_mode)
+        or about.st_uid != os.geteuid()
+        or stat.S_IMODE(about.st_mode) & 0o077
+    ):
         raise PermissionError(f"{path} is somebody else's; give folder, one of your own")
     return path
 
 
-def _is_own(path: Path) -> bool:
-    about = path.stat()
-    return about.st_uid == os.geteuid() and not stat.S_IMODE(about.st_mode) & 0o077
+def _fresh(folder: str | os.PathLike[str] | None, note: Path | None) -> Path:
+    """A folder without a run, for rank 0."""
+    if note is not None:
+        note.unlink(missing_ok=True)  # of a run before
+    if folder is not None:
+        base = Path(folder)
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(base.glob("run-*")):
+            raise FileExistsError(
+                f"folder {str(base)!r} has a run already; give a new one each time (also where "
+                "a launcher starts processes again: torchrun counts in TORCHELASTIC_RESTART_COUNT)"
+            )
+        (base / "key").unlink(missing_ok=True)
+        return base
+    base = Path(tempfile.mkdtemp(prefix="leashed-"))
+    atexit.register(_remove, os.getpid(), base, note)
+    return base
 
 
-def _run_key(path: Path, rank: int) -> Key:
-    """The key of this run alone, which rank 0 makes."""
-    if rank == 0:
-        path.unlink(missing_ok=True)
-        beside = path.with_suffix(".new")
-        beside.unlink(missing_ok=True)
-        make_key(beside)
-        beside.replace(path)
-        return read_key(path, given=False)
+def _remove(pid: int, base: Path, note: Path | None) -> None:
+    """At rank 0's end: what was for temporary files, but for logs of children that failed."""
+    if os.getpid() != pid:
+        return  # a fork of it
+    (base / "key").unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        base.rmdir()
+    if note is not None:
+        with contextlib.suppress(OSError):
+            note.unlink(missing_ok=True)
+            note.parent.rmdir()
+
+
+def _publish(note: Path, base: Path) -> None:
+    """Tells the other ranks, as rank 0, which folder it is."""
+    pid = os.getpid()
+    beside = note.with_suffix(f".{pid}")
+    about = {"folder": str(base.absolute()), "pid": pid, "started": _started(pid)}
+    beside.write_text(json.dumps(about), encoding="utf-8")
+    beside.replace(note)
+
+
+def _published(note: Path) -> Path:
+    """The folder of a rank 0 that lives, so of this run and no earlier one."""
     end = time.monotonic() + _WAIT
-    while not path.exists():
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            about = json.loads(note.read_text(encoding="utf-8"))
+            if about["started"] == _started(about["pid"]):
+                return Path(about["folder"])
         if time.monotonic() >= end:
             raise TimeoutError(
-                f"rank 0 has made no key in {_WAIT:g} s at {path}; are all trainers on one machine, "
-                "and did rank 0 start? Else give rendezvous, key and folder"
+                f"rank 0 has not joined in {_WAIT:g} s (it tells so in {note}); are all trainers on "
+                "one machine, and did rank 0 start? Else give rendezvous, key and folder"
             )
         time.sleep(_LOOK)
-    return read_key(path, given=False)
+
+
+def _started(pid: int) -> str:
+    """When a process was started, in the kernel's words; empty: it is no more."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if words[0] in "ZX" else words[19]

@@ -20,7 +20,14 @@ from msgspec import Struct
 from leashed import _check
 from leashed.cluster import wire
 from leashed.cluster.messages import Bye, Epoch, FromMaster, Gone, Role, Servers, Welcome
-from leashed.cluster.opening import Key, Refused, connect, format_address, parse_address
+from leashed.cluster.opening import (
+    Key,
+    Refused,
+    connect,
+    format_address,
+    is_loopback,
+    parse_address,
+)
 from leashed.cluster.standing import News, Standing
 
 __all__ = ["ADDRESS", "Event", "Lost", "Member", "master_address"]
@@ -67,12 +74,15 @@ class Member:
     No method waits for the network but those that say so.
 
     Args:
-        address: the master's, "host:port", or a function that looks it up before each attempt.
+        address: the master's, "host:port", or a function that looks it up before each attempt; if
+            that raises ``ChildProcessError`` before this process has joined, there will be no master.
         key: what all processes of the run hold.
         role: what this process is.
         index: which one of its role.
         listening: where others reach this process, "host:port". Where the host is 0.0.0.0 or ::, the
-            one is told that this machine has towards the master. Empty: nobody needs to.
+            one is told that this machine has towards the master; where that is loopback, this is the
+            master's machine, and the host is the master's as ``address`` has it. Empty: nobody needs
+            to.
         heard: called with each event, on the member's thread; it must not block. (``put`` of a
             ``queue.SimpleQueue`` will do.)
         deadline: seconds for joining.
@@ -81,6 +91,7 @@ class Member:
     Raises:
         TimeoutError: not joined in time; the message says what stood in the way.
         ConnectionError: the run is over.
+        ChildProcessError: ``address`` raised it.
         Refused: the master does not hold this key.
         TypeError, ValueError: an argument is wrong.
     """
@@ -110,6 +121,7 @@ class Member:
         self._key = key
         self._heard = heard
         self._listening = listening
+        self._towards = ""
         self._lock = threading.Lock()
         self._standing = Standing(role, index, listening)
         self._state: State = "away"
@@ -124,9 +136,13 @@ class Member:
         self._thread = threading.Thread(
             target=self._run, args=(deadline,), name="leashed-member", daemon=True
         )
-        self._thread.start()
-        with self._changed:
-            self._changed.wait_for(lambda: self._welcome or self._state == "failed")
+        try:
+            self._thread.start()
+            with self._changed:
+                self._changed.wait_for(lambda: self._welcome or self._state == "failed")
+        except BaseException:  # nobody has this member, so nobody else can end it
+            self.close()
+            raise
         if self._welcome is None:
             self.close()
             assert self._error is not None
@@ -259,7 +275,10 @@ class Member:
         self._closed.set()
         self._alarm()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            if self._thread.ident is None:  # it could not be started
+                self._woken.close()
+            else:
+                self._thread.join()
             with self._lock:
                 self._wake.close()
 
@@ -283,8 +302,9 @@ class Member:
             self._wake.send(b"x")
 
     def _connect(self, purpose: str, deadline: float) -> socket.socket:
+        self._towards = self._address() if callable(self._address) else self._address
         return connect(
-            self._address() if callable(self._address) else self._address,
+            self._towards,
             self._key,
             role=self._standing.role,
             name=self.name,
@@ -323,6 +343,8 @@ class Member:
                 if refusals == _REFUSALS and self._welcome is None:
                     raise
             except (OSError, ValueError) as error:
+                if isinstance(error, ChildProcessError) and self._welcome is None:
+                    raise
                 if not (isinstance(error, TimeoutError) and trouble and left < _CONNECTING):
                     trouble = str(error)  # and not that the last attempt had little time
             now = time.monotonic()
@@ -350,7 +372,7 @@ class Member:
             connection: to the master.
             limit: seconds for being welcomed.
         """
-        self._standing.address = _reachable(self._listening, connection)
+        self._standing.address = _reachable(self._listening, connection, self._towards)
         connection.settimeout(_SENDING)
         reader = wire.from_master()
         poll = select.poll()
@@ -415,11 +437,13 @@ class _HeardError(Exception):
     """``heard`` has raised."""
 
 
-def _reachable(listening: str, connection: socket.socket) -> str:
-    """The address of this process for others, given where it listens."""
+def _reachable(listening: str, connection: socket.socket, master: str) -> str:
+    """The address of this process for others, given where it listens, and the master."""
     if listening:
         host, port = parse_address(listening)
         with contextlib.suppress(ValueError):
             if ipaddress.ip_address(host).is_unspecified:
-                return format_address(connection.getsockname()[0], port)
+                own = str(connection.getsockname()[0])
+                # Others would find themselves there, and the master's host is this one.
+                return format_address(parse_address(master)[0] if is_loopback(own) else own, port)
     return listening

@@ -62,6 +62,9 @@ _HALF_OPEN = 256
 _AT_ONCE = 16  # accepted before those that have spoken are heard again
 _TIME_TO_PROVE = 5.0  # seconds
 _PAUSE = 0.05  # seconds, where there are no descriptors left
+# Seconds of silence until the system asks whether the host is there, between two such questions, and
+# how many without an answer end a connection.
+_KEEP_ALIVE = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 6}
 
 _log = logging.getLogger(__name__)
 
@@ -325,7 +328,7 @@ def connect(
         if connection.getsockname() == connection.getpeername():
             # The system gave this end the very port that nobody listens on.
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens", address)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _prepare(connection)
         claim = asking.claim(_read(connection, GREETING, end, address))
         _limit(connection, end, address)
         connection.sendall(claim)
@@ -340,6 +343,16 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+def _prepare(connection: socket.socket) -> None:
+    """What is sent goes at once; and a host that is gone without a word is found out, so that who
+    waits for its next word (a sync server, which has no deadlines) does not keep the connection.
+    """
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEP_ALIVE.items():
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _limit(connection: socket.socket, end: float, address: str) -> None:
@@ -538,7 +551,7 @@ class Listener:
         del self._half_open[half.connection]
         try:
             half.connection.setblocking(True)
-            half.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _prepare(half.connection)
             self._accept(half.connection, peer)
         except Exception:  # noqa: BLE001 (the caller's; others are to be served)
             _log.exception("the connection of %s at %s is closed", peer.name, peer.address)

@@ -24,7 +24,7 @@ from leashed.cluster import packing
 from leashed.cluster.member import Lost, Member, master_address
 from leashed.cluster.messages import Bye
 from leashed.cluster.opening import Key, Listener, Peer
-from leashed.cluster.session import EXCHANGE, is_local
+from leashed.cluster.session import EXCHANGE, everywhere, is_local, reached
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
@@ -54,7 +54,7 @@ def run(plan: Plan, index: int) -> None:
         index,
         master=master_address(cluster.run) if port == 0 else cluster.master,
         key=cluster.read_key(),
-        host=host if is_local(cluster.master) else "0.0.0.0",  # noqa: S104  the user gave a key
+        host=host if is_local(cluster.master) else everywhere(host),
         folder=cluster.run,
         grace=cluster.grace,
         transport=cluster.transport,
@@ -72,6 +72,7 @@ def serve(
     folder: Path,
     grace: float,
     transport: str,
+    advertise: str | None = None,
 ) -> None:
     """Hold the fragments of server ``index`` of ``servers`` until the run has ended.
 
@@ -85,6 +86,7 @@ def serve(
         folder: of snapshots.
         grace: seconds for which a master that is away is waited for.
         transport: as of ``Cluster``.
+        advertise: likewise.
 
     Raises:
         OSError: the master cannot be reached (any more), or the folder not be written.
@@ -95,12 +97,13 @@ def serve(
     server = _core.SyncServer(list(zip(mine, lengths, strict=True)))
     path = folder / f"sync-ps-{index}.snapshot"
     restored = _restore(server, path, sum(lengths), len(mine))
+    counts = _Counts(path.with_suffix(".count"), restored)
 
     def accept(link: socket.socket, peer: Peer) -> None:
         if peer.purpose != EXCHANGE:
             link.close()
             return
-        arguments = server, link.detach(), not is_local(peer.address), transport
+        arguments = server, link, not is_local(peer.address), transport
         # The two sides agree on the transport, which may take them seconds.
         threading.Thread(target=_adopt, args=arguments, daemon=True).start()
 
@@ -111,7 +114,7 @@ def serve(
             key,
             role="sync-ps",
             index=index,
-            listening=listener.address,
+            listening=reached(listener, advertise),
             heard=heard.put,
             deadline=_JOIN,
             grace=grace,
@@ -119,15 +122,17 @@ def serve(
         with contextlib.closing(member):
             saved = time.monotonic()
             while not _over(heard, member):
-                member.report({**_counters(server, len(mine)), "restored": restored})
+                counted = _counters(server, len(mine))
+                counts.keep(counted["exchanges"])
+                member.report({**counted, "restored": restored, "lost": counts.lost})
                 if time.monotonic() >= saved + SNAPSHOT_EVERY:
                     _save(server, path)
                     saved = time.monotonic()
 
 
-def _adopt(server: _core.SyncServer, descriptor: int, checked: bool, transport: str) -> None:
+def _adopt(server: _core.SyncServer, link: socket.socket, checked: bool, transport: str) -> None:
     try:
-        server.adopt(descriptor, checked, transport)
+        server.adopt(link.detach(), checked, transport)
     except ValueError as error:
         _log.info("a trainer's connection: %s", error)
 
@@ -144,12 +149,41 @@ def _over(heard: queue.SimpleQueue[object], member: Member) -> bool:
             return True
         if isinstance(event, Lost):
             raise ConnectionError(f"the master is away for too long: {event.reason}")
-    return member.state in ("over", "failed")
+    if member.state == "failed":
+        raise ConnectionError("what kept the connection to the master has failed")
+    return member.state == "over"
 
 
 def _counters(server: _core.SyncServer, fragments: int) -> dict[str, float]:
     counted: dict[str, float] = server.counters()
     return {**counted, "whole": counted["exchanges"] / max(1, fragments)}
+
+
+class _Counts:
+    """How many exchanges were lost by restarts, in a file beside the snapshot. It is written with
+    each report: of the exchanges since the last one nobody knows.
+
+    Args:
+        path: the file.
+        restored: exchanges in the snapshot from which this server goes on.
+
+    Attributes:
+        lost: so far.
+    """
+
+    def __init__(self, path: Path, restored: int) -> None:
+        self._path = path
+        self.lost = 0
+        with contextlib.suppress(FileNotFoundError):
+            exchanges, lost = path.read_text(encoding="ascii").split()
+            self.lost = int(lost) + max(0, int(exchanges) - restored)
+        self.keep(restored)
+
+    def keep(self, exchanges: float) -> None:
+        """There were so many, with those of the snapshot."""
+        beside = self._path.with_suffix(".count.new")
+        beside.write_text(f"{exchanges:.0f} {self.lost}\n", encoding="ascii")
+        beside.replace(self._path)
 
 
 def _save(server: _core.SyncServer, path: Path) -> None:

@@ -13,6 +13,7 @@ import queue
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,13 +27,13 @@ from leashed import _core
 from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import native
-from leashed.cluster.opening import Key, Listener, Peer, connect, parse_address
+from leashed.cluster.opening import Key, Listener, Peer, connect, format_address, parse_address
 from leashed.sync import Synchroniser
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["EXCHANGE", "Cluster", "Session", "is_local"]
+__all__ = ["EXCHANGE", "Cluster", "Session", "everywhere", "is_local", "reached"]
 
 EXCHANGE = "exchange"
 RING = "ring/"
@@ -43,6 +44,7 @@ _AHEAD = 0.25  # seconds of training that leases are held for
 _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
+_CONNECTING = 16  # threads that make connections, at most
 _UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
 
 TRANSPORTS = ("auto", "tcp", "shm")
@@ -62,11 +64,13 @@ class Cluster:
         servers: how many sync servers.
         master: the master's address, "host:port", or what tells it.
         key: what every connection is opened with.
-        host: where this trainer is reached by the others.
+        host: where this trainer listens for the others.
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
             ``"auto"``: shared memory where it can be had.
         timeout: seconds for a round of synchronisation, and for a connection.
         grace: seconds for which a master that is away is waited for.
+        advertise: the host at which the others reach this trainer. Default: ``host``, or where that
+            is 0.0.0.0 or ::, the one that this machine has towards the master.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
             whole run (or None) and the batch size: tells where the master of this run is, and how
             what was started for it is ended.
@@ -81,6 +85,7 @@ class Cluster:
     transport: str = "auto"
     timeout: float = 10.0
     grace: float = 10.0
+    advertise: str | None = None
     meet: Callable[[int, int | None, int], tuple[Address, Callable[[], None]]] | None = field(
         default=None, repr=False
     )
@@ -159,7 +164,12 @@ class Session:
         self._ended_at: float | None = None
         self._broken = 0
         self._settled = 0
-        self._id: int | None = None
+        self._joined: tuple[str, int] | None = None  # of which run, as whom
+        self._forming: Epoch | None = None  # whose ring is to be made
+        self._places = threading.BoundedSemaphore(_CONNECTING)
+        self._told_end = False
+        self._left = False
+        self._cut_short: str | None = None
         self._total = total
         self._failure: BaseException | None = None
         self._listener = Listener(cluster.host, 0, cluster.key, "trainer", self._accept)
@@ -169,21 +179,24 @@ class Session:
                 cluster.key,
                 role="trainer",
                 index=cluster.index,
-                listening=self._listener.address,
+                listening=reached(self._listener, cluster.advertise),
                 heard=self._events.put,
                 deadline=_JOIN,
                 grace=cluster.grace,
             )
             try:
                 self._check(self._member.welcome)
+                self._thread = threading.Thread(
+                    target=self._run, name="leashed-session", daemon=True
+                )
+                self._thread.start()
             except BaseException:
+                self._closing.set()
                 self._member.close()
                 raise
         except BaseException:
             self._listener.close()
             raise
-        self._thread = threading.Thread(target=self._run, name="leashed-session", daemon=True)
-        self._thread.start()
 
     def _check(self, welcome: Welcome) -> None:
         if welcome.batch_size != self._batch_size:
@@ -218,9 +231,14 @@ class Session:
             while True:
                 event = self._events.get_nowait()
                 if isinstance(event, Welcome):
-                    if self._id not in (None, event.id):
+                    if self._joined is not None and event.run != self._joined[0]:
+                        raise ConnectionError(
+                            "the run that this trainer is of is gone: its master's place is taken "
+                            f"by that of run {event.run}"
+                        )
+                    if self._joined is not None and event.id != self._joined[1]:
                         self._begin_anew()
-                    self._id = event.id
+                    self._joined = event.run, event.id
                 elif isinstance(event, Lease):
                     self._asked = None
                     self._given[event.ticket] = event.count
@@ -229,7 +247,12 @@ class Session:
                     self._servers = dict(event.addresses)
                 elif isinstance(event, Epoch):
                     self._change_over(event)
-                elif isinstance(event, End | Bye):
+                elif isinstance(event, End):
+                    self._told_end = True
+                    self._end()
+                elif isinstance(event, Bye):
+                    if not self._told_end:
+                        self._cut_short = event.reason
                     self._end()
                 elif isinstance(event, Lost):
                     raise ConnectionError(
@@ -301,7 +324,9 @@ class Session:
                 continue
             self._connecting.add((slot, server))
             address = self._servers[server]
-            _start(partial(self._reach_server, slot, server, address))
+            if not self._start(partial(self._reach_server, slot, server, address)):
+                self._connecting.discard((slot, server))
+                return  # and is tried again
 
     def _reach_server(self, slot: int, server: int, address: str) -> None:
         native = self.native
@@ -350,8 +375,8 @@ class Session:
             for key in [key for key in self._arrived if key[0] < epoch.number]:
                 self._arrived.pop(key).close()
             self._ring.notify_all()
-        if any(seat.id == self._member.id for seat in epoch.members):
-            _start(lambda: self._form(epoch))
+        seated = any(seat.id == self._member.id for seat in epoch.members)
+        self._forming = epoch if seated else None
 
     def _form(self, epoch: Epoch) -> None:
         """Makes the connections of a ring, and hands them to the core."""
@@ -369,7 +394,7 @@ class Session:
         try:
             forward = self._connect(ahead.address, f"{RING}{epoch.number}")
             backward = self._await(epoch, f"trainer-{behind.index}")
-        except (OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, the others are to know)
             if forward is not None:
                 forward.close()
             if self._epoch is epoch and not self._closing.is_set():
@@ -380,9 +405,28 @@ class Session:
         links = backward.detach(), forward.detach()
         try:
             native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
-        except ValueError as error:
+        except Exception as error:  # noqa: BLE001
             _log.info("ring %d: %s", epoch.number, error)
             self._member.broken(epoch.number)
+
+    def _start(self, work: Callable[[], None]) -> bool:
+        """Has a thread do it; False: not now, as too many are at work, or none can be started."""
+        if not self._places.acquire(blocking=False):
+            return False
+
+        def do() -> None:
+            try:
+                work()
+            finally:
+                self._places.release()
+
+        try:
+            threading.Thread(target=do, name="leashed-connecting", daemon=True).start()
+        except RuntimeError as error:
+            self._places.release()
+            _log.warning("no thread to connect with: %s", error)
+            return False
+        return True
 
     def _await(self, epoch: Epoch, name: str) -> socket.socket:
         key = (epoch.number, name)
@@ -400,10 +444,15 @@ class Session:
         epoch = self._epoch
         if self.native is None or epoch is None:
             return
+        if (form := self._forming) is not None and self._start(partial(self._form, form)):
+            self._forming = None
         if self.native.settled >= epoch.number and self._settled < epoch.number:
             self._settled = epoch.number
             self._member.settled(epoch.number)
-        if self.native.ended < epoch.number or self._broken >= epoch.number:
+        if self.native.ended < epoch.number or self._broken >= epoch.number or self._left:
+            return
+        if self._told_end:  # nothing is left to be trained, so none to be in a ring with
+            self._leave()
             return
         now = time.monotonic()
         self._ended_at = self._ended_at or now
@@ -417,7 +466,9 @@ class Session:
         self, parameters: NDArray[np.float32], counted: Mapping[str, float]
     ) -> dict[str, float]:
         """The training has ended: hands the parameters in, unless they are not finite. A master that
-        is away is waited for, as long as ``Cluster.grace`` says.
+        is away is waited for, as long as ``Cluster.grace`` says. Where the run ended before its
+        batches and this training, there is a RuntimeWarning that says why, and so does
+        ``cut_short``.
 
         Args:
             parameters: float32 [d].
@@ -431,20 +482,39 @@ class Session:
             OSError: the master cannot be reached any more.
         """
         self._stop()
-        self._count()
-        self.report()
-        self._member.leave()
+        self._leave()
         if self._failure is not None:
             raise self._failure
+        if self._cut_short is not None:
+            warnings.warn(
+                f"the run ended before its training did ({self._cut_short}); these are the parameters "
+                "that this trainer has reached",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         summary = {**self.metrics(), **counted}
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
-        if (summary["batches_used"] or summary.get("syncs")) and np.isfinite(parameters).all():
+        trained = summary["batches_used"] or summary.get("updates")
+        if trained and np.isfinite(parameters).all():
             self._send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
         self._member.finish(summary)
         if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
             _log.warning("the master has not confirmed that this trainer has finished")
         return summary
+
+    @property
+    def cut_short(self) -> str | None:
+        """Why the run ended before its batches and this trainer's training did; None: it did not."""
+        return self._cut_short
+
+    def _leave(self) -> None:
+        """Takes no more part with the others: who still tries to reach this one is refused at once."""
+        self._left = True
+        self._count()
+        self.report()
+        self._member.leave()
+        self._listener.close()
 
     def _send_result(self, data: bytes) -> None:
         end = time.monotonic() + self._cluster.grace
@@ -498,11 +568,19 @@ def _number(total: int | None) -> str:
     return "no end of" if total is None else str(total)
 
 
-def _start(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, name="leashed-connecting", daemon=True).start()
-
-
 def is_local(address: str) -> bool:
     """Whether what goes there does not leave this machine."""
     host, _ = parse_address(address)
     return host == "localhost" or host.startswith("127.") or host == "::1"
+
+
+def everywhere(host: str) -> str:
+    """Where to listen so that other machines get here, by the address family of the run's host; only
+    with a key that the user has given.
+    """
+    return "::" if ":" in host else "0.0.0.0"  # noqa: S104
+
+
+def reached(listener: Listener, advertise: str | None) -> str:
+    """Where the others reach what listens here, "host:port"."""
+    return listener.address if advertise is None else format_address(advertise, listener.port)

@@ -217,7 +217,7 @@ class Supervisor:
 
     def _signal(self, number: int) -> None:
         for child in self._children:
-            if child.process is not None:
+            if child.process is not None and not _reaped(child.process):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.process.pid, number)
 
@@ -258,12 +258,27 @@ def _why(who: str, role: str, supervisor: Supervisor) -> str:
 
 def _over(process: subprocess.Popen[bytes]) -> bool:
     """Whether it has ended; it is not reaped, so that its number stays its own."""
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # reaped by others: this program ignores SIGCHLD, or waits for all
+        return True
+
+
+def _reaped(process: subprocess.Popen[bytes]) -> bool:
+    """Whether others have reaped it, so that its number may be another's."""
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:
-    """The status of a process that has ended or is about to; what it has started ends with it."""
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """The status of a process that has ended or is about to; what it has started ends with it. Where
+    others have reaped it, nobody knows its status: 0.
+    """
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     return process.wait()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leashed import spelled
 from leashed.cluster.member import master_address
-from leashed.cluster.session import Cluster, is_local
+from leashed.cluster.session import Cluster, everywhere, is_local
 from leashed.stopping import Until
 from leashed.train import train
 
@@ -44,7 +44,7 @@ def run(plan: Plan, index: int) -> None:
             servers=cluster.sync_ps,
             master=master_address(cluster.run) if port == 0 else cluster.master,
             key=cluster.read_key(),
-            host=host if is_local(cluster.master) else "0.0.0.0",  # noqa: S104  the user gave a key
+            host=host if is_local(cluster.master) else everywhere(host),
             transport=cluster.transport,
             timeout=cluster.timeout,
             grace=cluster.grace,

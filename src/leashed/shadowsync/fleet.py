@@ -83,6 +83,10 @@ class _Seat:
     counted: dict[str, float] = field(default_factory=dict)  # once the training has ended
     used: int = 0  # of the batches, as last asked
 
+    @property
+    def cut_short(self) -> None:
+        """Nothing ends it but its own stop rule."""
+
     def leaves(self) -> bool:
         """Whether it has used all its batches, and so is to leave the ring, or has."""
         assert self.leases is not None
