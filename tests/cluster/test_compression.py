@@ -103,6 +103,7 @@ class Place(contextlib.AbstractContextManager):
 
     run: Run
     index: int
+    cut_short: str | None = None
 
     def session(self, *_: object, total: int | None, **__: object) -> Place:
         assert total is not None

@@ -199,6 +199,8 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
         failed = ChildProcessError("the master has reported nothing")
     if failed is not None:
         raise failed
+    if report is not None and not report["summaries"] and not interrupted:
+        raise ChildProcessError(f"no trainer has finished: {report['reason']}")
     return _INTERRUPTED if interrupted else 0
 
 
