@@ -91,8 +91,9 @@ class Engine(_core.Engine):
         sync: from ``leashed.sync``; needs ``cluster``. Default: none.
         cluster: the run in which this process is one of several trainers, from
             ``leashed.cluster.join()``. Closing the engine ends its part in that: the master gets
-            the parameters. Where the ``with`` is left by an exception, the others take this trainer
-            for dead. ``workers``, ``readers`` and ``check_finite`` may differ between trainers.
+            the parameters, with a RuntimeWarning where the run ended before its batches and this.
+            Where the ``with`` is left by an exception, the others take this trainer for dead.
+            ``workers``, ``readers`` and ``check_finite`` may differ between trainers.
         batches: how many ``batches()`` gives in all, to all trainers together. Default: no end.
         batch_size: examples of each, for what is counted.
 

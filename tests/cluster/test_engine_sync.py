@@ -167,6 +167,23 @@ def test_a_ledger_without_synchronisation(tmp_path):
         assert run.report()["reason"] == "all trainers have finished"
 
 
+@pytest.mark.parametrize("when", WHEN)
+def test_loops_that_choose_their_batches_themselves(when, tmp_path):
+    with inside.run(tmp_path, D, trainers=2) as run:
+
+        def trainer(index):
+            sync = lsh.sync.MA(when=WHEN[when])
+            with lsh.Engine(ZEROS, rule=lsh.SGD(0.05), sync=sync, cluster=run.cluster(index)) as e:
+                until(lambda: (e.cluster["syncs"] > 0 and distance(e) < 0.5) or step(e))
+            return e
+
+        engines = both(trainer)
+        assert run.report()["reason"] == "all trainers have finished"
+        for index, engine in enumerate(engines):
+            assert engine.cluster["updates"] == engine.t > 0
+            np.testing.assert_array_equal(run.result(index), engine.parameters())
+
+
 def test_what_is_not_said_to_be_used_is_given_to_another(tmp_path):
     with inside.run(tmp_path, D, total=20, trainers=2, grace=0.5) as run:
         with lsh.Engine(ZEROS, cluster=run.cluster(0), batches=20) as engine:

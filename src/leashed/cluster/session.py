@@ -466,7 +466,9 @@ class Session:
         self, parameters: NDArray[np.float32], counted: Mapping[str, float]
     ) -> dict[str, float]:
         """The training has ended: hands the parameters in, unless they are not finite. A master that
-        is away is waited for, as long as ``Cluster.grace`` says.
+        is away is waited for, as long as ``Cluster.grace`` says. Where the run ended before its
+        batches and this training, there is a RuntimeWarning that says why, and so does
+        ``cut_short``.
 
         Args:
             parameters: float32 [d].
@@ -475,10 +477,6 @@ class Session:
 
         Returns:
             All that was counted, by name.
-
-        A master that is away is waited for, as long as ``Cluster.grace`` says. Where the run ended
-        before its batches and this training, there is a RuntimeWarning that says why, and so does
-        ``cut_short``.
 
         Raises:
             OSError: the master cannot be reached any more.
@@ -497,7 +495,8 @@ class Session:
         summary = {**self.metrics(), **counted}
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
-        if summary["batches_used"] and np.isfinite(parameters).all():
+        trained = summary["batches_used"] or summary.get("updates")
+        if trained and np.isfinite(parameters).all():
             self._send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
         self._member.finish(summary)
         if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
