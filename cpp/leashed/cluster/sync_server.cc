@@ -48,7 +48,6 @@ SyncServer::SyncServer(const std::vector<Holding>& holdings)
                   " floats cannot be held: it is empty, too long, or there twice");
     }
     held_.emplace_back().values.resize(length);
-    fragments_.push_back(fragment);
   }
   epoll_event event{};
   event.events = EPOLLIN;

@@ -79,7 +79,6 @@ class SyncServer {
   void wake();
 
   std::deque<Held> held_;
-  std::vector<std::uint32_t> fragments_;                  // of held_
   std::unordered_map<std::uint32_t, std::size_t> place_;  // of a fragment in held_
   const Descriptor poll_, wake_;                          // epoll, eventfd
   mutable std::mutex mutex_;

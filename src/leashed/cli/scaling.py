@@ -8,9 +8,10 @@ import dataclasses
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from leashed import _check
+from leashed.cli.appending import before, opened, tell, tell_left
 from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import Line, describe
 from leashed.models import INITIALISATIONS
@@ -132,7 +133,7 @@ def _plan(options: argparse.Namespace) -> scaling.Plan:
         plan, cut = plan.capped(options.max_threads)
         if cut:
             left_out = ", ".join(str(m) for m in cut)
-            _tell(f"left out: m = {left_out} (more than --max-threads {options.max_threads})")
+            tell(f"left out: m = {left_out} (more than --max-threads {options.max_threads})")
     return plan
 
 
@@ -144,7 +145,7 @@ def _scaling(options: argparse.Namespace) -> int:
     plan = _plan(options)
     _check.writable(options.output)
     data = load_data(options).train
-    runs, size = _before(options)
+    runs, size = before(options, read_to_append)
     try:
         settings = scaling.left(plan, data, runs)
     except ValueError as error:
@@ -168,7 +169,7 @@ def _scaling(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         output = None
         if options.output is not None:
-            output = stack.enter_context(_opened(options.output, size))
+            output = stack.enter_context(opened(options.output, size))
         running = stack.enter_context(
             contextlib.closing(
                 scaling.run(plan, data, settings=settings, started=started, progress=progress)
@@ -177,7 +178,7 @@ def _scaling(options: argparse.Namespace) -> int:
         try:
             for run in running:
                 line.clear()
-                _tell(f"{current}: {_ended(run)}")
+                tell(f"{current}: {_ended(run)}")
                 interrupted = run.result.reason == "interrupted"
                 if interrupted:
                     break
@@ -197,48 +198,18 @@ def _scaling(options: argparse.Namespace) -> int:
     if runs:
         print(summary.report(runs), file=sys.stderr if options.json_lines else sys.stdout)
     left = len(settings) - ended
-    if left:
-        remedy = "" if output is None else "; the same command with --resume goes on"
-        _tell(f"{left} of {len(plan.settings())} runs are left{remedy}")
+    tell_left(left, len(plan.settings()), output)
     if interrupted:
         return 130
     return _RUNS_LEFT if left else 0
 
 
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
-def _before(options: argparse.Namespace) -> tuple[list[Run], int]:
-    """The runs that the output has already, and how many of its bytes they are."""
-    path: Path | None = options.output
-    if path is None or not path.exists() or not path.stat().st_size:
-        return [], 0
-    if not options.resume:
-        raise FileExistsError(
-            f"{path} has results already: --resume adds what is missing, another --output starts "
-            "anew"
-        )
-    runs, size = read_to_append(path)
-    if size < path.stat().st_size:
-        _tell(f"{path}: its last line was not written to the end and is dropped")
-    return runs, size
-
-
-def _opened(path: Path, size: int) -> TextIO:
-    """The file to append to, cut to so many bytes."""
-    file = path.open("a", encoding="utf-8")
-    if path.stat().st_size > size:
-        file.truncate(size)
-    return file
-
-
 def _announce(plan: scaling.Plan, data: Dataset, left: int) -> None:
     """What is going to run, and for how long at most."""
     if plan.preset is not None:
-        _tell(summary.preset(plan.preset, plan.short, plan.departures()))
+        tell(summary.preset(plan.preset, plan.short, plan.departures()))
     steps = ", ".join(f"{lr:g}" for lr in plan.lr)
-    _tell(
+    tell(
         f"{summary.data_set(data.name, len(data))}, pixels 0…{plan.pixels}, batch "
         f"{plan.batch_size}, initialisation {plan.init}, η = {steps}"
     )
@@ -246,7 +217,7 @@ def _announce(plan: scaling.Plan, data: Dataset, left: int) -> None:
     runs = f"{total} runs" if left == total else f"{left} runs left of {total}"
     hours = left * plan.seconds / 3600.0
     longest = f"{number(hours)} hours" if hours >= 2.0 else f"{number(60.0 * hours)} minutes"
-    _tell(f"{runs}, of at most {plan.seconds:g} s each: {longest} at most")
+    tell(f"{runs}, of at most {plan.seconds:g} s each: {longest} at most")
 
 
 def _ended(run: Run) -> str:

@@ -9,9 +9,10 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from leashed import _check
+from leashed.cli.appending import before, opened, tell, tell_left
 from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import Line
 from leashed.datasets import Split, synthetic_digits
@@ -180,7 +181,7 @@ def _shadowsync(options: argparse.Namespace) -> int:
     study = _study(options)
     _check.writable(options.output)
     _check.writable(options.plot)
-    records, size = _before(options)
+    records, size = before(options, read)
     data = _data(options, study)
     try:
         settings = left(study, data, records)
@@ -191,14 +192,14 @@ def _shadowsync(options: argparse.Namespace) -> int:
     total = len(study.settings())
     minutes = study.seconds() / 60.0 * len(settings) / total
     runs = f"{total} runs" if len(settings) == total else f"{len(settings)} runs left of {total}"
-    _tell(f"{runs}, about {number(minutes, 2)} minutes")
+    tell(f"{runs}, about {number(minutes, 2)} minutes")
 
     line = Line(sys.stderr)
     begun, ended, interrupted = time.monotonic(), 0, False
     with contextlib.ExitStack() as stack:
         output = None
         if options.output is not None:
-            output = stack.enter_context(_opened(options.output, size))
+            output = stack.enter_context(opened(options.output, size))
         try:
             for setting in settings:
                 line.show(f"{ended + 1}/{len(settings)} {_words(setting)}")
@@ -221,9 +222,7 @@ def _shadowsync(options: argparse.Namespace) -> int:
     if options.plot is not None and records and isinstance(study, Figure5):
         _draw(study, records, options.plot)
     remaining = len(settings) - ended
-    if remaining:
-        remedy = "" if output is None else "; the same command with --resume goes on"
-        _tell(f"{remaining} of {total} runs are left{remedy}")
+    tell_left(remaining, total, output)
     if interrupted:
         return 130
     return _RUNS_LEFT if remaining else 0
@@ -233,36 +232,8 @@ def _draw(study: Figure5, records: list[Record], path: Path) -> None:
     from leashed.plots.shadowsync import scaling  # noqa: PLC0415 (matplotlib is optional)
 
     scaling(*study.panels(records), study.told).savefig(path)
-    _tell(str(path))
+    tell(str(path))
 
 
 def _words(setting: Record) -> str:
     return " ".join(f"{name}={value}" for name, value in setting.items() if value is not None)
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
-def _before(options: argparse.Namespace) -> tuple[list[Record], int]:
-    """The records that the output has already, and how many of its bytes they are."""
-    path: Path | None = options.output
-    if path is None or not path.exists() or not path.stat().st_size:
-        return [], 0
-    if not options.resume:
-        raise FileExistsError(
-            f"{path} has results already: --resume adds what is missing, another --output starts "
-            "anew"
-        )
-    records, size = read(path)
-    if size < path.stat().st_size:
-        _tell(f"{path}: its last line was not written to the end and is dropped")
-    return records, size
-
-
-def _opened(path: Path, size: int) -> TextIO:
-    """The file to append to, cut to so many bytes."""
-    file = path.open("a", encoding="utf-8")
-    if path.stat().st_size > size:
-        file.truncate(size)
-    return file
