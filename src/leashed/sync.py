@@ -194,8 +194,8 @@ class EASGD(_Native):
 
     Args:
         alpha: the elastic parameter α, 0 to 1. The paper publishes none, and neither does
-            one suit every gap: ``leashed bench shadowsync --sweep`` compares them. Exchanges at
-            every iteration want less than the default, those after long gaps more.
+            one suit every gap: ``leashed bench shadowsync --sweep`` compares them. The default is no
+            result of that.
         symmetric: the classical one (Zhang, Choromanska and LeCun, 2015), where both move by the
             same difference: θ ← (1 − α) θ + α w^PS with w^PS as it was before.
         when: as for every synchroniser, with ``parts`` and ``compression``.

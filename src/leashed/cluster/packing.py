@@ -21,8 +21,7 @@ FRAGMENT: int = _core.FRAGMENT
 
 _FLOAT = 4  # bytes
 _OVERHEAD = 4096
-"""What an exchange of a fragment costs beside its bytes, in bytes: profiled on loopback, where one
-of 64 KiB takes about 16 times as long as one of a single float."""
+"""What an exchange of a fragment costs beside its bytes, in bytes: an assumption, not profiled."""
 
 
 @dataclass(frozen=True)
