@@ -191,7 +191,8 @@ def goals(results: Results) -> list[Goal]:
             for peer, name in (("gloo", "Gloo"), ("mpich", "MPICH"))
         ),
         Goal(
-            "push and pull of 540 KB and 100 MB with a sync server, bytes/s over a raw loop's, least",
+            "push and pull of 540 KB and 100 MB with a sync server, a processor each, bytes/s over a raw "
+            "loop's, least",
             0.85,
             synchronisation.least_exchange,
             "synchronisation",

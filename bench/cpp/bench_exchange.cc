@@ -16,6 +16,7 @@
 #include "leashed/cluster/server_links.h"
 #include "leashed/cluster/sync_server.h"
 #include "loopback.h"
+#include "processors.h"
 
 using namespace leashed;
 
@@ -61,36 +62,38 @@ void raw_turn(int socket, const std::byte* out, std::byte* in, std::size_t size)
 }
 
 template <class F>
-pid_t in_process(int not_its, const F& f) {
+pid_t in_process(int not_its, int processor, const F& f) {
   const pid_t child = fork();
   need(child >= 0, "fork");
   if (child > 0) return child;
+  run_on(processor);
   close(not_its);
   f();
   std::_Exit(0);
 }
 
-// For about so many seconds.
-void measure(std::size_t bytes, int calls, double lasting) {
+// For about so many seconds, the other sides on that processor.
+void measure(std::size_t bytes, int calls, double lasting, int processor, int processors) {
   const std::size_t d = bytes / sizeof(float), count = fragments_of(d);
   const auto [raw, raw_there] = loopback();
-  const pid_t echoing = in_process(raw, [there = raw_there] { echo(there); });
+  const pid_t echoing = in_process(raw, processor, [there = raw_there] { echo(there); });
   close(raw_there);
   const auto [framed, framed_there] = loopback();
   const auto [until, until_there] = loopback();
-  const pid_t serving = in_process(framed, [&, there = framed_there, over = until_there] {
-    close(raw);
-    close(until);
-    std::vector<SyncServer::Holding> holdings;
-    for (std::uint32_t f = 0; f < count; ++f) {
-      const auto [begin, end] = fragment(f, d);
-      holdings.push_back({f, end - begin});
-    }
-    SyncServer server(holdings);
-    server.adopt(there, false);
-    char end = 0;
-    recv(over, &end, 1, 0);
-  });
+  const pid_t serving =
+      in_process(framed, processor, [&, there = framed_there, over = until_there] {
+        close(raw);
+        close(until);
+        std::vector<SyncServer::Holding> holdings;
+        for (std::uint32_t f = 0; f < count; ++f) {
+          const auto [begin, end] = fragment(f, d);
+          holdings.push_back({f, end - begin});
+        }
+        SyncServer server(holdings);
+        server.adopt(there, false);
+        char end = 0;
+        recv(over, &end, 1, 0);
+      });
   close(framed_there);
   close(until_there);
   fcntl(raw, F_SETFL, O_NONBLOCK);
@@ -123,9 +126,9 @@ void measure(std::size_t bytes, int calls, double lasting) {
     ratios.push_back(raws.back() / exchanges.back());
   }
   std::printf(
-      "{\"figure\": \"exchange\", \"bytes\": %zu, \"raw_seconds\": %g, \"seconds\": %g, "
-      "\"ratio\": %g}\n",
-      bytes, median(raws), median(exchanges), median(ratios));
+      "{\"figure\": \"exchange\", \"bytes\": %zu, \"processors\": %d, \"raw_seconds\": %g, "
+      "\"seconds\": %g, \"ratio\": %g}\n",
+      bytes, processors, median(raws), median(exchanges), median(ratios));
   std::fflush(stdout);  // before the next fork
   shutdown(raw, SHUT_RDWR);
   close(raw);
@@ -137,7 +140,12 @@ void measure(std::size_t bytes, int calls, double lasting) {
 
 int main(int argc, char** argv) {
   const double lasting = argc > 1 ? std::atof(argv[1]) : 1;
-  measure(540'000, 40, lasting);
-  measure(100'000'000, 1, lasting);
+  const std::vector<int> processors = allowed_processors();
+  run_on(processors[0]);
+  for (int n = 1; n <= std::min<int>(2, static_cast<int>(processors.size())); ++n) {
+    const int other = processors[static_cast<std::size_t>(n - 1)];
+    measure(540'000, 40, lasting, other, n);
+    measure(100'000'000, 1, lasting, other, n);
+  }
   return 0;
 }

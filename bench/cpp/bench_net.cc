@@ -1,6 +1,5 @@
 // Frames between two processes, over TCP loopback and through shared memory, beside raw sockets in
 // the same turns: large blocks pushed and pulled, and small requests there and back.
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "leashed/base/clock.h"
 #include "leashed/net/share.h"
 #include "loopback.h"
+#include "processors.h"
 
 using namespace leashed;
 
@@ -76,15 +76,6 @@ void serve_frames(int socket, Transport way, std::vector<std::byte>& block) {
     }
   } catch (const ConnectionError&) {
   }
-}
-
-// Where two processes run decides a round trip: on one processor it is two switches, on two it
-// wakes one that sleeps. So both are measured.
-void run_on(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  need(sched_setaffinity(0, sizeof set, &set) == 0, "sched_setaffinity");
 }
 
 pid_t in_process(std::span<const int> not_its, int processor, const auto& f) {
@@ -190,12 +181,7 @@ void measure(double lasting, int processor, int processors) {
 
 int main(int argc, char** argv) {
   const double lasting = argc > 1 ? std::atof(argv[1]) : 1;
-  cpu_set_t allowed;
-  need(sched_getaffinity(0, sizeof allowed, &allowed) == 0, "sched_getaffinity");
-  std::vector<int> processors;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &allowed)) processors.push_back(i);
-  }
+  const std::vector<int> processors = allowed_processors();
   run_on(processors[0]);
   measure(lasting, processors[0], 1);
   if (processors.size() > 1) measure(lasting, processors[1], 2);

@@ -26,8 +26,9 @@ namespace {
 using Reason = ConnectionError::Reason;
 
 // What is read at once: small frames whole, with those behind them. The rest of a larger payload
-// goes straight to where it belongs.
+// goes straight to where it belongs, and with it comes the beginning of what is behind it.
 constexpr std::size_t kBuffer = std::size_t{16} << 10;
+constexpr std::size_t kAhead = 256;
 constexpr std::size_t kMostParts = 16;    // handed to the system at once
 constexpr int kSilence = 15, kProbe = 3;  // seconds until a silent host is asked, and again
 constexpr double kLook = 0.05;            // seconds between two looks at whether to give up
@@ -214,10 +215,14 @@ bool Connection::flush_shared(std::size_t ready) {
   return true;
 }
 
-// 0: nothing now.
-std::size_t Connection::read(std::span<std::byte> into) {
+// Into the first until it is full, then into the second. 0: nothing now.
+std::size_t Connection::read(std::span<std::byte> first, std::span<std::byte> second) {
+  iovec vectors[] = {{first.data(), first.size()}, {second.data(), second.size()}};
+  msghdr message{};
+  message.msg_iov = vectors;
+  message.msg_iovlen = 2;
   for (;;) {
-    const ssize_t n = recv(socket_, into.data(), into.size(), 0);
+    const ssize_t n = recvmsg(socket_, &message, 0);
     if (n > 0) {
       received_ += static_cast<std::uint64_t>(n);
       return static_cast<std::size_t>(n);
@@ -251,21 +256,22 @@ std::optional<FrameHeader> Connection::take(const Place& place, const Piece& pie
 
 std::optional<FrameHeader> Connection::take_socket(const Place& place) {
   const std::uint64_t end = received_ + kTurn;
-  for (;;) {
+  for (bool drained = false;;) {
     if (auto frame = parse(place)) return frame;
-    if (received_ >= end) return std::nullopt;
-    if (const auto missing = parser_.missing(); missing.size() >= kBuffer) {
-      const std::size_t n = read(missing);
-      if (n == 0) return std::nullopt;
-      const FrameParser::Step step = parser_.wrote(n);
-      if (step == FrameParser::Step::frame) return parser_.header();
-      if (step == FrameParser::Step::refused) {
-        throw ConnectionError(Reason::refused, parser_.why());
-      }
-    } else {
-      const std::size_t n = read(buffer_);
-      if (n == 0) return std::nullopt;
-      unread_ = std::span<const std::byte>(buffer_).first(n);
+    if (drained || received_ >= end) return std::nullopt;
+    std::span<std::byte> straight = parser_.missing();
+    if (straight.size() < kBuffer) straight = {};
+    const auto behind = std::span(buffer_).first(straight.empty() ? kBuffer : kAhead);
+    const std::size_t n = read(straight, behind);
+    if (n == 0) return std::nullopt;
+    drained = n < straight.size() + behind.size();
+    const std::size_t there = std::min(n, straight.size());
+    unread_ = std::span<const std::byte>(buffer_).first(n - there);
+    if (there == 0) continue;
+    const FrameParser::Step step = parser_.wrote(there);
+    if (step == FrameParser::Step::frame) return parser_.header();
+    if (step == FrameParser::Step::refused) {
+      throw ConnectionError(Reason::refused, parser_.why());
     }
   }
 }

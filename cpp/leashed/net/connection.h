@@ -94,7 +94,7 @@ class Connection {
   std::uint64_t received() const { return received_; }
 
  private:
-  std::size_t read(std::span<std::byte> into);
+  std::size_t read(std::span<std::byte> first, std::span<std::byte> second);
   std::optional<FrameHeader> parse(const Place& place);
   bool flush_socket(std::size_t ready);
   bool flush_shared(std::size_t ready);

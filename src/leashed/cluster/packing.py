@@ -1,6 +1,6 @@
 """Which sync server holds which fragments of the parameter vector.
 
-A vector of d floats is cut into fragments of 64 KiB, and these are spread over the servers by what
+A vector of d floats is cut into fragments of 65,280 bytes, and these are spread over the servers by what
 each costs, the dearest first, always to the server with the least so far (longest processing time
 first; Graham, 1969): no server has more than 4/3 − 1/(3n) times what it would have at best.
 """
@@ -17,7 +17,7 @@ from leashed import _check, _core
 __all__ = ["FRAGMENT", "Packing", "fragments", "owners", "pack", "packed"]
 
 FRAGMENT: int = _core.FRAGMENT
-"""Floats of a fragment (64 KiB)."""
+"""Floats of a fragment."""
 
 _FLOAT = 4  # bytes
 _OVERHEAD = 4096
