@@ -177,7 +177,7 @@ void bind_cluster(py::module_& m) {
              using namespace pybind11::literals;
              const SyncServer::Counters c = server.counters();
              return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.traffic.in,
-                             "bytes_out"_a = c.traffic.out, "seconds"_a = c.seconds,
+                             "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
                              "connections"_a = c.connections, "refused"_a = c.refused,
                              **kernel_counts(c.kernel));
            },
