@@ -172,16 +172,17 @@ void bind_cluster(py::module_& m) {
           },
           py::arg("socket"), py::arg("checked"), py::arg("transport") = "tcp",
           "transport: tcp, shm or auto; with another than tcp it waits for the other side.")
-      .def("counters",
-           [](const SyncServer& server) {
-             using namespace pybind11::literals;
-             const SyncServer::Counters c = server.counters();
-             return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.traffic.in,
-                             "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
-                             "connections"_a = c.connections, "refused"_a = c.refused,
-                             **kernel_counts(c.kernel));
-           },
-           "What was counted; kernel_in and kernel_out, where all went over TCP.")
+      .def(
+          "counters",
+          [](const SyncServer& server) {
+            using namespace pybind11::literals;
+            const SyncServer::Counters c = server.counters();
+            return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.traffic.in,
+                            "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
+                            "connections"_a = c.connections, "refused"_a = c.refused,
+                            **kernel_counts(c.kernel));
+          },
+          "What was counted; kernel_in and kernel_out, where all went over TCP.")
       .def(
           "snapshot",
           [](const SyncServer& server) {
@@ -210,7 +211,8 @@ void bind_cluster(py::module_& m) {
         return profile_exchange(here, there, to_transport(transport), floats);
       },
       py::arg("here"), py::arg("there"), py::arg("transport"), py::arg("floats"),
-      "Seconds of a sync server's processor time for one exchange of a fragment, over the two ends of "
+      "Seconds of a sync server's processor time for one exchange of a fragment, over the two ends "
+      "of "
       "a connection.");
 
   py::class_<TrainerSync, std::shared_ptr<TrainerSync>>(m, "TrainerSync",

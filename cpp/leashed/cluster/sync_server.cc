@@ -1,8 +1,8 @@
 #include "leashed/cluster/sync_server.h"
 
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <pthread.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,8 +37,8 @@ struct SyncServer::Link {
   // Last of what may throw: it keeps the socket.
   const std::unique_ptr<Connection> connection;
   WireCount::Seen seen;
-  short events = EPOLLIN;                // that are waited for
-  bool waits = true;                     // for its turn
+  short events = EPOLLIN;  // that are waited for
+  bool waits = true;       // for its turn
 };
 
 SyncServer::SyncServer(const std::vector<Holding>& holdings)
@@ -80,7 +80,7 @@ void SyncServer::adopt(int socket, bool checked, Transport wish) {
 }
 
 SyncServer::Counters SyncServer::counters() const {
-  return {exchanges_.load(kRelaxed),   traffic_.own(),          traffic_.kernel(), seconds(),
+  return {exchanges_.load(kRelaxed),   traffic_.own(),         traffic_.kernel(), seconds(),
           connections_.load(kRelaxed), refused_.load(kRelaxed)};
 }
 

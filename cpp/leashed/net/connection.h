@@ -93,8 +93,8 @@ class Connection {
   // Bytes of frames so far, headers and what has not made a whole frame included.
   std::uint64_t sent() const { return sent_; }
   std::uint64_t received() const { return received_; }
-  // The same as the kernel has it: acknowledged by the other side, and received. Nothing where frames
-  // do not go over a TCP socket.
+  // The same as the kernel has it: acknowledged by the other side, and received. Nothing where
+  // frames do not go over a TCP socket.
   std::optional<Traffic> kernel() const { return shared() ? std::nullopt : kernel_.count(); }
 
  private:

@@ -31,8 +31,7 @@ std::uint64_t waiting(int socket, unsigned long queue) {
 
 }  // namespace
 
-KernelBytes::KernelBytes(int socket)
-    : socket_(socket), before_(acknowledged_and_received(socket)) {
+KernelBytes::KernelBytes(int socket) : socket_(socket), before_(acknowledged_and_received(socket)) {
   if (!before_) return;
   before_->out += waiting(socket, SIOCOUTQ);
   before_->in -= std::min(before_->in, waiting(socket, SIOCINQ));

@@ -197,7 +197,9 @@ class Coordinator:
         """End the run; all are told. ``failed``: it has not done what it was to do."""
         if self.over is not None:
             return
-        self._record(Ended(reason, now, failed))
+        members = self.state.membership.members.values()
+        told = {m.id: (m.counters, m.counted) for m in members if m.counted is not None}
+        self._record(Ended(reason, now, failed, told))
         for connection in list(self._connections):
             self._send(connection, Bye(reason))
             self._actions.append(Close(connection))

@@ -168,11 +168,14 @@ class EpochMade(_Entry, frozen=True):
 
 
 class Ended(_Entry, frozen=True):
-    """The run is over; ``failed``: with work left that nobody does, or without a result."""
+    """The run is over; ``failed``: with work left that nobody does, or without a result. ``told``: what
+    those who are still members had counted, and when, by id.
+    """
 
     reason: str
     now: float
     failed: bool = False
+    told: dict[int, tuple[dict[str, float], float]] = {}
 
 
 Change = Joined | Removed | LeftRing | Settled | Granted | Completed | Late | EpochMade | Ended
@@ -247,6 +250,9 @@ class State(Struct):
             ledger.use(entry.member, entry.ticket, 0)
         else:
             self.over, self.ended, self.failed = entry.reason, entry.now, entry.failed
+            for member_id, (counters, counted) in entry.told.items():
+                membership.members[member_id].counters = counters
+                membership.members[member_id].counted = counted
 
     def _take_back(self, entry: Removed | LeftRing, *, dead: bool) -> None:
         for ticket, used in entry.used:

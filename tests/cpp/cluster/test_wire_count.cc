@@ -1,6 +1,5 @@
-// Bytes of both sides of an exchange, as counted here and by the kernel, and what an exchange costs.
-#include "leashed/cluster/wire_count.h"
-
+// Bytes of both sides of an exchange, as counted here and by the kernel, and what an exchange
+// costs.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -11,6 +10,7 @@
 #include "leashed/cluster/profile.h"
 #include "leashed/cluster/server_links.h"
 #include "leashed/cluster/sync_server.h"
+#include "leashed/cluster/wire_count.h"
 #include "net/sockets.h"
 
 using namespace leashed;

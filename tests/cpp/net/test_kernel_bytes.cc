@@ -1,6 +1,4 @@
 // What the kernel counts of a socket, whoever has written to it.
-#include "leashed/net/kernel_bytes.h"
-
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -8,6 +6,7 @@
 #include <thread>
 
 #include "leashed/base/descriptor.h"
+#include "leashed/net/kernel_bytes.h"
 #include "sockets.h"
 
 using namespace leashed;
