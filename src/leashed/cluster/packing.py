@@ -125,8 +125,7 @@ def packed(dimension: int, servers: int, costs: Costs) -> Packing:
 
 def profile(transport: str) -> Costs:
     """Measure, on this machine, what an exchange costs a sync server: processor seconds to receive,
-    interpolate and answer, over a connection of its own on loopback. It takes some tens of
-    milliseconds.
+    interpolate and answer, over a connection of its own on loopback. That takes milliseconds.
 
     Args:
         transport: as of ``Cluster``.

@@ -106,8 +106,8 @@ class Cluster:
         """Takes part, from here to the session's end.
 
         Raises:
-            ValueError: the run has another batch size or number of batches, or no sync server where
-                one is needed.
+            ValueError: the run has another batch size or number of batches or of sync servers, or
+                no sync server where one is needed.
             OSError: the master cannot be reached in time.
         """
         cluster, ended = self, None
