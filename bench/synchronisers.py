@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leashed.cluster.measures import counted, over, total
+from leashed.cluster.measures import counted, measure, total
 from leashed.cluster.table import lived
 
 _WITHIN = 0.01  # of the one trainer's accuracy
@@ -75,7 +75,7 @@ def _run(name: str, arguments: Sequence[str], passes: int, data: Sequence[str]) 
         )
         report = json.loads((run / "run.json").read_text(encoding="utf-8"))
     counters = total(counted(report, "trainer").values())
-    measures = over(counters, lived(report), report)
+    measures = measure(counters, lived(report), report["terms"]["batch_size"])
     print(name, passes, report["test_accuracy"], file=sys.stderr, flush=True)
     return {
         "name": name,

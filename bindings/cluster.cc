@@ -10,6 +10,7 @@
 #include "choice.h"
 #include "data.h"
 #include "leashed/base/descriptor.h"
+#include "leashed/cluster/profile.h"
 #include "leashed/cluster/sync_server.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/leases.h"
@@ -112,15 +113,23 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
           codec_of(compression)};
 }
 
+py::dict kernel_counts(const std::optional<Traffic>& kernel) {
+  using namespace pybind11::literals;
+  if (!kernel) return {};
+  return py::dict("kernel_out"_a = kernel->out, "kernel_in"_a = kernel->in);
+}
+
 py::dict counters_of(TrainerSync& sync) {
   using namespace pybind11::literals;
   constexpr auto kRelaxed = std::memory_order_relaxed;
   const RoundCounters& c = sync.counters();
   const Traffic traffic = sync.traffic();
+  const Transfers transfers = sync.transfers();
   return py::dict("syncs"_a = c.rounds.load(kRelaxed), "failed"_a = c.failed.load(kRelaxed),
                   "seconds"_a = static_cast<double>(c.nanoseconds.load(kRelaxed)) * 1e-9,
                   "floats"_a = c.floats.load(kRelaxed), "bytes_out"_a = traffic.out,
-                  "bytes_in"_a = traffic.in);
+                  "bytes_in"_a = traffic.in, "transfers_out"_a = transfers.out,
+                  "transfers_in"_a = transfers.in, **kernel_counts(sync.kernel_traffic()));
 }
 
 }  // namespace
@@ -163,14 +172,17 @@ void bind_cluster(py::module_& m) {
           },
           py::arg("socket"), py::arg("checked"), py::arg("transport") = "tcp",
           "transport: tcp, shm or auto; with another than tcp it waits for the other side.")
-      .def("counters",
-           [](const SyncServer& server) {
-             using namespace pybind11::literals;
-             const SyncServer::Counters c = server.counters();
-             return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.bytes_in,
-                             "bytes_out"_a = c.bytes_out, "connections"_a = c.connections,
-                             "refused"_a = c.refused);
-           })
+      .def(
+          "counters",
+          [](const SyncServer& server) {
+            using namespace pybind11::literals;
+            const SyncServer::Counters c = server.counters();
+            return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.traffic.in,
+                            "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
+                            "connections"_a = c.connections, "refused"_a = c.refused,
+                            **kernel_counts(c.kernel));
+          },
+          "What was counted; kernel_in and kernel_out, where all went over TCP.")
       .def(
           "snapshot",
           [](const SyncServer& server) {
@@ -190,6 +202,18 @@ void bind_cluster(py::module_& m) {
                             std::move(present), exchanges});
           },
           py::arg("values").noconvert(), py::arg("present"), py::arg("exchanges"));
+
+  m.def(
+      "profile_exchange",
+      [](int here, int there, const std::string& transport, std::size_t floats) {
+        require_some(floats, "floats");
+        const py::gil_scoped_release release;
+        return profile_exchange(here, there, to_transport(transport), floats);
+      },
+      py::arg("here"), py::arg("there"), py::arg("transport"), py::arg("floats"),
+      "Seconds of a sync server's processor time for one exchange of a fragment, over the two ends "
+      "of "
+      "a connection.");
 
   py::class_<TrainerSync, std::shared_ptr<TrainerSync>>(m, "TrainerSync",
                                                         "A trainer's synchronisation with others.")
@@ -253,7 +277,8 @@ void bind_cluster(py::module_& m) {
       .def_property_readonly(
           "settled", [](TrainerSync& sync) { return sync.ring().settled(); },
           "The epoch in which this trainer last was in a round with the others.")
-      .def("counters", &counters_of);
+      .def("counters", &counters_of,
+           "What was counted; kernel_in and kernel_out, where all went over TCP.");
 }
 
 }  // namespace leashed

@@ -34,6 +34,7 @@ __all__: list[str] = [
     "losses",
     "mean_loss",
     "parse_svmlight",
+    "profile_exchange",
     "read_svmlight",
     "schedule_values",
     "staleness_factors",
@@ -226,7 +227,10 @@ class SyncServer:
         """
         transport: tcp, shm or auto; with another than tcp it waits for the other side.
         """
-    def counters(self) -> dict: ...
+    def counters(self) -> dict:
+        """
+        What was counted; kernel_in and kernel_out, where all went over TCP.
+        """
     def restore(
         self,
         values: numpy.typing.NDArray[numpy.float32],
@@ -265,7 +269,10 @@ class TrainerSync:
         checked: bool,
         transport: str = "tcp",
     ) -> None: ...
-    def counters(self) -> dict: ...
+    def counters(self) -> dict:
+        """
+        What was counted; kernel_in and kernel_out, where all went over TCP.
+        """
     def form(
         self,
         epoch: typing.SupportsInt | typing.SupportsIndex,
@@ -613,6 +620,16 @@ def mean_loss(
 def parse_svmlight(text: bytes) -> tuple:
     """
     (targets, indptr, indices, data) of a text in the svmlight format.
+    """
+
+def profile_exchange(
+    here: typing.SupportsInt | typing.SupportsIndex,
+    there: typing.SupportsInt | typing.SupportsIndex,
+    transport: str,
+    floats: typing.SupportsInt | typing.SupportsIndex,
+) -> float:
+    """
+    Seconds of a sync server's processor time for one exchange of a fragment, over the two ends of a connection.
     """
 
 def read_svmlight(path: str) -> tuple:

@@ -187,6 +187,18 @@ def test_a_run_that_fails_has_status_1(tmp_path, capsys, monkeypatch):
     assert "ZeroDivisionError" in (tmp_path / "run" / "master.log").read_text()
 
 
+def test_a_run_that_nobody_is_left_for_has_status_1_and_says_so(tmp_path, capsys, monkeypatch):
+    why = "no trainer is left; 0 of 2 have finished"
+    failed = fakes.report(state="failed", reason=why)
+    folder = tmp_path / "run"
+    monkeypatch.setattr("leashed.cli.cluster.outcome.read_report", lambda _: failed)
+    assert up("--run", str(folder)) == 1
+    captured = capsys.readouterr()
+    assert f"leashed: error: the run failed: {why}" in captured.err
+    assert f"failed ({why})" in captured.out
+    assert json.loads((folder / "run.json").read_text())["state"] == "failed"
+
+
 def test_a_run_that_fails_keeps_its_temporary_folder(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     silent = [sys.executable, "-c", ""]  # a master that ends and has reported nothing

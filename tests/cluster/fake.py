@@ -80,6 +80,7 @@ class Process:
     ids: list[int] = field(default_factory=list)
     finishing: bool = False
     newest: int = 0
+    used: int = 0  # batches, since it was started
 
 
 class World:
@@ -232,7 +233,9 @@ class World:
             for batch in range(held[0] + held[2], held[0] + held[2] + step):
                 self.trained[batch] += 1
             held[2] += step
-        standing.tell({}, [(ticket, held[2]) for ticket, held in process.leases.items()])
+            process.used += step
+        counters = {"batches_used": float(process.used)}
+        standing.tell(counters, [(ticket, held[2]) for ticket, held in process.leases.items()])
         if all(held[1] == held[2] for held in process.leases.values()):
             standing.want(self.random.randint(1, 20))
         if standing.epoch and standing.welcome:
@@ -243,7 +246,7 @@ class World:
         if standing.ended and self.random.random() < 0.5:
             process.finishing = True
             standing.left = True
-            standing.summary = {"loss": 1.0}
+            standing.summary = {"loss": 1.0, **counters}
 
     def hear(self, process: Process, line: Line, data: bytes) -> None:
         if process.line is not line:

@@ -21,11 +21,22 @@ from leashed.cluster.supervisor import name_of, tie
 TERMS = {"batch_size": 50, "parameters": 1000, "trainers": 2}
 
 
-def member(number: int, role: str, index: int, gone: float | None = None) -> dict[str, Any]:
+def member(
+    number: int,
+    role: str,
+    index: int,
+    gone: float | None = None,
+    counters: dict[str, float] | None = None,
+    counted: float | None = None,
+    **others: Any,
+) -> dict[str, Any]:
+    """``counted``: when it told its counters; default: where it has gone, then."""
     why = None if gone is None else "finished"
+    told = gone if counted is None else counted
     return {
         "id": number, "role": role, "index": index, "address": "", "joined": 1.0 + index,
-        "gone": gone, "why": why, "finished": gone is not None,
+        "gone": gone, "why": why, "finished": gone is not None, "before": 0,
+        "counters": counters or {}, "counted": told if counters else None, **others,
     }  # fmt: skip
 
 
@@ -34,13 +45,22 @@ def trainer(examples: float, **others: float) -> dict[str, float]:
         "examples": examples, "updates": examples / 50, "batches_used": examples / 50,
         "syncs": examples / 500, "sync_failed": 1.0, "sync_seconds": 0.25,
         "bytes_out": 4000.0 * examples / 500, "bytes_in": 4000.0 * examples / 250,
+        "transfers_out": examples / 500, "transfers_in": examples / 250,
         "staleness_mean": 1.5,
     }  # fmt: skip
     return {**counters, **others}
 
 
-def report(seconds: float = 11.0, state: str = "ended", **others: Any) -> dict[str, Any]:
-    """As in run.json: trainer 0 for 10 s, trainer 1 for 8 s."""
+SERVER = {
+    "exchanges": 30.0, "whole": 10.0, "bytes_in": 40e3, "bytes_out": 80e3, "lost": 0.0,
+    "serving_seconds": 0.5, "kernel_in": 40e3, "kernel_out": 79e3,
+}  # fmt: skip
+
+
+def report(
+    seconds: float = 11.0, state: str = "ended", examples: float = 3000.0, **others: Any
+) -> dict[str, Any]:
+    """As in run.json: trainer 0 for 10 s, trainer 1 for 8 s. ``examples``: of trainer 0."""
     ended = state == "ended"
     return {
         "run": "0123", "state": state, "reason": "complete" if ended else None,
@@ -51,17 +71,10 @@ def report(seconds: float = 11.0, state: str = "ended", **others: Any) -> dict[s
         },
         "epoch": 1, "epochs_broken": 0, "malformed": 0,
         "members": [
-            member(1, "trainer", 0, 11.0 if ended else None),
-            member(2, "trainer", 1, 10.0 if ended else None),
-            member(3, "sync-ps", 0),
+            member(1, "trainer", 0, 11.0 if ended else None, trainer(examples), seconds),
+            member(2, "trainer", 1, 10.0 if ended else None, trainer(2000.0), min(seconds, 10.0)),
+            member(3, "sync-ps", 0, None, SERVER, seconds),
         ],
-        "metrics": {
-            "trainer-0": trainer(3000.0),
-            "trainer-1": trainer(1900.0),
-            "sync-ps-0": {
-                "exchanges": 30.0, "whole": 10.0, "bytes_in": 40e3, "bytes_out": 80e3, "lost": 0.0
-            },
-        },
         "summaries": {"trainer-1": trainer(2000.0)} if ended else {},
         **others,
     }  # fmt: skip
@@ -102,7 +115,7 @@ def main(role: str, path: str, index: int) -> None:
         return
     with history.Recorder(folder) as record:
         for second in range(10_000):
-            now = report(float(second), "running", metrics={"trainer-0": trainer(50.0 * second)})
+            now = report(float(second), "running", 50.0 * second)
             record(now)
             _write(folder / "run.json", json.dumps(now))
             if len(list(folder.glob("trainer-*.f32"))) == plan.cluster.trainers:

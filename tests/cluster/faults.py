@@ -32,6 +32,7 @@ import numpy as np
 from leashed.cluster import opening, outcome
 from leashed.cluster import plan as plans
 from leashed.cluster.journal import read as read_journal
+from leashed.cluster.measures import counted
 from leashed.cluster.supervisor import Supervisor, command, supervise
 
 BEAT, TIMEOUT, GRACE = 0.1, 1.0, 3.0
@@ -236,9 +237,9 @@ def _check_ledger(report: dict[str, Any]) -> None:
     assert ledger["complete"] == ledger["total"], ledger
     assert ledger["outstanding"] == ledger["free"] == 0, ledger
     assert ledger["late"] <= ledger["granted"], ledger
-    trained = sum(each["batches_used"] for each in report["summaries"].values())
-    # What finished trainers have trained, and what those that died had told, cannot be less than
-    # all; it is more by what was trained twice, at most.
+    trained = sum(each.get("batches_used", 0.0) for each in counted(report, "trainer").values())
+    # What trainers have told, over all their lives, is all, and more by what was trained twice, at
+    # most; it may be less by what those had told who died while there was no master.
     killed = any(not m["finished"] for m in report["members"] if m["role"] == "trainer")
     if not killed:
         assert trained == ledger["total"], (trained, ledger)

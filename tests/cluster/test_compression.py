@@ -13,6 +13,7 @@ import pytest
 
 import leashed as lsh
 from leashed import _core, cli
+from leashed.cluster.measures import counted, measure
 from leashed.cluster.plan import Sync
 from leashed.sync import Synchroniser
 
@@ -206,7 +207,8 @@ def test_what_there_is_not_is_refused():
         )
 
 
-@pytest.mark.parametrize(("sync", "compression"), [("easgd", "int8"), ("ma", "bfloat16")])
+@pytest.mark.parametrize("compression", LOSSY)
+@pytest.mark.parametrize("sync", ["easgd", "ma"])
 def test_roles_of_a_run_send_less(sync, compression, tmp_path):
     folder = tmp_path / "run"
     arguments = ["--sync", sync, "--compression", compression, "--epochs", "2"]
@@ -219,3 +221,14 @@ def test_roles_of_a_run_send_less(sync, compression, tmp_path):
         assert rounds > 0
         # In a ring of two that is half the parameters twice. A few times they go as they are.
         assert each["bytes_out"] < 1.05 * rounds * whole / FACTORS[compression] + 4 * whole
+    # Both forms of eq. 2: by rounds and by bytes, of which the first transfers are no rounds.
+    for index, counters in counted(report, "trainer").items():
+        found = measure(counters, 1.0, report["terms"]["batch_size"])
+        beside = 0.05 + 2.0 / counters["syncs"]
+        assert found.gap_out == pytest.approx(found.gap, rel=beside), index
+        assert found.gap_in == pytest.approx(found.gap, rel=beside), index
+    moved = report["traffic"].values()
+    assert len(moved) == 2 + (sync == "easgd")
+    for each in moved:
+        assert each["ratio_out"] == pytest.approx(1.0, abs=0.05)
+        assert each["ratio_in"] == pytest.approx(1.0, abs=0.05)

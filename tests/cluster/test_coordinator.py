@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from leashed.cluster.coordinator import Close, Coordinator, Send
+from leashed.cluster import table
+from leashed.cluster.coordinator import Close, Coordinator, Output, Send
+from leashed.cluster.measures import counted, lives
 from leashed.cluster.messages import (
     Bye,
     FromMaster,
@@ -16,7 +19,7 @@ from leashed.cluster.messages import (
     ToMaster,
     Welcome,
 )
-from leashed.cluster.state import State, Terms
+from leashed.cluster.state import Change, Entry, State, Terms
 
 
 class Talk:
@@ -78,6 +81,7 @@ def test_all_have_finished() -> None:
     assert talk.master.over is None
     assert talk.say(2, Report(summary={})) == [Bye("finished"), Bye("all trainers have finished")]
     assert talk.master.over == "all trainers have finished"
+    assert talk.master.standing(talk.now)["state"] == "ended"
     assert talk.say(3, Join("trainer", 0, "")) == [Bye("all trainers have finished")]
 
 
@@ -92,6 +96,7 @@ def test_one_that_died_after_the_end_is_waited_for_as_long_as_the_grace() -> Non
     assert talk.master.over is None
     talk.wait(1)
     assert talk.master.over == "no trainer is left; 1 of 2 have finished"
+    assert talk.master.standing(talk.now)["state"] == "ended"  # all batches are complete
 
 
 def test_one_that_died_in_the_middle_is_waited_for_with_patience() -> None:
@@ -102,6 +107,21 @@ def test_one_that_died_in_the_middle_is_waited_for_with_patience() -> None:
     assert talk.master.over is None
     talk.wait(1)
     assert talk.master.over == "no trainer is left; 0 of 2 have finished"
+    assert talk.master.standing(talk.now)["state"] == "failed"
+
+
+def test_work_that_nobody_is_left_for_is_a_failure_whoever_has_finished() -> None:
+    talk = Talk()
+    for index in range(2):
+        talk.join(index + 1, index)
+    talk.say(1, Report(summary={}))  # by a stop rule of its own
+    talk.master.closed(2, talk.now)
+    talk.wait(11)
+    told = talk.master.standing(talk.now)
+    assert (told["state"], told["reason"]) == (
+        "failed", "no trainer is left; 1 of 2 have finished"
+    )  # fmt: skip
+    assert told["ledger"]["complete"] < told["ledger"]["total"]
 
 
 def test_one_that_never_finishes_is_not_waited_for_for_ever() -> None:
@@ -115,6 +135,7 @@ def test_one_that_never_finishes_is_not_waited_for_for_ever() -> None:
     assert talk.master.over == (
         "all batches are complete, but no result within 60 s from trainer-0"
     )
+    assert talk.master.standing(talk.now)["state"] == "failed"
 
 
 def test_stopping_tells_everybody() -> None:
@@ -168,3 +189,71 @@ def test_a_living_place_is_kept_and_a_dead_one_is_not(speaks: bool) -> None:
     talk.wait(6, *([1] if speaks else []))
     (answer,) = talk.say(2, Join("trainer", 0, ""))[-1:]
     assert isinstance(answer, Gone) == speaks
+
+
+def replayed(talk: Talk, changes: list[Change]) -> Coordinator:
+    """The master that reads them."""
+    state = State.of(talk.master.terms)
+    for change in changes:
+        state.apply(msgspec.json.decode(msgspec.json.encode(change), type=Entry))  # type: ignore[arg-type]
+    return Coordinator(talk.master.terms, "run", state, talk.now)
+
+
+def test_what_a_life_had_counted_survives_it_and_the_master() -> None:
+    talk = Talk()
+    changes: list[Change] = []
+    take = talk.master.take
+
+    def recorded() -> Output:
+        output = take()
+        changes.extend(output.changes)
+        return output
+
+    talk.master.take = recorded  # type: ignore[method-assign]
+    talk.join(1)
+    talk.now = 2.0
+    talk.say(1, Report(metrics={"examples": 400.0}))
+    talk.now = 3.0
+    talk.master.closed(1, talk.now)
+    talk.join(2)
+    talk.now = 5.0
+    talk.say(2, Report(metrics={"examples": 100.0}))
+    assert counted(talk.master.standing(talk.now), "trainer") == {0: {"examples": 500.0}}
+    again = replayed(talk, changes)
+    told = again.standing(talk.now)
+    assert counted(told, "trainer") == {0: {"examples": 400.0}}  # until the living one reports
+    assert [life.seconds for life in lives(told, "trainer")[0]] == [2.0, 0.0]
+    again.opened(1, talk.now)
+    again.heard(1, Rejoin("run", 2), talk.now)
+    again.heard(1, Report(metrics={"examples": 150.0}), talk.now)
+    assert counted(again.standing(talk.now), "trainer") == {0: {"examples": 550.0}}
+    # One that dies while there is no master has told what it counted to nobody who lives.
+    lost = replayed(talk, changes)
+    for second in range(5, 20):
+        lost.tick(float(second))
+    told = {**lost.standing(20.0), "terms": {"batch_size": 4}}
+    assert counted(told, "trainer") == {0: {"examples": 400.0}}
+    assert "trainer 0 (3.00 s to 16.0 s): gone before the master was told" in table.render(told)
+
+
+def test_a_process_that_was_taken_for_dead_is_the_same_one() -> None:
+    talk = Talk()
+    id_ = talk.join(1)
+    talk.say(1, Report(metrics={"examples": 400.0}))
+    talk.master.closed(1, talk.now)
+    talk.say(2, Join("trainer", 0, "", Rejoin("run", id_)))
+    talk.now = 4.0
+    talk.say(2, Report(metrics={"examples": 700.0}))
+    told = talk.master.standing(talk.now)
+    assert counted(told, "trainer") == {0: {"examples": 700.0}}
+    assert len(lives(told, "trainer")[0]) == 1
+
+
+@pytest.mark.parametrize("was", [Rejoin("another", 1), Rejoin("run", 7)])
+def test_what_a_process_was_elsewhere_counts_for_nothing(was: Rejoin) -> None:
+    talk = Talk()
+    talk.join(1)
+    talk.say(1, Report(metrics={"examples": 400.0}))
+    talk.master.closed(1, talk.now)
+    talk.say(2, Join("trainer", 0, "", was))
+    assert len(lives(talk.master.standing(0.0), "trainer")[0]) == 2

@@ -343,7 +343,7 @@ def server(run: inside.Run, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 @pytest.mark.parametrize("when", WHEN)
 def test_close_does_not_wait_for_a_server_that_hangs(when, tmp_path):
     with (
-        inside.run(tmp_path, D, timeout=FOREVER, beat=1.0) as run,
+        inside.run(tmp_path, D, sync_ps=1, timeout=FOREVER, beat=1.0) as run,
         server(run, tmp_path) as process,
     ):
         cluster = run.cluster(servers=1, timeout=FOREVER)

@@ -156,12 +156,13 @@ class Behind(Listener):
 class Together:
     """A master, sync servers and trainers, with proxies before servers and trainers."""
 
-    def __init__(self, folder: Path, trainers: int, total: int | None) -> None:
+    def __init__(self, folder: Path, trainers: int, total: int | None, servers: int) -> None:
         self.folder = folder
         self.trainers = trainers
         self.terms = Terms(
-            total=total, batch_size=8, trainers=trainers, beat=0.1, timeout=3.0, grace=GRACE
-        )
+            total=total, batch_size=8, trainers=trainers, sync_ps=servers,
+            parameters=MODEL.dimension, beat=0.1, timeout=3.0, grace=GRACE,
+        )  # fmt: skip
         self.proxies: list[tuple[str, Proxy]] = []
         self.results: dict[int, Any] = {}
         self.errors: list[BaseException] = []
@@ -232,7 +233,7 @@ def together(
     ) -> Together:
         until = lsh.until(seconds=seconds) if epochs is None else lsh.until(epochs=epochs)
         total = None if epochs is None else -(-int(epochs * len(MODEL_DATA.train)) // 8)
-        run = Together(tmp_path / "run", trainers, total)
+        run = Together(tmp_path / "run", trainers, total, servers)
         run.proxies = made
         run.start(lambda: _master(run))
         run.until((tmp_path / "run" / "master.address").exists)

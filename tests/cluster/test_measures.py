@@ -7,19 +7,21 @@ import math
 import pytest
 from cluster import fakes
 
-from leashed.cluster.measures import counted, measure, pulse, total
+from leashed.cluster.measures import counted, lives, measure, pulse, total
 
 
 def test_both_forms_of_the_average_sync_gap():
-    # 100 batches of 50 examples in 10 s; 20 syncs, each of which moved w, 1,000 floats, both ways.
+    # 100 batches of 50 examples in 10 s; 20 syncs, each of which moved the whole of w both ways.
     counters = {
         "examples": 5000.0,
         "batches_used": 100.0,
         "syncs": 20.0,
         "bytes_out": 20 * 4000.0,
         "bytes_in": 20 * 4000.0,
+        "transfers_out": 20.0,
+        "transfers_in": 20.0,
     }
-    found = measure(counters, 10.0, batch_size=50, parameters=1000)
+    found = measure(counters, 10.0, 50)
     assert found.eps == 500.0
     assert found.syncs == 2.0
     assert found.gap == found.gap_out == found.gap_in == 5.0
@@ -27,40 +29,83 @@ def test_both_forms_of_the_average_sync_gap():
 
 
 def test_the_directions_of_bytes_stay_apart():
-    counters = {"examples": 500.0, "bytes_out": 4000.0, "bytes_in": 2000.0}
-    found = measure(counters, 1.0, batch_size=50, parameters=1000)
-    assert (found.gap_out, found.gap_in) == (10.0, 20.0)  # compressed one way, for instance
+    counters = {"examples": 500.0, "transfers_out": 1.0, "transfers_in": 0.5}
+    found = measure(counters, 1.0, 50)
+    assert (found.gap_out, found.gap_in) == (10.0, 20.0)  # half of the answers have come
     assert math.isnan(found.gap)
 
 
 def test_without_a_synchronisation_the_gap_is_infinite_and_before_a_batch_unknown():
-    one = measure({"batches_used": 3.0, "syncs": 0.0}, 1.0, batch_size=1, parameters=math.nan)
+    one = measure({"batches_used": 3.0, "syncs": 0.0}, 1.0, 1)
     assert one.gap == math.inf
-    none = measure({"batches_used": 0.0, "syncs": 0.0}, 0.0, batch_size=1, parameters=math.nan)
+    none = measure({"batches_used": 0.0, "syncs": 0.0}, 0.0, 1)
     assert math.isnan(none.gap)
     assert math.isnan(none.eps)
 
 
-def test_a_process_has_counted_what_its_last_word_says():
-    report = fakes.report()
-    assert report["metrics"]["trainer-1"]["examples"] == 1900.0
-    assert counted(report, "trainer")[1]["examples"] == 2000.0
-    assert list(counted(report, "sync-ps")) == [0]
-    many = {"metrics": {f"trainer-{k}": {} for k in (10, 9, 1)}}
-    assert list(counted(many, "trainer")) == [1, 9, 10]
-
-
 def test_a_pulse_is_what_came_since():
-    before = fakes.report(4.0, "running", metrics={"trainer-0": fakes.trainer(1000.0)})
-    now = fakes.report(6.0, "running", metrics={"trainer-0": fakes.trainer(2000.0)})
+    before = fakes.report(4.0, "running", 1000.0)
+    now = fakes.report(6.0, "running", 2000.0)
     assert pulse(now, before)[0].eps == 500.0
     assert pulse(now, None)[0].eps == pytest.approx(2000.0 / 6.0)
 
 
-def test_one_that_was_started_again_counts_from_0():
-    before = fakes.report(4.0, "running", metrics={"trainer-0": fakes.trainer(1000.0)})
-    now = fakes.report(6.0, "running", metrics={"trainer-0": fakes.trainer(500.0)})
+def test_a_master_that_was_started_again_is_told_anew():
+    before = fakes.report(4.0, "running", 1000.0)
+    now = fakes.report(6.0, "running", 500.0)
     assert pulse(now, before)[0].eps == 250.0
+
+
+def members(*several):
+    return {"members": list(several)}
+
+
+def test_what_a_trainer_has_counted_is_over_all_its_lives():
+    # Killed at 6 s, and told last at 5 s; started again at 10 s.
+    report = members(
+        fakes.member(1, "trainer", 0, 6.0, fakes.trainer(1000.0, staleness_mean=9.0), 5.0),
+        fakes.member(4, "trainer", 0, 20.0, fakes.trainer(500.0), joined=10.0),
+        fakes.member(2, "trainer", 1, 8.0, fakes.trainer(100.0)),
+        fakes.member(3, "sync-ps", 0, None, fakes.SERVER, 20.0),
+    )
+    found = counted(report, "trainer")
+    assert found[0]["examples"] == 1500.0
+    assert found[0]["bytes_out"] == 4000.0 * 1500 / 500
+    assert found[0]["staleness_mean"] == 1.5  # a mean: of the last
+    assert found[1] == fakes.trainer(100.0)
+    first, second = lives(report, "trainer")[0]
+    assert (first.seconds, second.seconds) == (5.0 - 1.0, 20.0 - 10.0)
+    assert list(counted(report, "sync-ps")) == [0]
+
+
+def test_one_that_was_taken_for_dead_goes_on_counting():
+    # Stopped from 3 s on, removed at 6 s, back at 8 s as another member: the same process.
+    report = members(
+        fakes.member(1, "trainer", 0, 6.0, fakes.trainer(1000.0), 3.0),
+        fakes.member(2, "trainer", 0, None, fakes.trainer(1700.0), 10.0, joined=8.0, before=1),
+    )
+    assert counted(report, "trainer")[0]["examples"] == 1700.0
+    (life,) = lives(report, "trainer")[0]
+    assert life.seconds == 2.0 + 2.0
+
+
+def test_a_life_that_told_nothing_hides_no_other():
+    report = members(
+        fakes.member(1, "trainer", 0, 6.0, fakes.trainer(1000.0)),
+        fakes.member(2, "trainer", 0, 7.0, joined=6.5),
+        fakes.member(3, "trainer", 1, None),
+    )
+    assert counted(report, "trainer") == {0: fakes.trainer(1000.0)}
+    assert [len(several) for several in lives(report, "trainer").values()] == [2, 1]
+
+
+def test_a_count_that_a_life_lacks_is_none_of_them_all():
+    alone = fakes.trainer(10.0)
+    report = members(
+        fakes.member(1, "trainer", 0, 6.0, {**alone, "kernel_out": 5.0}),
+        fakes.member(2, "trainer", 0, 7.0, alone, joined=6.5),
+    )
+    assert "kernel_out" not in counted(report, "trainer")[0]
 
 
 def test_totals_are_of_what_all_count():
@@ -72,11 +117,16 @@ def test_a_report_stays_as_it_was_when_told():
     """Rates are differences between reports: the master must not go on writing into them."""
     pytest.importorskip("msgspec", reason="NOT TESTED: msgspec is not installed")
     from leashed.cluster.coordinator import Coordinator  # noqa: PLC0415
+    from leashed.cluster.messages import Join, Report  # noqa: PLC0415
     from leashed.cluster.state import State, Terms  # noqa: PLC0415
 
     terms = Terms(total=10, batch_size=1, trainers=1)
     master = Coordinator(terms, "run", State.of(terms), 0.0)
-    master.metrics["trainer-0"] = {"examples": 1.0}
+    master.opened(1, 0.0)
+    master.heard(1, Join("trainer", 0, ""), 0.0)
+    master.heard(1, Report(metrics={"examples": 1.0}), 0.5)
     told = master.standing(1.0)
-    master.metrics["trainer-0"] = {"examples": 2.0}
+    master.heard(1, Report(metrics={"examples": 2.0}), 1.5)
     assert told["metrics"] == {"trainer-0": {"examples": 1.0}}
+    assert told["members"][0]["counters"] == {"examples": 1.0}
+    assert told["members"][0]["counted"] == 0.5

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leashed.cluster.packing import FRAGMENT, fragments, pack
+from leashed.cluster.packing import (
+    BY_LENGTH,
+    FRAGMENT,
+    Costs,
+    fragments,
+    owners,
+    pack,
+    packed,
+    profile,
+)
 
 COSTS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=60)
 
@@ -84,3 +93,25 @@ def test_more_servers_than_fragments_leave_some_without():
 def test_what_is_wrong_is_told(costs, servers, complaint):
     with pytest.raises(ValueError, match=complaint):
         pack(costs, servers)
+
+
+def test_a_cost_lies_between_those_that_were_profiled():
+    costs = Costs(2.0, 10.0)
+    assert (costs.of(1), costs.of(FRAGMENT)) == (2.0, 10.0)
+    assert costs.of(1 + (FRAGMENT - 1) // 3) == pytest.approx(2.0 + 8.0 / 3)
+    assert BY_LENGTH.of(7) == 7.0
+
+
+def test_the_same_costs_give_the_same_owners_and_others_may_not():
+    # Three whole fragments and one float, for two servers: what the float costs decides its place.
+    dimension = 3 * FRAGMENT + 1
+    assert owners(dimension, 2, Costs(0.1, 1.0)) == [0, 1, 0, 1]
+    assert owners(dimension, 2, Costs(0.1, 1.0)) == owners(dimension, 2, Costs(0.1, 1.0))
+    assert owners(dimension, 2, Costs(3.0, 1.0)) == [1, 1, 1, 0]
+    assert packed(dimension, 2, Costs(0.1, 1.0)).imbalance == pytest.approx(2.0 / 1.55)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm", "auto"])
+def test_exchanges_are_profiled_over_the_runs_own_transport(transport):
+    costs = profile(transport)
+    assert 0.0 < costs.one < costs.whole

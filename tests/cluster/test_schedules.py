@@ -12,6 +12,7 @@ from cluster.fake import Chances, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leashed.cluster.measures import counted
 from leashed.cluster.state import Terms
 
 MANY = int(os.environ.get("LEASHED_SCHEDULES", "100"))
@@ -48,6 +49,15 @@ def test_every_run_ends_with_every_batch_complete_once(
     assert set(world.trained) == set(range(total))
     twice = sum(world.trained.values()) - total
     assert twice <= ledger.again
+    told = counted(world.master.standing(world.now), "trainer").values()
+    used = sum(each["batches_used"] for each in told)
+    assert used <= total + ledger.again
+    if not (bad.overtaken or bad.master_killed):
+        assert used >= total
+    if not any(
+        (bad.overtaken, bad.master_killed, bad.stopped, bad.cut, bad.lost, bad.master_stopped)
+    ):
+        assert used == total  # of who is killed, what it had told last is what the ledger has
     if not any((bad.cut, bad.killed, bad.stopped, bad.lost, bad.overtaken, bad.master_stopped)):
         assert twice == 0 or bad.master_killed
 

@@ -14,7 +14,7 @@ from cluster import fakes
 
 import leashed as lsh
 from leashed import cli
-from leashed.cluster import history, outcome, table
+from leashed.cluster import history, outcome, table, traffic
 from leashed.cluster.plan import Plan, Train
 
 
@@ -32,8 +32,8 @@ def test_a_row_per_trainer_and_one_for_all():
     assert rows["all"]["examples"] == "5,000"
     assert rows["0"]["sync gap"] == "10.0"
     assert rows["0"]["by bytes out"] == "10.0"
-    assert rows["1"]["restarts"] == "2"
-    assert rows["all"]["restarts"] == "2"
+    assert rows["1"]["lives"] == "1"
+    assert rows["all"]["lives"] == "2"
     assert rows["0"]["staleness"] == "1.50"
     assert rows["0"]["failed"] == "1"
 
@@ -51,7 +51,9 @@ def test_the_header_tells_each_direction():
 def test_servers_ledger_members_and_output():
     whole = {**REPORT, "elp": 100, "output": "trainer 0", "train_loss": 0.25, "test_accuracy": 0.9}
     text = table.render(whole)
-    assert table.servers(whole).rows == [["0", "30", "10", "0.0381 MiB", "0.0763 MiB", "0", "1"]]
+    assert table.servers(whole).rows == [
+        ["0", "–", "–", "30", "10", "500 ms", "0.0381 MiB", "0.0763 MiB", "0", "1"]
+    ]
     for words in (
         "total 100, complete 100, outstanding 0",
         "trainer-1 2, sync-ps-0 1",
@@ -65,18 +67,53 @@ def test_servers_ledger_members_and_output():
 
 
 def test_an_endless_ledger_and_no_trainer_yet():
-    empty = fakes.report(0.5, "running", metrics={}, summaries={}, members=[])
+    empty = fakes.report(0.5, "running", summaries={}, members=[])
     empty["ledger"]["total"] = None
     assert "total ∞" in table.render(empty)
     assert table.line(empty) == "0.5 s  0 EPS  sync gap –  0 members"
 
 
-def test_a_trainer_that_came_back_is_timed_from_its_last_start():
+def test_a_trainer_that_came_back_is_timed_over_all_its_lives():
     report = fakes.report(20.0, "running")
-    report["members"][0]["gone"] = 5.0
-    report["members"].append({**fakes.member(4, "trainer", 0), "joined": 10.0})
-    assert table.lived(report, 0) == 10.0
+    report["members"][0] |= {"gone": 5.0, "counted": 4.0, "why": "its connection closed"}
+    again = fakes.member(4, "trainer", 0, None, fakes.trainer(900.0), 20.0, joined=10.0)
+    report["members"].append(again)
+    assert table.lived(report, 0) == 3.0 + 10.0
     assert table.lived(report) == 19.0
+    row = dict(zip(table.trainers(report).header, table.trainers(report).rows[0], strict=True))
+    assert (row["examples"], row["EPS"], row["lives"]) == ("3,900", "300", "2")
+
+
+def test_what_nobody_knows_of_is_said():
+    report = fakes.report(20.0, "running")
+    assert "not counted" not in table.render(report)
+    report["members"].append(fakes.member(4, "trainer", 0, 6.0, joined=5.0))
+    assert "trainer 0 (5.00 s to 6.00 s): gone before the master was told" in table.render(report)
+
+
+def test_bytes_stand_beside_the_kernels_where_it_counts():
+    whole = fakes.report()
+    rows = {row[0]: row[1:] for row in traffic.table(whole).rows}
+    assert list(rows) == ["trainer 0", "trainer 1", "sync server 0"]
+    assert rows["trainer 0"][2:] == ["–"] * 4  # through shared memory
+    assert rows["sync server 0"][4:] == ["1.013", "1.000"]
+    figures = traffic.figures(whole)
+    assert figures["sync-ps-0"]["ratio_out"] == 80e3 / 79e3
+    assert figures["trainer-0"]["kernel_in"] is None
+    assert figures["trainer-0"]["in"] == 48e3
+    json.dumps(figures, allow_nan=False)
+    assert "kernel out" in table.render(whole)
+
+
+def test_the_load_of_servers_is_shown():
+    packing = {
+        "one": 1e-5, "whole": 5e-5, "bound": 1e-4, "imbalance": 1.25,
+        "servers": [{"fragments": 2, "load": 1e-4}],
+    }  # fmt: skip
+    whole = fakes.report(packing=packing)
+    row = dict(zip(table.servers(whole).header, table.servers(whole).rows[0], strict=True))
+    assert (row["fragments"], row["load"], row["serving"]) == ("2", "100 µs", "500 ms")
+    assert "1.250 times the least possible" in table.render(whole)
 
 
 def test_the_line_tells_how_far_a_run_is():
@@ -103,11 +140,7 @@ def test_history_goes_on_after_a_restart_and_survives_half_a_line(tmp_path):
 def test_the_report_page_needs_nothing_outside_it(tmp_path, capsys):
     with history.Recorder(tmp_path) as record:
         for second in range(1, 6):
-            record(
-                fakes.report(
-                    float(second), "running", metrics={"trainer-0": fakes.trainer(500.0 * second)}
-                )
-            )
+            record(fakes.report(float(second), "running", 500.0 * second))
     (tmp_path / "run.json").write_text(json.dumps(REPORT))
     page = tmp_path / "page.html"
     assert cli.main(["report", str(tmp_path), "-o", str(page)]) == 0
@@ -132,7 +165,7 @@ def test_what_was_plotted_is_what_was_measured():
         {
             "seconds": float(second),
             "present": {"trainer": 1},
-            "terms": fakes.TERMS,
+            "batch_size": 50,
             "metrics": {"trainer-0": fakes.trainer(examples)},
         }
         for second, examples in ((1, 100.0), (2, 300.0), (2, 300.0), (3, 200.0))
@@ -194,9 +227,9 @@ def test_the_view_shows_rates_since_the_last_report():
 
     stream = io.StringIO()
     with View(console.Console(file=stream, force_terminal=True, width=120)) as view:
-        view(fakes.report(4.0, "running", metrics={"trainer-0": fakes.trainer(1000.0)}))
-        view(fakes.report(6.0, "running", metrics={"trainer-0": fakes.trainer(9000.0)}))
-        view(fakes.report(6.0, "running", metrics={"trainer-0": fakes.trainer(9000.0)}))
+        view(fakes.report(4.0, "running", 1000.0))
+        view(fakes.report(6.0, "running", 9000.0))
+        view(fakes.report(6.0, "running", 9000.0))
     text = stream.getvalue()
     assert "4,000" in text  # examples a second between the two, not 1,500 since the beginning
     assert "1,500" not in text
@@ -219,7 +252,7 @@ def test_metrics_are_offered_on_this_machine_alone():
                 return answer.read().decode().splitlines()
 
         assert not [line for line in lines() if line.startswith("leashed")]
-        exporter(fakes.report(4.0, "running", metrics={"trainer-0": fakes.trainer(1000.0)}))
+        exporter(fakes.report(4.0, "running", 1000.0))
         exporter(fakes.report(6.0, "running"))
         found = lines()
     for line in (

@@ -14,6 +14,8 @@ import pytest
 
 import leashed as lsh
 from leashed import cli
+from leashed.cluster import table
+from leashed.cluster.measures import counted, lives
 
 PATIENCE = 120.0
 
@@ -60,6 +62,10 @@ def test_two_trainers_train_every_batch_once(sync, tmp_path, capsys):
         assert f"INFO {name} begins" in log
         assert f"INFO {name} has ended" in log
     assert sum(each["batches_used"] for each in report["summaries"].values()) == 313
+    assert [each["lives"] for each in _rows(report)] == ["1", "1", "2"]
+    # Through shared memory, of whose bytes the kernel knows nothing.
+    assert all(each["kernel_out"] is None for each in report["traffic"].values())
+    assert ("packing" in report) == (sync == "easgd")
     out = capsys.readouterr().out
     assert "average of 2 trainers" in out
     page = tmp_path / "page.html"
@@ -95,6 +101,25 @@ def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
     assert len(gone) == 2
     assert not gone[0]["finished"]
     assert gone[1]["finished"]
+    # What the killed one had told last is what the ledger has of it, through the master's own death.
+    trained = sum(each["batches_used"] for each in counted(report, "trainer").values())
+    assert trained == report["ledger"]["complete"]
+    one, two, all_ = _rows(report)
+    assert [each["lives"] for each in (one, two, all_)] == ["1", "2", "3"]
+    assert all_["iterations"] == f"{trained:,.0f}"
+    # By its lives' own seconds: between the rates of the lives.
+    rates = [life.counters["examples"] / life.seconds for life in lives(report, "trainer")[1]]
+    told = float(two["EPS"].replace(",", ""))
+    assert min(rates) - 1.0 <= told <= max(rates) + 1.0
+    # The master that came next, and the server, share the fragments as those before them did.
+    journal = (folder / "journal.jsonl").read_text().splitlines()
+    assert json.loads(journal[0])["costs"]["whole"] == report["packing"]["whole"]
+
+
+def _rows(report: dict) -> list[dict[str, str]]:
+    """Of the trainers' table."""
+    found = table.trainers(report)
+    return [dict(zip(found.header, row, strict=True)) for row in found.rows]
 
 
 def _complete(folder: Path) -> int:

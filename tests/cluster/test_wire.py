@@ -27,15 +27,18 @@ from leashed.cluster.messages import (
     ToMaster,
     Welcome,
 )
+from leashed.cluster.packing import Costs
 
 UP: list[ToMaster] = [
     Join("trainer", 3, "[::1]:7000"),
     Rejoin("run", 7),
+    Join("trainer", 3, "[::1]:7000", Rejoin("run", 7)),
     Report(),
     Report(3, 4, True, 3, 2, True, [(5, 6)], 7, 8, {"loss": 0.25}, {"loss": 0.125}),
 ]
 DOWN: list[FromMaster] = [
     Welcome("run", 1, None, 8, 0.5, 5.0),
+    Welcome("run", 1, 9, 8, 0.5, 5.0, 2, Costs(1e-5, 5e-5)),
     Gone("ü"),
     Lease(1, 2, 3, 4, 5),
     Done([1, 2]),
@@ -80,6 +83,8 @@ def frame(body: bytes) -> bytes:
         b'{"type":"join","role":"king","index":0,"address":""}',
         b'{"type":"join","role":"trainer","index":65536,"address":""}',
         b'{"type":"join","role":"trainer","index":0,"address":"' + b"a" * 301 + b'"}',
+        b'{"type":"join","role":"trainer","index":0,"address":"","before":7}',
+        b'{"type":"join","role":"trainer","index":0,"address":"","before":{"run":"r"}}',
         b'{"type":"report","metrics":{"loss":null}}',
         b'{"type":"report","used":[[1]]}',
         b'{"type":"report","used":[' + b"[1,1]," * 4096 + b"[1,1]]}",

@@ -10,10 +10,6 @@
 
 namespace leashed {
 
-struct Traffic {
-  std::uint64_t out = 0, in = 0;  // bytes
-};
-
 class Servers {
  public:
   virtual ~Servers() = default;

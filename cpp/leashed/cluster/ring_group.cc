@@ -45,9 +45,17 @@ void RingGroup::give_up() {
 
 void RingGroup::count() {
   if (!ring_->next) return;
-  out_.fetch_add(ring_->next->sent() - std::exchange(sent_, ring_->next->sent()), kRelaxed);
-  in_.fetch_add(ring_->previous->received() - std::exchange(received_, ring_->previous->received()),
-                kRelaxed);
+  traffic_.add(*ring_->next, next_seen_);
+  traffic_.add(*ring_->previous, previous_seen_);
+}
+
+Transfers RingGroup::transfers() const {
+  const auto whole = [this](Codec codec) {
+    const std::size_t frames = (dimension_ * sizeof(float) + kRingFragment - 1) / kRingFragment;
+    const std::size_t bytes = encoded_size(codec, dimension_) + frames * kFrameHeader;
+    return Traffic{bytes, bytes};
+  };
+  return traffic_.transfers(whole(Codec::none), whole(codec_));
 }
 
 Peers::Begin RingGroup::begin() {
@@ -60,7 +68,7 @@ Peers::Begin RingGroup::begin() {
     in_ring_.store(true, kRelaxed);
     copied_ = false;
     round_ = 0;
-    sent_ = received_ = 0;
+    next_seen_ = previous_seen_ = {};
   }
   return !copied_ && ring_->fresh.size() > 1 ? Begin::copies : Begin::ready;
 }
@@ -73,6 +81,7 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
       first == fresh.end() ? 0 : static_cast<std::size_t>(first - fresh.begin());
   try {
     const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, fresh.size()};
+    const Traffic before = traffic_.own();
     broadcast(place, root, kBroadcast, round_, values, deadline);
     if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
       throw Error("what is to be taken over is not finite");  // for all members alike
@@ -83,6 +92,10 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
       error_.assign(dimension_, 0);
     }
     count();
+    if (codec_ != Codec::none) {
+      const Traffic now = traffic_.own();
+      traffic_.add_exact({now.out - before.out, now.in - before.in});
+    }
     return fresh[ring_->rank] && ring_->rank != root;
   } catch (...) {
     give_up();

@@ -13,6 +13,7 @@
 
 #include "leashed/cluster/messages.h"
 #include "leashed/cluster/partners.h"
+#include "leashed/cluster/wire_count.h"
 
 namespace leashed {
 
@@ -56,9 +57,8 @@ class RingGroup final : public Peers {
   bool take(std::span<float> values, const Deadline& deadline) override;
   std::uint32_t sum(std::span<float> other, Covered& done, const Deadline& deadline) override;
 
-  Traffic traffic() const {
-    return {out_.load(std::memory_order_relaxed), in_.load(std::memory_order_relaxed)};
-  }
+  const WireCount& traffic() const { return traffic_; }
+  Transfers transfers() const;
 
  private:
   void count();
@@ -77,13 +77,14 @@ class RingGroup final : public Peers {
   std::optional<Ring> ring_;
   bool copied_ = false;  // since the ring began
   std::uint32_t round_ = 0;
-  std::uint64_t sent_ = 0, received_ = 0;  // over this ring, as counted
+  WireCount::Seen next_seen_, previous_seen_;  // of the ring's connections
   std::vector<float> part_;
   std::vector<float> common_, error_;  // with a codec
   // Relaxed: they tell other threads what to do next, and hand nothing over; what belongs to it is
   // under the lock.
   std::atomic<bool> leaving_{false}, in_ring_{false}, pending_{false};
-  std::atomic<std::uint64_t> ended_{0}, settled_{0}, out_{0}, in_{0};
+  std::atomic<std::uint64_t> ended_{0}, settled_{0};
+  WireCount traffic_;
 };
 
 }  // namespace leashed

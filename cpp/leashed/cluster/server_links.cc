@@ -42,10 +42,29 @@ bool ServerLinks::missing(std::size_t server) const {
   return !lane.fragments.empty() && !lane.there.load(kRelaxed);
 }
 
-Traffic ServerLinks::traffic() const { return {out_.load(kRelaxed), in_.load(kRelaxed)}; }
+Transfers ServerLinks::transfers() const {
+  const auto whole = [this](Codec codec) {
+    Traffic bytes;
+    for (std::size_t f = 0; f < kept_.size(); ++f) {
+      const auto [begin, end] = fragment(f, dimension_);
+      const std::size_t reply = kFrameHeader + encoded_size(codec, end - begin);
+      bytes.out += reply + sizeof(ExchangeHead);
+      bytes.in += reply;
+    }
+    return bytes;
+  };
+  return traffic_.transfers(whole(Codec::none), whole(codec_));
+}
+
+void ServerLinks::end(Lane& lane) {
+  if (!lane.connection) return;
+  traffic_.add(*lane.connection, lane.seen);
+  lane.connection.reset();
+  lane.seen = {};
+}
 
 void ServerLinks::drop(Lane& lane) {
-  lane.connection.reset();
+  end(lane);
   const std::lock_guard lock(mutex_);
   if (!lane.arriving) lane.there.store(false, kRelaxed);
 }
@@ -65,6 +84,7 @@ void ServerLinks::send(Lane& lane, const float* theta) {
   }
   const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&lane.head, 1)), payload};
   lane.connection->begin({.kind = kExchange, .correlation = index}, parts);
+  if (keeps) traffic_.add_exact({.out = kFrameHeader + sizeof lane.head + payload.size()});
 }
 
 bool ServerLinks::receive(Lane& lane, float* other) {
@@ -92,6 +112,7 @@ bool ServerLinks::receive(Lane& lane, float* other) {
   } else {
     std::copy(values.begin(), values.end(), heard.begin());
     kept_[index] = true;
+    traffic_.add_exact({.in = kFrameHeader + bytes});
   }
   return true;
 }
@@ -121,6 +142,7 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     {
       const std::lock_guard lock(mutex_);
       if (lane.arriving) {
+        end(lane);
         lane.connection = std::move(lane.arriving);
         for (const std::uint32_t f : lane.fragments) kept_[f] = false;
       }
@@ -137,12 +159,9 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     bool something = false;
     for (Lane& lane : lanes_) {
       if (lane.received == lane.asked.size()) continue;
-      Connection& c = *lane.connection;
-      const std::uint64_t sent = c.sent(), received = c.received();
       try {
         something |= step(lane, theta, other);
-        out_.fetch_add(c.sent() - sent, kRelaxed);
-        in_.fetch_add(c.received() - received, kRelaxed);
+        traffic_.add(*lane.connection, lane.seen);
         if (lane.received == lane.asked.size()) continue;
         finished = false;
       } catch (const std::exception&) {  // this server's; others go on

@@ -9,6 +9,7 @@
 
 #include "leashed/cluster/messages.h"
 #include "leashed/cluster/partners.h"
+#include "leashed/cluster/wire_count.h"
 
 namespace leashed {
 
@@ -28,13 +29,15 @@ class ServerLinks final : public Servers {
   bool exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn, float* other,
                 Covered& done, const Deadline& deadline) override;
 
-  Traffic traffic() const;
+  const WireCount& traffic() const { return traffic_; }
+  Transfers transfers() const;
 
  private:
   struct Lane {
     std::vector<std::uint32_t> fragments;    // that the server holds
     std::unique_ptr<Connection> arriving;    // under the lock
     std::unique_ptr<Connection> connection;  // the exchanging thread's own
+    WireCount::Seen seen;                    // of it, likewise
     std::atomic<bool> there{false};          // relaxed: tells others only that there is one
     // Of the exchange under way.
     std::vector<std::uint32_t> asked;
@@ -48,6 +51,8 @@ class ServerLinks final : public Servers {
   // False where it has not come whole.
   bool receive(Lane& lane, float* other);
   void drop(Lane& lane);
+  // Closes the lane's connection.
+  void end(Lane& lane);
 
   const std::size_t dimension_, parts_;
   const Codec codec_;
@@ -59,7 +64,7 @@ class ServerLinks final : public Servers {
   std::vector<float> told_, heard_;
   float alpha_ = 0;
   bool old_reply_ = false;
-  std::atomic<std::uint64_t> out_{0}, in_{0};  // relaxed: counts
+  WireCount traffic_;
 };
 
 }  // namespace leashed

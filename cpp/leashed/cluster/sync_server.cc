@@ -1,7 +1,9 @@
 #include "leashed/cluster/sync_server.h"
 
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,9 +36,9 @@ struct SyncServer::Link {
   std::unordered_map<std::uint32_t, Known> known;  // of fragments
   // Last of what may throw: it keeps the socket.
   const std::unique_ptr<Connection> connection;
-  std::uint64_t sent = 0, received = 0;  // bytes that have been counted
-  short events = EPOLLIN;                // that are waited for
-  bool waits = true;                     // for its turn
+  WireCount::Seen seen;
+  short events = EPOLLIN;  // that are waited for
+  bool waits = true;       // for its turn
 };
 
 SyncServer::SyncServer(const std::vector<Holding>& holdings)
@@ -78,8 +80,17 @@ void SyncServer::adopt(int socket, bool checked, Transport wish) {
 }
 
 SyncServer::Counters SyncServer::counters() const {
-  return {exchanges_.load(kRelaxed), bytes_in_.load(kRelaxed), bytes_out_.load(kRelaxed),
+  return {exchanges_.load(kRelaxed),   traffic_.own(),         traffic_.kernel(), seconds(),
           connections_.load(kRelaxed), refused_.load(kRelaxed)};
+}
+
+double SyncServer::seconds() const {
+  clockid_t clock{};
+  timespec time{};
+  // (It cannot fail: the thread is there for as long as the server.)
+  pthread_getcpuclockid(const_cast<std::jthread&>(thread_).native_handle(), &clock);
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 SyncServer::Snapshot SyncServer::snapshot() const {
@@ -198,9 +209,7 @@ bool SyncServer::go_on(Link& link) {
     refused_.fetch_add(1, kRelaxed);
     alive = false;
   }
-  bytes_in_.fetch_add(connection.received() - std::exchange(link.received, connection.received()),
-                      kRelaxed);
-  bytes_out_.fetch_add(connection.sent() - std::exchange(link.sent, connection.sent()), kRelaxed);
+  traffic_.add(connection, link.seen);
   return alive;
 }
 

@@ -10,6 +10,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "leashed/base/aligned.h"
 #include "leashed/base/descriptor.h"
 #include "leashed/cluster/messages.h"
+#include "leashed/cluster/wire_count.h"
 #include "leashed/net/connection.h"
 
 namespace leashed {
@@ -37,7 +39,9 @@ class SyncServer {
 
   struct Counters {
     std::uint64_t exchanges = 0;  // of fragments, α = 0 included
-    std::uint64_t bytes_in = 0, bytes_out = 0;
+    Traffic traffic;
+    std::optional<Traffic> kernel;  // as WireCount has it
+    double seconds = 0;             // of processor time, of the thread that serves
     std::uint64_t connections = 0;  // now
     std::uint64_t refused = 0;      // closed for what came over them
   };
@@ -77,6 +81,7 @@ class SyncServer {
   // w moves towards `values`, which become what is answered.
   void interpolate(Held& held, const ExchangeHead& head, std::span<float> values);
   void wake();
+  double seconds() const;
 
   std::deque<Held> held_;
   std::unordered_map<std::uint32_t, std::size_t> place_;  // of a fragment in held_
@@ -86,8 +91,8 @@ class SyncServer {
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;  // the serving thread's own
   AlignedArray<float> values_{kFragment};                   // of what came compressed
   // Relaxed: counts for whoever looks on; they hand nothing over.
-  std::atomic<std::uint64_t> exchanges_{0}, bytes_in_{0}, bytes_out_{0}, connections_{0},
-      refused_{0};
+  std::atomic<std::uint64_t> exchanges_{0}, connections_{0}, refused_{0};
+  WireCount traffic_;
   std::atomic<bool> ended_{false};  // relaxed: the eventfd's write and read order it
   std::jthread thread_;
 };

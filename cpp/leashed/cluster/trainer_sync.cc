@@ -21,6 +21,11 @@ SyncPlan in_parts(SyncPlan plan) {
   return plan;
 }
 
+void add(auto& sum, const auto& more) {
+  sum.out += more.out;
+  sum.in += more.in;
+}
+
 }  // namespace
 
 TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
@@ -33,12 +38,24 @@ TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
 }
 
 Traffic TrainerSync::traffic() const {
-  Traffic sum = ring_.traffic();
+  Traffic sum = ring_.traffic().own();
+  for (const auto& links : links_) add(sum, links->traffic().own());
+  return sum;
+}
+
+std::optional<Traffic> TrainerSync::kernel_traffic() const {
+  std::optional<Traffic> sum = ring_.traffic().kernel();
   for (const auto& links : links_) {
-    const Traffic traffic = links->traffic();
-    sum.out += traffic.out;
-    sum.in += traffic.in;
+    const std::optional<Traffic> more = links->traffic().kernel();
+    if (!sum || !more) return std::nullopt;
+    add(*sum, *more);
   }
+  return sum;
+}
+
+Transfers TrainerSync::transfers() const {
+  Transfers sum = ring_.transfers();
+  for (const auto& links : links_) add(sum, links->transfers());
   return sum;
 }
 

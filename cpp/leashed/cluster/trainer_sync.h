@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "leashed/cluster/pace.h"
@@ -32,7 +33,10 @@ class TrainerSync : public Synchronisation {
   ServerLinks& links(std::size_t slot) { return *links_.at(slot); }
   RingGroup& ring() { return ring_; }
   const RoundCounters& counters() const { return counters_; }
+  // Bytes to and from all that this synchronises with, as WireCount has them.
   Traffic traffic() const;
+  std::optional<Traffic> kernel_traffic() const;
+  Transfers transfers() const;
 
  protected:
   // `exchanging` threads.

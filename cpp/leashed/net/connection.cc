@@ -97,7 +97,12 @@ void Deadline::check() const {
 }
 
 Connection::Connection(int socket, std::span<const std::uint64_t> limits, bool checked)
-    : socket_(socket), limits_(limits), checked_(checked), parser_(limits), buffer_(kBuffer) {
+    : socket_(socket),
+      limits_(limits),
+      checked_(checked),
+      kernel_(socket),
+      parser_(limits),
+      buffer_(kBuffer) {
   int type = 0;
   socklen_t size = sizeof type;
   if (getsockopt(socket_, SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_STREAM) {

@@ -15,6 +15,7 @@
 
 #include "leashed/net/connection_error.h"
 #include "leashed/net/frame.h"
+#include "leashed/net/kernel_bytes.h"
 #include "leashed/net/shared_pipe.h"
 
 namespace leashed {
@@ -92,6 +93,9 @@ class Connection {
   // Bytes of frames so far, headers and what has not made a whole frame included.
   std::uint64_t sent() const { return sent_; }
   std::uint64_t received() const { return received_; }
+  // The same as the kernel has it: acknowledged by the other side, and received. Nothing where
+  // frames do not go over a TCP socket.
+  std::optional<Traffic> kernel() const { return shared() ? std::nullopt : kernel_.count(); }
 
  private:
   std::size_t read(std::span<std::byte> first, std::span<std::byte> second);
@@ -106,6 +110,7 @@ class Connection {
   const int socket_;
   const std::span<const std::uint64_t> limits_;
   const bool checked_;
+  const KernelBytes kernel_;
   FrameParser parser_;
   std::array<std::byte, kFrameHeader> header_{};
   std::vector<std::span<const std::byte>> unsent_;

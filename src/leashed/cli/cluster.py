@@ -199,8 +199,11 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
         failed = ChildProcessError("the master has reported nothing")
     if failed is not None:
         raise failed
-    if report is not None and not report["summaries"] and not interrupted:
-        raise ChildProcessError(f"no trainer has finished: {report['reason']}")
+    if report is not None and not interrupted:
+        if report["state"] == "failed":
+            raise ChildProcessError(f"the run failed: {report['reason']}")
+        if not report["summaries"]:
+            raise ChildProcessError(f"no trainer has finished: {report['reason']}")
     return _INTERRUPTED if interrupted else 0
 
 

@@ -26,6 +26,7 @@ def _main(role: str, folder: Path, index: int) -> None:
                 total=terms["total"],
                 batch_size=terms["batch_size"],
                 trainers=terms["trainers"],
+                sync_ps=terms["servers"],
                 parameters=terms["dimension"],
                 grace=terms["grace"],
                 timeout=terms["timeout"],
@@ -35,6 +36,7 @@ def _main(role: str, folder: Path, index: int) -> None:
             port=terms["port"],
             key=key,
             folder=folder,
+            transport=terms["transport"],
         )
     else:
         server.serve(

@@ -24,6 +24,7 @@ from leashed.cluster.messages import (
     ToMaster,
     Welcome,
 )
+from leashed.cluster.packing import Costs
 from leashed.cluster.state import (
     Change,
     Completed,
@@ -81,21 +82,24 @@ class Coordinator:
         run: its name.
         state: from the journal, or new.
         now: the time, in seconds since the run began; never goes back, also not over a restart.
+        costs: of exchanges with sync servers; None: there are none.
 
     Attributes:
         terms: the terms.
+        costs: of exchanges.
         run: the name.
         state: everything that outlives the master.
         malformed: connections closed because what came on them was no message, or made no sense.
-        metrics: the newest counters, by name ("trainer-0").
     """
 
-    def __init__(self, terms: Terms, run: str, state: State, now: float) -> None:
+    def __init__(
+        self, terms: Terms, run: str, state: State, now: float, costs: Costs | None = None
+    ) -> None:
         self.terms = terms
+        self.costs = costs
         self.run = run
         self.state = state
         self.malformed = 0
-        self.metrics: dict[str, dict[str, float]] = {}
         self._connections: dict[int, _Connection] = {}
         self._of: dict[int, int] = {}  # member: its connection
         self._waiting: dict[int, tuple[int, int]] = {}  # member: request and batches, first come
@@ -189,11 +193,13 @@ class Coordinator:
                 self._send(connection, Beat())
         self._settle(now)
 
-    def stop(self, reason: str, now: float) -> None:
-        """End the run; all are told."""
+    def stop(self, reason: str, now: float, *, failed: bool = False) -> None:
+        """End the run; all are told. ``failed``: it has not done what it was to do."""
         if self.over is not None:
             return
-        self._record(Ended(reason, now))
+        members = self.state.membership.members.values()
+        told = {m.id: (m.counters, m.counted) for m in members if m.counted is not None}
+        self._record(Ended(reason, now, failed, told))
         for connection in list(self._connections):
             self._send(connection, Bye(reason))
             self._actions.append(Close(connection))
@@ -207,18 +213,22 @@ class Coordinator:
             {
                 "id": m.id, "role": m.role, "index": m.index, "address": m.address,
                 "joined": m.joined, "gone": None, "why": None, "finished": False,
+                "before": m.before, "counters": dict(m.counters), "counted": m.counted,
             }
             for m in membership.members.values()
         ] + [
             {
                 "id": p.id, "role": p.role, "index": p.index, "address": p.address,
                 "joined": p.joined, "gone": p.gone, "why": p.why, "finished": p.finished,
+                "before": p.before, "counters": dict(p.counters), "counted": p.counted,
             }
             for p in membership.past
         ]  # fmt: skip
+        everybody.sort(key=lambda m: int(m["id"]))
+        ended = "failed" if state.failed else "ended"
         return {
             "run": self.run,
-            "state": "running" if state.over is None else "ended",
+            "state": "running" if state.over is None else ended,
             "reason": state.over,
             "seconds": now if state.over is None else state.ended,
             "ledger": {
@@ -233,8 +243,10 @@ class Coordinator:
             "epoch": membership.epoch.number,
             "epochs_broken": membership.broken,
             "malformed": self.malformed,
-            "members": sorted(everybody, key=lambda m: int(m["id"])),
-            "metrics": dict(self.metrics),
+            "members": everybody,
+            "metrics": {
+                f"{m['role']}-{m['index']}": m["counters"] for m in everybody if m["counters"]
+            },
             "summaries": dict(state.summaries),
         }
 
@@ -253,8 +265,18 @@ class Coordinator:
             return
         if holder:
             self._remove(holder.id, "another process has its place", now)
-        self._record(Joined(membership.ids + 1, join.role, join.index, join.address, now))
+        before = self._was(join)
+        self._record(Joined(membership.ids + 1, join.role, join.index, join.address, now, before))
         self._admit(connection, link, membership.members[membership.ids], now)
+
+    def _was(self, join: Join) -> int:
+        """The id that the process had here before; 0: none."""
+        was = join.before
+        if was is None or was.run != self.run:
+            return 0
+        place = was.id, join.role, join.index
+        known = any((p.id, p.role, p.index) == place for p in self.state.membership.past)
+        return was.id if known else 0
 
     def _rejoin(self, connection: int, link: _Connection, rejoin: Rejoin, now: float) -> None:
         membership = self.state.membership
@@ -291,8 +313,11 @@ class Coordinator:
         terms = self.terms
         self._send(
             connection,
-            Welcome(self.run, member, terms.total, terms.batch_size, terms.beat, terms.timeout),
-        )
+            Welcome(
+                self.run, member, terms.total, terms.batch_size, terms.beat, terms.timeout,
+                terms.sync_ps, self.costs,
+            ),
+        )  # fmt: skip
 
     def _report(self, connection: int, link: _Connection, report: Report, now: float) -> None:
         """Take in a member's standing, and answer what is out of date in it."""
@@ -301,7 +326,8 @@ class Coordinator:
             self._turn_away(connection, link.member)
             return
         member.heard = now
-        self.metrics[member.name] = report.metrics
+        if report.metrics:
+            member.counters, member.counted = report.metrics, now
         if done := [ticket for ticket, used in report.used if self._use(member, ticket, used)]:
             self._send(connection, Done(done))
         if report.summary is not None:
@@ -361,7 +387,8 @@ class Coordinator:
         self._waiting.pop(member, None)
         self._of.pop(member, None)
         used = self.state.ledger.used(member)
-        self._record(Removed(member, why, now, used, summary))
+        gone = self.state.membership.members[member]
+        self._record(Removed(member, why, now, used, summary, gone.counters, gone.counted))
 
     def _settle(self, now: float) -> None:
         """What follows from what has happened: leases, news, the next epoch, the end."""
@@ -397,13 +424,18 @@ class Coordinator:
             self._trained = now
             if self._done is not None and now - self._done > terms.patience:
                 self.stop(f"{_COMPLETE}, but no result within {terms.patience:g} s from "
-                          + ", ".join(sorted(trainers)), now)  # fmt: skip
+                          + ", ".join(sorted(trainers)), now, failed=not finished)  # fmt: skip
         elif finished >= terms.trainers:
             self.stop("all trainers have finished", now)
         elif now - self._trained > (
             terms.grace if finished or self._done is not None else terms.patience
         ):
-            self.stop(f"no trainer is left; {finished} of {terms.trainers} have finished", now)
+            ledger = self.state.ledger
+            self.stop(
+                f"no trainer is left; {finished} of {terms.trainers} have finished",
+                now,
+                failed=not finished or not (ledger.total is None or ledger.done),
+            )
 
     def _tell_trainers(self, message: FromMaster) -> None:
         for member in self.state.membership.ring():

@@ -16,7 +16,7 @@ __all__ = ["FILE", "Recorder", "present", "read"]
 FILE = "history.jsonl"
 """In the run's folder."""
 
-_KEPT = ("examples", "batches_used", "syncs", "bytes_out", "bytes_in")
+_KEPT = ("examples", "batches_used", "syncs")
 
 
 class Recorder:
@@ -47,7 +47,7 @@ class Recorder:
         row = {
             "seconds": report["seconds"],
             "present": dict(present(report)),
-            "terms": {name: report["terms"][name] for name in ("batch_size", "parameters")},
+            "batch_size": report["terms"]["batch_size"],
             "metrics": {
                 f"trainer-{index}": {name: counters[name] for name in _KEPT if name in counters}
                 for index, counters in counted(report, "trainer").items()

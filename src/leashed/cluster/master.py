@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from leashed.cluster import wire
+from leashed.cluster import packing, wire
 from leashed.cluster.coordinator import Close, Coordinator
 from leashed.cluster.journal import Journal, read
 from leashed.cluster.member import ADDRESS
@@ -50,6 +50,7 @@ def run(
     port: int,
     key: Key,
     folder: Path,
+    transport: str = "auto",
     watch: Callable[[Standing], None] | None = None,
 ) -> Standing:
     """Be the master of a run until it is over. Ctrl-C and SIGTERM end it, and its members are told.
@@ -67,7 +68,15 @@ def run(
         return standing
 
     async def serve() -> Standing:
-        master = Master(terms, host=host, port=port, key=key, folder=folder, watch=watch)
+        master = Master(
+            terms,
+            host=host,
+            port=port,
+            key=key,
+            folder=folder,
+            transport=transport,
+            watch=watch,
+        )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, master.stop, f"stopped by {number.name}")
@@ -89,6 +98,7 @@ class Master:
             master.address: where this one listens;
             run.json: how the run stands, written anew every second, and at its end;
             trainer-0.f32, …: final parameters, float32, little-endian.
+        transport: over which exchanges with sync servers are profiled, once in a run.
         watch: called with what goes into run.json, when it is written. It must not block.
 
     Raises:
@@ -105,6 +115,7 @@ class Master:
         port: int,
         key: Key,
         folder: Path,
+        transport: str = "auto",
         watch: Callable[[Standing], None] | None = None,
     ) -> None:
         terms.check()
@@ -122,12 +133,13 @@ class Master:
         try:
             began, state = self._journal.found or (None, State.of(terms))
             if began is None:
-                began = Began(secrets.token_hex(8), time.time(), terms)
+                costs = packing.profile(transport) if terms.sync_ps else None
+                began = Began(secrets.token_hex(8), time.time(), terms, costs)
                 self._journal.append([began])
             _check_same(folder, began.terms, terms, state)
             self._journal.shorten(began, state)
             self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
-            self._coordinator = Coordinator(terms, began.run, state, self._now())
+            self._coordinator = Coordinator(terms, began.run, state, self._now(), began.costs)
             self._listener = Listener(host, port, key, "master", self._accept)
         except BaseException:
             self._journal.close()
@@ -354,9 +366,9 @@ def _ended(folder: Path) -> Standing | None:
     path = folder / _STANDING
     with contextlib.suppress(FileNotFoundError):
         standing: Standing = json.loads(path.read_text(encoding="utf-8"))
-        if standing["state"] == "ended":
+        if standing["state"] != "running":
             return standing
-    coordinator = Coordinator(began.terms, began.run, state, state.ended)
+    coordinator = Coordinator(began.terms, began.run, state, state.ended, began.costs)
     standing = _told(coordinator, state.ended, folder, address="", refused=0)
     _replace(path, json.dumps(standing, indent=1) + "\n")
     return standing
@@ -368,10 +380,32 @@ def _told(
     """What goes into run.json."""
     return {
         **coordinator.standing(now),
+        **_packing(coordinator),
         "terms": msgspec.to_builtins(coordinator.terms),
         "address": address,
         "refused": refused,
         "results": sorted(path.name for path in folder.glob("trainer-*.f32")),
+    }
+
+
+def _packing(coordinator: Coordinator) -> dict[str, Any]:
+    """How the sync servers share the parameters; nothing where there are none."""
+    terms, costs = coordinator.terms, coordinator.costs
+    if costs is None or terms.parameters is None:
+        return {}
+    found = packing.packed(terms.parameters, terms.sync_ps, costs)
+    servers = [
+        {"fragments": len(mine), "load": load}
+        for mine, load in zip(found.servers, found.loads, strict=True)
+    ]
+    return {
+        "packing": {
+            "one": costs.one,
+            "whole": costs.whole,
+            "servers": servers,
+            "bound": found.bound,
+            "imbalance": found.imbalance,
+        }
     }
 
 

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-__all__ = ["Counters", "Measures", "counted", "measure", "over", "pulse", "total"]
+__all__ = [
+    "Counters",
+    "Life",
+    "Measures",
+    "between",
+    "counted",
+    "lives",
+    "measure",
+    "pulse",
+    "total",
+]
 
 Counters = Mapping[str, float]
-"""Counted since the process began, by name, as ``Member.report`` was given them."""
+"""Counted, by name, as ``Member.report`` was given them."""
 
-_FLOAT = 4  # bytes
+_ADDED = frozenset({
+    "examples", "batches_used", "syncs", "sync_failed", "sync_seconds", "bytes_out", "bytes_in",
+    "kernel_out", "kernel_in", "transfers_out", "transfers_in", "serving_seconds", "refused",
+})  # fmt: skip
+"""Counted by each process from 0, so that the sum over those that came one after the other tells what
+all of them have. Of anything else the last one's is the newest.
+"""
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -23,7 +41,8 @@ class Measures:
         eps: examples per second.
         syncs: per second.
         gap: average sync gap, iterations per synchronisation (shadowsync, eq. 2, first form).
-        gap_out: the same from bytes sent: batches over transfers of the whole of w (second form).
+        gap_out: the same from bytes sent: batches over transfers of the whole of w (second form), in
+            as many bytes as it has as it is sent, compressed or not, with headers.
         gap_in: from bytes received.
         bytes_out: sent per second.
         bytes_in: received per second.
@@ -38,29 +57,40 @@ class Measures:
     bytes_in: float
 
 
-def measure(
-    counters: Counters, seconds: float, *, batch_size: float, parameters: float
-) -> Measures:
+@dataclass
+class Life:
+    """One process of a role, from its start to its end.
+
+    Attributes:
+        counters: what it has counted, as it was told last; empty: it has told nothing.
+        seconds: for which it was a member, until then: more than once where it was taken for dead.
+    """
+
+    counters: Counters = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def measure(counters: Counters, seconds: float, batch_size: float) -> Measures:
     """What counters tell.
 
     Args:
         counters: over the time.
         seconds: the time.
         batch_size: examples of an iteration.
-        parameters: floats of w; NaN where unknown.
     """
-    examples = counters.get("examples", math.nan)
-    syncs = counters.get("syncs", math.nan)
-    bytes_out, bytes_in = counters.get("bytes_out", math.nan), counters.get("bytes_in", math.nan)
-    batches, whole = examples / batch_size, _FLOAT * parameters
+
+    def of(name: str) -> float:
+        return counters.get(name, math.nan)
+
+    batches = of("examples") / batch_size
     return Measures(
-        eps=_ratio(examples, seconds),
-        syncs=_ratio(syncs, seconds),
-        gap=_ratio(counters.get("batches_used", math.nan), syncs),
-        gap_out=_ratio(batches, bytes_out / whole),
-        gap_in=_ratio(batches, bytes_in / whole),
-        bytes_out=_ratio(bytes_out, seconds),
-        bytes_in=_ratio(bytes_in, seconds),
+        eps=_ratio(of("examples"), seconds),
+        syncs=_ratio(of("syncs"), seconds),
+        gap=_ratio(of("batches_used"), of("syncs")),
+        gap_out=_ratio(batches, of("transfers_out")),
+        gap_in=_ratio(batches, of("transfers_in")),
+        bytes_out=_ratio(of("bytes_out"), seconds),
+        bytes_in=_ratio(of("bytes_in"), seconds),
     )
 
 
@@ -71,40 +101,64 @@ def pulse(report: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[i
         report: in the layout of run.json.
         before: an earlier one, or None: since the beginning.
     """
-    seconds = report["seconds"] - (0.0 if before is None else before["seconds"])
-    earlier = {} if before is None else counted(before, "trainer")
-    return {
-        index: over(_since(counters, earlier.get(index, {})), seconds, report)
-        for index, counters in counted(report, "trainer").items()
-    }
-
-
-def counted(report: Mapping[str, Any], role: str) -> dict[int, Counters]:
-    """What each process of a role has counted, by its index: since it was started last, up to its
-    last word where it has had one.
-    """
-    found: dict[int, Counters] = {}
-    for told in (report["metrics"], report.get("summaries", {})):
-        for name, counters in told.items():
-            of, _, index = name.rpartition("-")
-            if of == role:
-                found[int(index)] = {**found.get(int(index), {}), **counters}
-    return dict(sorted(found.items()))
-
-
-def over(counters: Counters, seconds: float, report: Mapping[str, Any]) -> Measures:
-    """What counters of a run tell; the run's report, as in run.json, has its batch size and d."""
-    parameters = report["terms"].get("parameters")
-    return measure(
-        counters,
-        seconds,
-        batch_size=report["terms"]["batch_size"],
-        parameters=math.nan if parameters is None else parameters,
+    return between(
+        counted(report, "trainer"),
+        {} if before is None else counted(before, "trainer"),
+        report["seconds"] - (0.0 if before is None else before["seconds"]),
+        report["terms"]["batch_size"],
     )
 
 
+def between(
+    now: Mapping[K, Counters], before: Mapping[K, Counters], seconds: float, batch_size: float
+) -> dict[K, Measures]:
+    """What each trainer has done between two looks at what it had counted by then."""
+    return {
+        key: measure(_since(counters, before.get(key, {})), seconds, batch_size)
+        for key, counters in now.items()
+    }
+
+
+def lives(report: Mapping[str, Any], role: str) -> dict[int, list[Life]]:
+    """The processes of a role that came one after the other, by index; at least one each.
+
+    Args:
+        report: as in run.json.
+        role: ``"trainer"`` or ``"sync-ps"``.
+    """
+    found: dict[int, list[Life]] = {}
+    of: dict[int, Life] = {}  # by member
+    for member in sorted(report["members"], key=lambda each: int(each["id"])):
+        if member["role"] != role:
+            continue
+        life = of.get(member["before"])  # which is 0, nobody's, where the process is new
+        if life is None:
+            life = Life()
+            found.setdefault(member["index"], []).append(life)
+        of[member["id"]] = life
+        if member["counted"] is not None:
+            life.counters = member["counters"]
+            life.seconds += member["counted"] - member["joined"]
+    return dict(sorted(found.items()))
+
+
+def counted(report: Mapping[str, Any], role: str) -> dict[int, Counters]:
+    """What the processes of a role have counted, by index, over all their lives: each up to its last
+    word, or, where it died, to what it had told last. Who has told nothing yet is left out.
+    """
+    told = {
+        index: [life.counters for life in several if life.counters]
+        for index, several in lives(report, role).items()
+    }
+    return {
+        index: {**several[-1], **{k: v for k, v in total(several).items() if k in _ADDED}}
+        for index, several in told.items()
+        if several
+    }
+
+
 def _since(now: Counters, before: Counters) -> Counters:
-    """What was counted between two looks. A process that was started again counts from 0."""
+    """What was counted between two looks. A master that was started again is told anew."""
     if now.get("examples", 0.0) < before.get("examples", 0.0):
         return now
     return {name: value - before.get(name, 0.0) for name, value in now.items()}

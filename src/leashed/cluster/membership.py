@@ -23,6 +23,9 @@ class Member(Struct):
         settled: the newest epoch in which it has trained; 0: none.
         left: it takes part in no more epochs.
         answered: its newest request for a lease that was answered.
+        before: the id that its process had until it was taken for dead; 0: the process is new.
+        counters: what its process has counted, as it was told last.
+        counted: when that was; None: it has told nothing.
     """
 
     id: int
@@ -35,6 +38,9 @@ class Member(Struct):
     settled: int = 0
     left: bool = False
     answered: int = 0
+    before: int = 0
+    counters: dict[str, float] = field(default_factory=dict)
+    counted: float | None = None
 
     @property
     def name(self) -> str:
@@ -54,6 +60,9 @@ class Past(Struct):
         gone: when.
         why: in words.
         finished: it had said its last word.
+        before: the id that its process had until it was taken for dead; 0: the process was new.
+        counters: what its process had counted, as it was told last; with its last word.
+        counted: when that was; None: it had told nothing.
     """
 
     id: int
@@ -64,6 +73,9 @@ class Past(Struct):
     gone: float
     why: str
     finished: bool
+    before: int = 0
+    counters: dict[str, float] = field(default_factory=dict)
+    counted: float | None = None
 
 
 class Membership(Struct):
@@ -121,10 +133,10 @@ class Membership(Struct):
         servers = sorted((m.index, m.address) for m in self.members.values() if m.role == "sync-ps")
         return Servers(self.servers_number, dict(servers))
 
-    def join(self, role: Role, index: int, address: str, now: float) -> Member:
+    def join(self, role: Role, index: int, address: str, now: float, before: int = 0) -> Member:
         """A new member; there is none of that role and index."""
         self.ids += 1
-        member = Member(self.ids, role, index, address, now, now)
+        member = Member(self.ids, role, index, address, now, now, before=before)
         self.members[member.id] = member
         if role == "trainer" and self.came is None:
             self.came = now
@@ -136,12 +148,24 @@ class Membership(Struct):
         self.members[member].left = True
         self._change(self.members[member], now)
 
-    def remove(self, member: int, why: str, now: float, *, finished: bool) -> None:
+    def remove(
+        self,
+        member: int,
+        why: str,
+        now: float,
+        *,
+        finished: bool,
+        counters: dict[str, float] | None = None,
+        counted: float | None = None,
+    ) -> None:
         """It is no member any more."""
         gone = self.members.pop(member)
         self.past.append(
-            Past(gone.id, gone.role, gone.index, gone.address, gone.joined, now, why, finished)
-        )
+            Past(
+                gone.id, gone.role, gone.index, gone.address, gone.joined, now, why, finished,
+                gone.before, counters or {}, counted,
+            )
+        )  # fmt: skip
         if not gone.left:
             self._change(gone, now)
 

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from leashed.cluster.packing import Costs
+
 __all__ = [
     "Beat",
     "Bye",
@@ -51,11 +53,13 @@ class Join(_Message, frozen=True):
         role: what it is.
         index: which one of its role; no two at a time have the same.
         address: where others reach it, "host:port"; empty where nobody needs to.
+        before: what it was until it was taken for dead; its counters go on. None: it is new.
     """
 
     role: Role
     index: Index
     address: Address
+    before: Rejoin | None = None
 
 
 class Rejoin(_Message, frozen=True):
@@ -113,6 +117,8 @@ class Welcome(_Message, frozen=True):
         batch_size: examples of a batch.
         beat: seconds between two reports.
         timeout: seconds of silence after which a member counts as dead.
+        sync_ps: how many sync servers share the parameters.
+        costs: of exchanges with them, as profiled; None: there are none.
     """
 
     run: str
@@ -121,6 +127,8 @@ class Welcome(_Message, frozen=True):
     batch_size: int
     beat: float
     timeout: float
+    sync_ps: int = 0
+    costs: Costs | None = None
 
 
 class Gone(_Message, frozen=True):

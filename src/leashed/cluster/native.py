@@ -6,11 +6,25 @@ from leashed import _core
 from leashed.cluster import packing
 from leashed.sync import Synchroniser
 
-__all__ = ["native"]
+__all__ = ["check_servers", "native"]
+
+
+def check_servers(synchroniser: Synchroniser, servers: int) -> None:
+    """That there are sync servers where the synchroniser needs some; ValueError otherwise."""
+    if synchroniser.SERVERS and servers == 0:
+        raise ValueError(
+            f"{type(synchroniser).__name__} needs sync servers, and the run has none; start it with "
+            "at least one (--sync-ps), or choose MA or BMUF"
+        )
 
 
 def native(
-    synchroniser: Synchroniser, dimension: int, servers: int, workers: int, timeout: float
+    synchroniser: Synchroniser,
+    dimension: int,
+    servers: int,
+    workers: int,
+    timeout: float,
+    costs: packing.Costs = packing.BY_LENGTH,
 ) -> _core.TrainerSync:
     """What synchronises a trainer's parameters, once it has its connections.
 
@@ -20,15 +34,12 @@ def native(
         servers: how many sync servers there are.
         workers: worker threads of the trainer.
         timeout: seconds for a round.
+        costs: of exchanges with them, by which they share the fragments.
 
     Raises:
         ValueError: there is no sync server where one is needed.
     """
-    if synchroniser.SERVERS and servers == 0:
-        raise ValueError(
-            f"{type(synchroniser).__name__} needs sync servers, and the run has none; start it with "
-            "at least one (--sync-ps), or choose MA or BMUF"
-        )
+    check_servers(synchroniser, servers)
     when = synchroniser.when
     return _core.TrainerSync(
         synchroniser.choice(),
@@ -36,7 +47,7 @@ def native(
         list(when.gaps),
         [float(gap) for gap in when.gaps.values()],
         dimension,
-        packing.owners(dimension, max(1, servers)),
+        packing.owners(dimension, max(1, servers), costs),
         servers,
         synchroniser.parts,
         timeout,

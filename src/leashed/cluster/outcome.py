@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import checkpoint
+from leashed.cluster import traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
 from leashed.datasets import Dataset, Split
@@ -80,8 +81,8 @@ def choose(
 def conclude(
     report: Mapping[str, Any], folder: Path, plan: Plan, data: Split, restarts: Mapping[str, int]
 ) -> dict[str, Any]:
-    """The report of a run that has ended, with what was run, its output model, restarts and ELP;
-    written, beside the model, to the run's folder. Without a result of any trainer there is no model.
+    """The report of a run that has ended, with what was run, its output model, restarts, ELP, and its
+    bytes beside the kernel's counts; written, beside the model, to the run's folder. Without a result of any trainer there is no model.
 
     Raises:
         OSError: the folder cannot be written.
@@ -95,6 +96,7 @@ def conclude(
         "data": data.train.name,
         "sync": "none" if synchroniser is None else synchroniser.label,
         "restarts": dict(restarts),
+        "traffic": traffic.figures(report),
     }
     if trainers:
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp

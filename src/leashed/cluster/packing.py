@@ -3,25 +3,56 @@
 A vector of d floats is cut into fragments of 65,280 bytes, and these are spread over the servers by what
 each costs, the dearest first, always to the server with the least so far (longest processing time
 first; Graham, 1969): no server has more than 4/3 − 1/(3n) times what it would have at best.
+
+What a fragment costs is profiled once in a run, by its master, and told to all: so all derive the
+same servers from it.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leashed import _check, _core
 
-__all__ = ["FRAGMENT", "Packing", "fragments", "owners", "pack", "packed"]
+__all__ = [
+    "BY_LENGTH",
+    "FRAGMENT",
+    "Costs",
+    "Packing",
+    "fragments",
+    "owners",
+    "pack",
+    "packed",
+    "profile",
+]
 
 FRAGMENT: int = _core.FRAGMENT
 """Floats of a fragment."""
 
-_FLOAT = 4  # bytes
-_OVERHEAD = 4096
-"""What an exchange of a fragment costs beside its bytes, in bytes: an assumption, not profiled."""
+
+@dataclass(frozen=True)
+class Costs:
+    """What one exchange costs a server; between the two lengths, in proportion.
+
+    Attributes:
+        one: of a fragment of one float, in seconds.
+        whole: of a whole fragment, in seconds.
+    """
+
+    one: float
+    whole: float
+
+    def of(self, floats: int) -> float:
+        """Of a fragment of so many floats."""
+        return self.one + (self.whole - self.one) * (floats - 1) / (FRAGMENT - 1)
+
+
+BY_LENGTH = Costs(1.0, float(FRAGMENT))
+"""Where nothing but links counts: each float as much as any other. (In floats.)"""
 
 
 @dataclass(frozen=True)
@@ -82,22 +113,43 @@ def pack(costs: Sequence[float], servers: int) -> Packing:
     return Packing(tuple(tuple(sorted(mine)) for mine in held), loads, bound)
 
 
-def packed(dimension: int, servers: int) -> Packing:
-    """The fragments of a vector of so many floats on so many servers; the same for all that ask.
+def packed(dimension: int, servers: int, costs: Costs) -> Packing:
+    """The fragments of a vector of so many floats on so many servers; the same for all that ask with
+    the same costs.
 
     Raises:
         TypeError, ValueError: a number is no whole one from 1.
     """
-    costs = [_OVERHEAD + _FLOAT * (end - begin) for begin, end in fragments(dimension)]
-    return pack(costs, servers)
+    return pack([costs.of(end - begin) for begin, end in fragments(dimension)], servers)
 
 
-def owners(dimension: int, servers: int) -> list[int]:
+def profile(transport: str) -> Costs:
+    """Measure, on this machine, what an exchange costs a sync server: processor seconds to receive,
+    interpolate and answer, over a connection of its own on loopback. That takes milliseconds.
+
+    Args:
+        transport: as of ``Cluster``.
+
+    Raises:
+        OSError: there is no connection to be had.
+        RuntimeError: an exchange failed, or shared memory cannot be had where it must.
+    """
+    return Costs(_exchange(transport, 1), _exchange(transport, FRAGMENT))
+
+
+def _exchange(transport: str, floats: int) -> float:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        here = socket.create_connection(listening.getsockname())
+        there, _ = listening.accept()
+    return _core.profile_exchange(here.detach(), there.detach(), transport, floats)
+
+
+def owners(dimension: int, servers: int, costs: Costs) -> list[int]:
     """The server of each fragment.
 
     Raises:
         TypeError, ValueError: a number is no whole one from 1.
     """
-    held = packed(dimension, servers).servers
+    held = packed(dimension, servers, costs).servers
     found = {k: server for server, mine in enumerate(held) for k in mine}
     return [found[k] for k in range(len(found))]

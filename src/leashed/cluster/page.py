@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leashed.cluster import history, outcome, table
-from leashed.cluster.measures import pulse
+from leashed.cluster import history, outcome, table, traffic
+from leashed.cluster.measures import between
 from leashed.plots import cluster as plot
 from leashed.plots.style import style
 from leashed.report import html_page
@@ -43,6 +43,13 @@ def render(report: Mapping[str, Any], rows: Sequence[Row]) -> str:
     servers = table.servers(report)
     if servers.rows:
         body += ["<h2>Sync servers</h2>", html_page.table(servers)]
+    moved = traffic.table(report)
+    if moved.rows:
+        body += [
+            "<h2>Bytes</h2>",
+            html_page.table(moved),
+            f'<p class="note">{html.escape(traffic.NOTE)}</p>',
+        ]
     body.append("<h2>Over time</h2>")
     if len(rows) > 1:
         with style():
@@ -75,9 +82,11 @@ def _series(
     for before, row in itertools.pairwise(rows):
         if row["seconds"] <= before["seconds"]:
             continue
-        for index, measures in pulse(row, before).items():
+        since = row["seconds"] - before["seconds"]
+        told = between(row["metrics"], before["metrics"], since, row["batch_size"])
+        for name, measures in told.items():
             for found, value in ((eps, measures.eps), (gap, measures.gap)):
-                seconds, values = found.setdefault(f"trainer {index}", ([], []))
+                seconds, values = found.setdefault(name.replace("-", " "), ([], []))
                 if math.isfinite(value):
                     seconds.append(row["seconds"])
                     values.append(value)

@@ -115,6 +115,7 @@ def _master(plan: Plan) -> None:
         total=train.batches(len(data)),
         batch_size=train.batch_size,
         trainers=cluster.trainers,
+        sync_ps=cluster.sync_ps,
         parameters=train.build(data).dimension,
         beat=cluster.beat,
         timeout=cluster.timeout,
@@ -135,7 +136,13 @@ def _master(plan: Plan) -> None:
                 each(report)
 
         master.run(
-            terms, host=host, port=port, key=cluster.read_key(), folder=cluster.run, watch=watch
+            terms,
+            host=host,
+            port=port,
+            key=cluster.read_key(),
+            folder=cluster.run,
+            transport=cluster.transport,
+            watch=watch,
         )
 
 

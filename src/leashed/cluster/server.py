@@ -13,7 +13,8 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ import numpy as np
 from leashed import _core
 from leashed.cluster import packing
 from leashed.cluster.member import Lost, Member, master_address
-from leashed.cluster.messages import Bye
+from leashed.cluster.messages import Bye, Welcome
 from leashed.cluster.opening import Key, Listener, Peer
 from leashed.cluster.session import EXCHANGE, everywhere, is_local, reached
 
@@ -89,26 +90,24 @@ def serve(
         advertise: likewise.
 
     Raises:
+        ValueError: the run has another number of sync servers, or a snapshot is of another run.
         OSError: the master cannot be reached (any more), or the folder not be written.
     """
-    cut = packing.fragments(dimension)
-    mine = packing.packed(dimension, servers).servers[index]
-    lengths = [cut[k][1] - cut[k][0] for k in mine]
-    server = _core.SyncServer(list(zip(mine, lengths, strict=True)))
-    path = folder / f"sync-ps-{index}.snapshot"
-    restored = _restore(server, path, sum(lengths), len(mine))
-    counts = _Counts(path.with_suffix(".count"), restored)
+    made: Future[_core.SyncServer] = Future()
 
     def accept(link: socket.socket, peer: Peer) -> None:
         if peer.purpose != EXCHANGE:
             link.close()
             return
-        arguments = server, link, not is_local(peer.address), transport
+        arguments = made, link, not is_local(peer.address), transport
         # The two sides agree on the transport, which may take them seconds.
         threading.Thread(target=_adopt, args=arguments, daemon=True).start()
 
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
-    with contextlib.closing(Listener(host, 0, key, "sync-ps", accept)) as listener:
+    with (
+        contextlib.closing(Listener(host, 0, key, "sync-ps", accept)) as listener,
+        _cancelling(made),
+    ):
         member = Member(
             master,
             key,
@@ -120,6 +119,12 @@ def serve(
             grace=grace,
         )
         with contextlib.closing(member):
+            mine, lengths = _share(member.welcome, dimension, servers, index)
+            server = _core.SyncServer(list(zip(mine, lengths, strict=True)))
+            path = folder / f"sync-ps-{index}.snapshot"
+            restored = _restore(server, path, sum(lengths), len(mine))
+            counts = _Counts(path.with_suffix(".count"), restored)
+            made.set_result(server)
             saved = time.monotonic()
             while not _over(heard, member):
                 counted = _counters(server, len(mine))
@@ -130,10 +135,36 @@ def serve(
                     saved = time.monotonic()
 
 
-def _adopt(server: _core.SyncServer, link: socket.socket, checked: bool, transport: str) -> None:
+@contextlib.contextmanager
+def _cancelling(made: Future[_core.SyncServer]) -> Iterator[None]:
+    """Whoever waits for it, where it fails to be made, is told so."""
     try:
-        server.adopt(link.detach(), checked, transport)
-    except ValueError as error:
+        yield
+    finally:
+        made.cancel()
+
+
+def _share(
+    welcome: Welcome, dimension: int, servers: int, index: int
+) -> tuple[tuple[int, ...], list[int]]:
+    """The fragments of this server, and how long they are."""
+    if welcome.costs is None or welcome.sync_ps != servers:
+        raise ValueError(
+            f"servers is {servers}, but the run has {welcome.sync_ps} sync servers; give the run's number"
+        )
+    cut = packing.fragments(dimension)
+    mine = packing.packed(dimension, servers, welcome.costs).servers[index]
+    return mine, [cut[k][1] - cut[k][0] for k in mine]
+
+
+def _adopt(
+    made: Future[_core.SyncServer], link: socket.socket, checked: bool, transport: str
+) -> None:
+    """Hand a connection over, once there is a server."""
+    try:
+        made.result().adopt(link.detach(), checked, transport)
+    except (CancelledError, ValueError) as error:
+        link.close()
         _log.info("a trainer's connection: %s", error)
 
 

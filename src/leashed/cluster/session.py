@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
+from leashed.cluster import packing
 from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
-from leashed.cluster.native import native
+from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener, Peer, connect, format_address, parse_address
 from leashed.sync import Synchroniser
 
@@ -46,6 +47,8 @@ _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
 _CONNECTING = 16  # threads that make connections, at most
 _UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
+
+_MOVED = ("bytes_out", "bytes_in", "transfers_out", "transfers_in", "kernel_out", "kernel_in")
 
 TRANSPORTS = ("auto", "tcp", "shm")
 
@@ -103,8 +106,8 @@ class Cluster:
         """Takes part, from here to the session's end.
 
         Raises:
-            ValueError: the run has another batch size or number of batches, or no sync server where
-                one is needed.
+            ValueError: the run has another batch size or number of batches or of sync servers, or
+                no sync server where one is needed.
             OSError: the master cannot be reached in time.
         """
         cluster, ended = self, None
@@ -135,13 +138,11 @@ class Session:
         lockstep: bool,
         ended: Callable[[], None] | None = None,
     ) -> None:
+        if synchroniser is not None:
+            check_servers(synchroniser, cluster.servers)
         self._ended = ended
         self.leases = _core.Leases()
-        self.native = (
-            None
-            if synchroniser is None
-            else native(synchroniser, dimension, cluster.servers, workers, cluster.timeout)
-        )
+        self.native: _core.TrainerSync | None = None
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
         self._batch_size = batch_size
@@ -185,7 +186,17 @@ class Session:
                 grace=cluster.grace,
             )
             try:
-                self._check(self._member.welcome)
+                welcome = self._member.welcome
+                self._check(welcome)
+                if synchroniser is not None:
+                    self.native = native(
+                        synchroniser,
+                        dimension,
+                        cluster.servers,
+                        workers,
+                        cluster.timeout,
+                        welcome.costs or packing.BY_LENGTH,
+                    )
                 self._thread = threading.Thread(
                     target=self._run, name="leashed-session", daemon=True
                 )
@@ -208,6 +219,11 @@ class Session:
             raise ValueError(
                 f"this trainer has {_number(self._total)} batches, but the run "
                 f"{_number(welcome.total)}; all trainers must have the same"
+            )
+        if welcome.sync_ps != self._cluster.servers:
+            raise ValueError(
+                f"servers is {self._cluster.servers}, but the run has {welcome.sync_ps} sync servers; "
+                "give the run's number"
             )
 
     # The thread of the session.
@@ -309,9 +325,8 @@ class Session:
                 "syncs": counted["syncs"],
                 "sync_failed": counted["failed"],
                 "sync_seconds": counted["seconds"],
-                "bytes_out": counted["bytes_out"],
-                "bytes_in": counted["bytes_in"],
             }
+            found |= {name: counted[name] for name in _MOVED if name in counted}
         return found
 
     # Sync servers.

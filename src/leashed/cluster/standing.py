@@ -74,7 +74,8 @@ class Standing:
         """The first word on a new connection."""
         if self.welcome:
             return Rejoin(self.welcome.run, self.welcome.id)
-        return Join(self.role, self.index, self.address)
+        number, run = self._was
+        return Join(self.role, self.index, self.address, Rejoin(run, number) if number else None)
 
     def report(self) -> Report:
         """All of it."""

@@ -12,6 +12,7 @@ from leashed import _check
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Membership
 from leashed.cluster.messages import Role
+from leashed.cluster.packing import Costs
 
 __all__ = [
     "Began",
@@ -39,6 +40,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         total: batches of the whole run; None: endless, until its trainers have stopped.
         batch_size: examples of a batch.
         trainers: how many are expected.
+        sync_ps: how many sync servers share the parameters. Default 0.
         parameters: the model's; results must have as many. None: unknown, any will do.
         beat: time between two heartbeats, both ways. Default 0.5.
         timeout: silence after which a member, or the master, counts as dead. Default 5.
@@ -52,6 +54,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     total: int | None
     batch_size: int
     trainers: int
+    sync_ps: int = 0
     parameters: int | None = None
     beat: float = 0.5
     timeout: float = 5.0
@@ -67,6 +70,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             _check.whole("parameters", self.parameters)
         _check.whole("batch_size", self.batch_size)
         _check.whole("trainers", self.trainers, maximum=4096)
+        _check.whole("sync_ps", self.sync_ps, 0, 4096)
         for name in ("beat", "timeout", "grace", "patience"):
             _check.real(name, getattr(self, name), 0.0)
         _check.real("gather", self.gather, 0.0, allow=True)
@@ -83,31 +87,39 @@ class _Entry(Struct, frozen=True, tag=str.lower):
 
 
 class Began(_Entry, frozen=True):
-    """The first one: the run, the moment (seconds since 1970), and the terms."""
+    """The first one: the run, the moment (seconds since 1970), the terms, and what exchanges with
+    sync servers cost, where there are some.
+    """
 
     run: str
     at: float
     terms: Terms
+    costs: Costs | None = None
 
 
 class Joined(_Entry, frozen=True):
-    """A new member."""
+    """A new member; ``before``: the id that its process had until it was taken for dead, or 0."""
 
     id: int
     role: Role
     index: int
     address: str
     now: float
+    before: int = 0
 
 
 class Removed(_Entry, frozen=True):
-    """One is no member any more; with what it had used of its leases, and its last word."""
+    """One is no member any more; with what it had used of its leases, its last word, and what it had
+    counted, and when that was told.
+    """
 
     id: int
     why: str
     now: float
     used: list[tuple[int, int]]
     summary: dict[str, float] | None = None
+    counters: dict[str, float] = {}
+    counted: float | None = None
 
 
 class LeftRing(_Entry, frozen=True):
@@ -156,10 +168,14 @@ class EpochMade(_Entry, frozen=True):
 
 
 class Ended(_Entry, frozen=True):
-    """The run is over."""
+    """The run is over; ``failed``: with work left that nobody does, or without a result. ``told``: what
+    those who are still members had counted, and when, by id.
+    """
 
     reason: str
     now: float
+    failed: bool = False
+    told: dict[int, tuple[dict[str, float], float]] = {}
 
 
 Change = Joined | Removed | LeftRing | Settled | Granted | Completed | Late | EpochMade | Ended
@@ -174,6 +190,7 @@ class State(Struct):
         summaries: the last words, by name ("trainer-0").
         over: why the run is over; None: it is not.
         ended: when it was.
+        failed: it has not done what it was to do.
     """
 
     ledger: Ledger
@@ -181,6 +198,7 @@ class State(Struct):
     summaries: dict[str, dict[str, float]] = field(default_factory=dict)
     over: str | None = None
     ended: float = 0.0
+    failed: bool = False
 
     @classmethod
     def of(cls, terms: Terms) -> State:
@@ -204,12 +222,21 @@ class State(Struct):
         elif isinstance(entry, Completed):
             ledger.use(entry.member, entry.ticket, ledger.held[entry.ticket].count)
         elif isinstance(entry, Joined):
-            member = membership.join(entry.role, entry.index, entry.address, entry.now)
+            member = membership.join(
+                entry.role, entry.index, entry.address, entry.now, entry.before
+            )
             _same("id", member.id, entry.id)
         elif isinstance(entry, Removed):
             member = membership.members[entry.id]
             self._take_back(entry, dead=entry.summary is None)
-            membership.remove(entry.id, entry.why, entry.now, finished=entry.summary is not None)
+            membership.remove(
+                entry.id,
+                entry.why,
+                entry.now,
+                finished=entry.summary is not None,
+                counters={**entry.counters, **(entry.summary or {})},
+                counted=entry.counted,
+            )
             if entry.summary is not None:
                 self.summaries[member.name] = entry.summary
         elif isinstance(entry, LeftRing):
@@ -222,7 +249,10 @@ class State(Struct):
         elif isinstance(entry, Late):
             ledger.use(entry.member, entry.ticket, 0)
         else:
-            self.over, self.ended = entry.reason, entry.now
+            self.over, self.ended, self.failed = entry.reason, entry.now, entry.failed
+            for member_id, (counters, counted) in entry.told.items():
+                membership.members[member_id].counters = counters
+                membership.members[member_id].counted = counted
 
     def _take_back(self, entry: Removed | LeftRing, *, dead: bool) -> None:
         for ticket, used in entry.used:

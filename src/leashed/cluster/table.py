@@ -6,17 +6,30 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leashed.cluster.measures import Counters, counted, over, total
+from leashed.cluster import traffic
+from leashed.cluster.measures import Counters, Life, counted, lives, measure, total
 from leashed.report.summary import Table
 from leashed.report.table import MISSING, duration, mebibytes, number, pairs
 
-__all__ = ["NOTE", "facts", "line", "lived", "members", "render", "servers", "trainers"]
+__all__ = [
+    "NOTE",
+    "facts",
+    "line",
+    "lived",
+    "members",
+    "render",
+    "servers",
+    "trainers",
+]
 
 NOTE = (
-    "Counted since a process was started last. sync gap: iterations over synchronisations (eq. 2 of "
-    "the ShadowSync paper, first form); by bytes: iterations over transfers of the whole of w, each "
-    "direction apart (second form). EPS: over the time that a trainer was a member, of all: from the "
-    "first one's coming to the last one's going. in sync: time spent in synchronisation."
+    "Counted over all lives of a process, what it had told before it died included. sync gap: "
+    "iterations over synchronisations (eq. 2 of the ShadowSync paper, first form); by bytes: "
+    "iterations over transfers of the whole of w in as many bytes as it takes, compressed or not, "
+    "each direction apart (second form). EPS: over the time that a trainer was a member, up to when "
+    "it counted, of all: from the first one's coming to the last count. in sync: time spent in "
+    "synchronisation. load: what one exchange of all fragments of a server costs it, as profiled; "
+    "serving: processor time that all of them have cost."
 )
 _TRAINERS = (
     "trainer",
@@ -32,9 +45,20 @@ _TRAINERS = (
     "in sync",
     "failed",
     "staleness",
-    "restarts",
+    "lives",
 )
-_SERVERS = ("sync server", "exchanges", "of all its fragments", "in", "out", "lost", "restarts")
+_SERVERS = (
+    "sync server",
+    "fragments",
+    "load",
+    "exchanges",
+    "of all its fragments",
+    "serving",
+    "in",
+    "out",
+    "lost",
+    "lives",
+)
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -43,32 +67,39 @@ def render(report: Mapping[str, Any]) -> str:
     Args:
         report: as in run.json, with what ``outcome.conclude`` adds. What it lacks is left out.
     """
-    processes = [str(table) for table in (trainers(report), servers(report)) if table.rows]
+    tables = (trainers(report), servers(report), traffic.table(report))
+    processes = [str(table) for table in tables if table.rows]
     return "\n\n".join([*processes, pairs(facts(report)), str(members(report))])
 
 
 def trainers(report: Mapping[str, Any]) -> Table:
     """A row per trainer, and one for all."""
-    counters, restarts = counted(report, "trainer"), report.get("restarts", {})
+    counters, processes = counted(report, "trainer"), lives(report, "trainer")
+    batch_size = report["terms"]["batch_size"]
     rows = [
-        _trainer(str(index), each, lived(report, index), report, restarts)
+        _trainer(str(index), each, lived(report, index), batch_size, len(processes[index]))
         for index, each in counters.items()
     ]
     if rows:
-        rows.append(_trainer("all", total(counters.values()), lived(report), report, restarts))
+        several = sum(map(len, processes.values()))
+        rows.append(_trainer("all", total(counters.values()), lived(report), batch_size, several))
     return Table(list(_TRAINERS), rows)
 
 
 def servers(report: Mapping[str, Any]) -> Table:
     """A row per sync server."""
-    restarts = report.get("restarts", {})
-    rows = [_server(index, each, restarts) for index, each in counted(report, "sync-ps").items()]
+    packing, processes = report.get("packing"), lives(report, "sync-ps")
+    rows = [
+        _server(index, each, packing and packing["servers"][index], processes[index])
+        for index, each in counted(report, "sync-ps").items()
+    ]
     return Table(list(_SERVERS), rows)
 
 
 def line(report: Mapping[str, Any]) -> str:
     """The state of a run in one line."""
-    now = over(total(counted(report, "trainer").values()), lived(report), report)
+    counters = total(counted(report, "trainer").values())
+    now = measure(counters, lived(report), report["terms"]["batch_size"])
     ledger = report["ledger"]
     parts = [f"{report['seconds']:.1f} s"]
     if ledger.get("total"):
@@ -82,31 +113,20 @@ def line(report: Mapping[str, Any]) -> str:
 
 
 def lived(report: Mapping[str, Any], index: int | None = None) -> float:
-    """Seconds for which a trainer has been a member since it was started last; without ``index``:
-    from the coming of the first to the going of the last of all.
+    """Seconds for which a trainer was a member, in all its lives, up to its newest count in each;
+    without ``index``: from the coming of the first to the newest count of all.
     """
-    trainers = [each for each in report["members"] if each["role"] == "trainer"]
     if index is not None:
-        trainers = [each for each in trainers if each["index"] == index][-1:]
-    if not trainers:
-        return 0.0
-    ends = [report["seconds"] if each["gone"] is None else each["gone"] for each in trainers]
-    return float(max(ends) - min(each["joined"] for each in trainers))
+        return sum(life.seconds for life in lives(report, "trainer")[index])
+    trainers = [each for each in report["members"] if each["role"] == "trainer"]
+    counts = [each["counted"] for each in trainers if each["counted"] is not None]
+    return float(max(counts) - min(each["joined"] for each in trainers)) if counts else 0.0
 
 
 def _trainer(
-    name: str,
-    counters: Counters,
-    seconds: float,
-    report: Mapping[str, Any],
-    restarts: Mapping[str, int],
+    name: str, counters: Counters, seconds: float, batch_size: float, several: int
 ) -> list[str]:
-    measures = over(counters, seconds, report)
-    again = sum(
-        count
-        for process, count in restarts.items()
-        if process == f"trainer-{name}" or (name == "all" and process.startswith("trainer-"))
-    )
+    measures = measure(counters, seconds, batch_size)
     mean = counters.get("staleness_mean", math.nan)
     return [
         name,
@@ -122,19 +142,24 @@ def _trainer(
         duration(counters.get("sync_seconds", math.nan)),
         _count(counters, "sync_failed"),
         MISSING if name == "all" else number(mean),  # means do not add up
-        str(again),
+        str(several),
     ]
 
 
-def _server(index: int, counters: Counters, restarts: Mapping[str, int]) -> list[str]:
+def _server(
+    index: int, counters: Counters, packed: Mapping[str, Any] | None, several: list[Life]
+) -> list[str]:
     return [
         str(index),
+        MISSING if packed is None else str(packed["fragments"]),
+        duration(math.nan if packed is None else packed["load"]),
         _count(counters, "exchanges"),
         _count(counters, "whole"),
+        duration(counters.get("serving_seconds", math.nan)),
         _bytes(counters, "bytes_in"),
         _bytes(counters, "bytes_out"),
         _count(counters, "lost"),
-        str(restarts.get(f"sync-ps-{index}", 0)),
+        str(len(several)),
     ]
 
 
@@ -150,8 +175,11 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if "restarts" in report:
         again = [f"{name} {count}" for name, count in report["restarts"].items() if count]
-        told = f"{', '.join(again)} (whose rows count from their last start)" if again else "none"
-        known.append(("restarts", told))
+        known.append(("restarts", ", ".join(again) or "none"))
+    if untold := _untold(report):
+        known.append(("not counted", f"{', '.join(untold)}: gone before the master was told"))
+    if "packing" in report:
+        known.append(("packing", _packing(report["packing"])))
     if "elp" in report:
         known.append(("ELP", f"{report['elp']:,} examples worked on at one time"))
     if "output" in report:
@@ -159,6 +187,25 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         known.append(("train loss", number(report["train_loss"], 4)))
         known.append(("test accuracy", f"{100.0 * report['test_accuracy']:.2f}%"))
     return known
+
+
+def _untold(report: Mapping[str, Any]) -> list[str]:
+    """Trainers that have gone, and of what they counted nothing is known: they had told nothing, or
+    none but a master that died with it.
+    """
+    return [
+        f"{each['role']} {each['index']} ({duration(each['joined'])} to {duration(each['gone'])})"
+        for each in report["members"]
+        if each["role"] == "trainer" and each["gone"] is not None and each["counted"] is None
+    ]
+
+
+def _packing(packing: Mapping[str, Any]) -> str:
+    return (
+        f"the most loaded server has {number(packing['imbalance'], 4)} times the least possible; an "
+        f"exchange costs {duration(packing['whole'])} for a whole fragment, "
+        f"{duration(packing['one'])} for one float"
+    )
 
 
 def members(report: Mapping[str, Any]) -> Table:

@@ -50,7 +50,7 @@ def plateau(dimension: int, servers: int, bandwidth: float, gap: int, batch_size
     cut = packing.fragments(dimension)
     most = max(
         sum(cut[k][1] - cut[k][0] for k in mine)
-        for mine in packing.packed(dimension, servers).servers
+        for mine in packing.packed(dimension, servers, packing.BY_LENGTH).servers
     )
     return bandwidth / (_BYTES * most) * gap * batch_size
 

@@ -187,7 +187,7 @@ class _Served:
         cut = packing.fragments(dimension)
         self.servers = [
             _core.SyncServer([(k, cut[k][1] - cut[k][0]) for k in mine])
-            for mine in packing.packed(dimension, count).servers
+            for mine in packing.packed(dimension, count, packing.BY_LENGTH).servers
         ]
         self.bandwidth = bandwidth
         self.links = [(Link(bandwidth or 1.0), Link(bandwidth or 1.0)) for _ in self.servers]

@@ -255,11 +255,14 @@ TEST_CASE("the counters of both sides show what is saved") {
     Trainer trainer(codec, 1);
     trainer.connect(*server);
     for (int k = 0; k < kExchanges; ++k) REQUIRE(trainer.exchange(0.5f) == kDimension);
-    const Traffic traffic = trainer.links.traffic();
+    const Traffic traffic = trainer.links.traffic().own();
     out.push_back(static_cast<double>(traffic.out));
     in.push_back(static_cast<double>(traffic.in));
-    CHECK(comes_true([&] { return server->counters().bytes_out == traffic.in; }));
-    CHECK(server->counters().bytes_in == traffic.out);
+    CHECK(comes_true([&] { return server->counters().traffic.out == traffic.in; }));
+    CHECK(server->counters().traffic.in == traffic.out);
+    // By what a whole vector takes, compressed or not, bytes are exchanges.
+    CHECK(trainer.links.transfers().out == doctest::Approx(kExchanges));
+    CHECK(trainer.links.transfers().in == doctest::Approx(kExchanges));
   }
   // The first of the exchanges is as without.
   CHECK(out[0] / out[1] > 1.95);
@@ -369,9 +372,13 @@ TEST_CASE("what a ring's members have sent shows what is saved") {
   for (const Codec codec : {Codec::none, Codec::bfloat16, Codec::int8}) {
     Members members(2, codec);
     members.rounds(1, 0.5f);
-    const std::uint64_t before = members.groups[1]->traffic().out;
+    const std::uint64_t before = members.groups[1]->traffic().own().out;
+    const double whole = members.groups[1]->transfers().out;
     members.rounds(10, 0.5f);
-    out.push_back(static_cast<double>(members.groups[1]->traffic().out - before));
+    out.push_back(static_cast<double>(members.groups[1]->traffic().own().out - before));
+    // A member of two sends half of the vector twice a round.
+    CHECK(members.groups[1]->transfers().out - whole == doctest::Approx(10).epsilon(0.01));
+    CHECK(members.groups[1]->transfers().in == doctest::Approx(12).epsilon(0.01));
   }
   CHECK(out[0] / out[1] > 1.95);
   CHECK(out[0] / out[2] > 3.8);

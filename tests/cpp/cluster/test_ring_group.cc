@@ -111,7 +111,7 @@ TEST_CASE("all take over from the first that is not new, once a ring, and then h
       CHECK(m.sum == Vector(kDimension, 6.0f));
       CHECK(m.group.ended() == 0);
     }
-    const Traffic traffic = members[0]->group.traffic();
+    const Traffic traffic = members[0]->group.traffic().own();
     CHECK(traffic.out > 0);
     CHECK(traffic.in > 0);
   }

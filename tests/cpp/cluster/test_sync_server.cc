@@ -104,9 +104,9 @@ TEST_CASE("a fragment that is not there becomes theta, and then moves towards ea
     CHECK(server.counters().exchanges == 3 * 6);
     CHECK(server.counters().connections == 2);
     CHECK(server.counters().refused == 0);
-    const Traffic one = first.traffic(), two = late.traffic();
-    CHECK(comes_true([&] { return server.counters().bytes_out == one.in + two.in; }));
-    CHECK(server.counters().bytes_in == one.out + two.out);
+    const Traffic one = first.traffic().own(), two = late.traffic().own();
+    CHECK(comes_true([&] { return server.counters().traffic.out == one.in + two.in; }));
+    CHECK(server.counters().traffic.in == one.out + two.out);
     const std::uint64_t each = 3 * kFrameHeader + kDimension * sizeof(float);
     CHECK(two.in == each);
     CHECK(two.out == each + 3 * sizeof(ExchangeHead));
