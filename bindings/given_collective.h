@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "leashed/cluster/collective.h"
+#include "mixing.h"
 
 namespace leashed {
 
@@ -23,6 +24,7 @@ class GivenCollective final : public Collective {
   GivenCollective& operator=(const GivenCollective&) = delete;
   ~GivenCollective() override {
     const py::gil_scoped_acquire acquire;
+    const Mixing mixing;
     try {
       given_.attr("close")();
     } catch (py::error_already_set& error) {
@@ -47,6 +49,7 @@ class GivenCollective final : public Collective {
   template <class F>
   void run(std::span<float> values, const Deadline& deadline, const F& begin) {
     const py::gil_scoped_acquire acquire;
+    const Mixing mixing;
     py::array_t<float> all(static_cast<py::ssize_t>(values.size()), values.data());
     translated([&] { begin(all); });
     while (!translated([this] { return given_.attr("done")(kLook).template cast<bool>(); })) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import shutil
@@ -46,16 +47,16 @@ SYNCHRONISERS = {
 # Gloo by itself, all members in this process.
 
 
-def begin(members, what):
-    for member in members:
-        what(member)
+def until(condition):
+    end = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.001)
 
 
-def finish(members, within=SOON):
-    end = time.monotonic() + within
+def finish(members):
     for member in members:
-        while not member.done(0.02):
-            assert time.monotonic() < end, "it did not happen"
+        until(lambda done=member.done: done(0.02))
 
 
 @gloo_needed
@@ -230,6 +231,35 @@ def test_a_ring_that_nobody_comes_to_begin_is_closed():
     assert [each.closed for each in made] == [1, 0]
     run.natives.clear()
     assert [each.closed for each in made] == [1, 1]
+
+
+class Collects(Given):
+    """The sum of two is this one's own; on the way garbage is collected."""
+
+    def done(self, seconds):
+        gc.collect()
+        return seconds > 0
+
+
+def test_an_engine_that_is_collected_while_it_sums_ends():
+    (collects,) = given(1)
+    collects = Collects(collects.together, collects.shared, 0)
+    run = alike.Run([lsh.sync.MA()])
+    run.natives = [run._native(lsh.sync.MA())]
+    run.natives[0].form_over(1, 0, [False, False], collects)
+    engine = lsh.Engine(
+        np.zeros(alike.D, np.float32),
+        workers=1,
+        sync=lsh.sync.MA(),
+        cluster=alike.Place(run, 0),
+        batches=1,
+        batch_size=1,
+    )
+    until(lambda: len(collects.asked) > 3)
+    box = [engine]
+    box.append(box)
+    del engine, box
+    until(lambda: collects.closed == 1)
 
 
 # Runs.

@@ -13,7 +13,7 @@ from leashed.cluster.meeting import Collective, Meeting
 
 __all__ = ["check", "meet"]
 
-_PAUSE = 5e-5  # seconds between two looks at whether an operation is done
+_PAUSE = 1e-5  # seconds between two looks at whether an operation is done
 
 # Operations that were given up. MPI goes on with them, on the memory that they hold.
 _given_up: list[Any] = []
