@@ -462,7 +462,8 @@ def test_one_that_is_not_installed_is_refused(monkeypatch, capsys):
     ):
         join(backend="gloo")
     with pytest.raises(
-        ImportError, match=r"backend='mpi' needs mpi4py .* pip install leashed\[mpi"
+        ImportError,
+        match=r"backend='mpi' needs mpi4py and an MPI library: pip install leashed\[mpi",
     ):
         join(backend="mpi")
     assert cli.main(["cluster", "up", "--sync", "ma", "--backend", "gloo"]) == 2

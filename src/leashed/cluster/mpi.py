@@ -27,7 +27,8 @@ def check(trainers: int) -> None:
         mpi = _library()
     except (ImportError, RuntimeError) as error:  # the latter where there is no library to load
         raise ImportError(
-            "backend='mpi' needs mpi4py and an MPI library: pip install leashed[mpi]"
+            "backend='mpi' needs mpi4py and an MPI library: pip install leashed[mpi], and mpich "
+            "where the machine has no MPI of its own"
         ) from error
     world = mpi.COMM_WORLD.Get_size()
     if world < trainers:
