@@ -61,7 +61,8 @@ TORCH = { python -m pip install -q "torch==2.13.0+cpu" || \
 	python -m pip install -q "$(WHEEL)[test]"
 	$(TORCH) || echo "PyTorch's CPU build cannot be had here: the tests that need it are skipped"
 	python -m pip install -q "$(WHEEL)[ray]" || echo "Ray cannot be had here: its tests are skipped"
-	python -m pip install -q "mpich>=4,<6" || echo "MPICH cannot be had here: its tests are skipped"
+	python -m pip install -q "$(WHEEL)[mpi]" "mpich>=4,<6" || \
+	  echo "MPICH cannot be had here: its tests are skipped"
 	touch $@
 
 .venv/test-all: .venv/test

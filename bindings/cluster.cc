@@ -9,8 +9,10 @@
 
 #include "choice.h"
 #include "data.h"
+#include "given_collective.h"
 #include "leashed/base/descriptor.h"
 #include "leashed/cluster/profile.h"
+#include "leashed/cluster/ring_collective.h"
 #include "leashed/cluster/sync_server.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/leases.h"
@@ -38,8 +40,8 @@ Transport to_transport(const std::string& name) {
 }
 
 // Both at once: each waits for the neighbour, who waits for its own.
-RingGroup::Ring ring_of(RingGroup::Ring ring, int previous, int next, bool checked,
-                        Transport wish) {
+std::unique_ptr<Collective> ring_of(std::size_t rank, std::size_t members, int previous, int next,
+                                    bool checked, Transport wish) {
   Descriptor from(previous), to(next);
   const auto side = [checked, wish](Descriptor& socket, Role role) {
     auto connection = connected(socket.get(), kRingLimits, checked, wish, role);
@@ -47,15 +49,16 @@ RingGroup::Ring ring_of(RingGroup::Ring ring, int previous, int next, bool check
     return connection;
   };
   auto behind = std::async(std::launch::async, [&] { return side(from, Role::accepts); });
+  std::unique_ptr<Connection> ahead;
   std::exception_ptr error;
   try {
-    ring.next = side(to, Role::offers);
+    ahead = side(to, Role::offers);
   } catch (...) {
     error = std::current_exception();
   }
-  ring.previous = behind.get();
+  std::unique_ptr<Connection> before = behind.get();
   if (error) std::rethrow_exception(error);
-  return ring;
+  return std::make_unique<RingCollective>(std::move(before), std::move(ahead), rank, members);
 }
 
 // theta and others as arrays of the call's own, of which theta is read back. The function may be
@@ -261,16 +264,29 @@ void bind_cluster(py::module_& m) {
           "form",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,
              int previous, int next, bool checked, const std::string& transport) {
-            RingGroup::Ring ring{epoch, rank, std::move(fresh), nullptr, nullptr};
+            RingGroup::Ring ring{epoch, rank, std::move(fresh), nullptr};
             const py::gil_scoped_release release;
-            if (ring.fresh.size() > 1) {
-              ring = ring_of(std::move(ring), previous, next, checked, to_transport(transport));
+            if (const std::size_t members = ring.fresh.size(); members > 1) {
+              ring.collective =
+                  ring_of(rank, members, previous, next, checked, to_transport(transport));
             }
             sync.ring().form(std::move(ring));
           },
           py::arg("epoch"), py::arg("rank"), py::arg("fresh"), py::arg("previous"), py::arg("next"),
           py::arg("checked"), py::arg("transport") = "tcp",
           "A later ring to change over to; of one member, without sockets.")
+      .def(
+          "form_over",
+          [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,
+             py::object collective) {
+            RingGroup::Ring ring{epoch, rank, std::move(fresh),
+                                 std::make_unique<GivenCollective>(std::move(collective))};
+            const py::gil_scoped_release release;
+            sync.ring().form(std::move(ring));
+          },
+          py::arg("epoch"), py::arg("rank"), py::arg("fresh"), py::arg("collective"),
+          "The same, of several members that sum with what is given: leashed.cluster.meeting has "
+          "what it offers.")
       .def_property_readonly(
           "ended", [](TrainerSync& sync) { return sync.ring().ended(); },
           "The epoch whose ring has ended here; a later one is wanted.")

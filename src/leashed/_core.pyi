@@ -286,6 +286,16 @@ class TrainerSync:
         """
         A later ring to change over to; of one member, without sockets.
         """
+    def form_over(
+        self,
+        epoch: typing.SupportsInt | typing.SupportsIndex,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        fresh: collections.abc.Sequence[bool],
+        collective: typing.Any,
+    ) -> None:
+        """
+        The same, of several members that sum with what is given: leashed.cluster.meeting has what it offers.
+        """
     def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
         """
         (slot, server) of the connections to be made.

@@ -2,129 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
-import threading
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from cluster.alike import Run
 
 import leashed as lsh
 from leashed import _core, cli
 from leashed.cluster.measures import counted, measure
 from leashed.cluster.plan import Sync
-from leashed.sync import Synchroniser
 
-DATA = lsh.datasets.synthetic_digits(n=2000, seed=0).train
-MODEL = lsh.models.mlp(784, [64, 64], 10)
-D = MODEL.dimension
-LENGTHS = [min(D - at, _core.FRAGMENT) for at in range(0, D, _core.FRAGMENT)]
-EPOCHS = 4
 FACTORS = {"none": 1.0, "bfloat16": 2.0, "int8": 4 * 256 / 258}
 LOSSY = [name for name in FACTORS if name != "none"]
-
-
-@dataclass
-class Run:
-    """Trainers of one process, each of which trains all batches, in the place of a cluster."""
-
-    synchronisers: list[Synchroniser | None]
-    server: _core.SyncServer = field(
-        default_factory=lambda: _core.SyncServer(list(enumerate(LENGTHS)))
-    )
-    natives: list[_core.TrainerSync | None] = field(default_factory=list)
-
-    def train(self, discipline: lsh.Discipline | None = None) -> list[lsh.TrainResult]:
-        self.natives = [self._native(each) for each in self.synchronisers]
-        if not any(each is None or each.SERVERS for each in self.synchronisers):
-            self._form_ring()
-        results: list[lsh.TrainResult | None] = [None] * len(self.natives)
-
-        def work(index: int) -> None:
-            results[index] = lsh.train(
-                MODEL,
-                DATA,
-                until=lsh.Until(epochs=EPOCHS),
-                discipline=discipline or lsh.Leashed(),
-                rule=lsh.SGD(0.05),
-                batch_size=16,
-                threads=1,
-                seed=index,
-                sync=self.synchronisers[index],
-                cluster=Place(self, index),
-            )
-
-        threads = [threading.Thread(target=work, args=(k,)) for k in range(len(results))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return [each for each in results if each is not None]
-
-    def _native(self, synchroniser: Synchroniser | None) -> _core.TrainerSync | None:
-        if synchroniser is None:
-            return None
-        gaps = synchroniser.when.gaps
-        native = _core.TrainerSync(
-            machine=synchroniser.choice(),
-            pace=synchroniser.when.kind,
-            starts=list(gaps),
-            gaps=list(gaps.values()),
-            dimension=D,
-            owner=[0] * len(LENGTHS),
-            servers=1,
-            parts=synchroniser.parts,
-            timeout=60.0,
-            custom=synchroniser.custom(),
-            workers=1,
-            compression=synchroniser.compression,
-        )
-        for slot in range(native.slots):
-            here, there = socket.socketpair()
-            ends = [threading.Thread(target=self.server.adopt, args=(there.detach(), False, "tcp"))]
-            ends[0].start()
-            native.adopt(slot, 0, here.detach(), False, "tcp")
-            ends[0].join()
-        return native
-
-    def _form_ring(self) -> None:
-        count = len(self.natives)
-        pairs = [socket.socketpair() for _ in range(count)]
-        for rank, native in enumerate(self.natives):
-            assert native is not None
-            behind, ahead = pairs[rank - 1][1].detach(), pairs[rank][0].detach()
-            native.form(1, rank, [True] * count, behind, ahead, False, "tcp")
-
-
-@dataclass
-class Place(contextlib.AbstractContextManager):
-    """A trainer's in a ``Run``, and its session."""
-
-    run: Run
-    index: int
-    cut_short: str | None = None
-
-    def session(self, *_: object, total: int | None, **__: object) -> Place:
-        assert total is not None
-        self.leases = _core.Leases()
-        self.leases.give(1, 0, total)
-        self.leases.end(total)
-        self.native = self.run.natives[self.index]
-        return self
-
-    def finish(self, *_: object) -> dict[str, float]:
-        return self.metrics()
-
-    def metrics(self) -> dict[str, float]:
-        return {} if self.native is None else self.native.counters()
-
-    def close(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def loss(result: lsh.TrainResult) -> float:

@@ -58,6 +58,8 @@ def needed(program: str) -> None:
     "line", [line for line in LINES if line.startswith(("leashed cluster up", "leashed elp"))]
 )
 def test_on_one_machine(line: str, tmp_path: Path) -> None:
+    if "gloo" in line:
+        pytest.importorskip("torch")
     printed = run(line, tmp_path)
     if "elp" in line:
         assert "128" in printed

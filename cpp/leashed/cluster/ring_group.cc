@@ -18,17 +18,19 @@ void RingGroup::form(Ring ring) {
     throw Error("rank is " + std::to_string(ring.rank) + " in a ring of " +
                 std::to_string(ring.fresh.size()));
   }
+  std::optional<Ring> before;  // is closed without the lock: somebody else's may wait for another
   const std::lock_guard lock(mutex_);
   if (leaving_.load(kRelaxed) || ring.epoch <= newest_) return;
   newest_ = ring.epoch;
-  coming_ = std::move(ring);
+  before = std::exchange(coming_, std::move(ring));
   pending_.store(true, kRelaxed);
 }
 
 void RingGroup::want_to_leave() {
+  std::optional<Ring> refused;  // its other members are not to wait for this one
   const std::lock_guard lock(mutex_);
   leaving_.store(true, kRelaxed);
-  coming_.reset();  // its other members are not to wait for this one
+  refused = std::exchange(coming_, std::nullopt);
 }
 
 void RingGroup::close() {
@@ -44,9 +46,7 @@ void RingGroup::give_up() {
 }
 
 void RingGroup::count() {
-  if (!ring_->next) return;
-  traffic_.add(*ring_->next, next_seen_);
-  traffic_.add(*ring_->previous, previous_seen_);
+  if (ring_->collective) ring_->collective->count(traffic_);
 }
 
 Transfers RingGroup::transfers() const {
@@ -68,7 +68,6 @@ Peers::Begin RingGroup::begin() {
     in_ring_.store(true, kRelaxed);
     copied_ = false;
     round_ = 0;
-    next_seen_ = previous_seen_ = {};
   }
   return !copied_ && ring_->fresh.size() > 1 ? Begin::copies : Begin::ready;
 }
@@ -80,9 +79,8 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
   const std::size_t root =
       first == fresh.end() ? 0 : static_cast<std::size_t>(first - fresh.begin());
   try {
-    const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, fresh.size()};
     const Traffic before = traffic_.own();
-    broadcast(place, root, kBroadcast, round_, values, deadline);
+    ring_->collective->broadcast(values, root, deadline);
     if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
       throw Error("what is to be taken over is not finite");  // for all members alike
     }
@@ -103,18 +101,17 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
   }
 }
 
-void RingGroup::sum_encoded(const RingPlace& place, std::span<float> values, std::size_t begin,
-                            const Deadline& deadline) {
+void RingGroup::sum_encoded(std::span<float> values, std::size_t begin, const Deadline& deadline) {
   const std::span<float> common = std::span(common_).subspan(begin, values.size());
   const std::span<float> error = std::span(error_).subspan(begin, values.size());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] -= common[i];
-  all_reduce(place, reduce_kind(codec_), round_, values, deadline, {codec_, error});
+  ring_->collective->sum(values, {codec_, error}, deadline);
   // Where somebody's theta is not finite, neither is this, for all members alike: nothing is kept.
   if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
     std::fill(error.begin(), error.end(), 0.0f);
     return;
   }
-  const auto members = static_cast<float>(place.members);
+  const auto members = static_cast<float>(ring_->fresh.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     common[i] += values[i] / members;
     values[i] = members * common[i];
@@ -130,16 +127,15 @@ std::uint32_t RingGroup::sum(std::span<float> other, Covered& done, const Deadli
   float wishes = wish ? 1 : 0;
   if (members > 1) {
     try {
-      const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, members};
       part_.assign(other.begin() + static_cast<std::ptrdiff_t>(begin),
                    other.begin() + static_cast<std::ptrdiff_t>(end));
       part_.push_back(wishes);
       if (codec_ == Codec::none) {
-        all_reduce(place, kReduce, round_, part_, deadline);
+        ring_->collective->sum(part_, {}, deadline);
       } else {
         const std::span<float> all_of_it(part_);
-        sum_encoded(place, all_of_it.first(end - begin), begin, deadline);
-        all_reduce(place, kReduce, round_, all_of_it.last(1), deadline);
+        sum_encoded(all_of_it.first(end - begin), begin, deadline);
+        ring_->collective->sum(all_of_it.last(1), {}, deadline);
       }
     } catch (...) {
       give_up();

@@ -1,7 +1,8 @@
-// The trainers that reduce together, as one of them sees them: a ring for each epoch of membership.
-// Peers change over to the next epoch's ring together, at a round's edge: every reduced vector
-// carries one number more, the count of those who want to. A round that breaks is lost for all, and
-// so is its ring: each closes its connections, which the others notice, and waits for a later one.
+// The trainers that reduce together, as one of them sees them: a ring for each epoch of membership,
+// and in it what sums for them. Peers change over to the next epoch's ring together, at a round's
+// edge: every reduced vector carries one number more, the count of those who want to. A round that
+// breaks is lost for all, and so is its ring: each closes it, which the others notice, and waits
+// for a later one.
 #pragma once
 
 #include <atomic>
@@ -11,9 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "leashed/cluster/messages.h"
-#include "leashed/cluster/partners.h"
-#include "leashed/cluster/wire_count.h"
+#include "leashed/cluster/collective.h"
 
 namespace leashed {
 
@@ -31,7 +30,7 @@ class RingGroup final : public Peers {
     std::uint64_t epoch = 0;
     std::size_t rank = 0;
     std::vector<bool> fresh;  // of each member: that it has nothing to go on with yet
-    std::unique_ptr<Connection> previous, next;  // null where there is one member
+    std::unique_ptr<Collective> collective;  // null where there is one member
   };
   // From any thread: a later ring, to change over to; closed where this member leaves. Throws Error
   // where the rank is none of its members'.
@@ -64,8 +63,7 @@ class RingGroup final : public Peers {
   void count();
   void give_up();
   // values ← their sum over all members; values[i] is the vector's `begin + i`.
-  void sum_encoded(const RingPlace& place, std::span<float> values, std::size_t begin,
-                   const Deadline& deadline);
+  void sum_encoded(std::span<float> values, std::size_t begin, const Deadline& deadline);
 
   const std::size_t dimension_, parts_;
   const Codec codec_;
@@ -77,7 +75,6 @@ class RingGroup final : public Peers {
   std::optional<Ring> ring_;
   bool copied_ = false;  // since the ring began
   std::uint32_t round_ = 0;
-  WireCount::Seen next_seen_, previous_seen_;  // of the ring's connections
   std::vector<float> part_;
   std::vector<float> common_, error_;  // with a codec
   // Relaxed: they tell other threads what to do next, and hand nothing over; what belongs to it is

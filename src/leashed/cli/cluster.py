@@ -19,7 +19,7 @@ from leashed import spelled
 from leashed.cli.arguments import add_data, add_discipline
 from leashed.cli.progress import Line, bar
 from leashed.cli.rule_arguments import add_rule
-from leashed.cluster import opening, outcome, role
+from leashed.cluster import collectives, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
 from leashed.cluster.supervisor import Supervisor, command, supervise
@@ -95,6 +95,12 @@ def _add_up(actions: Commands) -> None:
         default="auto",
         help="shm (shared memory), tcp, or auto: shared memory where it can be had; "
         "default: %(default)s",
+    )
+    here.add_argument(
+        "--backend",
+        default=collectives.OWN,
+        help="what trainers sum with where there are no sync servers: leashed (the own ring) or gloo "
+        "(needs torch); default: %(default)s",
     )
     add_data(here)
     here.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
@@ -177,6 +183,7 @@ def _check_extras(plan: Plan, *, view: bool) -> None:
         importlib.import_module("msgspec")
     except ImportError as error:
         raise ImportError("a cluster needs msgspec: pip install leashed[cluster]") from error
+    collectives.check(plan.cluster.backend, plan.cluster.trainers)
     if view:
         importlib.import_module("leashed.cluster.view")
     if plan.cluster.prometheus is not None:
@@ -250,6 +257,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             trainers=options.trainers,
             sync_ps=plans.servers_of(words) if options.sync_ps is None else options.sync_ps,
             transport=options.transport,
+            backend=options.backend,
             prometheus=options.prometheus,
         ),
         words,

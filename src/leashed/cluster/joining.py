@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from leashed import _check
-from leashed.cluster import placing
+from leashed.cluster import collectives, placing
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import format_address, make_key, read_key
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local
@@ -44,6 +44,7 @@ def join(
     key: str | os.PathLike[str] | None = None,
     folder: str | os.PathLike[str] | None = None,
     transport: str = "auto",
+    backend: str = collectives.OWN,
     timeout: float = 10.0,
     grace: float = 10.0,
 ) -> Cluster:
@@ -69,11 +70,15 @@ def join(
             started the processes: two runs at once from one shell need a folder each.)
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
             ``"auto"``: shared memory where it can be had.
+        backend: what ``MA``, ``BMUF`` and the like sum with: ``"leashed"`` (the own ring),
+            ``"gloo"`` (torch.distributed; extra ``torch``) or ``"mpi"`` (mpi4py, under mpirun; extra
+            ``mpi``).
         timeout: seconds for a round of synchronisation, and for a connection; and of silence after
             which a trainer counts as dead.
         grace: seconds for which a master that is away is waited for.
 
     Raises:
+        ImportError: what ``backend`` names is not installed.
         TypeError, ValueError: an argument is wrong, or nothing tells the rank; the message says what
             to give.
         OSError: the key cannot be read, or the folder not be written; or it has a run already.
@@ -85,6 +90,7 @@ def join(
     _check.real("timeout", timeout, 0.0)
     _check.real("grace", grace, 0.0)
     place = placing.find(os.environ, rank=rank, size=size, rendezvous=rendezvous)
+    collectives.check(backend, place.size)
     local = is_local(format_address(place.host, place.port))
     if not local and key is None:
         raise ValueError(
@@ -171,6 +177,7 @@ def join(
         key=secret,
         host=host,
         transport=transport,
+        backend=backend,
         timeout=timeout,
         grace=grace,
         advertise=advertise,

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leashed import _check, spelled, sync
-from leashed.cluster import opening
+from leashed.cluster import collectives, opening
 from leashed.datasets import Dataset, Split
 from leashed.models import INITIALISATIONS, Model
 from leashed.stopping import Until, batches_in
@@ -83,6 +83,8 @@ class Cluster:
             in the run's folder.
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
             ``"auto"``: shared memory where it can be had.
+        backend: what trainers sum with where there are no sync servers: ``"leashed"`` (the own
+            ring) or ``"gloo"`` (torch.distributed).
         beat: seconds between two heartbeats.
         timeout: seconds of silence after which a process is taken for dead.
         grace: seconds for which the others wait for a master that is away.
@@ -99,6 +101,7 @@ class Cluster:
     run: Path = Path("run")
     key: Path | None = None
     transport: str = "auto"
+    backend: str = collectives.OWN
     beat: float = 0.5
     timeout: float = 5.0
     grace: float = 10.0
@@ -114,6 +117,7 @@ class Cluster:
         _check.whole("cluster.trainers", self.trainers, 1, _MOST_PROCESSES)
         _check.whole("cluster.sync_ps", self.sync_ps, 0, _MOST_PROCESSES)
         _choice("cluster.transport", self.transport, _TRANSPORTS)
+        collectives.check_launcher("cluster.backend", self.backend)
         _check.real("cluster.beat", self.beat, 0.0)
         if _check.real("cluster.timeout", self.timeout, 0.0) < 3.0 * self.beat:
             raise ValueError(
@@ -336,6 +340,9 @@ class Plan:
                 f"cluster.sync_ps must be at least 1 with {self.sync.kind}, which needs sync servers; "
                 "or choose ma or bmuf"
             )
+        made = self.sync.synchroniser()
+        if made is not None:
+            collectives.check_synchroniser("cluster.backend", self.cluster.backend, made)
 
     def text(self) -> str:
         """The plan as TOML."""

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
-from leashed.cluster import packing
+from leashed.cluster import collectives, packing
+from leashed.cluster.meeting import Collective, Meeting, all_gather
 from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import check_servers, native
@@ -45,6 +46,7 @@ _AHEAD = 0.25  # seconds of training that leases are held for
 _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
+_CLOSING = 3  # times the deadline: a library meets, connects, and makes its own of that
 _CONNECTING = 16  # threads that make connections, at most
 _UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
 
@@ -70,6 +72,8 @@ class Cluster:
         host: where this trainer listens for the others.
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
             ``"auto"``: shared memory where it can be had.
+        backend: what ``MA``, ``BMUF`` and the like sum with; a name of
+            ``leashed.cluster.collectives``.
         timeout: seconds for a round of synchronisation, and for a connection.
         grace: seconds for which a master that is away is waited for.
         advertise: the host at which the others reach this trainer. Default: ``host``, or where that
@@ -86,6 +90,7 @@ class Cluster:
     key: Key
     host: str = "127.0.0.1"
     transport: str = "auto"
+    backend: str = collectives.OWN
     timeout: float = 10.0
     grace: float = 10.0
     advertise: str | None = None
@@ -106,10 +111,12 @@ class Cluster:
         """Takes part, from here to the session's end.
 
         Raises:
-            ValueError: the run has another batch size or number of batches or of sync servers, or
-                no sync server where one is needed.
+            ImportError: what ``backend`` names is not installed.
+            ValueError: ``backend`` does not go with the synchroniser; the run has another batch size
+                or number of batches or of sync servers, or no sync server where one is needed.
             OSError: the master cannot be reached in time.
         """
+        collectives.check(self.backend, self.trainers, synchroniser)
         cluster, ended = self, None
         if self.meet is not None:
             master, ended = self.meet(dimension, total, batch_size)
@@ -168,6 +175,7 @@ class Session:
         self._joined: tuple[str, int] | None = None  # of which run, as whom
         self._forming: Epoch | None = None  # whose ring is to be made
         self._places = threading.BoundedSemaphore(_CONNECTING)
+        self._meeting = threading.Lock()  # while somebody else's collectives are made
         self._told_end = False
         self._left = False
         self._cut_short: str | None = None
@@ -326,7 +334,8 @@ class Session:
                 "sync_failed": counted["failed"],
                 "sync_seconds": counted["seconds"],
             }
-            found |= {name: counted[name] for name in _MOVED if name in counted}
+            if self._cluster.backend == collectives.OWN:  # nobody counts those of another
+                found |= {name: counted[name] for name in _MOVED if name in counted}
         return found
 
     # Sync servers.
@@ -416,13 +425,44 @@ class Session:
                 _log.info("ring %d: %s", epoch.number, error)
                 self._member.broken(epoch.number)
             return
-        checked = not (is_local(ahead.address) and is_local(behind.address))
-        links = backward.detach(), forward.detach()
         try:
-            native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
+            if (backend := collectives.BACKENDS[self._cluster.backend]) is None:
+                checked = not (is_local(ahead.address) and is_local(behind.address))
+                links = backward.detach(), forward.detach()
+                native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
+            else:
+                with backward, forward:
+                    collective = self._meet(epoch, rank, backend, backward, forward)
+                native.form_over(epoch.number, rank, fresh, collective)
         except Exception as error:  # noqa: BLE001
             _log.info("ring %d: %s", epoch.number, error)
             self._member.broken(epoch.number)
+
+    def _meet(
+        self,
+        epoch: Epoch,
+        rank: int,
+        backend: collectives.Backend,
+        behind: socket.socket,
+        ahead: socket.socket,
+    ) -> Collective:
+        """Makes somebody else's collectives, with all members of a ring."""
+        seats, timeout = epoch.members, self._cluster.timeout
+        with self._meeting:
+            if self._epoch is not epoch or self._closing.is_set():
+                raise ConnectionError("it is wanted no more")
+            return backend.meet(
+                Meeting(
+                    rank,
+                    len(seats),
+                    epoch.number,
+                    parse_address(seats[rank].address)[0],
+                    timeout,
+                    partial(
+                        all_gather, behind, ahead, rank=rank, members=len(seats), timeout=timeout
+                    ),
+                )
+            )
 
     def _start(self, work: Callable[[], None]) -> bool:
         """Has a thread do it; False: not now, as too many are at work, or none can be started."""
@@ -558,6 +598,9 @@ class Session:
     def close(self) -> None:
         """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
         self._stop()
+        # A library that connects cannot be called off, and is not to do so when all has ended.
+        if self._meeting.acquire(timeout=_CLOSING * self._cluster.timeout):
+            self._meeting.release()
         self.native = None  # which closes its connections, once nobody is making another
         self._listener.close()
         self._member.close()

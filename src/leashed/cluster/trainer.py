@@ -46,6 +46,7 @@ def run(plan: Plan, index: int) -> None:
             key=cluster.read_key(),
             host=host if is_local(cluster.master) else everywhere(host),
             transport=cluster.transport,
+            backend=cluster.backend,
             timeout=cluster.timeout,
             grace=cluster.grace,
         ),

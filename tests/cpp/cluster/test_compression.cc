@@ -12,10 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "leashed/cluster/ring_group.h"
+#include "cluster/rings.h"
 #include "leashed/cluster/server_links.h"
 #include "leashed/cluster/sync_server.h"
-#include "wires.h"
 
 using namespace leashed;
 
@@ -117,20 +116,8 @@ struct Members {
     form(std::vector<bool>(count, true));
   }
   void form(const std::vector<bool>& fresh) {
-    const std::size_t count = fresh.size();
-    std::vector<RingGroup::Ring> rings(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto [from, to] = pair_of_sockets();
-      rings[i].next = std::make_unique<Connection>(from, kRingLimits, i % 2 == 0);
-      rings[(i + 1) % count].previous = std::make_unique<Connection>(to, kRingLimits, i % 2 == 0);
-    }
-    ++epoch;
-    for (std::size_t i = 0; i < count; ++i) {
-      rings[i].epoch = epoch;
-      rings[i].rank = i;
-      rings[i].fresh = fresh;
-      groups[i]->form(std::move(rings[i]));
-    }
+    auto all = rings(++epoch, fresh, true);
+    for (std::size_t i = 0; i < all.size(); ++i) groups[i]->form(std::move(all[i]));
   }
   // So many rounds, with theta ← (1 − alpha) theta + alpha mean after each; or none, where one
   // breaks.

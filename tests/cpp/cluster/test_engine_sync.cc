@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/wires.h"
+#include "cluster/rings.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/engine.h"
 
@@ -57,21 +57,13 @@ void step(Engine& engine) {
   engine.push({&kWhole, 1});
 }
 
-Connection* connection(int socket) { return new Connection(socket, kRingLimits, false); }
-
 void pair_up(TrainerSync& one, TrainerSync& other) {
-  const auto there = pair_of_sockets(), back = pair_of_sockets();
-  const auto form = [](TrainerSync& sync, std::size_t rank, int previous, int next) {
-    RingGroup::Ring ring{1, rank, {true, true}, nullptr, nullptr};
-    ring.previous.reset(connection(previous));
-    ring.next.reset(connection(next));
-    sync.ring().form(std::move(ring));
-  };
-  form(one, 0, back.second, there.first);
-  form(other, 1, there.second, back.first);
+  auto both = rings(1, {true, true});
+  one.ring().form(std::move(both[0]));
+  other.ring().form(std::move(both[1]));
 }
 
-void alone(TrainerSync& sync) { sync.ring().form({1, 0, {true}, nullptr, nullptr}); }
+void alone(TrainerSync& sync) { sync.ring().form({1, 0, {true}, nullptr}); }
 
 std::uint64_t rounds(TrainerSync& sync) {
   return sync.counters().rounds.load(std::memory_order_relaxed);

@@ -1,8 +1,7 @@
 // Trainers in one process, over socket pairs: what one is that comes late.
 #include <doctest/doctest.h>
 
-#include "../net/sockets.h"
-#include "leashed/cluster/messages.h"
+#include "cluster/rings.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "replica.h"
 
@@ -38,12 +37,9 @@ struct Trainer {
 
 // A ring of two, of which the second is new.
 void connect(Trainer& a, Trainer& b, std::uint64_t epoch) {
-  const auto there = pair_of_sockets(), back = pair_of_sockets();
-  const auto link = [](int socket) {
-    return std::make_unique<Connection>(socket, kRingLimits, false);
-  };
-  a.sync->ring().form({epoch, 0, {false, true}, link(back.second), link(there.first)});
-  b.sync->ring().form({epoch, 1, {false, true}, link(there.second), link(back.first)});
+  auto both = rings(epoch, {false, true});
+  a.sync->ring().form(std::move(both[0]));
+  b.sync->ring().form(std::move(both[1]));
 }
 
 }  // namespace
@@ -52,7 +48,7 @@ TEST_CASE("who comes late has the others' theta before it trains") {
   Pace every{Pace::Kind::iterations, {0}, {1000}};
   for (const Pace& pace : {Pace{}, every}) {
     Trainer old(Pace{}, 1), late(pace, 5);
-    old.sync->ring().form({1, 0, {true}, nullptr, nullptr});
+    old.sync->ring().form({1, 0, {true}, nullptr});
     old.begin();
     connect(old, late, 2);
     late.begin();
@@ -72,14 +68,14 @@ TEST_CASE("nobody waits for others for longer than a round may last") {
 
 TEST_CASE("a ring that was made before another, and comes after it, is none any more") {
   RingGroup group(kDimension, 1);
-  group.form({3, 0, {true}, nullptr, nullptr});
-  group.form({2, 0, {true, true}, nullptr, nullptr});
+  group.form({3, 0, {true}, nullptr});
+  group.form({2, 0, {true, true}, nullptr});
   CHECK(group.begin() == Peers::Begin::ready);
   std::vector<float> other(kDimension);
   Covered done;
   CHECK(group.sum(other, done, Deadline::in(kTimeout)) == 1);
   CHECK(group.settled() == 3);
-  group.form({3, 0, {true}, nullptr, nullptr});
+  group.form({3, 0, {true}, nullptr});
   CHECK(group.sum(other, done, Deadline::in(kTimeout)) == 1);
   CHECK(group.ended() == 0);
 }

@@ -12,9 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/wires.h"
+#include "cluster/rings.h"
 #include "leashed/base/clock.h"
-#include "leashed/cluster/ring_group.h"
 
 using namespace leashed;
 
@@ -24,21 +23,6 @@ using Vector = std::vector<float>;
 using Begin = Peers::Begin;
 
 constexpr std::size_t kDimension = 3 * kFragment + 7;
-
-std::vector<RingGroup::Ring> rings(std::uint64_t epoch, const std::vector<bool>& fresh) {
-  const std::size_t n = fresh.size();
-  std::vector<RingGroup::Ring> rings(n);
-  for (std::size_t rank = 0; rank < n; ++rank) {
-    rings[rank].epoch = epoch;
-    rings[rank].rank = rank;
-    rings[rank].fresh = fresh;
-    if (n == 1) continue;
-    const auto [one, other] = pair_of_sockets();
-    rings[rank].next = std::make_unique<Connection>(one, kRingLimits, false);
-    rings[(rank + 1) % n].previous = std::make_unique<Connection>(other, kRingLimits, false);
-  }
-  return rings;
-}
 
 struct Member {
   explicit Member(std::size_t parts = 1) : group(kDimension, parts) {}
@@ -295,4 +279,34 @@ TEST_CASE("one alone is a ring as well; a rank outside of it is an error") {
   outside.rank = 1;
   outside.fresh = {true};
   CHECK_THROWS_AS(members[0]->group.form(std::move(outside)), Error);
+}
+
+namespace {
+
+// As somebody else's may: what closes it waits for a thread that wants something of the group.
+struct Slow final : Collective {
+  explicit Slow(RingGroup& group) : group(group) {}
+  ~Slow() override {
+    std::jthread([this] { group.form({1, 0, {true}, nullptr}); });
+  }
+  void sum(std::span<float>, const RingCodec&, const Deadline&) override {}
+  void broadcast(std::span<float>, std::size_t, const Deadline&) override {}
+  Traffic traffic() const override { return {}; }
+
+  RingGroup& group;
+};
+
+}  // namespace
+
+TEST_CASE("what sums is closed without the group's lock, for whatever reason") {
+  RingGroup group(kDimension, 1);
+  const auto form = [&group](std::uint64_t epoch) {
+    group.form({epoch, 0, {false, false}, std::make_unique<Slow>(group)});
+  };
+  form(3);
+  form(4);  // overtakes it
+  form(2);  // is late
+  group.want_to_leave();
+  form(5);  // comes to who leaves
+  CHECK(group.has_left());
 }

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/wires.h"
+#include "cluster/rings.h"
 #include "leashed/base/clock.h"
 #include "leashed/base/fault.h"
 #include "leashed/cluster/sync_server.h"
@@ -97,18 +97,10 @@ struct Hosts {
 };
 
 void form(const std::vector<TrainerSync*>& all, bool fresh = true) {
-  const std::size_t n = all.size();
-  std::vector<RingGroup::Ring> rings(n);
-  for (std::size_t rank = 0; rank < n; ++rank) {
-    rings[rank].epoch = 1;
-    rings[rank].rank = rank;
-    rings[rank].fresh.assign(n, fresh);
-    if (n == 1) continue;
-    const auto [one, other] = pair_of_sockets();
-    rings[rank].next = std::make_unique<Connection>(one, kRingLimits, false);
-    rings[(rank + 1) % n].previous = std::make_unique<Connection>(other, kRingLimits, false);
+  auto made = rings(1, std::vector<bool>(all.size(), fresh));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    all[rank]->ring().form(std::move(made[rank]));
   }
-  for (std::size_t rank = 0; rank < n; ++rank) all[rank]->ring().form(std::move(rings[rank]));
 }
 
 // Another, of which is known how often theta was transformed.
