@@ -41,12 +41,15 @@ def test_figure_5_ends_with_its_tables_and_goes_on_where_it_was(
 
 
 def test_table_2_prints_its_runs_as_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "shadowsync", "--table2", *QUALITY, "--json-lines"]) == 0
+    command = ["bench", "shadowsync", "--table2", *QUALITY, "--varying", "3/1"]
+    assert cli.main([*command, "--json-lines"]) == 0
     told = capsys.readouterr()
     records = [json.loads(line) for line in told.out.splitlines()]
-    assert [r["setting"]["sync"] for r in records] == ["none", "easgd", "easgd"]
+    assert [r["setting"]["sync"] for r in records] == ["none", "easgd", "easgd", "easgd"]
+    assert [r["setting"]["gap"] for r in records] == [None, None, 5, [3, 1]]
     assert all(r["conditions"]["examples"] == 160 for r in records)
     assert "FR-EASGD-5" in told.err
+    assert "3/1, by a worker's iterations: from 0 on 3, from 2 on 1" in told.err
 
 
 def test_the_sweep_prints_the_best(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +63,8 @@ def test_the_sweep_prints_the_best(capsys: pytest.CaptureFixture[str]) -> None:
         (["--table2", "--pace", "1"], "--pace does not go with --table2"),
         (["--table2", "--plot", "x.png"], "--plot does not go with --table2"),
         (["--table2", "--trainers", "1,2"], "--trainers takes one number"),
+        (["--table2", "--varying", "5/x"], "--varying: '5/x' is no list of gaps in turn"),
+        (["--sweep", "--varying", "5/1"], "--varying does not go with --sweep"),
         (["--table2", "--alpha", "0.5"], "--alpha does not go with --table2"),
         (["--lr", "0.1"], "--lr does not go with --figure5"),
         (["--data", "x"], "--data does not go with --figure5"),
