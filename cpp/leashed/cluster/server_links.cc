@@ -139,16 +139,19 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
       if (lane.received == lane.asked.size()) continue;
       Connection& c = *lane.connection;
       const std::uint64_t sent = c.sent(), received = c.received();
+      bool alive = true;
       try {
         something |= step(lane, theta, other);
-        out_.fetch_add(c.sent() - sent, kRelaxed);
-        in_.fetch_add(c.received() - received, kRelaxed);
-        if (lane.received == lane.asked.size()) continue;
-        finished = false;
       } catch (const std::exception&) {  // this server's; others go on
+        alive = false;
+      }
+      out_.fetch_add(c.sent() - sent, kRelaxed);
+      in_.fetch_add(c.received() - received, kRelaxed);
+      if (!alive) {
         drop(lane);
         lane.asked.resize(lane.received);
       }
+      finished &= lane.received == lane.asked.size();
     }
     if (finished) break;
     try {
