@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import sys
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import written
 
 import leashed as lsh
 from leashed import _core, cli
@@ -210,7 +216,8 @@ def test_what_there_is_not_is_refused():
 def test_roles_of_a_run_send_less(sync, compression, tmp_path):
     folder = tmp_path / "run"
     arguments = ["--sync", sync, "--compression", compression, "--epochs", "2"]
-    assert cli.main(["cluster", "up", *arguments, "--transport", "tcp", "--run", str(folder)]) == 0
+    arguments += ["--data", str(written.digits(tmp_path / "digits")), "--run", str(folder)]
+    assert cli.main(["cluster", "up", *arguments, "--transport", "tcp"]) == 0
     report = json.loads((folder / "run.json").read_text())
     assert report["ledger"]["complete"] == report["ledger"]["total"]
     whole = 4 * report["terms"]["parameters"]
