@@ -245,7 +245,6 @@ def test_seconds_end_a_run(discipline: Discipline, digits: Dataset) -> None:
     result = run(digits, discipline=discipline, threads=threads, until=lsh.until(seconds=0.1))
     assert (result.outcome, result.reason) == ("stopped", "seconds")
     assert 0.1 <= result.elapsed <= time.monotonic() - begin
-    assert result.elapsed < 2
 
 
 @pytest.mark.parametrize(("rule", "value"), [("loss_fraction", 0.5), ("loss", 1.2)])

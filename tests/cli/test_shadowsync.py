@@ -10,7 +10,7 @@ import pytest
 from leashed import cli
 
 FIGURE_5 = [
-    *("bench", "shadowsync", "--trainers", "1,2", "--servers", "1", "--gaps", "5"),
+    *("bench", "shadowsync", "--trainers", "2", "--servers", "1", "--gaps", "5"),
     *("--threads", "1", "--pace", "0.005", "--dimension", "100", "--scale", "0.05"),
 ]
 QUALITY = [
@@ -26,13 +26,13 @@ def test_figure_5_ends_with_its_tables_and_goes_on_where_it_was(
     output, plot = tmp_path / "f.jsonl", tmp_path / "f.svg"
     command = [*FIGURE_5, "--output", str(output), "--plot", str(plot)]
     assert cli.main([*command, "--minutes", "1e-6"]) == 3
-    assert "5 of 6 runs are left" in capsys.readouterr().err
+    assert "2 of 3 runs are left" in capsys.readouterr().err
     assert cli.main([*command, "--resume"]) == 0
     told = capsys.readouterr()
-    assert "5 runs left of 6" in told.err
+    assert "2 runs left of 3" in told.err
     for words in ("paced", "S-EASGD, 1 sync server", "predicted EPS"):
         assert words in told.out
-    assert len([json.loads(line) for line in output.read_text().splitlines()]) == 6
+    assert len([json.loads(line) for line in output.read_text().splitlines()]) == 3
     assert plot.stat().st_size > 0
     assert cli.main(command) == 2
     assert "--resume" in capsys.readouterr().err
@@ -41,12 +41,15 @@ def test_figure_5_ends_with_its_tables_and_goes_on_where_it_was(
 
 
 def test_table_2_prints_its_runs_as_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "shadowsync", "--table2", *QUALITY, "--json-lines"]) == 0
+    command = ["bench", "shadowsync", "--table2", *QUALITY, "--varying", "3/1"]
+    assert cli.main([*command, "--json-lines"]) == 0
     told = capsys.readouterr()
     records = [json.loads(line) for line in told.out.splitlines()]
-    assert [r["setting"]["sync"] for r in records] == ["none", "easgd", "easgd"]
+    assert [r["setting"]["sync"] for r in records] == ["none", "easgd", "easgd", "easgd"]
+    assert [r["setting"]["gap"] for r in records] == [None, None, 5, [3, 1]]
     assert all(r["conditions"]["examples"] == 160 for r in records)
     assert "FR-EASGD-5" in told.err
+    assert "3/1, by a worker's iterations: from 0 on 3, from 2 on 1" in told.err
 
 
 def test_the_sweep_prints_the_best(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +63,8 @@ def test_the_sweep_prints_the_best(capsys: pytest.CaptureFixture[str]) -> None:
         (["--table2", "--pace", "1"], "--pace does not go with --table2"),
         (["--table2", "--plot", "x.png"], "--plot does not go with --table2"),
         (["--table2", "--trainers", "1,2"], "--trainers takes one number"),
+        (["--table2", "--varying", "5/x"], "--varying: '5/x' is no list of gaps in turn"),
+        (["--sweep", "--varying", "5/1"], "--varying does not go with --sweep"),
         (["--table2", "--alpha", "0.5"], "--alpha does not go with --table2"),
         (["--lr", "0.1"], "--lr does not go with --figure5"),
         (["--data", "x"], "--data does not go with --figure5"),

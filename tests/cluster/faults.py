@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import written
 
 from leashed.cluster import opening, outcome
 from leashed.cluster import plan as plans
@@ -171,14 +172,19 @@ class Played:
 def make_plan(
     folder: Path, kind: str, when: Any, *, epochs: float = 60.0, trainers: int = 3, **cluster: Any
 ) -> plans.Plan:
-    """Of a run in that folder, which is made, with its key."""
+    """Of a run in that folder, which is made, with its key, and the data beside it."""
     folder.mkdir(parents=True)
     opening.make_key(folder / "key")
     limits = {"beat": BEAT, "timeout": TIMEOUT, "grace": GRACE, "restarts": 1000, "sync_ps": 2}
     plan = plans.Plan(
         plans.Cluster(trainers=trainers, run=folder, **{**limits, **cluster}),
         plans.Sync(kind=kind, when=when),
-        plans.Train(epochs=epochs, batch_size=32, lr=0.02),
+        plans.Train(
+            data=str(written.digits(folder.parent / "digits")),
+            epochs=epochs,
+            batch_size=32,
+            lr=0.02,
+        ),
     )
     plans.write(folder / "plan.toml", plan)
     return plan

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from cluster.alike import Run
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import written
 
 import leashed as lsh
 from leashed import _core, cli
@@ -102,7 +108,8 @@ def test_what_there_is_not_is_refused():
 def test_roles_of_a_run_send_less(sync, compression, tmp_path):
     folder = tmp_path / "run"
     arguments = ["--sync", sync, "--compression", compression, "--epochs", "2"]
-    assert cli.main(["cluster", "up", *arguments, "--transport", "tcp", "--run", str(folder)]) == 0
+    arguments += ["--data", str(written.digits(tmp_path / "digits")), "--run", str(folder)]
+    assert cli.main(["cluster", "up", *arguments, "--transport", "tcp"]) == 0
     report = json.loads((folder / "run.json").read_text())
     assert report["ledger"]["complete"] == report["ledger"]["total"]
     whole = 4 * report["terms"]["parameters"]

@@ -7,8 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import written
 
 import leashed as lsh
 
@@ -47,7 +52,8 @@ def kill():
 
 
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
-plan = plans.parse("[cluster]\\ntrainers = 2\\n[train]\\nepochs = 1\\n", folder)
+data = json.dumps(sys.argv[2])
+plan = plans.parse(f"[cluster]\\ntrainers = 2\\n[train]\\nepochs = 1\\ndata = {data}\\n", folder)
 try:
     up(plan, options={"embedding-ps": {}})
 except ValueError as error:
@@ -71,7 +77,7 @@ ray.shutdown()
 )
 def test_a_run_over_ray_survives_a_killed_trainer(tmp_path):
     ended = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path)],
+        [sys.executable, "-c", DRIVER, str(tmp_path), str(written.digits(tmp_path / "digits"))],
         env={**os.environ, "HOME": str(tmp_path)},  # where Ray keeps its token
         capture_output=True,
         text=True,

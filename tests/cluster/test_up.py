@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import written
+
 import leashed as lsh
 from leashed import cli
 from leashed.cluster import table
@@ -50,8 +54,9 @@ def check(folder: Path) -> dict:
 @pytest.mark.parametrize("sync", ["easgd", "ma", "none"])
 def test_two_trainers_train_every_batch_once(sync, tmp_path, capsys):
     folder = tmp_path / "run"
-    arguments = ["--sync", sync, "--epochs", "2", "--run", str(folder), "--output", "average"]
-    assert cli.main(["cluster", "up", *arguments]) == 0
+    data = written.digits(tmp_path / "digits")
+    arguments = ["--data", str(data), "--sync", sync, "--epochs", "2", "--output", "average"]
+    assert cli.main(["cluster", "up", *arguments, "--run", str(folder)]) == 0
     report = check(folder)
     assert report["ledger"]["total"] == 313  # ⌈2 · 10,000 / 64⌉
     assert report["ledger"]["again"] == 0
@@ -77,7 +82,7 @@ def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
     folder = tmp_path / "run"
     process = subprocess.Popen(
         [sys.executable, "-m", "leashed", "cluster", "up", "--trainers", "2", "--epochs", "20",
-         "--run", str(folder)],
+         "--data", str(written.digits(tmp_path / "digits")), "--run", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

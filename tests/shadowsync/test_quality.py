@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import leashed as lsh
@@ -13,27 +15,37 @@ TINY = {"trainers": 2, "threads": 1, "batch_size": 16, "examples": 320, "repeats
 
 def record(study, setting, loss, **measured):
     found = {"train_loss": loss, "eval_loss": loss, "eval_accuracy": 0.5, "eps": 1.0, "failed": 0}
-    found |= {"gap": None, "gap_by_bytes_in": None, "gap_by_bytes_out": None, **measured}
-    return {"study": study.NAME, "setting": setting, "conditions": {}, "measured": found}
+    found |= {"gap": None, "gap_by_bytes_in": None, "gap_by_bytes_out": None, "syncs": 0}
+    return {
+        "study": study.NAME,
+        "setting": setting,
+        "conditions": {"examples": study.examples},
+        "measured": found | measured,
+    }
 
 
-def test_table_2_has_the_papers_columns() -> None:
+def test_table_2_has_the_papers_columns_and_gaps_that_vary() -> None:
     study = Table2(kinds=("easgd",), **TINY)
     settings = study.settings()
     assert [(s["sync"], s["gap"]) for s in settings if s["repeat"] == 0] == [
-        ("none", None), ("easgd", None), ("easgd", 5), ("easgd", 10), ("easgd", 30), ("easgd", 100)
+        ("none", None), ("easgd", None), ("easgd", 5), ("easgd", 10), ("easgd", 30), ("easgd", 100),
+        ("easgd", [100, 30, 5]), ("easgd", [5, 30, 100]),
     ]  # fmt: skip
+    assert settings == json.loads(json.dumps(settings))  # so that --resume knows them
     records = [record(study, s, 0.5 + 0.1 * s["repeat"]) for s in settings]
     text = study.report(records)
-    for name in ("one trainer", "S-EASGD", "FR-EASGD-5", "FR-EASGD-100"):
+    for name in ("one trainer", "S-EASGD", "FR-EASGD-5 ", "FR-EASGD-100 ", "FR-EASGD-100/30/5"):
         assert name in text
+    assert "100/30/5, by a worker's iterations: from 0 on 100, from 3 on 30, from 6 on 5" in text
+    assert "5/30/100, by a worker's iterations: from 0 on 5, from 3 on 30, from 6 on 100" in text
     assert "0.5500 ± 0.6353" in text  # t of one degree of freedom, 12.706, × 0.05
 
 
 @pytest.mark.parametrize(
-    ("kind", "gap"), [("none", None), ("easgd", None), ("easgd", 5), ("bmuf", 5)]
+    ("kind", "gap"),
+    [("none", None), ("easgd", None), ("easgd", 5), ("bmuf", 5), ("easgd", [5, 1]), ("ma", [5, 1])],
 )
-def test_a_run_passes_once_over_the_data(kind: str, gap: int | None) -> None:
+def test_a_run_passes_once_over_the_data(kind: str, gap: int | list[int] | None) -> None:
     study = Table2(gaps=(5,), **TINY)
     found = study.run({"repeat": 0, "sync": kind, "gap": gap, "settings": {}}, DATA)["measured"]
     assert found["train_loss"] > 0
@@ -42,6 +54,8 @@ def test_a_run_passes_once_over_the_data(kind: str, gap: int | None) -> None:
     if (kind, gap) == ("easgd", 5):
         assert found["gap"] == 5
         assert found["gap_by_bytes_in"] == pytest.approx(20 / (4 + 2), rel=0.01)
+    if (kind, gap) == ("easgd", [5, 1]):
+        assert found["syncs"] == 2 * 6  # at a worker's iterations 5 to 10
 
 
 def test_the_sweep_finds_the_least_mean_over_modes_and_seeds() -> None:
@@ -85,6 +99,9 @@ def test_shorter_runs_have_fewer_examples() -> None:
         (Table2, {"kinds": ("bogus",)}, "kinds"),
         (Table2, {"kinds": ()}, "kinds"),
         (Table2, {"gaps": (0,)}, "gaps"),
+        (Table2, {"varying": ((5, 0),)}, "varying"),
+        (Table2, {"varying": ((5,),)}, "varying"),
+        (Table2, {"varying": (5,)}, "varying"),
         (Table2, {"model": "bogus"}, "model"),
         (Table2, {"trainers": 0}, "trainers"),
         (Sweep, {"kinds": ("diloco",)}, "diloco"),

@@ -159,15 +159,18 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     bool something = false;
     for (Lane& lane : lanes_) {
       if (lane.received == lane.asked.size()) continue;
+      bool alive = true;
       try {
         something |= step(lane, theta, other);
-        traffic_.add(*lane.connection, lane.seen);
-        if (lane.received == lane.asked.size()) continue;
-        finished = false;
       } catch (const std::exception&) {  // this server's; others go on
+        alive = false;
+      }
+      traffic_.add(*lane.connection, lane.seen);
+      if (!alive) {
         drop(lane);
         lane.asked.resize(lane.received);
       }
+      finished &= lane.received == lane.asked.size();
     }
     if (finished) break;
     try {

@@ -122,7 +122,7 @@ void SyncServer::restore(const Snapshot& snapshot) {
   exchanges_.store(snapshot.exchanges, kRelaxed);
 }
 
-void SyncServer::welcome(std::vector<Link*>& turns) {
+void SyncServer::welcome(std::vector<Link*>& turns, std::vector<Link*>& next) {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t n = read(wake_.get(), &count, sizeof count);
   std::list<std::unique_ptr<Link>> arrived;
@@ -137,15 +137,16 @@ void SyncServer::welcome(std::vector<Link*>& turns) {
     event.data.ptr = key;
     const int socket = link->connection->socket();
     try {
-      turns.push_back(key);
+      turns.reserve(links_.size() + 1);
+      next.reserve(links_.size() + 1);
       links_.emplace(key, std::move(link));
     } catch (const std::bad_alloc&) {  // it is closed
-      std::erase(turns, key);
       continue;
     }
     if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, socket, &event) < 0) {
-      turns.pop_back();
       links_.erase(key);
+    } else {
+      turns.push_back(key);
     }
   }
   connections_.store(links_.size(), kRelaxed);
@@ -153,7 +154,9 @@ void SyncServer::welcome(std::vector<Link*>& turns) {
 
 void SyncServer::serve() {
   epoll_event events[kEvents];
-  std::vector<Link*> turns, next;  // of those that have something to do
+  // Of those that have something to do, each once. There is room for all links: nothing here may
+  // throw.
+  std::vector<Link*> turns, next;
   while (!ended_.load(kRelaxed)) {
     const int n = epoll_wait(poll_.get(), events, kEvents, turns.empty() ? -1 : 0);
     bool arrivals = false;
@@ -162,8 +165,8 @@ void SyncServer::serve() {
       arrivals |= !link;
       if (link && !std::exchange(link->waits, true)) turns.push_back(link);
     }
-    if (arrivals) welcome(turns);
     next.clear();
+    if (arrivals) welcome(turns, next);
     for (Link* const link : turns) {
       if (!go_on(*link)) {
         // Closing it would not end its events where another process has a copy.

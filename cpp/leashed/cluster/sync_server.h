@@ -73,8 +73,8 @@ class SyncServer {
   };
   struct Link;
   void serve();
-  // Those that arrive have their first turn.
-  void welcome(std::vector<Link*>& turns);
+  // Those that arrive have their first turn; `turns` and `next` get room for all.
+  void welcome(std::vector<Link*>& turns, std::vector<Link*>& next);
   // False where the connection is of no more use.
   bool go_on(Link& link);
   void answer(Link& link, const FrameHeader& header);

@@ -82,8 +82,12 @@ void TrainerSync::take_over(const Synchronised& training, Round& round,
                 " parameters, and what synchronises it is made for " +
                 std::to_string(plan_.dimension));
   }
-  Deadline until = deadline(training.stopped);
-  until.go_on = &go_on;
+  const auto from_now = [&] {
+    Deadline until = deadline(training.stopped);
+    until.go_on = &go_on;
+    return until;
+  };
+  const Deadline until = from_now();
   if (!uses_servers()) {
     while (!round.join(training.discipline, until) && now() < until.at && go_on() &&
            !training.stopped.load(std::memory_order_relaxed)) {
@@ -100,9 +104,9 @@ void TrainerSync::take_over(const Synchronised& training, Round& round,
   while (missing() && now() < until.at && go_on()) {
     std::this_thread::sleep_for(kPause);
   }
-  // Every part of the vector, whatever a round takes.
+  // Every part of the vector, whatever a round takes; whoever was waited for before, each has time.
   for (std::size_t part = 0; part < plan_.parts; ++part) {
-    round.begin(training.discipline, part, until);
+    round.begin(training.discipline, part, from_now());
   }
 }
 

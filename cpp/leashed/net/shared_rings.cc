@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "leashed/base/error.h"
 
@@ -64,17 +63,15 @@ Secret draw_secret() {
 }
 
 // Takes the file over.
-SharedRings::SharedRings(int file, std::size_t capacity) : file_(file), capacity_(capacity) {
+SharedRings::SharedRings(Descriptor& file, std::size_t capacity)
+    : file_(file.take()), capacity_(capacity) {
   // A place for all of it, then the parts into that.
   void* const place =
       mmap(nullptr, mapped_size(capacity), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (place == MAP_FAILED) {
-    close_file();
-    fail("cannot map shared memory");
-  }
+  if (place == MAP_FAILED) fail("cannot map shared memory");
   data_ = static_cast<std::byte*>(place);
   const auto part = [&](std::size_t to, std::size_t from, std::size_t size) {
-    return mmap(data_ + to, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_,
+    return mmap(data_ + to, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_.get(),
                 static_cast<off_t>(from)) != MAP_FAILED;
   };
   bool mapped = part(0, 0, kWords);
@@ -82,33 +79,26 @@ SharedRings::SharedRings(int file, std::size_t capacity) : file_(file), capacity
     mapped = mapped && part(kWords + i * capacity, kWords + i / 2 * capacity, capacity);
   }
   if (mapped) return;
+  const int error = errno;
   munmap(data_, mapped_size(capacity));
-  close_file();
+  errno = error;
   fail("cannot map shared memory");
 }
 
-SharedRings::~SharedRings() {
-  munmap(data_, mapped_size(capacity_));
-  close_file();
-}
+SharedRings::~SharedRings() { munmap(data_, mapped_size(capacity_)); }
 
-void SharedRings::close_file() {
-  if (file_ >= 0) close(std::exchange(file_, -1));
-}
+void SharedRings::close_file() { const Descriptor closed(file_.take()); }
 
 std::shared_ptr<SharedRings> SharedRings::create(const Secret& secret, std::size_t capacity) {
-  const int file = memfd_create("leashed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (file < 0) fail("cannot make shared memory");
+  Descriptor file(memfd_create("leashed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file.get() < 0) fail("cannot make shared memory");
   // Backed now, or a write to it later could end the process.
-  if (const int error = posix_fallocate(file, 0, static_cast<off_t>(file_size(capacity)))) {
-    close(file);
+  const auto size = static_cast<off_t>(file_size(capacity));
+  if (const int error = posix_fallocate(file.get(), 0, size)) {
     errno = error;
     fail("cannot have shared memory");
   }
-  if (fcntl(file, F_ADD_SEALS, kSeals) < 0) {
-    close(file);
-    fail("cannot make shared memory");
-  }
+  if (fcntl(file.get(), F_ADD_SEALS, kSeals) < 0) fail("cannot make shared memory");
   const std::shared_ptr<SharedRings> rings(new SharedRings(file, capacity));
   front(rings->data_)->secret = secret;
   return rings;
@@ -120,13 +110,9 @@ std::shared_ptr<SharedRings> SharedRings::open(pid_t process, int file, const Se
   // To open what is no file may wait, or do something.
   struct stat found {};
   if (stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return nullptr;
-  const int mine = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (mine < 0) return nullptr;
-  const std::size_t capacity = capacity_of(mine);
-  if (capacity == 0) {
-    close(mine);
-    return nullptr;
-  }
+  Descriptor mine(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const std::size_t capacity = mine.get() < 0 ? 0 : capacity_of(mine.get());
+  if (capacity == 0) return nullptr;
   std::shared_ptr<SharedRings> rings(new SharedRings(mine, capacity));
   rings->close_file();
   return front(rings->data_)->secret == secret ? rings : nullptr;

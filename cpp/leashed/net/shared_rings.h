@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "leashed/base/descriptor.h"
 #include "leashed/net/byte_ring.h"
 
 namespace leashed {
@@ -35,7 +36,7 @@ class SharedRings {
   SharedRings& operator=(const SharedRings&) = delete;
 
   // The number under which another process can open it; until it has.
-  int file() const { return file_; }
+  int file() const { return file_.get(); }
   void close_file();
   // Which of both: 0 from who has made the memory, 1 to it.
   RingView ring(std::size_t which) const;
@@ -44,9 +45,9 @@ class SharedRings {
   bool answered(const Secret& answer) const;
 
  private:
-  SharedRings(int file, std::size_t capacity);
+  SharedRings(Descriptor& file, std::size_t capacity);
 
-  int file_;
+  Descriptor file_;
   const std::size_t capacity_;
   std::byte* data_ = nullptr;
 };

@@ -54,8 +54,8 @@ def add(benchmarks: Commands) -> None:
         action="store_const",
         const="table2",
         dest="study",
-        help="losses by sync gap, in the background and the foreground, after one pass; "
-        f"{_takes(Table2())}",
+        help="losses by sync gap, in the background and the foreground, also with a gap that varies "
+        f"over time, after one pass; {_takes(Table2())}",
     )
     which.add_argument(
         "--sweep",
@@ -101,6 +101,13 @@ def add(benchmarks: Commands) -> None:
         "--examples", type=int, help=f"to draw, without --data; {_default('examples')}"
     )
     quality.add_argument("--seed", type=int, help=f"the first; {_default('seed')}")
+    table = parser.add_argument_group("--table2")
+    table.add_argument(
+        "--varying",
+        type=listed(_varying),
+        metavar="GAP/GAP...,...",
+        help=f"gaps in turn, each for an equal part of the pass; {_default('varying')}",
+    )
     grid = parser.add_argument_group("--sweep")
     for name in ("alpha", "eta", "momentum"):
         grid.add_argument(f"--{name}", type=listed(float), help=_default(name))
@@ -123,6 +130,19 @@ def _takes(study: Study) -> str:
     return f"about {number(study.seconds() / 60.0, 2)} minutes"
 
 
+def _varying(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split("/"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no list of gaps in turn such as 100/30/5"
+        ) from None
+
+
+def _spelled(value: Any) -> str:
+    return "/".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
 def _default(name: str) -> str:
     """Of a setting, where it differs by study of each."""
     found: dict[str, str] = {}
@@ -130,7 +150,7 @@ def _default(name: str) -> str:
         for item in dataclasses.fields(study):
             if item.name == name:
                 value: Any = item.default
-                shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                shown = ",".join(map(_spelled, value)) if isinstance(value, tuple) else str(value)
                 found[word] = shown
     if len(set(found.values())) == 1:
         return f"default: {next(iter(found.values()))}"
@@ -236,4 +256,6 @@ def _draw(study: Figure5, records: list[Record], path: Path) -> None:
 
 
 def _words(setting: Record) -> str:
-    return " ".join(f"{name}={value}" for name, value in setting.items() if value is not None)
+    return " ".join(
+        f"{name}={_spelled(value)}" for name, value in setting.items() if value is not None
+    )

@@ -85,8 +85,13 @@ class Pass(Study):
     @abstractmethod
     def arms(self) -> list[Record]:
         """The settings of a repeat: ``sync`` (kind, or ``"none"``), ``gap`` (None: in the
-        background) and ``settings`` of the synchroniser.
+        background; a list: gaps in turn, each for an equal part of the pass) and ``settings`` of the
+        synchroniser.
         """
+
+    def iterations(self, examples: int) -> int:
+        """How many each worker has in a pass over so many examples, on average; rounded down."""
+        return batches_in(1.0, examples, self.batch_size) // (self.trainers * self.threads)
 
     def settings(self) -> list[Record]:
         return [
@@ -100,7 +105,7 @@ class Pass(Study):
     def measure(self, setting: Record, data: Split | None) -> Record:
         assert data is not None
         model = build_model(self.model, data.train)
-        sync = _synchroniser(setting)
+        sync = _synchroniser(setting, self.iterations(len(data.train)))
         trainers = self.trainers if sync is not None else 1
         batches = batches_in(1.0, len(data.train), self.batch_size)
         needed = sync is not None and sync.SERVERS
@@ -128,6 +133,7 @@ class Pass(Study):
             "eval_accuracy": float(first.validation_accuracy[-1]),
             "eps": trained.eps,
             "gap": trained.sync_gap,
+            "syncs": trained.syncs,
             **_by_bytes(trained.gradients, counted, model.dimension),
             "failed": sum(each["failed"] for each in trained.counters),
         }
@@ -135,24 +141,33 @@ class Pass(Study):
 
 @dataclass(frozen=True, kw_only=True)
 class Table2(Pass):
-    """The sync gap's effect: in the background, and at fixed rates in the foreground; and one
-    trainer without any.
+    """The sync gap's effect: in the background, at fixed rates in the foreground, and with a gap that
+    varies over time, which section 4.1.1 conjectures to pay; and one trainer without any.
 
     Args:
         kinds: synchronisers, by their names in ``leashed.sync.SYNCHRONISERS``, with their defaults.
         gaps: iterations between two synchronisations in the foreground.
+        varying: gaps in turn, each for an equal part of a worker's iterations; as they stand, from
+            seldom to often and the reverse, for about as many synchronisations. A pass of fewer
+            iterations than gaps leaves some out.
     """
 
     NAME: ClassVar[str] = "table2"
 
     kinds: tuple[str, ...] = ("easgd", "ma", "bmuf")
     gaps: tuple[int, ...] = (5, 10, 30, 100)
+    varying: tuple[tuple[int, ...], ...] = ((100, 30, 5), (5, 30, 100))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_kinds(self.kinds)
         for gap in self.gaps:
             _check.whole("gaps", gap)
+        for gaps in self.varying:
+            if not isinstance(gaps, tuple) or len(gaps) < 2:
+                raise ValueError(f"varying must have two gaps or more in turn, got {gaps!r}")
+            for gap in gaps:
+                _check.whole("varying", gap)
 
     def arms(self) -> list[Record]:
         return [
@@ -160,17 +175,22 @@ class Table2(Pass):
             *(
                 {"sync": kind, "gap": gap, "settings": {}}
                 for kind in self.kinds
-                for gap in (None, *self.gaps)
+                for gap in (None, *self.gaps, *map(list, self.varying))
             ),
         ]
 
     def report(self, records: Sequence[Record]) -> str:
-        header = ["", "sync gap", "by bytes in", "out", "train loss", "eval loss", "eval accuracy"]
-        header += ["examples/s", "runs"]
+        header = ["", "syncs", "sync gap", "by bytes in", "out", "train loss", "eval loss"]
+        header += ["eval accuracy", "examples/s", "runs"]
+        iterations = self.iterations(records[0]["conditions"]["examples"])
         rows = []
+        varying: dict[str, str] = {}
         for arm, runs in _by_arm(records):
-            cells = [_name(arm)]
-            for name in ("gap", "gap_by_bytes_in", "gap_by_bytes_out"):
+            sync = _synchroniser(arm, iterations)
+            cells = ["one trainer" if sync is None else sync.label]
+            if sync is not None and len(sync.when.gaps) > 1:
+                varying[sync.when.label.removeprefix("FR-")] = _schedule(sync.when)
+            for name in ("syncs", "gap", "gap_by_bytes_in", "gap_by_bytes_out"):
                 cells.append(_mean([run[name] for run in runs]))
             for name in ("train_loss", "eval_loss", "eval_accuracy"):
                 cells.append(_spread([run[name] for run in runs]))
@@ -178,9 +198,11 @@ class Table2(Pass):
         told = (
             f"One pass by {self.trainers} trainers of {self.threads} Hogwild threads each "
             f"({_ALONE}: by one trainer alone), batches of {self.batch_size}, η = {self.lr:g}; losses "
-            "of the first replica, means ± half the 95% interval over the seeds. Sync gap: eq. 2 by "
-            "syncs, and by the servers' bytes each way."
+            "of the first replica, means ± half the 95% interval over the seeds. Syncs: of all "
+            "trainers, means. Sync gap: eq. 2 by syncs, and by the servers' bytes each way."
         )
+        for label, schedule in varying.items():
+            told += f" {label}, by a worker's iterations: {schedule}."
         return f"{told}\n\n{text(header, rows)}"
 
 
@@ -213,7 +235,7 @@ class Sweep(Pass):
         if "diloco" in self.kinds:
             raise ValueError("kinds: diloco has no α to look for; choose of easgd, ma, bmuf")
         for arm in self.arms():
-            _synchroniser(arm)
+            _synchroniser(arm, self.iterations(self.examples))
 
     def arms(self) -> list[Record]:
         return [
@@ -289,19 +311,24 @@ def _check_kinds(kinds: Sequence[str]) -> None:
             raise ValueError(f"kinds must be of {', '.join(SYNCHRONISERS)}, got {kind!r}")
 
 
-def _synchroniser(setting: Mapping[str, Any]) -> Synchroniser | None:
+def _synchroniser(setting: Mapping[str, Any], iterations: int) -> Synchroniser | None:
+    """Of a setting, where each worker has so many iterations."""
     if setting["sync"] == _ALONE:
         return None
-    return SYNCHRONISERS[setting["sync"]](when=_when(setting["gap"]), **setting["settings"])
+    when = _when(setting["gap"], iterations)
+    return SYNCHRONISERS[setting["sync"]](when=when, **setting["settings"])
 
 
-def _when(gap: int | None) -> When:
-    return background() if gap is None else every(iterations=gap)
+def _when(gap: int | Sequence[int] | None, iterations: int) -> When:
+    if gap is None:
+        return background()
+    if isinstance(gap, int):
+        return every(iterations=gap)
+    return every(iterations={part * iterations // len(gap): each for part, each in enumerate(gap)})
 
 
-def _name(arm: Mapping[str, Any]) -> str:
-    found = _synchroniser(arm)
-    return "one trainer" if found is None else found.label
+def _schedule(when: When) -> str:
+    return ", ".join(f"from {start:,} on {gap:g}" for start, gap in when.gaps.items())
 
 
 def _loss(model: Model, data: Split, parameters: Any, threads: int) -> float:

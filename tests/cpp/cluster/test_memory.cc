@@ -10,6 +10,7 @@
 #include "cluster/wires.h"
 #include "leashed/cluster/server_links.h"
 #include "leashed/cluster/sync_server.h"
+#include "leashed/net/shared_rings.h"
 
 namespace {
 
@@ -86,4 +87,46 @@ TEST_CASE(
     CHECK(failed > 0);
   }
   CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("a server that serves needs no memory to go on, however many have something to say") {
+  SyncServer server({{0, 5}});
+  std::vector<int> trainers;
+  for (int i = 0; i < 8; ++i) {
+    const auto [one, other] = pair_of_sockets();
+    server.adopt(one, false);
+    trainers.push_back(other);
+    CHECK(comes_true([&] { return server.counters().connections == trainers.size(); }));
+  }
+  const auto frame = encode(FrameHeader{.kind = kExchange, .length = sizeof(ExchangeHead)});
+  std::uint64_t said = 0;
+  for (std::size_t at = 0; at + 1 < frame.size(); ++at) {
+    allocations_left.store(0, std::memory_order_relaxed);
+    for (const int trainer : trainers) said += write(trainer, &frame[at], 1) == 1;
+    const bool heard = comes_true([&] { return server.counters().bytes_in == said; });
+    allocations_left.store(kNever, std::memory_order_relaxed);
+    CHECK(heard);
+  }
+  CHECK(server.counters().connections == trainers.size());
+  for (const int trainer : trainers) close(trainer);
+}
+
+TEST_CASE("shared rings that there is no memory for leave no descriptor") {
+  const std::size_t before = open_descriptors();
+  const Secret secret = draw_secret();
+  const auto rings = SharedRings::create(secret);
+  int failed = 0;
+  for (long left = 0; left < 4; ++left) {
+    for (const bool open : {false, true}) {
+      allocations_left.store(left, std::memory_order_relaxed);
+      try {
+        open ? SharedRings::open(getpid(), rings->file(), secret) : SharedRings::create(secret);
+      } catch (const std::bad_alloc&) {
+        ++failed;
+      }
+      allocations_left.store(kNever, std::memory_order_relaxed);
+      CHECK(open_descriptors() == before + 1);
+    }
+  }
+  CHECK(failed >= 4);  // the rings themselves, and what counts who has them
 }

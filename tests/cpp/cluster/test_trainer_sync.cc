@@ -381,6 +381,30 @@ TEST_CASE("a trainer takes over what the servers have before it begins") {
   }
 }
 
+TEST_CASE("a server that is away, or hangs, keeps no trainer from taking over what others have") {
+  Hosts hosts;
+  const auto first = make_trainer_sync(plan_of(easgd(1), every(1)), 1);
+  hosts.connect(*first);
+  const Vector theta = run(Quadratic(), {"locked"}, 1, updates(50), first.get()).result.parameters;
+  for (const bool away : {true, false}) {
+    CAPTURE(away);
+    SyncPlan plan = plan_of(easgd(0), every(1), 1);
+    plan.parts = 2;
+    const auto late = make_trainer_sync(plan, 1);
+    const auto [hung, its] = pair_of_sockets();
+    const auto [one, other] = pair_of_sockets();
+    if (!away) late->links(0).adopt(0, dup(hung), false);
+    hosts.servers[1].adopt(one, false);
+    late->links(0).adopt(1, other, false);
+    const Vector found =
+        run(Quadratic(), {"locked"}, 1, updates(0), late.get(), 9).result.parameters;
+    CHECK(found[0] == 9);
+    CHECK(std::equal(found.begin() + kFragment, found.end(), theta.begin() + kFragment));
+    close(hung);
+    close(its);
+  }
+}
+
 TEST_CASE("a run that is stopped within a round ends soon, and its partner is told") {
   for (const Pace& pace : {every(1), seconds(0), background()}) {
     for (const std::size_t workers : {1, 3}) {
