@@ -143,6 +143,8 @@ void bind_cluster(py::module_& m) {
            "No more will come; the whole run has batches [0, beyond).")
       .def("used", &Leases::used,
            "(ticket, batches used without a gap) of each lease of which that has changed.")
+      .def("apart", &Leases::apart,
+           "(ticket, first from the lease's first, count) of those used behind one that is not.")
       .def("left", &Leases::left, "Batches given and not claimed.")
       .def("use", &Leases::use, py::arg("place"), "Training on the one claimed there is over.");
 
@@ -250,6 +252,12 @@ void bind_cluster(py::module_& m) {
       .def_property_readonly(
           "ended", [](TrainerSync& sync) { return sync.ring().ended(); },
           "The epoch whose ring has ended here; a later one is wanted.")
+      .def_property_readonly(
+          "broken", [](TrainerSync& sync) { return sync.ring().broken(); },
+          "The newest epoch of which a round has broken here.")
+      .def_property_readonly(
+          "leaving", [](TrainerSync& sync) { return sync.ring().leaving(); },
+          "Whether this trainer's workers have ended.")
       .def_property_readonly(
           "settled", [](TrainerSync& sync) { return sync.ring().settled(); },
           "The epoch in which this trainer last was in a round with the others.")

@@ -73,6 +73,23 @@ def test_more_than_there_is_cannot_be_used() -> None:
     assert ledger == before
 
 
+@pytest.mark.parametrize(
+    "apart",
+    [[(1, 4, 2)], [(1, 0, 1)], [(1, 3, 1), (1, 3, 1)], [(1, 3, 1), (1, 2, 1)]],
+    ids=["too far", "used before", "twice", "descending"],
+)
+def test_what_cannot_be_used_apart_is_refused(apart: list[tuple[int, int, int]]) -> None:
+    ledger = Ledger(10)
+    ledger.grant(1, 5, 1)
+    ledger.use(1, 1, 1)
+    before = copy.deepcopy(ledger)
+    with pytest.raises(ValueError, match="lease 1 has 5 batches, 1 of them used, and not"):
+        ledger.take_back(1, dead=False, apart=apart)
+    assert ledger == before
+    ledger.take_back(1, dead=False, apart=[(1, 2, 1), (1, 4, 1), (7, 0, 9)])
+    assert (ledger.complete, ledger.back) == (3, [(1, 1), (3, 1)])
+
+
 class Ledgers(RuleBasedStateMachine):
     """Beside a ledger that keeps the state of every batch."""
 
@@ -105,13 +122,24 @@ class Ledgers(RuleBasedStateMachine):
                 self.batches[batch] = "complete"
         self.ledger.use(member, ticket, used)
 
-    @rule(member=st.integers(1, 4), dead=st.booleans())
-    def take_back(self, member: int, dead: bool) -> None:
-        self.ledger.take_back(member, dead=dead)
+    @rule(member=st.integers(1, 4), dead=st.booleans(), used=st.sets(st.integers(0, 59)))
+    def take_back(self, member: int, dead: bool, used: set[int]) -> None:
+        apart = [] if dead else self.apart(member, used)
+        self.ledger.take_back(member, dead=dead, apart=apart)
         for batch, state in enumerate(self.batches):
             if state == f"held by {member}":
                 self.batches[batch] = "free"
                 self.again += dead
+
+    def apart(self, member: int, used: set[int]) -> list[tuple[int, int, int]]:
+        """Of a member's batches those used, which are complete from here on."""
+        found = []
+        for held in self.ledger.held.values():
+            for batch in range(held.first + held.used, held.first + held.count):
+                if held.member == member and batch in used:
+                    self.batches[batch] = "complete"
+                    found.append((held.ticket, batch - held.first, 1))
+        return found
 
     @invariant()
     def adds_up(self) -> None:

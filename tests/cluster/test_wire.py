@@ -32,7 +32,7 @@ UP: list[ToMaster] = [
     Join("trainer", 3, "[::1]:7000"),
     Rejoin("run", 7),
     Report(),
-    Report(3, 4, True, 3, 2, True, [(5, 6)], 7, 8, {"loss": 0.25}, {"loss": 0.125}),
+    Report(3, 4, True, 3, 2, True, [(5, 6)], [(5, 7, 2)], 7, 8, {"loss": 0.25}, {"loss": 0.125}),
 ]
 DOWN: list[FromMaster] = [
     Welcome("run", 1, None, 8, 0.5, 5.0),

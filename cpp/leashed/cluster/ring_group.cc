@@ -43,6 +43,11 @@ void RingGroup::give_up() {
   in_ring_.store(false, kRelaxed);
 }
 
+void RingGroup::break_off() {
+  broken_.store(ring_->epoch, kRelaxed);
+  give_up();
+}
+
 void RingGroup::count() {
   if (!ring_->next) return;
   out_.fetch_add(ring_->next->sent() - std::exchange(sent_, ring_->next->sent()), kRelaxed);
@@ -85,7 +90,7 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
     count();
     return fresh[ring_->rank] && ring_->rank != root;
   } catch (...) {
-    give_up();
+    break_off();
     throw;
   }
 }
@@ -129,7 +134,7 @@ std::uint32_t RingGroup::sum(std::span<float> other, Covered& done, const Deadli
         all_reduce(place, kReduce, round_, all_of_it.last(1), deadline);
       }
     } catch (...) {
-      give_up();
+      break_off();
       throw;
     }
     wishes = part_.back();

@@ -304,6 +304,10 @@ class Coordinator:
         self.metrics[member.name] = report.metrics
         if done := [ticket for ticket, used in report.used if self._use(member, ticket, used)]:
             self._send(connection, Done(done))
+        if report.left and not member.left:  # also with its last word: what it tells counts
+            self._waiting.pop(member.id, None)
+            used = self.state.ledger.used(member.id)
+            self._record(LeftRing(member.id, now, used, report.apart))
         if report.summary is not None:
             self._remove(member.id, "finished", now, report.summary)
             self._send(connection, Bye("finished"))
@@ -315,9 +319,6 @@ class Coordinator:
         membership = self.state.membership
         if report.settled > member.settled:
             self._record(Settled(member.id, report.settled))
-        if report.left and not member.left:
-            self._waiting.pop(member.id, None)
-            self._record(LeftRing(member.id, now, self.state.ledger.used(member.id)))
         membership.broke(report.broken, now)
         if report.servers < membership.servers_number:
             self._send(connection, membership.servers())

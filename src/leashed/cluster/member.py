@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from leashed import _check
 from leashed.cluster import wire
-from leashed.cluster.messages import Bye, Epoch, FromMaster, Gone, Role, Servers, Welcome
+from leashed.cluster.messages import Apart, Bye, Epoch, FromMaster, Gone, Role, Servers, Welcome
 from leashed.cluster.opening import (
     Key,
     Refused,
@@ -221,10 +221,14 @@ class Member:
             self._standing.broken(_check.whole("epoch", epoch))
         self._alarm()
 
-    def leave(self) -> None:
-        """Take no more part in epochs, and give back what is not used of the leases."""
+    def leave(self, apart: Iterable[Apart] = ()) -> None:
+        """Take no more part in epochs, and give back what is not used of the leases: what was
+        reported, and ``apart``, batches behind others that will not be: (ticket, first from the
+        lease's first, how many), ascending in each lease.
+        """
         with self._said():
             self._standing.left = True
+            self._standing.apart = list(apart)
         self._alarm()
 
     def finish(self, summary: Mapping[str, float]) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 __all__ = [
+    "Apart",
     "Beat",
     "Bye",
     "Done",
@@ -37,6 +38,8 @@ Count = Annotated[int, Meta(ge=0, le=_MOST)]
 Index = Annotated[int, Meta(ge=0, lt=1 << 16)]
 Address = Annotated[str, Meta(max_length=300)]
 Word = Annotated[str, Meta(min_length=1, max_length=64)]
+Apart = tuple[Count, Count, Count]
+"""Batches used of a lease behind one that is not: ticket, first from the lease's first, how many."""
 Numbers = Annotated[dict[Word, float], Meta(max_length=256)]
 
 
@@ -81,6 +84,7 @@ class Report(_Message, frozen=True):
         broken: the newest epoch of which a round failed there.
         left: it takes no more part in epochs and has no use for its leases.
         used: batches used of each lease that it holds: (ticket, how many from the first).
+        apart: what else it has used of them, ascending in each; for who has left.
         want: number of its request for a lease; 0 for none.
         batches: how many it wants.
         metrics: its counters.
@@ -94,6 +98,7 @@ class Report(_Message, frozen=True):
     broken: Count = 0
     left: bool = False
     used: Annotated[list[tuple[Count, Count]], Meta(max_length=4096)] = []
+    apart: Annotated[list[Apart], Meta(max_length=4096)] = []
     want: Count = 0
     batches: Annotated[int, Meta(ge=0, lt=1 << 32)] = 0
     metrics: Numbers = {}

@@ -216,9 +216,12 @@ class Session:
         try:
             while not self._closing.wait(_TICK):
                 self._hear()
-                self._fetch()
-                self._reach_servers()
-                self._tend_ring()
+                if self.native is not None and self.native.leaving and not self._left:
+                    self._leave()  # before an evaluation that may take long
+                if not self._left:
+                    self._fetch()
+                    self._reach_servers()
+                    self._tend_ring()
                 if time.monotonic() >= self._reported + _REPORT:
                     self.report()
         except Exception as error:  # noqa: BLE001 (finish raises it)
@@ -449,12 +452,15 @@ class Session:
         if self.native.settled >= epoch.number and self._settled < epoch.number:
             self._settled = epoch.number
             self._member.settled(epoch.number)
-        if self.native.ended < epoch.number or self._broken >= epoch.number or self._left:
+        if self.native.ended < epoch.number:
             return
         if self._told_end:  # nothing is left to be trained, so none to be in a ring with
             self._leave()
             return
         now = time.monotonic()
+        # Who left together goes on in the ring that the master makes then.
+        if self.native.broken < epoch.number or self._broken >= epoch.number:
+            return
         self._ended_at = self._ended_at or now
         if now >= self._ended_at + _EDGE:
             self._broken = epoch.number
@@ -482,7 +488,8 @@ class Session:
             OSError: the master cannot be reached any more.
         """
         self._stop()
-        self._leave()
+        if not self._left:
+            self._leave()
         if self._failure is not None:
             raise self._failure
         if self._cut_short is not None:
@@ -509,11 +516,15 @@ class Session:
         return self._cut_short
 
     def _leave(self) -> None:
-        """Takes no more part with the others: who still tries to reach this one is refused at once."""
+        """Takes no more part with the others, which have its batches that are not used: who still
+        tries to reach this one is refused at once.
+        """
         self._left = True
         self._count()
         self.report()
-        self._member.leave()
+        apart = self.leases.apart()
+        self._batches += sum(count for _, _, count in apart)
+        self._member.leave(apart)
         self._listener.close()
 
     def _send_result(self, data: bytes) -> None:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from leashed.cluster.messages import (
+    Apart,
     Bye,
     Done,
     End,
@@ -45,6 +46,7 @@ class Standing:
         servers: the newest.
         ended: there are no more batches.
         left: it takes no more part in epochs.
+        apart: batches used behind others that it will not use, once it has left.
         summary: its last word; None as long as it is not done.
         over: why it is to say nothing more; None: it is not.
         refused: why it is no member, as the master said last.
@@ -59,6 +61,7 @@ class Standing:
         self.servers: Servers | None = None
         self.ended = False
         self.left = False
+        self.apart: list[Apart] = []
         self.summary: dict[str, float] | None = None
         self.over: str | None = None
         self.refused = ""
@@ -86,6 +89,7 @@ class Standing:
             self._broken,
             self.left,
             [(ticket, used) for ticket, used in self._used.items() if used],
+            self.apart,
             self._want,
             self._batches,
             self._metrics,

@@ -6,12 +6,14 @@ so the same entries give the same state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct, field
 
 from leashed import _check
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Membership
-from leashed.cluster.messages import Role
+from leashed.cluster.messages import Apart, Role
 
 __all__ = [
     "Began",
@@ -111,11 +113,14 @@ class Removed(_Entry, frozen=True):
 
 
 class LeftRing(_Entry, frozen=True):
-    """A trainer takes part in no more epochs, and gives its leases back."""
+    """A trainer takes part in no more epochs, and gives its leases back; with what it had used of
+    them, from the first and apart.
+    """
 
     id: int
     now: float
     used: list[tuple[int, int]]
+    apart: list[Apart] = []
 
 
 class Settled(_Entry, frozen=True):
@@ -213,7 +218,7 @@ class State(Struct):
             if entry.summary is not None:
                 self.summaries[member.name] = entry.summary
         elif isinstance(entry, LeftRing):
-            self._take_back(entry, dead=False)
+            self._take_back(entry, dead=False, apart=entry.apart)
             membership.leave(entry.id, entry.now)
         elif isinstance(entry, Settled):
             membership.members[entry.id].settled = entry.epoch
@@ -224,10 +229,12 @@ class State(Struct):
         else:
             self.over, self.ended = entry.reason, entry.now
 
-    def _take_back(self, entry: Removed | LeftRing, *, dead: bool) -> None:
+    def _take_back(
+        self, entry: Removed | LeftRing, *, dead: bool, apart: Iterable[Apart] = ()
+    ) -> None:
         for ticket, used in entry.used:
             self.ledger.use(entry.id, ticket, used)
-        self.ledger.take_back(entry.id, dead=dead)
+        self.ledger.take_back(entry.id, dead=dead, apart=apart)
 
 
 class Snapshot(_Entry, frozen=True):
