@@ -118,6 +118,7 @@ py::dict counters_of(TrainerSync& sync) {
   const RoundCounters& c = sync.counters();
   const Traffic traffic = sync.traffic();
   return py::dict("syncs"_a = c.rounds.load(kRelaxed), "failed"_a = c.failed.load(kRelaxed),
+                  "not_finite"_a = sync.not_finite(),
                   "seconds"_a = static_cast<double>(c.nanoseconds.load(kRelaxed)) * 1e-9,
                   "floats"_a = c.floats.load(kRelaxed), "bytes_out"_a = traffic.out,
                   "bytes_in"_a = traffic.in);
@@ -171,7 +172,7 @@ void bind_cluster(py::module_& m) {
              const SyncServer::Counters c = server.counters();
              return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.bytes_in,
                              "bytes_out"_a = c.bytes_out, "connections"_a = c.connections,
-                             "refused"_a = c.refused);
+                             "refused"_a = c.refused, "not_finite"_a = c.not_finite);
            })
       .def(
           "snapshot",
@@ -227,14 +228,15 @@ void bind_cluster(py::module_& m) {
       .def(
           "adopt",
           [](TrainerSync& sync, std::size_t slot, std::size_t server, int socket, bool checked,
-             const std::string& transport) {
+             const std::string& transport, double patience) {
             const py::gil_scoped_release release;
-            taking(socket, [&](int s) {
-              sync.links(slot).adopt(server, s, checked, to_transport(transport));
+            return taking(socket, [&](int s) {
+              return sync.links(slot).adopt(server, s, checked, to_transport(transport), patience);
             });
           },
           py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"),
-          py::arg("transport") = "tcp")
+          py::arg("transport") = "tcp", py::arg("patience") = 0.0,
+          "With patience, in seconds: False where the server does not answer within it.")
       .def(
           "form",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,

@@ -61,8 +61,8 @@ class Foreground final : public TrainerSync {
   const std::size_t count_;
   bool lockstep_ = false;
   std::optional<Synchronised> training_;
-  std::vector<Round> rounds_;  // with servers: of each worker; else one
-  double stopped_since_ = 0;   // as rounds_[0] has seen it; whoever has that one has this, too
+  std::vector<Round> rounds_;      // with servers: of each worker; else one
+  double stopped_since_ = 0;       // as rounds_[0] has seen it; whoever has that one has this, too
   std::function<bool()> patient_;  // with the other trainers: whether a round may go on
   std::vector<Progress> progress_;
   std::mutex mutex_;

@@ -80,7 +80,7 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
     const RingPlace place{*ring_->previous, *ring_->next, ring_->rank, fresh.size()};
     broadcast(place, root, kBroadcast, round_, values, deadline);
     if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
-      throw Error("what is to be taken over is not finite");  // for all members alike
+      throw NotFinite("what is to be taken over is not finite");  // for all members alike
     }
     copied_ = true;
     if (codec_ != Codec::none) {

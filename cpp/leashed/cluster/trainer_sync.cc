@@ -26,9 +26,10 @@ SyncPlan in_parts(SyncPlan plan) {
 TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
     : plan_(in_parts(plan)), ring_(plan.dimension, plan_.parts, plan.codec) {
   if (!leashed::uses_servers(plan.machine)) return;
+  const auto lateness = std::make_shared<std::vector<Lateness>>(plan.servers);
   for (std::size_t slot = 0; slot < exchanging; ++slot) {
     links_.push_back(std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers,
-                                                   plan_.parts, plan.codec));
+                                                   plan_.parts, plan.codec, lateness));
   }
 }
 
@@ -39,6 +40,12 @@ Traffic TrainerSync::traffic() const {
     sum.out += traffic.out;
     sum.in += traffic.in;
   }
+  return sum;
+}
+
+std::uint64_t TrainerSync::not_finite() const {
+  std::uint64_t sum = counters_.not_finite.load(std::memory_order_relaxed);
+  for (const auto& links : links_) sum += links->not_finite();
   return sum;
 }
 

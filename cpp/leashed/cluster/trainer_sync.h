@@ -33,6 +33,8 @@ class TrainerSync : public Synchronisation {
   RingGroup& ring() { return ring_; }
   const RoundCounters& counters() const { return counters_; }
   Traffic traffic() const;
+  // Rounds, and connections with servers, that were given up for values that are not finite.
+  std::uint64_t not_finite() const;
 
  protected:
   // `exchanging` threads.

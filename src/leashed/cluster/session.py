@@ -44,6 +44,7 @@ _AHEAD = 0.25  # seconds of training that leases are held for
 _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
+_PROBING = 5.0  # seconds, at most, in which a sync server has to answer before it is relied on
 _CONNECTING = 16  # threads that make connections, at most
 _UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
 
@@ -334,12 +335,15 @@ class Session:
     def _reach_server(self, slot: int, server: int, address: str) -> None:
         native = self.native
         if native is None:
+                "sync_not_finite": counted["not_finite"],
             return
         try:
             link = self._connect(address, EXCHANGE)
-            native.adopt(
-                slot, server, link.detach(), not is_local(address), self._cluster.transport
-            )
+            checked = not is_local(address)
+            patience = min(self._cluster.timeout, _PROBING)
+            transport = self._cluster.transport
+            if not native.adopt(slot, server, link.detach(), checked, transport, patience):
+                raise TimeoutError(f"it does not answer within {patience:g} s")
         except (OSError, ValueError) as error:
             _log.info("sync server %d at %s: %s", server, address, error)
             self._closing.wait(_AGAIN)
