@@ -90,6 +90,28 @@ def test_what_cannot_be_used_apart_is_refused(apart: list[tuple[int, int, int]])
     assert (ledger.complete, ledger.back) == (3, [(1, 1), (3, 1)])
 
 
+def test_a_run_goes_on_with_what_an_account_says_is_not_used() -> None:
+    before = Ledger(20)
+    for member in (1, 2, 1):
+        before.grant(member, 4, 1)
+    before.use(1, 1, 3)
+    before.use(1, 3, 1)
+    before.take_back(2, dead=True)
+    account = before.account
+    assert (account.next, account.open, account.used) == (12, [(3, 5), (9, 3)], before.complete)
+    ledger = Ledger.after(20, account)
+    check_ledger(ledger)
+    assert (ledger.complete, ledger.resumed, ledger.free, ledger.again) == (4, 4, 16, 0)
+    spans = [ledger.grant(1, 9, 1) for _ in range(3)]
+    assert [(s.first, s.count) for s in spans if s] == [(3, 5), (9, 3), (12, 8)]
+    shorter = Ledger.after(10, account)
+    check_ledger(shorter)
+    assert (shorter.complete, shorter.back, shorter.next) == (4, [(3, 5), (9, 1)], 10)
+    assert Ledger.after(3, account).done
+    assert Ledger.after(None, account).account == account
+    assert Ledger.after(20, None) == Ledger(20)
+
+
 class Ledgers(RuleBasedStateMachine):
     """Beside a ledger that keeps the state of every batch."""
 

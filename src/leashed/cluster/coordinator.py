@@ -229,6 +229,7 @@ class Coordinator:
                 "granted": ledger.tickets,
                 "again": ledger.again,
                 "late": ledger.late,
+                "resumed": ledger.resumed,
             },
             "epoch": membership.epoch.number,
             "epochs_broken": membership.broken,
@@ -289,9 +290,12 @@ class Coordinator:
 
     def _welcome(self, connection: int, member: int) -> None:
         terms = self.terms
+        resumed = None if terms.begun is None else self.state.ledger.resumed
         self._send(
             connection,
-            Welcome(self.run, member, terms.total, terms.batch_size, terms.beat, terms.timeout),
+            Welcome(
+                self.run, member, terms.total, terms.batch_size, terms.beat, terms.timeout, resumed
+            ),
         )
 
     def _report(self, connection: int, link: _Connection, report: Report, now: float) -> None:
@@ -320,6 +324,8 @@ class Coordinator:
         if report.settled > member.settled:
             self._record(Settled(member.id, report.settled))
         membership.broke(report.broken, now)
+        if report.asks:
+            self._send(connection, self.state.ledger.account)
         if report.servers < membership.servers_number:
             self._send(connection, membership.servers())
         if report.epoch < membership.epoch.number:

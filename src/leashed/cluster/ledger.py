@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from leashed.cluster.messages import Apart
+from leashed.cluster.messages import Account, Apart
 
 __all__ = ["Held", "Ledger"]
 
@@ -45,6 +45,7 @@ class Ledger(Struct):
         complete: batches trained.
         tickets: leases granted so far.
         again: batches taken back from dead members, which are granted once more.
+        resumed: of the complete ones, those that were when the run began.
         late: leases that were reported on after they had been taken back.
         taken: leases that were taken back from dead members and not reported on since.
     """
@@ -57,7 +58,25 @@ class Ledger(Struct):
     tickets: int = 0
     again: int = 0
     late: int = 0
+    resumed: int = 0
     taken: set[int] = field(default_factory=set)
+
+    @classmethod
+    def after(cls, total: int | None, begun: Account | None) -> Ledger:
+        """At the beginning of a run that goes on where another was."""
+        if begun is None:
+            return cls(total)
+        end = begun.next if total is None else min(begun.next, total)
+        spans = [(first, min(first + count, end) - first) for first, count in begun.open]
+        back = _merged((first, count) for first, count in spans if count > 0)
+        complete = Account(end, back).used
+        return cls(total, end, back, complete=complete, resumed=complete)
+
+    @property
+    def account(self) -> Account:
+        """What is used."""
+        held = [(held.first + held.used, held.count - held.used) for held in self.held.values()]
+        return Account(self.next, _merged([*self.back, *held]))
 
     @property
     def outstanding(self) -> int:

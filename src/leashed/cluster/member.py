@@ -19,7 +19,17 @@ from msgspec import Struct
 
 from leashed import _check
 from leashed.cluster import wire
-from leashed.cluster.messages import Apart, Bye, Epoch, FromMaster, Gone, Role, Servers, Welcome
+from leashed.cluster.messages import (
+    Account,
+    Apart,
+    Bye,
+    Epoch,
+    FromMaster,
+    Gone,
+    Role,
+    Servers,
+    Welcome,
+)
 from leashed.cluster.opening import (
     Key,
     Refused,
@@ -187,9 +197,20 @@ class Member:
         return self._standing.servers
 
     @property
+    def account(self) -> Account | None:
+        """How far the run is; None before that was told, which ``ask`` asks for."""
+        return self._standing.account
+
+    @property
     def ended(self) -> bool:
         """There are no more batches."""
         return self._standing.ended
+
+    def ask(self) -> None:
+        """Ask to be told in every beat how far the run is."""
+        with self._said():
+            self._standing.asks = True
+        self._alarm()
 
     def want(self, batches: int) -> None:
         """Ask for a lease of at most so many batches. One ``Lease`` answers it, or ``End``; asking

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 __all__ = [
+    "Account",
     "Apart",
     "Beat",
     "Bye",
@@ -82,6 +83,7 @@ class Report(_Message, frozen=True):
         ended: it knows that there are no more batches.
         settled: the newest epoch in which it has trained, so holds what others may take from it.
         broken: the newest epoch of which a round failed there.
+        asks: it wants to know how far the run is.
         left: it takes no more part in epochs and has no use for its leases.
         used: batches used of each lease that it holds: (ticket, how many from the first).
         apart: what else it has used of them, ascending in each; for who has left.
@@ -96,6 +98,7 @@ class Report(_Message, frozen=True):
     ended: bool = False
     settled: Count = 0
     broken: Count = 0
+    asks: bool = False
     left: bool = False
     used: Annotated[list[tuple[Count, Count]], Meta(max_length=4096)] = []
     apart: Annotated[list[Apart], Meta(max_length=4096)] = []
@@ -108,6 +111,23 @@ class Report(_Message, frozen=True):
 ToMaster = Join | Rejoin | Report
 
 
+class Account(_Message, frozen=True):
+    """Which batches of the run are used, as far as the master knows.
+
+    Attributes:
+        next: number of the first that was never granted.
+        open: spans before it that are not known to be used, (first, count), by number.
+    """
+
+    next: Count = 0
+    open: list[tuple[Count, Count]] = []
+
+    @property
+    def used(self) -> int:
+        """How many."""
+        return self.next - sum(count for _, count in self.open)
+
+
 class Welcome(_Message, frozen=True):
     """The process is a member (still, after ``Rejoin``).
 
@@ -118,6 +138,7 @@ class Welcome(_Message, frozen=True):
         batch_size: examples of a batch.
         beat: seconds between two reports.
         timeout: seconds of silence after which a member counts as dead.
+        resumed: batches that the run had behind it when it began; None: it began anew.
     """
 
     run: str
@@ -126,6 +147,7 @@ class Welcome(_Message, frozen=True):
     batch_size: int
     beat: float
     timeout: float
+    resumed: int | None = None
 
 
 class Gone(_Message, frozen=True):
@@ -230,4 +252,4 @@ class Beat(_Message, frozen=True):
     """The master is alive."""
 
 
-FromMaster = Welcome | Gone | Lease | Done | Servers | Epoch | End | Bye | Beat
+FromMaster = Account | Welcome | Gone | Lease | Done | Servers | Epoch | End | Bye | Beat

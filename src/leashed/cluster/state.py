@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from leashed import _check
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Membership
-from leashed.cluster.messages import Apart, Role
+from leashed.cluster.messages import Account, Apart, Role
 
 __all__ = [
     "Began",
@@ -41,6 +41,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         total: batches of the whole run; None: endless, until its trainers have stopped.
         batch_size: examples of a batch.
         trainers: how many are expected.
+        begun: what is used when the run begins, which goes on from a checkpoint. None: nothing.
         parameters: the model's; results must have as many. None: unknown, any will do.
         beat: time between two heartbeats, both ways. Default 0.5.
         timeout: silence after which a member, or the master, counts as dead. Default 5.
@@ -55,6 +56,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     batch_size: int
     trainers: int
     parameters: int | None = None
+    begun: Account | None = None
     beat: float = 0.5
     timeout: float = 5.0
     grace: float = 10.0
@@ -191,7 +193,7 @@ class State(Struct):
     def of(cls, terms: Terms) -> State:
         """At the beginning."""
         membership = Membership(terms.trainers, terms.timeout, terms.grace, terms.gather)
-        return cls(Ledger(terms.total), membership)
+        return cls(Ledger.after(terms.total, terms.begun), membership)
 
     def apply(self, entry: Change) -> None:
         """What the entry says has happened. ValueError where it cannot have, after the others."""
