@@ -28,7 +28,8 @@ bool answers(Connection& connection, double patience) {
     };
     connection.receive(place, deadline);
     return true;
-  } catch (const Error&) {
+  } catch (
+      const std::exception&) {  // the connection is no use then, and its socket not the caller's
     return false;
   }
 }
