@@ -129,6 +129,7 @@ py::dict counters_of(TrainerSync& sync) {
   const Traffic traffic = sync.traffic();
   const Transfers transfers = sync.transfers();
   return py::dict("syncs"_a = c.rounds.load(kRelaxed), "failed"_a = c.failed.load(kRelaxed),
+                  "not_finite"_a = sync.not_finite(),
                   "seconds"_a = static_cast<double>(c.nanoseconds.load(kRelaxed)) * 1e-9,
                   "floats"_a = c.floats.load(kRelaxed), "bytes_out"_a = traffic.out,
                   "bytes_in"_a = traffic.in, "transfers_out"_a = transfers.out,
@@ -155,6 +156,8 @@ void bind_cluster(py::module_& m) {
            "No more will come; the whole run has batches [0, beyond).")
       .def("used", &Leases::used,
            "(ticket, batches used without a gap) of each lease of which that has changed.")
+      .def("apart", &Leases::apart,
+           "(ticket, first from the lease's first, count) of those used behind one that is not.")
       .def("left", &Leases::left, "Batches given and not claimed.")
       .def("use", &Leases::use, py::arg("place"), "Training on the one claimed there is over.");
 
@@ -183,6 +186,7 @@ void bind_cluster(py::module_& m) {
             return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.traffic.in,
                             "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
                             "connections"_a = c.connections, "refused"_a = c.refused,
+                            "not_finite"_a = c.not_finite,
                             **kernel_counts(c.kernel));
           },
           "What was counted; kernel_in and kernel_out, where all went over TCP.")
@@ -252,14 +256,15 @@ void bind_cluster(py::module_& m) {
       .def(
           "adopt",
           [](TrainerSync& sync, std::size_t slot, std::size_t server, int socket, bool checked,
-             const std::string& transport) {
+             const std::string& transport, double patience) {
             const py::gil_scoped_release release;
-            taking(socket, [&](int s) {
-              sync.links(slot).adopt(server, s, checked, to_transport(transport));
+            return taking(socket, [&](int s) {
+              return sync.links(slot).adopt(server, s, checked, to_transport(transport), patience);
             });
           },
           py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"),
-          py::arg("transport") = "tcp")
+          py::arg("transport") = "tcp", py::arg("patience") = 0.0,
+          "With patience, in seconds: False where the server does not answer within it.")
       .def(
           "form",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,
@@ -290,6 +295,12 @@ void bind_cluster(py::module_& m) {
       .def_property_readonly(
           "ended", [](TrainerSync& sync) { return sync.ring().ended(); },
           "The epoch whose ring has ended here; a later one is wanted.")
+      .def_property_readonly(
+          "broken", [](TrainerSync& sync) { return sync.ring().broken(); },
+          "The newest epoch of which a round has broken here.")
+      .def_property_readonly(
+          "leaving", [](TrainerSync& sync) { return sync.ring().leaving(); },
+          "Whether this trainer's workers have ended.")
       .def_property_readonly(
           "settled", [](TrainerSync& sync) { return sync.ring().settled(); },
           "The epoch in which this trainer last was in a round with the others.")

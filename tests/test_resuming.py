@@ -435,7 +435,7 @@ def test_the_newest_state_is_written_last(path: Path, monkeypatch: pytest.Monkey
     """A slow disk skips states, but not the last."""
     written: list[int] = []
 
-    def slowly(_path: Path, _model: lsh.Model, reached: Any, _config: object) -> None:
+    def slowly(_path: Path, _model: lsh.Model, reached: Any, *_: object) -> None:
         time.sleep(0.005)
         written.append(reached)
 

@@ -173,6 +173,10 @@ class Leases:
     Batch numbers that a training is handed while it runs.
     """
     def __init__(self) -> None: ...
+    def apart(self) -> list[tuple[int, int, int]]:
+        """
+        (ticket, first from the lease's first, count) of those used behind one that is not.
+        """
     def end(self, beyond: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         No more will come; the whole run has batches [0, beyond).
@@ -268,7 +272,11 @@ class TrainerSync:
         socket: typing.SupportsInt | typing.SupportsIndex,
         checked: bool,
         transport: str = "tcp",
-    ) -> None: ...
+        patience: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+    ) -> bool:
+        """
+        With patience, in seconds: False where the server does not answer within it.
+        """
     def counters(self) -> dict:
         """
         What was counted; kernel_in and kernel_out, where all went over TCP.
@@ -301,9 +309,19 @@ class TrainerSync:
         (slot, server) of the connections to be made.
         """
     @property
+    def broken(self) -> int:
+        """
+        The newest epoch of which a round has broken here.
+        """
+    @property
     def ended(self) -> int:
         """
         The epoch whose ring has ended here; a later one is wanted.
+        """
+    @property
+    def leaving(self) -> bool:
+        """
+        Whether this trainer's workers have ended.
         """
     @property
     def settled(self) -> int:

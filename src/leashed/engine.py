@@ -100,7 +100,7 @@ class Engine(_core.Engine):
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it. Or the cluster's run has
             other batches, or no sync server where ``sync`` needs one.
-        OSError: the cluster's master cannot be reached; (``close``) not any more.
+        OSError: the cluster's master cannot be reached.
         ValueError (``push``, ``push_sparse``): a value is NaN or infinite; the message tells the
             first one's index. Parameters, state and t are unchanged.
         RuntimeError (``read``, ``push``): the engine is closed, or more views or threads than
@@ -216,10 +216,10 @@ class Engine(_core.Engine):
 
     def close(self) -> None:
         """Refuse reads and pushes from here on; views stay valid. In a cluster: end the
-        synchronisation, which waits for no sync server, and hand in the parameters.
+        synchronisation, which waits for no sync server, and hand in the parameters. Where the
+        master stays away, there is a RuntimeWarning instead.
 
         Raises:
-            OSError: the master cannot be reached any more.
             Exception: what a synchroniser of your own has raised, where no read or push has.
         """
         self._close(finished=True)

@@ -7,10 +7,11 @@ import math
 import os
 import threading
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from leashed import _check, _core, checkpoint
 from leashed.external import Description, External
 from leashed.models import Model
+from leashed.sync import Position
 
 __all__ = ["Checkpointer", "Kept", "resume"]
 
@@ -34,6 +36,7 @@ _SAME = {
 }
 # What the runs had in common that could be resumed before those on sparse rows could.
 _BEFORE_SPARSE = {"sparse": False, "decay": (0.0, [], 0)}
+_ALONE: dict[str, Any] = {"open": []}  # what runs in no cluster do not tell
 
 
 class Kept:
@@ -73,6 +76,9 @@ class Checkpointer:
         model: what is trained.
         config: what ``leashed.train`` was asked for, as JSON's own types.
 
+    Attributes:
+        position: tells how far the run is that the training is a part of; None: it is not.
+
     Raises:
         OSError: the file could not be written; found before training, not after.
     """
@@ -86,8 +92,9 @@ class Checkpointer:
         _check.writable(self._path)
         self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
         self._lock = threading.Lock()
-        self._newest: _core.Resumption | None = None  # to be written; None: the thread is idle
+        self._newest: _Reached | None = None  # to be written; None: the thread is idle
         self._failure: Exception | None = None
+        self.position: Callable[[], Position] | None = None
 
     def __enter__(self) -> Checkpointer:  # noqa: PYI034 (Self is of Python 3.11)
         return self
@@ -105,16 +112,17 @@ class Checkpointer:
     def __call__(self, reached: _core.Resumption) -> None:
         """Write this; if another is being written, then afterwards, unless a newer one has come."""
         self._warn()
+        position = None if self.position is None else self.position()
         with self._lock:
             idle = self._newest is None
-            self._newest = reached
+            self._newest = _Reached(reached, position)
         if idle:
             self._thread.submit(self._write)
 
     def _write(self) -> None:
         while (reached := self._newest) is not None:
             try:
-                _write(self._path, self._model, reached, self._config)
+                _write(self._path, self._model, *reached, self._config)
             except Exception as error:  # noqa: BLE001 (told by the thread that trains)
                 self._failure = error
             with self._lock:
@@ -128,8 +136,17 @@ class Checkpointer:
             warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
+class _Reached(NamedTuple):
+    training: _core.Resumption
+    run: Position | None
+
+
 def _write(
-    path: Path, model: Model | External, reached: _core.Resumption, config: dict[str, Any]
+    path: Path,
+    model: Model | External,
+    reached: _core.Resumption,
+    position: Position | None,
+    config: dict[str, Any],
 ) -> None:
     if not np.isfinite(reached.vectors).all():
         return  # training has crashed; the last checkpoint before that is worth more
@@ -150,6 +167,8 @@ def _write(
         "staleness_counts": counts,
         "decay": reached.shrink,
     }
+    if position is not None:
+        run |= position._asdict()
     checkpoint.write(path, model, tensors, {"run": json.dumps(run)})
 
 
@@ -159,8 +178,8 @@ def _state(k: int) -> str:
 
 def resume(
     path: str | os.PathLike[str], model: Model | External, config: dict[str, Any]
-) -> _core.Resumption:
-    """What a checkpoint of a run of that model and configuration holds.
+) -> tuple[_core.Resumption, Position]:
+    """What a checkpoint of a run of that model and configuration holds, and how far that run was.
 
     Raises:
         OSError: the file cannot be read.
@@ -175,8 +194,9 @@ def resume(
     if wrong := checkpoint.mismatch(found, model):
         raise ValueError(f"cannot resume {path}: {wrong}")
     try:
-        run = {**_BEFORE_SPARSE, **json.loads(metadata["run"])}
-        return _resumption(path, found, tensors, run, config)
+        run = {**_BEFORE_SPARSE, **_ALONE, **json.loads(metadata["run"])}
+        position = Position(run["batches"], [(first, count) for first, count in run["open"]])
+        return _resumption(path, found, tensors, run, config), position
     except (KeyError, TypeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
 

@@ -9,10 +9,10 @@ of your own is a subclass of ``Synchroniser`` with a method ``mix`` (docs/extend
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -313,6 +313,18 @@ def diloco(
     )
 
 
+class Position(NamedTuple):
+    """How far a run has come.
+
+    Attributes:
+        batches: number of the first batch that nobody has been given yet.
+        open: spans before it that are not known to be used, (first, count), by number.
+    """
+
+    batches: int = 0
+    open: Sequence[tuple[int, int]] = ()
+
+
 class Session(Protocol):
     """A trainer's part in a run, while it trains; ``leashed.cluster.session`` has it."""
 
@@ -325,6 +337,15 @@ class Session(Protocol):
     @property
     def cut_short(self) -> str | None:
         """Why the run ended before its batches and this trainer's training did; None: it did not."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether the master has not heard of this training's end."""
+        ...
+
+    def follow(self) -> Callable[[], Position]:
+        """What tells from now on how far the whole run has come, as far as is known here."""
         ...
 
     def finish(
@@ -363,6 +384,7 @@ class Cluster(Protocol):
         batch_size: int,
         workers: int,
         lockstep: bool,
+        resumed: Position | None = None,
     ) -> Session:
         """Takes part from here to the session's end."""
         ...

@@ -146,12 +146,19 @@ def train(
             ``leashed.sync``. Default: not at all.
         cluster: the run in which this process is one of several trainers, from
             ``leashed.cluster.join()``. Its master hands out the batches of ``until.epochs``, each to
-            one trainer; the other stop rules are this trainer's own. The model, the data, ``until``,
-            ``batch_size`` and ``seed`` must be the same for all. Sparse data are not updated in
+            one trainer; the other stop rules are this trainer's own: where one ends it, the others
+            train on, with its batches too. The model, the data, ``until.epochs``, ``batch_size`` and
+            ``seed`` must be the same for all. Sparse data are not updated in
             place. ``result.config["cluster"]`` has what was counted. Where the run is ended before
-            its batches and this training are (rank 0 fails, or the master is told to stop), the
-            training ends with a RuntimeWarning, the parameters are those reached, and
-            ``result.config["cluster_ended"]`` has the reason. Not with ``resume``.
+            its batches and this training are (rank 0 fails, or the master is told to stop), or the
+            master stays away, the training ends with a RuntimeWarning, the parameters are those
+            reached, ``result.config["cluster_ended"]`` has the reason, and ``"cluster_lost"`` tells
+            whether the master has not got them.
+
+            Each trainer writes ``checkpoint``, a file of its own, and all are given ``resume``, or
+            none: rule's state, version and schedule go on from a trainer's own file, parameters are
+            those of the trainer that is there first, and rank 0's file tells which batches are not
+            to be trained again. What was used in about the last second before it was written is.
 
     Returns:
         A ``TrainResult``; in a cluster, of this trainer.
@@ -217,19 +224,13 @@ def train(
         "version": _core.__version__,
     }
     check_synchroniser(sync, cluster)
-    if cluster is not None and resume is not None:
-        raise ValueError(
-            "resume does not go with cluster: the cluster's master would hand out all batches "
-            "again. Begin a new run with the checkpoint's parameters instead: "
-            "init=leashed.load(path)[1]"
-        )
     if sync is not None:
         config["sync"] = sync.label
-    resumption = None
+    resumption, position = None, None
     if isinstance(resume, resuming.Kept):
         resumption = resume.reached
     elif resume is not None:
-        resumption = resuming.resume(resume, model, config)
+        resumption, position = resuming.resume(resume, model, config)
     if resumption is not None:
         config["resumed_at"] = resumption.updates
 
@@ -293,8 +294,11 @@ def train(
                     batch_size=batch_size,
                     workers=threads,
                     lockstep=isinstance(discipline, Synchronous),
+                    resumed=position,
                 )
             )
+            if isinstance(checkpointer, resuming.Checkpointer):
+                checkpointer.position = session.follow()
         outcome = _core.train(
             native,
             theta,
@@ -324,6 +328,7 @@ def train(
             config["cluster"] = session.finish(outcome["parameters"], _counted(outcome))
             if session.cut_short is not None:
                 config["cluster_ended"] = session.cut_short
+                config["cluster_lost"] = session.lost
     config["sparse_updates"] = outcome["in_place"]
     return _result(outcome, mean_batch, config)
 

@@ -21,6 +21,7 @@ from leashed.cluster import wire
 from leashed.cluster.coordinator import Close, Coordinator
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.messages import (
+    Account,
     Bye,
     End,
     Epoch,
@@ -183,6 +184,7 @@ class World:
     def start(self, role: str, index: int) -> None:
         self._processes += 1
         standing = Standing(role, index, f"10.0.0.{index}:{self._processes}")  # type: ignore[arg-type]
+        standing.asks = role == "trainer"
         process = Process(self._processes, role, index, standing)
         self.processes.append(process)
         self.live(process)
@@ -380,6 +382,11 @@ class World:
         self.over = self.master.over
 
     def note(self, message: FromMaster | ToMaster) -> None:
+        if isinstance(message, Account):
+            spans = (range(first, first + count) for first, count in message.open)
+            used = set(range(message.next)).difference(*spans)
+            assert len(used) == message.used
+            assert used <= self.trained.keys(), "used by nobody"
         if isinstance(message, Epoch):
             before = self.epochs.setdefault(message.number, message)
             assert before == message, "two epochs of one number"

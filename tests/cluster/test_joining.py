@@ -56,16 +56,3 @@ def test_a_master_that_fails_is_told_of(tmp_path: Path, monkeypatch: pytest.Monk
     cluster = join(0, tmp_path)
     with pytest.raises(ChildProcessError, match=r"master\.log"):
         cluster.session(10, None, total=1, batch_size=1, workers=1, lockstep=False)
-
-
-def test_resume_does_not_go_with_cluster(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="resume does not go with cluster"):
-        lsh.train(
-            lsh.models.mlp(784, [8], 10),
-            lsh.datasets.synthetic_digits(n=50),
-            until=lsh.until(epochs=1),
-            batch_size=10,
-            sync=lsh.sync.MA(),
-            cluster=join(0, tmp_path),
-            resume=tmp_path / "no.checkpoint",
-        )

@@ -73,6 +73,45 @@ def test_more_than_there_is_cannot_be_used() -> None:
     assert ledger == before
 
 
+@pytest.mark.parametrize(
+    "apart",
+    [[(1, 4, 2)], [(1, 0, 1)], [(1, 3, 1), (1, 3, 1)], [(1, 3, 1), (1, 2, 1)]],
+    ids=["too far", "used before", "twice", "descending"],
+)
+def test_what_cannot_be_used_apart_is_refused(apart: list[tuple[int, int, int]]) -> None:
+    ledger = Ledger(10)
+    ledger.grant(1, 5, 1)
+    ledger.use(1, 1, 1)
+    before = copy.deepcopy(ledger)
+    with pytest.raises(ValueError, match="lease 1 has 5 batches, 1 of them used, and not"):
+        ledger.take_back(1, dead=False, apart=apart)
+    assert ledger == before
+    ledger.take_back(1, dead=False, apart=[(1, 2, 1), (1, 4, 1), (7, 0, 9)])
+    assert (ledger.complete, ledger.back) == (3, [(1, 1), (3, 1)])
+
+
+def test_a_run_goes_on_with_what_an_account_says_is_not_used() -> None:
+    before = Ledger(20)
+    for member in (1, 2, 1):
+        before.grant(member, 4, 1)
+    before.use(1, 1, 3)
+    before.use(1, 3, 1)
+    before.take_back(2, dead=True)
+    account = before.account
+    assert (account.next, account.open, account.used) == (12, [(3, 5), (9, 3)], before.complete)
+    ledger = Ledger.after(20, account)
+    check_ledger(ledger)
+    assert (ledger.complete, ledger.resumed, ledger.free, ledger.again) == (4, 4, 16, 0)
+    spans = [ledger.grant(1, 9, 1) for _ in range(3)]
+    assert [(s.first, s.count) for s in spans if s] == [(3, 5), (9, 3), (12, 8)]
+    shorter = Ledger.after(10, account)
+    check_ledger(shorter)
+    assert (shorter.complete, shorter.back, shorter.next) == (4, [(3, 5), (9, 1)], 10)
+    assert Ledger.after(3, account).done
+    assert Ledger.after(None, account).account == account
+    assert Ledger.after(20, None) == Ledger(20)
+
+
 class Ledgers(RuleBasedStateMachine):
     """Beside a ledger that keeps the state of every batch."""
 
@@ -105,13 +144,24 @@ class Ledgers(RuleBasedStateMachine):
                 self.batches[batch] = "complete"
         self.ledger.use(member, ticket, used)
 
-    @rule(member=st.integers(1, 4), dead=st.booleans())
-    def take_back(self, member: int, dead: bool) -> None:
-        self.ledger.take_back(member, dead=dead)
+    @rule(member=st.integers(1, 4), dead=st.booleans(), used=st.sets(st.integers(0, 59)))
+    def take_back(self, member: int, dead: bool, used: set[int]) -> None:
+        apart = [] if dead else self.apart(member, used)
+        self.ledger.take_back(member, dead=dead, apart=apart)
         for batch, state in enumerate(self.batches):
             if state == f"held by {member}":
                 self.batches[batch] = "free"
                 self.again += dead
+
+    def apart(self, member: int, used: set[int]) -> list[tuple[int, int, int]]:
+        """Of a member's batches those used, which are complete from here on."""
+        found = []
+        for held in self.ledger.held.values():
+            for batch in range(held.first + held.used, held.first + held.count):
+                if held.member == member and batch in used:
+                    self.batches[batch] = "complete"
+                    found.append((held.ticket, batch - held.first, 1))
+        return found
 
     @invariant()
     def adds_up(self) -> None:

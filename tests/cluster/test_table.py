@@ -66,6 +66,18 @@ def test_servers_ledger_members_and_output():
     assert table.members(whole).rows[0] == ["trainer 0", "1.00 s", "11.0 s", "finished"]
 
 
+def test_values_that_are_not_finite_are_told_of():
+    told = fakes.report()
+    assert "not finite" not in dict(table.facts(told))
+    told["summaries"] = {
+        "trainer-0": fakes.trainer(3000.0, sync_not_finite=0.0),
+        "trainer-1": fakes.trainer(1900.0, sync_not_finite=4.0),
+    }
+    told["metrics"]["sync-ps-0"]["not_finite"] = 1.0
+    row = "trainer 1 4, sync server 0 1 (rounds and fragments that nobody has taken)"
+    assert dict(table.facts(told))["not finite"] == row
+
+
 def test_an_endless_ledger_and_no_trainer_yet():
     empty = fakes.report(0.5, "running", summaries={}, members=[])
     empty["ledger"]["total"] = None

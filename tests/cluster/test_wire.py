@@ -11,6 +11,7 @@ import pytest
 
 from leashed.cluster import wire
 from leashed.cluster.messages import (
+    Account,
     Beat,
     Bye,
     Done,
@@ -34,7 +35,9 @@ UP: list[ToMaster] = [
     Rejoin("run", 7),
     Join("trainer", 3, "[::1]:7000", Rejoin("run", 7)),
     Report(),
-    Report(3, 4, True, 3, 2, True, [(5, 6)], 7, 8, {"loss": 0.25}, {"loss": 0.125}),
+    Report(
+        3, 4, True, 3, 2, True, True, [(5, 6)], [(5, 7, 2)], 7, 8, {"loss": 0.25}, {"loss": 0.125}
+    ),
 ]
 DOWN: list[FromMaster] = [
     Welcome("run", 1, None, 8, 0.5, 5.0),
@@ -47,6 +50,7 @@ DOWN: list[FromMaster] = [
     End("x"),
     Bye("y"),
     Beat(),
+    Account(7, [(1, 2)]),
 ]
 FUZZ = int(os.environ.get("LEASHED_FUZZ", "3000"))
 

@@ -17,6 +17,7 @@ constexpr auto kPause = std::chrono::milliseconds(2);  // where there is nobody 
 
 void Background::begin(const Synchronised& training, const std::function<bool()>& go_on) {
   stopped_ = &training.stopped;
+  if (!training.come_and_go) workers_.store(training.workers, kRelaxed);
   take_over(training, round_.emplace(make_round(0)), go_on);
   thread_ = start_thread([this, training] {
     shadow(training, *round_);
@@ -24,6 +25,13 @@ void Background::begin(const Synchronised& training, const std::function<bool()>
     has_left_ = true;
     left_.notify_all();
   });
+}
+
+// What follows, such as an evaluation, is nothing that the others wait for.
+void Background::leave(std::size_t) {
+  if (workers_.load(kRelaxed) > 0 && workers_.fetch_sub(1, kRelaxed) == 1) {
+    ring().want_to_leave();
+  }
 }
 
 // The last rounds are for leaving: the others change over to a ring without this trainer.

@@ -21,12 +21,14 @@ class Background final : public TrainerSync {
   void stepped(std::size_t) override {}
   void waiting(std::size_t) override {}
   void resumed(std::size_t) override {}
-  void leave(std::size_t) override {}
+  void leave(std::size_t) override;
   void end() override;
 
  private:
   void shadow(const Synchronised& training, Round& round);
 
+  // Relaxed: workers that have not left. The last one hands nothing over.
+  std::atomic<std::size_t> workers_{0};
   std::atomic<bool> ended_{false};              // tells the thread to end; joining orders the rest
   std::atomic<bool> cancelled_{false};          // and to give up what it waits for
   const std::atomic<bool>* stopped_ = nullptr;  // the training

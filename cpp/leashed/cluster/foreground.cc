@@ -11,6 +11,7 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr auto kLook = std::chrono::milliseconds(20);  // between two looks at whether to stop
+constexpr double kHurry = 1;  // seconds for the last rounds, where the run was stopped
 
 }  // namespace
 
@@ -27,6 +28,11 @@ void Foreground::begin(const Synchronised& training, const std::function<bool()>
   for (std::size_t i = 0; i < rounds; ++i) rounds_.push_back(make_round(i));
   take_over(training, rounds_[0], go_on);
   training_.emplace(training);
+  patient_ = [this] {
+    if (!training_->stopped.load(kRelaxed)) return true;
+    if (stopped_since_ == 0) stopped_since_ = now();
+    return now() < stopped_since_ + kHurry;
+  };
   lockstep_ = training.discipline.lockstep();
   progress_.assign(count_, {});
   for (Progress& own : progress_) own.last_time = now();
@@ -57,7 +63,14 @@ bool Foreground::due(const Progress& own) {
   return static_cast<double>(own.iterations - own.last) >= gap;
 }
 
-Deadline Foreground::until() const {
+// An exchange with servers is given up at once where the run is stopped; the other trainers would
+// lose their round by that.
+Deadline Foreground::until() {
+  if (!uses_servers()) {
+    Deadline until = Deadline::in(plan_.timeout);
+    until.go_on = &patient_;
+    return until;
+  }
   Deadline until = deadline(training_->stopped);
   until.ended = &cancelled_;
   return until;
@@ -168,15 +181,30 @@ void Foreground::join(std::size_t worker) {
   set(worker, trains);
 }
 
+// After the last worker no round is led here any more, which the others would wait for.
 void Foreground::leave(std::size_t worker) {
+  bool last = false;
   {
     const std::lock_guard lock(mutex_);
     set(worker, gone);
+    last = !training_->come_and_go && count(gone) == count_;
   }
   changed_.notify_all();
+  if (!last) return;
+  ring().want_to_leave();
+  if (!uses_servers()) depart();
 }
 
-// The last round is for leaving: the others change over to a ring without this trainer.
+void Foreground::depart() {
+  try {
+    while (!ring().has_left()) {
+      if (!rounds_[0].run(training_->discipline, until())) break;
+    }
+  } catch (...) {
+    training_->fail(std::current_exception());
+  }
+}
+
 void Foreground::end() {
   ring().want_to_leave();
   if (training_) {
@@ -186,16 +214,7 @@ void Foreground::end() {
     changed_.notify_all();
     changed_.wait(lock, [this] { return !in_round_.load(kRelaxed) && exchanging_ == 0; });
   }
-  if (training_ && !uses_servers()) {
-    const Deadline until = deadline(training_->stopped);
-    try {
-      while (!ring().has_left()) {
-        if (!rounds_[0].run(training_->discipline, until)) break;
-      }
-    } catch (...) {
-      training_->fail(std::current_exception());
-    }
-  }
+  if (training_ && !uses_servers()) depart();
   ring().close();
 }
 

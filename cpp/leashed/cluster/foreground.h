@@ -19,7 +19,7 @@ class Foreground final : public TrainerSync {
  public:
   Foreground(const SyncPlan& plan, std::size_t workers);
 
-  // The calling thread has the last rounds.
+  // The calling thread has the last rounds, where no worker has had them.
   std::size_t threads() const override { return 1; }
   void begin(const Synchronised& training, const std::function<bool()>& go_on) override;
   void stepped(std::size_t worker) override;
@@ -48,7 +48,9 @@ class Foreground final : public TrainerSync {
   bool due(const Progress& own);
   void exchange(std::size_t worker);
   // The deadline of a worker's round that begins now.
-  Deadline until() const;
+  Deadline until();
+  // The last rounds with the other trainers, after which they go on in a ring without this one.
+  void depart();
   // (From here on, under the lock.)
   void set(std::size_t worker, State state);
   std::size_t count(State state) const { return counts_[state]; }
@@ -59,7 +61,9 @@ class Foreground final : public TrainerSync {
   const std::size_t count_;
   bool lockstep_ = false;
   std::optional<Synchronised> training_;
-  std::vector<Round> rounds_;  // with servers: of each worker; else one
+  std::vector<Round> rounds_;      // with servers: of each worker; else one
+  double stopped_since_ = 0;       // as rounds_[0] has seen it; whoever has that one has this, too
+  std::function<bool()> patient_;  // with the other trainers: whether a round may go on
   std::vector<Progress> progress_;
   std::mutex mutex_;
   std::condition_variable changed_;

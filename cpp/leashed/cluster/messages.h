@@ -21,6 +21,7 @@ enum Kind : std::uint16_t {
   kReduceBfloat16,
   kReduceInt8,
   kShare,
+  kProbe,  // of one byte; comes back as it is: whether the server answers
   kKinds,
 };
 
@@ -57,9 +58,9 @@ constexpr std::uint16_t reduce_kind(Codec codec) {
 // Bytes of payload, at most, by kind.
 inline constexpr std::uint64_t kMostExchange = sizeof(ExchangeHead) + kFragment * sizeof(float);
 inline constexpr std::array<std::uint64_t, kKinds> kServerLimits{
-    0, kMostExchange, kMostExchange, 0, 0, 0, 0, kShareFrame};
+    0, kMostExchange, kMostExchange, 0, 0, 0, 0, kShareFrame, 1};
 inline constexpr std::array<std::uint64_t, kKinds> kRingLimits{
-    0, 0, 0, kRingFragment, kRingFragment, kRingFragment, kRingFragment, kShareFrame};
+    0, 0, 0, kRingFragment, kRingFragment, kRingFragment, kRingFragment, kShareFrame, 0};
 
 // A connection that is made for one of the two, over a socket or, where the wish is another than
 // `tcp`, as share() says; both sides have the same wish. Takes the socket over, unless it throws.

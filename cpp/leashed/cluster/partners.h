@@ -20,6 +20,11 @@ class Servers {
                         float* other, Covered& done, const Deadline& deadline) = 0;
 };
 
+// What a member was to take over: for all of them alike.
+struct NotFinite : Error {
+  using Error::Error;
+};
+
 class Peers {
  public:
   virtual ~Peers() = default;
@@ -31,7 +36,7 @@ class Peers {
   };
   virtual Begin begin() = 0;
   // values, of which theta comes first, ← those of the first member that is not new; whether this
-  // one is. Throws ConnectionError, Error: values are then worth nothing.
+  // one is. Throws NotFinite, ConnectionError, Error: values are then worth nothing.
   virtual bool take(std::span<float> values, const Deadline& deadline) = 0;
   // other ← the sum over all members, in the part that `done` says. How many they are. Throws
   // likewise: the round is lost, for all.

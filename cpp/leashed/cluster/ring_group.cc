@@ -45,6 +45,11 @@ void RingGroup::give_up() {
   in_ring_.store(false, kRelaxed);
 }
 
+void RingGroup::break_off() {
+  broken_.store(ring_->epoch, kRelaxed);
+  give_up();
+}
+
 void RingGroup::count() {
   if (ring_->collective) ring_->collective->count(traffic_);
 }
@@ -82,7 +87,7 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
     const Traffic before = traffic_.own();
     ring_->collective->broadcast(values, root, deadline);
     if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
-      throw Error("what is to be taken over is not finite");  // for all members alike
+      throw NotFinite("what is to be taken over is not finite");  // for all members alike
     }
     copied_ = true;
     if (codec_ != Codec::none) {
@@ -96,7 +101,7 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
     }
     return fresh[ring_->rank] && ring_->rank != root;
   } catch (...) {
-    give_up();
+    break_off();
     throw;
   }
 }
@@ -138,7 +143,7 @@ std::uint32_t RingGroup::sum(std::span<float> other, Covered& done, const Deadli
         ring_->collective->sum(all_of_it.last(1), {}, deadline);
       }
     } catch (...) {
-      give_up();
+      break_off();
       throw;
     }
     wishes = part_.back();

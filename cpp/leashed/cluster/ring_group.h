@@ -43,8 +43,12 @@ class RingGroup final : public Peers {
   void close();
   // Whether there is a later ring to change over to.
   bool pending() const { return pending_.load(std::memory_order_relaxed); }
+  // Whether this member is to leave, or has left.
+  bool leaving() const { return leaving_.load(std::memory_order_relaxed); }
   // The epoch that has ended here, for whatever reason; a later one is wanted.
   std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
+  // The newest of which a round has broken here; else all have changed over together.
+  std::uint64_t broken() const { return broken_.load(std::memory_order_relaxed); }
   // The epoch in which this member was last together with the others: it has what they have.
   std::uint64_t settled() const { return settled_.load(std::memory_order_relaxed); }
   // Whether this member is in no ring and none is to come.
@@ -62,6 +66,7 @@ class RingGroup final : public Peers {
  private:
   void count();
   void give_up();
+  void break_off();
   // values ← their sum over all members; values[i] is the vector's `begin + i`.
   void sum_encoded(std::span<float> values, std::size_t begin, const Deadline& deadline);
 
@@ -80,7 +85,7 @@ class RingGroup final : public Peers {
   // Relaxed: they tell other threads what to do next, and hand nothing over; what belongs to it is
   // under the lock.
   std::atomic<bool> leaving_{false}, in_ring_{false}, pending_{false};
-  std::atomic<std::uint64_t> ended_{0}, settled_{0};
+  std::atomic<std::uint64_t> ended_{0}, broken_{0}, settled_{0};
   WireCount traffic_;
 };
 

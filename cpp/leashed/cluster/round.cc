@@ -44,9 +44,12 @@ bool Round::run(Discipline& discipline, const Deadline& deadline) {
   Outcome outcome = Outcome::failed;
   try {
     outcome = round(discipline, deadline);
+  } catch (const NotFinite&) {
+    outcome = Outcome::not_finite;
   } catch (const Error&) {  // of a connection, or somebody has sent what does not belong there
   }
   if (outcome == Outcome::nobody) return false;
+  if (outcome == Outcome::not_finite) counters_.not_finite.fetch_add(1, kRelaxed);
   (outcome == Outcome::done ? counters_.rounds : counters_.failed).fetch_add(1, kRelaxed);
   counters_.nanoseconds.fetch_add(static_cast<std::uint64_t>((now() - start) * 1e9), kRelaxed);
   return outcome == Outcome::done;
@@ -110,7 +113,8 @@ Round::Outcome Round::exchange(Discipline& discipline, float alpha, bool old_rep
     }
   });
   if (!somebody) return Outcome::nobody;
-  return finite && !done_.empty() ? Outcome::done : Outcome::failed;
+  if (!finite) return Outcome::not_finite;
+  return done_.empty() ? Outcome::failed : Outcome::done;
 }
 
 Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
@@ -121,7 +125,7 @@ Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
   see(discipline, theta);
   begin_states(theta);
   count_ = peers_->sum(theta, done_, deadline);
-  return finite() ? Outcome::done : Outcome::failed;
+  return finite() ? Outcome::done : Outcome::not_finite;
 }
 
 // A member's theta that is not finite is its own affair: the sum, the same for all, shows it to

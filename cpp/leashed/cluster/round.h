@@ -22,6 +22,7 @@ using CustomMix =
 struct RoundCounters {
   std::atomic<std::uint64_t> rounds{0};       // done, with all partners or some
   std::atomic<std::uint64_t> failed{0};       // with none: too late, broken off, not finite
+  std::atomic<std::uint64_t> not_finite{0};   // those of the last kind
   std::atomic<std::uint64_t> nanoseconds{0};  // in all of them
   std::atomic<std::uint64_t> floats{0};       // exchanged; a whole vector is `dimension`
 };
@@ -44,7 +45,7 @@ class Round {
   bool alone() const { return peers_ && count_ == 1; }
 
  private:
-  enum class Outcome { done, failed, nobody };
+  enum class Outcome { done, failed, not_finite, nobody };
   Outcome round(Discipline& discipline, const Deadline& deadline);
   // Else than `done` where the round is over.
   Outcome carry_out(const Action& action, Discipline& discipline, const Deadline& deadline);

@@ -7,18 +7,44 @@
 
 #include "leashed/base/clock.h"
 #include "leashed/net/feedback.h"
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr double kLook = 0.05;  // seconds between two looks at whether to give up
+constexpr double kLook = 0.05;               // seconds between two looks at whether to give up
+constexpr std::uint64_t kMostDoublings = 4;  // of the pause for a server that is late again
+
+bool answers(Connection& connection, double patience) {
+  const Deadline deadline = Deadline::in(patience);
+  std::byte mark{};
+  const std::span<const std::byte> probe(&mark, 1);
+  try {
+    connection.send({.kind = kProbe}, {&probe, 1}, deadline);
+    const auto place = [&mark](const FrameHeader& h) {
+      if (h.kind != kProbe) throw Error("a sync server has answered something else than was asked");
+      return std::span(&mark, h.length);
+    };
+    connection.receive(place, deadline);
+    return true;
+  } catch (
+      const std::exception&) {  // the connection is no use then, and its socket not the caller's
+    return false;
+  }
+}
 
 }  // namespace
 
 ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>& owner,
-                         std::size_t servers, std::size_t parts, Codec codec)
-    : dimension_(dimension), parts_(parts), codec_(codec), lanes_(servers), kept_(owner.size()) {
+                         std::size_t servers, std::size_t parts, Codec codec,
+                         std::shared_ptr<std::vector<Lateness>> lateness)
+    : dimension_(dimension),
+      parts_(parts),
+      codec_(codec),
+      lanes_(servers),
+      kept_(owner.size()),
+      lateness_(lateness ? std::move(lateness) : std::make_shared<std::vector<Lateness>>(servers)) {
   if (owner.size() != fragments_of(dimension)) {
     throw Error("there must be an owner for each of the " +
                 std::to_string(fragments_of(dimension)) + " fragments");
@@ -29,17 +55,22 @@ ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>
   heard_.resize(dimension);
 }
 
-void ServerLinks::adopt(std::size_t server, int socket, bool checked, Transport wish) {
+bool ServerLinks::adopt(std::size_t server, int socket, bool checked, Transport wish,
+                        double patience) {
   Lane& lane = lanes_.at(server);  // before the socket is taken over
   auto connection = connected(socket, kServerLimits, checked, wish, Role::offers);
+  if (patience > 0 && !answers(*connection, patience)) return false;
   const std::lock_guard lock(mutex_);
   lane.arriving = std::move(connection);
+  lane.arriving_after = lateness(lane).times.load(kRelaxed);
   lane.there.store(true, kRelaxed);
+  return true;
 }
 
 bool ServerLinks::missing(std::size_t server) const {
   const Lane& lane = lanes_.at(server);
-  return !lane.fragments.empty() && !lane.there.load(kRelaxed);
+  return !lane.fragments.empty() && !lane.there.load(kRelaxed) &&
+         now() >= (*lateness_)[server].until.load(kRelaxed);
 }
 
 Transfers ServerLinks::transfers() const {
@@ -67,6 +98,19 @@ void ServerLinks::drop(Lane& lane) {
   end(lane);
   const std::lock_guard lock(mutex_);
   if (!lane.arriving) lane.there.store(false, kRelaxed);
+}
+
+// The other threads drop their connections with it, when they come to an exchange: whether the
+// server answers is found out beside them. Where it does, and is late again, there is a pause, of
+// once, twice, … what was waited.
+void ServerLinks::late(Lane& lane, double seconds) {
+  Lateness& shared = lateness(lane);
+  std::uint64_t known = lane.after;
+  if (!shared.times.compare_exchange_strong(known, known + 1, kRelaxed)) return;  // known already
+  const std::uint64_t before = shared.in_vain.fetch_add(1, kRelaxed);
+  if (before == 0) return;
+  const auto doublings = static_cast<int>(std::min(before - 1, kMostDoublings));
+  shared.until.store(now() + std::ldexp(seconds, doublings), kRelaxed);
 }
 
 void ServerLinks::send(Lane& lane, const float* theta) {
@@ -103,8 +147,18 @@ bool ServerLinks::receive(Lane& lane, float* other) {
     return std::span(lane.reply);
   });
   if (!header) return false;
+  if (codec_ != Codec::none) decode(index, lane, values);
+  // (Compressed, what was kept of it is not either: a new connection begins with exact values.)
+  if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
+    not_finite_.fetch_add(1, kRelaxed);
+    throw Error("a sync server has answered what is not finite");
+  }
   ++lane.received;
-  if (codec_ == Codec::none) return true;
+  return true;
+}
+
+void ServerLinks::decode(std::uint32_t index, const Lane& lane, std::span<float> values) {
+  const std::size_t begin = fragment(index, dimension_).begin;
   const std::span<float> heard = std::span(heard_).subspan(begin, values.size());
   if (kept_[index]) {
     decode_and_add(codec_, lane.reply.data(), heard);
@@ -114,7 +168,6 @@ bool ServerLinks::receive(Lane& lane, float* other) {
     kept_[index] = true;
     traffic_.add_exact({.in = kFrameHeader + bytes});
   }
-  return true;
 }
 
 bool ServerLinks::step(Lane& lane, const float* theta, float* other) {
@@ -136,6 +189,7 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
   alpha_ = alpha;
   old_reply_ = old_reply;
   bool somebody = false;
+  const double start = now();
   for (Lane& lane : lanes_) {
     lane.asked.clear();
     lane.sent = lane.received = 0;
@@ -144,9 +198,11 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
       if (lane.arriving) {
         end(lane);
         lane.connection = std::move(lane.arriving);
+        lane.after = lane.arriving_after;
         for (const std::uint32_t f : lane.fragments) kept_[f] = false;
       }
     }
+    if (lane.connection && lane.after != lateness(lane).times.load(kRelaxed)) drop(lane);
     if (!lane.connection) continue;
     somebody = true;
     for (const std::uint32_t f : lane.fragments) {
@@ -165,19 +221,21 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
       } catch (const std::exception&) {  // this server's; others go on
         alive = false;
       }
-      traffic_.add(*lane.connection, lane.seen);
       if (!alive) {
         drop(lane);
         lane.asked.resize(lane.received);
+      } else if (lane.received == lane.asked.size()) {
+        lateness(lane).in_vain.store(0, kRelaxed);
       }
       finished &= lane.received == lane.asked.size();
     }
     if (finished) break;
     try {
       deadline.check();
-    } catch (const ConnectionError&) {  // what has not come is given up, with its connection
+    } catch (const ConnectionError& error) {  // what has not come is given up, with its connection
       for (Lane& lane : lanes_) {
         if (lane.received == lane.asked.size()) continue;
+        if (error.reason == ConnectionError::Reason::late) late(lane, now() - start);
         drop(lane);
         lane.asked.resize(lane.received);
       }
@@ -197,6 +255,9 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     if (something) continue;
     const double left = std::clamp(deadline.at - now(), 0.0, kLook);
     poll(waiting.data(), waiting.size(), static_cast<int>(std::ceil(left * 1e3)));
+  }
+  for (Lane& lane : lanes_) {
+    if (lane.connection) traffic_.add(*lane.connection, lane.seen);
   }
   std::vector<std::uint32_t> came;
   for (const Lane& lane : lanes_) came.insert(came.end(), lane.asked.begin(), lane.asked.end());

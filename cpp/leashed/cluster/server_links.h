@@ -13,17 +13,30 @@
 
 namespace leashed {
 
+// What the threads of a trainer know of its servers together, so that each need not wait in vain.
+struct Lateness {
+  // Relaxed: hints; they hand nothing over.
+  std::atomic<std::uint64_t> times{0};    // that one has not answered in time
+  std::atomic<std::uint64_t> in_vain{0};  // in a row
+  std::atomic<double> until{0};           // then a connection may be made again
+};
+
 class ServerLinks final : public Servers {
  public:
   // owner[f]: the server that holds fragment f. An exchange takes every `parts`-th fragment, others
   // each time. With a codec, 2 * dimension floats are kept here, and as many on the servers.
+  // lateness: of each server, shared with other links; null: nobody else's.
   ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>& owner, std::size_t servers,
-              std::size_t parts, Codec codec = Codec::none);
+              std::size_t parts, Codec codec = Codec::none,
+              std::shared_ptr<std::vector<Lateness>> lateness = nullptr);
 
   // From any thread. The socket replaces what there was, at the next exchange; where it throws, it
-  // stays the caller's.
-  void adopt(std::size_t server, int socket, bool checked, Transport wish = Transport::tcp);
-  // Whether that server's connection is to be made (anew).
+  // stays the caller's. With patience, in seconds, only if the server answers within it: who
+  // exchanges never waits for one that has not; else false, and the socket is closed.
+  bool adopt(std::size_t server, int socket, bool checked, Transport wish = Transport::tcp,
+             double patience = 0);
+  // Whether that server's connection is to be made (anew): not at once where it has been late
+  // several times in a row, though it answered in between.
   bool missing(std::size_t server) const;
 
   bool exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn, float* other,
@@ -31,11 +44,15 @@ class ServerLinks final : public Servers {
 
   const WireCount& traffic() const { return traffic_; }
   Transfers transfers() const;
+  // Connections given up for a reply that is not finite.
+  std::uint64_t not_finite() const { return not_finite_.load(std::memory_order_relaxed); }
 
  private:
   struct Lane {
     std::vector<std::uint32_t> fragments;    // that the server holds
     std::unique_ptr<Connection> arriving;    // under the lock
+    std::uint64_t arriving_after = 0;        // times that its server had been late; likewise
+    std::uint64_t after = 0;                 // the same of the connection
     std::unique_ptr<Connection> connection;  // the exchanging thread's own
     WireCount::Seen seen;                    // of it, likewise
     std::atomic<bool> there{false};          // relaxed: tells others only that there is one
@@ -50,9 +67,16 @@ class ServerLinks final : public Servers {
   void send(Lane& lane, const float* theta);
   // False where it has not come whole.
   bool receive(Lane& lane, float* other);
+  // Of a compressed connection: what came is, or says, what the server's values are.
+  void decode(std::uint32_t index, const Lane& lane, std::span<float> values);
   void drop(Lane& lane);
   // Closes the lane's connection.
   void end(Lane& lane);
+  Lateness& lateness(const Lane& lane) {
+    return (*lateness_)[static_cast<std::size_t>(&lane - lanes_.data())];
+  }
+  // Its server has been waited for in vain, for so many seconds.
+  void late(Lane& lane, double seconds);
 
   const std::size_t dimension_, parts_;
   const Codec codec_;
@@ -65,6 +89,8 @@ class ServerLinks final : public Servers {
   float alpha_ = 0;
   bool old_reply_ = false;
   WireCount traffic_;
+  const std::shared_ptr<std::vector<Lateness>> lateness_;
+  std::atomic<std::uint64_t> not_finite_{0};  // relaxed: a count
 };
 
 }  // namespace leashed

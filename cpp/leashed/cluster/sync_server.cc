@@ -13,6 +13,7 @@
 #include "leashed/base/error.h"
 #include "leashed/base/team.h"
 #include "leashed/net/feedback.h"
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
@@ -80,8 +81,8 @@ void SyncServer::adopt(int socket, bool checked, Transport wish) {
 }
 
 SyncServer::Counters SyncServer::counters() const {
-  return {exchanges_.load(kRelaxed),   traffic_.own(),         traffic_.kernel(), seconds(),
-          connections_.load(kRelaxed), refused_.load(kRelaxed)};
+  return {exchanges_.load(kRelaxed),   traffic_.own(),          traffic_.kernel(), seconds(),
+          connections_.load(kRelaxed), refused_.load(kRelaxed), not_finite_.load(kRelaxed)};
 }
 
 double SyncServer::seconds() const {
@@ -217,6 +218,10 @@ bool SyncServer::go_on(Link& link) {
 }
 
 void SyncServer::answer(Link& link, const FrameHeader& header) {
+  if (header.kind == kProbe) {
+    const std::span<const std::byte> same(link.payload.data(), header.length);
+    return link.connection->begin({.kind = kProbe}, {&same, 1});
+  }
   ExchangeHead head;
   if (header.kind != kExchange || header.length < sizeof head)
     throw Error("an exchange without its head");
@@ -255,6 +260,11 @@ void SyncServer::answer(Link& link, const FrameHeader& header) {
 }
 
 void SyncServer::interpolate(Held& held, const ExchangeHead& head, std::span<float> values) {
+  // While they lie in the cache. One trainer's must not become everybody's.
+  if (update_kernels().first_not_finite(values.data(), values.size()) != values.size()) {
+    not_finite_.fetch_add(1, kRelaxed);
+    throw Error("values that are not finite");
+  }
   const float alpha = head.alpha;
   const std::lock_guard lock(held.mutex);
   float* const w = held.values.data();

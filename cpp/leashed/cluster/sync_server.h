@@ -44,6 +44,7 @@ class SyncServer {
     double seconds = 0;             // of processor time, of the thread that serves
     std::uint64_t connections = 0;  // now
     std::uint64_t refused = 0;      // closed for what came over them
+    std::uint64_t not_finite = 0;   // of these, for values that are not
   };
   Counters counters() const;
 
@@ -78,7 +79,8 @@ class SyncServer {
   // False where the connection is of no more use.
   bool go_on(Link& link);
   void answer(Link& link, const FrameHeader& header);
-  // w moves towards `values`, which become what is answered.
+  // w moves towards `values`, which become what is answered. Throws Error where these are not
+  // finite; w stays as it is.
   void interpolate(Held& held, const ExchangeHead& head, std::span<float> values);
   void wake();
   double seconds() const;
@@ -91,7 +93,7 @@ class SyncServer {
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;  // the serving thread's own
   AlignedArray<float> values_{kFragment};                   // of what came compressed
   // Relaxed: counts for whoever looks on; they hand nothing over.
-  std::atomic<std::uint64_t> exchanges_{0}, connections_{0}, refused_{0};
+  std::atomic<std::uint64_t> exchanges_{0}, connections_{0}, refused_{0}, not_finite_{0};
   WireCount traffic_;
   std::atomic<bool> ended_{false};  // relaxed: the eventfd's write and read order it
   std::jthread thread_;

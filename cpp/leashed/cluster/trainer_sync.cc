@@ -31,9 +31,10 @@ void add(auto& sum, const auto& more) {
 TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
     : plan_(in_parts(plan)), ring_(plan.dimension, plan_.parts, plan.codec) {
   if (!leashed::uses_servers(plan.machine)) return;
+  const auto lateness = std::make_shared<std::vector<Lateness>>(plan.servers);
   for (std::size_t slot = 0; slot < exchanging; ++slot) {
     links_.push_back(std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers,
-                                                   plan_.parts, plan.codec));
+                                                   plan_.parts, plan.codec, lateness));
   }
 }
 
@@ -56,6 +57,12 @@ std::optional<Traffic> TrainerSync::kernel_traffic() const {
 Transfers TrainerSync::transfers() const {
   Transfers sum = ring_.transfers();
   for (const auto& links : links_) add(sum, links->transfers());
+  return sum;
+}
+
+std::uint64_t TrainerSync::not_finite() const {
+  std::uint64_t sum = counters_.not_finite.load(std::memory_order_relaxed);
+  for (const auto& links : links_) sum += links->not_finite();
   return sum;
 }
 

@@ -37,6 +37,8 @@ class TrainerSync : public Synchronisation {
   Traffic traffic() const;
   std::optional<Traffic> kernel_traffic() const;
   Transfers transfers() const;
+  // Rounds, and connections with servers, that were given up for values that are not finite.
+  std::uint64_t not_finite() const;
 
  protected:
   // `exchanging` threads.

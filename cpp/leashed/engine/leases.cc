@@ -51,6 +51,24 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> Leases::used() {
   return all;
 }
 
+std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> Leases::apart() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> all;
+  for (const Span& span : spans_) {
+    if (span.revoked) continue;
+    for (auto from = span.beyond.begin(); from != span.beyond.end();) {
+      from = std::find(from, span.beyond.end(), true);
+      const auto to = std::find(from, span.beyond.end(), false);
+      const auto first = span.prefix + static_cast<std::uint64_t>(from - span.beyond.begin());
+      if (from != to) {
+        all.emplace_back(span.lease.ticket, first, static_cast<std::uint64_t>(to - from));
+      }
+      from = to;
+    }
+  }
+  return all;
+}
+
 std::uint64_t Leases::left() const {
   const std::lock_guard lock(mutex_);
   return given_ - std::min(claimed_, given_);

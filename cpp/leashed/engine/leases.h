@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 namespace leashed {
@@ -26,6 +27,9 @@ class Leases {
   // (ticket, batches used) of those that were not all used when this was last asked. In the order
   // of the span: what one worker uses after another's that is not done does not count yet.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> used();
+  // Those used behind one that is not: (ticket, first from the span's first, count). For when
+  // nobody goes on.
+  std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> apart() const;
   // Batches given and not claimed.
   std::uint64_t left() const;
 

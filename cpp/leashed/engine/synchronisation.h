@@ -38,7 +38,8 @@ class Synchronisation {
   virtual void resumed(std::size_t worker) = 0;
   // The worker takes part from here on, where workers come and go.
   virtual void join(std::size_t /*worker*/) {}
-  // The worker takes part no more.
+  // The worker takes part no more. Where workers do not come and go, the last one's may last as
+  // long as a round takes.
   virtual void leave(std::size_t worker) = 0;
   // All workers have ended, or begin() has thrown. Where workers come and go, some may be in a step
   // yet, which is waited for, or begin one, in which nothing is done. Throws nothing.

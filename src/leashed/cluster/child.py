@@ -11,6 +11,7 @@ from pathlib import Path
 
 from leashed.cluster import master, server
 from leashed.cluster.member import master_address
+from leashed.cluster.messages import Account
 from leashed.cluster.opening import read_key
 from leashed.cluster.supervisor import tie
 
@@ -28,6 +29,7 @@ def _main(role: str, folder: Path, index: int) -> None:
                 trainers=terms["trainers"],
                 sync_ps=terms["servers"],
                 parameters=terms["dimension"],
+                begun=None if terms["resumed"] is None else Account(*terms["resumed"]),
                 grace=terms["grace"],
                 timeout=terms["timeout"],
                 beat=min(0.5, terms["timeout"] / 4.0),

@@ -239,6 +239,7 @@ class Coordinator:
                 "granted": ledger.tickets,
                 "again": ledger.again,
                 "late": ledger.late,
+                "resumed": ledger.resumed,
             },
             "epoch": membership.epoch.number,
             "epochs_broken": membership.broken,
@@ -311,11 +312,12 @@ class Coordinator:
 
     def _welcome(self, connection: int, member: int) -> None:
         terms = self.terms
+        resumed = None if terms.begun is None else self.state.ledger.resumed
         self._send(
             connection,
             Welcome(
                 self.run, member, terms.total, terms.batch_size, terms.beat, terms.timeout,
-                terms.sync_ps, self.costs,
+                terms.sync_ps, self.costs, resumed,
             ),
         )  # fmt: skip
 
@@ -330,6 +332,10 @@ class Coordinator:
             member.counters, member.counted = report.metrics, now
         if done := [ticket for ticket, used in report.used if self._use(member, ticket, used)]:
             self._send(connection, Done(done))
+        if report.left and not member.left:  # also with its last word: what it tells counts
+            self._waiting.pop(member.id, None)
+            used = self.state.ledger.used(member.id)
+            self._record(LeftRing(member.id, now, used, report.apart))
         if report.summary is not None:
             self._remove(member.id, "finished", now, report.summary)
             self._send(connection, Bye("finished"))
@@ -341,10 +347,9 @@ class Coordinator:
         membership = self.state.membership
         if report.settled > member.settled:
             self._record(Settled(member.id, report.settled))
-        if report.left and not member.left:
-            self._waiting.pop(member.id, None)
-            self._record(LeftRing(member.id, now, self.state.ledger.used(member.id)))
         membership.broke(report.broken, now)
+        if report.asks:
+            self._send(connection, self.state.ledger.account)
         if report.servers < membership.servers_number:
             self._send(connection, membership.servers())
         if report.epoch < membership.epoch.number:

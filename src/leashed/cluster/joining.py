@@ -26,6 +26,7 @@ from leashed.cluster.member import master_address
 from leashed.cluster.opening import format_address, make_key, read_key
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local
 from leashed.cluster.supervisor import Supervisor
+from leashed.sync import Position
 
 __all__ = ["join"]
 
@@ -117,7 +118,7 @@ def join(
     runs = itertools.count()
 
     def meet(
-        dimension: int, total: int | None, batch_size: int
+        dimension: int, total: int | None, batch_size: int, resumed: Position | None
     ) -> tuple[Address, Callable[[], None]]:
         run = next(runs)
         home = base / f"run-{run}"
@@ -132,6 +133,7 @@ def join(
             "dimension": dimension,
             "total": total,
             "batch_size": batch_size,
+            "resumed": resumed,
             "trainers": place.size,
             "servers": servers,
             "host": host,

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from leashed.cluster.messages import Account, Apart
+
 __all__ = ["Held", "Ledger"]
 
 
@@ -43,8 +45,9 @@ class Ledger(Struct):
         complete: batches trained.
         tickets: leases granted so far.
         again: batches taken back from dead members, which are granted once more.
+        resumed: of the complete ones, those that were when the run began.
         late: leases that were reported on after they had been taken back.
-        taken: leases that were taken back and not reported on since.
+        taken: leases that were taken back from dead members and not reported on since.
     """
 
     total: int | None
@@ -55,7 +58,25 @@ class Ledger(Struct):
     tickets: int = 0
     again: int = 0
     late: int = 0
+    resumed: int = 0
     taken: set[int] = field(default_factory=set)
+
+    @classmethod
+    def after(cls, total: int | None, begun: Account | None) -> Ledger:
+        """At the beginning of a run that goes on where another was."""
+        if begun is None:
+            return cls(total)
+        end = begun.next if total is None else min(begun.next, total)
+        spans = [(first, min(first + count, end) - first) for first, count in begun.open]
+        back = _merged((first, count) for first, count in spans if count > 0)
+        complete = Account(end, back).used
+        return cls(total, end, back, complete=complete, resumed=complete)
+
+    @property
+    def account(self) -> Account:
+        """What is used."""
+        held = [(held.first + held.used, held.count - held.used) for held in self.held.values()]
+        return Account(self.next, _merged([*self.back, *held]))
 
     @property
     def outstanding(self) -> int:
@@ -119,24 +140,49 @@ class Ledger(Struct):
         """What a member has told of the leases that it holds: (ticket, batches)."""
         return [(held.ticket, held.used) for held in self._of(member)]
 
-    def take_back(self, member: int, *, dead: bool) -> None:
+    def take_back(self, member: int, *, dead: bool, apart: Iterable[Apart] = ()) -> None:
         """What a member holds and has not used is free again; it goes before what was never
         granted.
 
         Args:
             member: which.
             dead: it may have used more than it has told.
+            apart: what else it has used of leases than their beginnings, ascending in each; of
+                leases that it does not hold it says nothing.
+
+        Raises:
+            ValueError: a lease has no such batches; nothing has changed.
         """
         leases = self._of(member)
+        spans = [span for held in leases for span in _unused(held, apart)]
+        unused = sum(count for _, count in spans)
+        self.complete += sum(held.count - held.used for held in leases) - unused
+        self.again += unused * dead
         for held in leases:
             del self.held[held.ticket]
-            self.taken.add(held.ticket)
-            self.again += (held.count - held.used) * dead
-        spans = [(held.first + held.used, held.count - held.used) for held in leases]
+            if dead:
+                self.taken.add(held.ticket)
         self.back = _merged([*self.back, *spans])
 
     def _of(self, member: int) -> list[Held]:
         return [held for held in self.held.values() if held.member == member]
+
+
+def _unused(held: Held, apart: Iterable[Apart]) -> list[tuple[int, int]]:
+    """The spans of a lease that are not used, (first, count)."""
+    spans, reached = [], held.used
+    for ticket, first, count in apart:
+        if ticket != held.ticket:
+            continue
+        if first < reached or first + count > held.count:
+            raise ValueError(
+                f"lease {ticket} has {held.count} batches, {held.used} of them used, and not "
+                f"{count} others from {first} on"
+            )
+        spans.append((held.first + reached, first - reached))
+        reached = first + count
+    spans.append((held.first + reached, held.count - reached))
+    return [(first, count) for first, count in spans if count > 0]
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

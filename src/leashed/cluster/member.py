@@ -19,7 +19,17 @@ from msgspec import Struct
 
 from leashed import _check
 from leashed.cluster import wire
-from leashed.cluster.messages import Bye, Epoch, FromMaster, Gone, Role, Servers, Welcome
+from leashed.cluster.messages import (
+    Account,
+    Apart,
+    Bye,
+    Epoch,
+    FromMaster,
+    Gone,
+    Role,
+    Servers,
+    Welcome,
+)
 from leashed.cluster.opening import (
     Key,
     Refused,
@@ -187,9 +197,20 @@ class Member:
         return self._standing.servers
 
     @property
+    def account(self) -> Account | None:
+        """How far the run is; None before that was told, which ``ask`` asks for."""
+        return self._standing.account
+
+    @property
     def ended(self) -> bool:
         """There are no more batches."""
         return self._standing.ended
+
+    def ask(self) -> None:
+        """Ask to be told in every beat how far the run is."""
+        with self._said():
+            self._standing.asks = True
+        self._alarm()
 
     def want(self, batches: int) -> None:
         """Ask for a lease of at most so many batches. One ``Lease`` answers it, or ``End``; asking
@@ -221,10 +242,14 @@ class Member:
             self._standing.broken(_check.whole("epoch", epoch))
         self._alarm()
 
-    def leave(self) -> None:
-        """Take no more part in epochs, and give back what is not used of the leases."""
+    def leave(self, apart: Iterable[Apart] = ()) -> None:
+        """Take no more part in epochs, and give back what is not used of the leases: what was
+        reported, and ``apart``, batches behind others that will not be: (ticket, first from the
+        lease's first, how many), ascending in each lease.
+        """
         with self._said():
             self._standing.left = True
+            self._standing.apart = list(apart)
         self._alarm()
 
     def finish(self, summary: Mapping[str, float]) -> None:

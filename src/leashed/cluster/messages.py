@@ -14,6 +14,8 @@ from msgspec import Meta, Struct
 from leashed.cluster.packing import Costs
 
 __all__ = [
+    "Account",
+    "Apart",
     "Beat",
     "Bye",
     "Done",
@@ -39,6 +41,8 @@ Count = Annotated[int, Meta(ge=0, le=_MOST)]
 Index = Annotated[int, Meta(ge=0, lt=1 << 16)]
 Address = Annotated[str, Meta(max_length=300)]
 Word = Annotated[str, Meta(min_length=1, max_length=64)]
+Apart = tuple[Count, Count, Count]
+"""Batches used of a lease behind one that is not: ticket, first from the lease's first, how many."""
 Numbers = Annotated[dict[Word, float], Meta(max_length=256)]
 
 
@@ -83,8 +87,10 @@ class Report(_Message, frozen=True):
         ended: it knows that there are no more batches.
         settled: the newest epoch in which it has trained, so holds what others may take from it.
         broken: the newest epoch of which a round failed there.
+        asks: it wants to know how far the run is.
         left: it takes no more part in epochs and has no use for its leases.
         used: batches used of each lease that it holds: (ticket, how many from the first).
+        apart: what else it has used of them, ascending in each; for who has left.
         want: number of its request for a lease; 0 for none.
         batches: how many it wants.
         metrics: its counters.
@@ -96,8 +102,10 @@ class Report(_Message, frozen=True):
     ended: bool = False
     settled: Count = 0
     broken: Count = 0
+    asks: bool = False
     left: bool = False
     used: Annotated[list[tuple[Count, Count]], Meta(max_length=4096)] = []
+    apart: Annotated[list[Apart], Meta(max_length=4096)] = []
     want: Count = 0
     batches: Annotated[int, Meta(ge=0, lt=1 << 32)] = 0
     metrics: Numbers = {}
@@ -105,6 +113,23 @@ class Report(_Message, frozen=True):
 
 
 ToMaster = Join | Rejoin | Report
+
+
+class Account(_Message, frozen=True):
+    """Which batches of the run are used, as far as the master knows.
+
+    Attributes:
+        next: number of the first that was never granted.
+        open: spans before it that are not known to be used, (first, count), by number.
+    """
+
+    next: Count = 0
+    open: list[tuple[Count, Count]] = []
+
+    @property
+    def used(self) -> int:
+        """How many."""
+        return self.next - sum(count for _, count in self.open)
 
 
 class Welcome(_Message, frozen=True):
@@ -119,6 +144,7 @@ class Welcome(_Message, frozen=True):
         timeout: seconds of silence after which a member counts as dead.
         sync_ps: how many sync servers share the parameters.
         costs: of exchanges with them, as profiled; None: there are none.
+        resumed: batches that the run had behind it when it began; None: it began anew.
     """
 
     run: str
@@ -129,6 +155,7 @@ class Welcome(_Message, frozen=True):
     timeout: float
     sync_ps: int = 0
     costs: Costs | None = None
+    resumed: int | None = None
 
 
 class Gone(_Message, frozen=True):
@@ -233,4 +260,4 @@ class Beat(_Message, frozen=True):
     """The master is alive."""
 
 
-FromMaster = Welcome | Gone | Lease | Done | Servers | Epoch | End | Bye | Beat
+FromMaster = Account | Welcome | Gone | Lease | Done | Servers | Epoch | End | Bye | Beat

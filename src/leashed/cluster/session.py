@@ -30,7 +30,7 @@ from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener, Peer, connect, format_address, parse_address
-from leashed.sync import Synchroniser
+from leashed.sync import Position, Synchroniser
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -47,6 +47,7 @@ _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
 _CLOSING = 3  # times the deadline: a library meets, connects, and makes its own of that
+_PROBING = 5.0  # seconds, at most, in which a sync server has to answer before it is relied on
 _CONNECTING = 16  # threads that make connections, at most
 _UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
 
@@ -79,7 +80,7 @@ class Cluster:
         advertise: the host at which the others reach this trainer. Default: ``host``, or where that
             is 0.0.0.0 or ::, the one that this machine has towards the master.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
-            whole run (or None) and the batch size: tells where the master of this run is, and how
+            whole run (or None), the batch size, and where the run goes on (or None): tells where the master of this run is, and how
             what was started for it is ended.
     """
 
@@ -94,9 +95,9 @@ class Cluster:
     timeout: float = 10.0
     grace: float = 10.0
     advertise: str | None = None
-    meet: Callable[[int, int | None, int], tuple[Address, Callable[[], None]]] | None = field(
-        default=None, repr=False
-    )
+    meet: (
+        Callable[[int, int | None, int, Position | None], tuple[Address, Callable[[], None]]] | None
+    ) = field(default=None, repr=False)
 
     def session(
         self,
@@ -107,6 +108,7 @@ class Cluster:
         batch_size: int,
         workers: int,
         lockstep: bool,
+        resumed: Position | None = None,
     ) -> Session:
         """Takes part, from here to the session's end.
 
@@ -114,16 +116,27 @@ class Cluster:
             ImportError: what ``backend`` names is not installed.
             ValueError: ``backend`` does not go with the synchroniser; the run has another batch size
                 or number of batches or of sync servers, or no sync server where one is needed.
+            ValueError: the run has another batch size or number of batches, goes on from a checkpoint
+                where this trainer does not, or does not where it does, or has no sync server where
+                one is needed.
             OSError: the master cannot be reached in time.
         """
         collectives.check(self.backend, self.trainers, synchroniser)
         cluster, ended = self, None
         if self.meet is not None:
-            master, ended = self.meet(dimension, total, batch_size)
+            master, ended = self.meet(dimension, total, batch_size, resumed)
             cluster = replace(self, master=master, meet=None)
         try:
             return Session(
-                cluster, dimension, synchroniser, total, batch_size, workers, lockstep, ended
+                cluster,
+                dimension,
+                synchroniser,
+                total,
+                batch_size,
+                workers,
+                lockstep,
+                resumed,
+                ended,
             )
         except BaseException:
             if ended is not None:
@@ -143,6 +156,7 @@ class Session:
         batch_size: int,
         workers: int,
         lockstep: bool,
+        resumed: Position | None,
         ended: Callable[[], None] | None = None,
     ) -> None:
         if synchroniser is not None:
@@ -155,6 +169,7 @@ class Session:
         self._batch_size = batch_size
         self._workers = workers
         self._lockstep = lockstep
+        self._resumed = resumed
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._given: dict[int, int] = {}  # batches of leases that are not complete, by ticket
@@ -179,6 +194,7 @@ class Session:
         self._told_end = False
         self._left = False
         self._cut_short: str | None = None
+        self._lost = False
         self._total = total
         self._failure: BaseException | None = None
         self._listener = Listener(cluster.host, 0, cluster.key, "trainer", self._accept)
@@ -223,6 +239,13 @@ class Session:
                 f"batch_size is {self._batch_size}, but the run's is {welcome.batch_size}; all "
                 "trainers must have the same"
             )
+        if (welcome.resumed is None) != (self._resumed is None):
+            here, there = ("begins anew", "goes on from a checkpoint")[
+                :: 1 if self._resumed is None else -1
+            ]
+            raise ValueError(
+                f"this trainer {here}, but the run {there}; give resume to all trainers or to none"
+            )
         if welcome.total != self._total:
             raise ValueError(
                 f"this trainer has {_number(self._total)} batches, but the run "
@@ -240,9 +263,12 @@ class Session:
         try:
             while not self._closing.wait(_TICK):
                 self._hear()
-                self._fetch()
-                self._reach_servers()
-                self._tend_ring()
+                if self.native is not None and self.native.leaving and not self._left:
+                    self._leave()  # before an evaluation that may take long
+                if not self._left:
+                    self._fetch()
+                    self._reach_servers()
+                    self._tend_ring()
                 if time.monotonic() >= self._reported + _REPORT:
                     self.report()
         except Exception as error:  # noqa: BLE001 (finish raises it)
@@ -256,10 +282,9 @@ class Session:
                 event = self._events.get_nowait()
                 if isinstance(event, Welcome):
                     if self._joined is not None and event.run != self._joined[0]:
-                        raise ConnectionError(
-                            "the run that this trainer is of is gone: its master's place is taken "
-                            f"by that of run {event.run}"
-                        )
+                        self._lost = True
+                        self._end_short(f"its master's place is taken by that of run {event.run}")
+                        continue
                     if self._joined is not None and event.id != self._joined[1]:
                         self._begin_anew()
                     self._joined = event.run, event.id
@@ -275,13 +300,13 @@ class Session:
                     self._told_end = True
                     self._end()
                 elif isinstance(event, Bye):
-                    if not self._told_end:
-                        self._cut_short = event.reason
-                    self._end()
+                    if self._told_end:
+                        self._end()
+                    else:
+                        self._end_short(event.reason)
                 elif isinstance(event, Lost):
-                    raise ConnectionError(
-                        f"the master is away for more than {self._cluster.grace:g} s: {event.reason}"
-                    )
+                    grace = f"{self._cluster.grace:g} s"
+                    self._end_short(f"the master is away for more than {grace}: {event.reason}")
 
     def _begin_anew(self) -> None:
         """The others have taken this trainer for dead: its batches are theirs now."""
@@ -290,6 +315,10 @@ class Session:
         self._given.clear()
         self._used.clear()
         self._asked = None
+
+    def _end_short(self, reason: str) -> None:
+        self._cut_short = reason
+        self._end()
 
     def _end(self) -> None:
         self.leases.end(self._total or 2**62)
@@ -332,11 +361,25 @@ class Session:
             found |= {
                 "syncs": counted["syncs"],
                 "sync_failed": counted["failed"],
+                "sync_not_finite": counted["not_finite"],
                 "sync_seconds": counted["seconds"],
             }
             if self._cluster.backend == collectives.OWN:  # nobody counts those of another
                 found |= {name: counted[name] for name in _MOVED if name in counted}
         return found
+
+    def follow(self) -> Callable[[], Position]:
+        """What tells how far the run is, as of about a second ago; the master is asked from now on."""
+        self._member.ask()
+        return self._position
+
+    def _position(self) -> Position:
+        if self._told_end and self._total is not None:
+            return Position(self._total)
+        account = self._member.account
+        if account is None:
+            return self._resumed or Position()
+        return Position(account.next, account.open)
 
     # Sync servers.
 
@@ -358,9 +401,11 @@ class Session:
             return
         try:
             link = self._connect(address, EXCHANGE)
-            native.adopt(
-                slot, server, link.detach(), not is_local(address), self._cluster.transport
-            )
+            checked = not is_local(address)
+            patience = min(self._cluster.timeout, _PROBING)
+            transport = self._cluster.transport
+            if not native.adopt(slot, server, link.detach(), checked, transport, patience):
+                raise TimeoutError(f"it does not answer within {patience:g} s")
         except (OSError, ValueError) as error:
             _log.info("sync server %d at %s: %s", server, address, error)
             self._closing.wait(_AGAIN)
@@ -504,10 +549,13 @@ class Session:
         if self.native.settled >= epoch.number and self._settled < epoch.number:
             self._settled = epoch.number
             self._member.settled(epoch.number)
-        if self.native.ended < epoch.number or self._broken >= epoch.number or self._left:
+        if self.native.ended < epoch.number:
             return
         if self._told_end:  # nothing is left to be trained, so none to be in a ring with
             self._leave()
+            return
+        # Who left together goes on in the ring that the master makes then.
+        if self.native.broken < epoch.number or self._broken >= epoch.number:
             return
         now = time.monotonic()
         self._ended_at = self._ended_at or now
@@ -522,8 +570,8 @@ class Session:
     ) -> dict[str, float]:
         """The training has ended: hands the parameters in, unless they are not finite. A master that
         is away is waited for, as long as ``Cluster.grace`` says. Where the run ended before its
-        batches and this training, there is a RuntimeWarning that says why, and so does
-        ``cut_short``.
+        batches and this training, or the master stays away, there is a RuntimeWarning that says why,
+        and so does ``cut_short``; ``lost`` says whether nobody has heard of this training's end.
 
         Args:
             parameters: float32 [d].
@@ -532,14 +580,20 @@ class Session:
 
         Returns:
             All that was counted, by name.
-
-        Raises:
-            OSError: the master cannot be reached any more.
         """
         self._stop()
-        self._leave()
+        if not self._left:
+            self._leave()
         if self._failure is not None:
             raise self._failure
+        summary = {**self.metrics(), **counted}
+        summary = {name: value for name, value in summary.items() if math.isfinite(value)}
+        # (Who came when all was done has nothing of its own, and maybe gave its result before.)
+        trained = summary["batches_used"] or summary.get("updates")
+        result = parameters if trained and np.isfinite(parameters).all() else None
+        self._lost = self._lost or self._member.state == "lost"
+        if not self._lost:
+            self._hand_in(result, summary)
         if self._cut_short is not None:
             warnings.warn(
                 f"the run ended before its training did ({self._cut_short}); these are the parameters "
@@ -547,16 +601,24 @@ class Session:
                 RuntimeWarning,
                 stacklevel=3,
             )
-        summary = {**self.metrics(), **counted}
-        summary = {name: value for name, value in summary.items() if math.isfinite(value)}
-        # (Who came when all was done has nothing of its own, and maybe gave its result before.)
-        trained = summary["batches_used"] or summary.get("updates")
-        if trained and np.isfinite(parameters).all():
-            self._send_result(np.ascontiguousarray(parameters, "<f4").tobytes())
+        return summary
+
+    def _hand_in(self, result: NDArray[np.float32] | None, summary: dict[str, float]) -> None:
+        if result is not None:
+            try:
+                self._send_result(np.ascontiguousarray(result, "<f4").tobytes())
+            except OSError as error:
+                self._lost = True
+                self._cut_short = self._cut_short or f"its result cannot be handed in: {error}"
+                return
         self._member.finish(summary)
         if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
             _log.warning("the master has not confirmed that this trainer has finished")
-        return summary
+
+    @property
+    def lost(self) -> bool:
+        """Whether the master has not heard of this training's end."""
+        return self._lost
 
     @property
     def cut_short(self) -> str | None:
@@ -564,11 +626,15 @@ class Session:
         return self._cut_short
 
     def _leave(self) -> None:
-        """Takes no more part with the others: who still tries to reach this one is refused at once."""
+        """Takes no more part with the others, which have its batches that are not used: who still
+        tries to reach this one is refused at once.
+        """
         self._left = True
         self._count()
         self.report()
-        self._member.leave()
+        apart = self.leases.apart()
+        self._batches += sum(count for _, _, count in apart)
+        self._member.leave(apart)
         self._listener.close()
 
     def _send_result(self, data: bytes) -> None:

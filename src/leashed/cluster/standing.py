@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable, Mapping
 
 from leashed.cluster.messages import (
+    Account,
+    Apart,
     Bye,
     Done,
     End,
@@ -44,7 +46,10 @@ class Standing:
         epoch: the newest; None before the first.
         servers: the newest.
         ended: there are no more batches.
+        account: how far the run is; None: not known yet.
+        asks: it wants to know.
         left: it takes no more part in epochs.
+        apart: batches used behind others that it will not use, once it has left.
         summary: its last word; None as long as it is not done.
         over: why it is to say nothing more; None: it is not.
         refused: why it is no member, as the master said last.
@@ -58,7 +63,10 @@ class Standing:
         self.epoch: Epoch | None = None
         self.servers: Servers | None = None
         self.ended = False
+        self.account: Account | None = None
+        self.asks = False
         self.left = False
+        self.apart: list[Apart] = []
         self.summary: dict[str, float] | None = None
         self.over: str | None = None
         self.refused = ""
@@ -85,8 +93,10 @@ class Standing:
             self.ended,
             self._settled,
             self._broken,
+            self.asks,
             self.left,
             [(ticket, used) for ticket, used in self._used.items() if used],
+            self.apart,
             self._want,
             self._batches,
             self._metrics,
@@ -116,6 +126,9 @@ class Standing:
             if self.epoch is None or message.number > self.epoch.number:
                 self.epoch = message
                 return message
+        elif isinstance(message, Account):
+            if self.account is None or message.used > self.account.used:
+                self.account = message
         elif isinstance(message, Servers):
             if self.servers is None or message.number > self.servers.number:
                 self.servers = message

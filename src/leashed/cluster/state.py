@@ -6,12 +6,14 @@ so the same entries give the same state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct, field
 
 from leashed import _check
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Membership
-from leashed.cluster.messages import Role
+from leashed.cluster.messages import Account, Apart, Role
 from leashed.cluster.packing import Costs
 
 __all__ = [
@@ -41,6 +43,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         batch_size: examples of a batch.
         trainers: how many are expected.
         sync_ps: how many sync servers share the parameters. Default 0.
+        begun: what is used when the run begins, which goes on from a checkpoint. None: nothing.
         parameters: the model's; results must have as many. None: unknown, any will do.
         beat: time between two heartbeats, both ways. Default 0.5.
         timeout: silence after which a member, or the master, counts as dead. Default 5.
@@ -56,6 +59,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trainers: int
     sync_ps: int = 0
     parameters: int | None = None
+    begun: Account | None = None
     beat: float = 0.5
     timeout: float = 5.0
     grace: float = 10.0
@@ -123,11 +127,14 @@ class Removed(_Entry, frozen=True):
 
 
 class LeftRing(_Entry, frozen=True):
-    """A trainer takes part in no more epochs, and gives its leases back."""
+    """A trainer takes part in no more epochs, and gives its leases back; with what it had used of
+    them, from the first and apart.
+    """
 
     id: int
     now: float
     used: list[tuple[int, int]]
+    apart: list[Apart] = []
 
 
 class Settled(_Entry, frozen=True):
@@ -204,7 +211,7 @@ class State(Struct):
     def of(cls, terms: Terms) -> State:
         """At the beginning."""
         membership = Membership(terms.trainers, terms.timeout, terms.grace, terms.gather)
-        return cls(Ledger(terms.total), membership)
+        return cls(Ledger.after(terms.total, terms.begun), membership)
 
     def apply(self, entry: Change) -> None:
         """What the entry says has happened. ValueError where it cannot have, after the others."""
@@ -240,7 +247,7 @@ class State(Struct):
             if entry.summary is not None:
                 self.summaries[member.name] = entry.summary
         elif isinstance(entry, LeftRing):
-            self._take_back(entry, dead=False)
+            self._take_back(entry, dead=False, apart=entry.apart)
             membership.leave(entry.id, entry.now)
         elif isinstance(entry, Settled):
             membership.members[entry.id].settled = entry.epoch
@@ -254,10 +261,12 @@ class State(Struct):
                 membership.members[member_id].counters = counters
                 membership.members[member_id].counted = counted
 
-    def _take_back(self, entry: Removed | LeftRing, *, dead: bool) -> None:
+    def _take_back(
+        self, entry: Removed | LeftRing, *, dead: bool, apart: Iterable[Apart] = ()
+    ) -> None:
         for ticket, used in entry.used:
             self.ledger.use(entry.id, ticket, used)
-        self.ledger.take_back(entry.id, dead=dead)
+        self.ledger.take_back(entry.id, dead=dead, apart=apart)
 
 
 class Snapshot(_Entry, frozen=True):

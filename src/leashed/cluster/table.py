@@ -173,6 +173,19 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("run", f"{report['state']} ({report['reason']}) after {duration(report['seconds'])}"),
         ("ledger", ", ".join(f"{name} {_plain(value)}" for name, value in ledger.items())),
     ]
+    refused = {
+        **{
+            f"trainer {k}": v.get("sync_not_finite", 0.0)
+            for k, v in counted(report, "trainer").items()
+        },
+        **{
+            f"sync server {k}": v.get("not_finite", 0.0)
+            for k, v in counted(report, "sync-ps").items()
+        },
+    }
+    if any(refused.values()):
+        told = ", ".join(f"{name} {count:,.0f}" for name, count in refused.items() if count)
+        known.append(("not finite", f"{told} (rounds and fragments that nobody has taken)"))
     if "restarts" in report:
         again = [f"{name} {count}" for name, count in report["restarts"].items() if count]
         known.append(("restarts", ", ".join(again) or "none"))

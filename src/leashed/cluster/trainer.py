@@ -20,13 +20,14 @@ def run(plan: Plan, index: int) -> None:
     """The role, until the run has ended.
 
     Raises:
-        OSError: the data cannot be read, or the master not be reached.
+        OSError: the data cannot be read, or the master not be reached, or not any more: whoever
+            supervises this process is to start it again.
         ValueError: the plan asks for what does not go together.
     """
     cluster, words = plan.cluster, plan.train
     data = words.load()
     host, port = cluster.address
-    train(
+    result = train(
         words.build(data.train),
         data,
         until=Until(epochs=words.epochs, seconds=words.seconds),
@@ -51,3 +52,5 @@ def run(plan: Plan, index: int) -> None:
             grace=cluster.grace,
         ),
     )
+    if result.config.get("cluster_lost"):
+        raise ConnectionError(result.config["cluster_ended"])

@@ -22,7 +22,7 @@ from leashed import _core
 from leashed.cluster.native import native
 from leashed.result import TrainResult
 from leashed.shadowsync.servers import Servers, pair
-from leashed.sync import Synchroniser
+from leashed.sync import Position, Synchroniser
 from leashed.train import train
 
 if TYPE_CHECKING:
@@ -87,6 +87,15 @@ class _Seat:
     def cut_short(self) -> None:
         """Nothing ends it but its own stop rule."""
 
+    @property
+    def lost(self) -> bool:
+        """There is no master."""
+        return False
+
+    def follow(self) -> Callable[[], Position]:
+        """Its own batches, which are not counted before the end."""
+        return Position
+
     def leaves(self) -> bool:
         """Whether it has used all its batches, and so is to leave the ring, or has."""
         assert self.leases is not None
@@ -103,6 +112,7 @@ class _Seat:
         batch_size: int,  # noqa: ARG002
         workers: int,  # noqa: ARG002
         lockstep: bool,  # noqa: ARG002
+        resumed: Position | None = None,  # noqa: ARG002
     ) -> Self:
         """Begins when all trainers do."""
         self.gathered.wait(_GATHERED)

@@ -602,6 +602,7 @@ TEST_CASE("a replica that is not finite spoils nobody else's") {
       CHECK(whole.members[0]->replica.theta() == zeroth);
       CHECK(whole.members[2]->replica.theta() == second);
       CHECK(whole.members[0]->counters.failed == 1);
+      for (auto& m : whole.members) CHECK(m->counters.not_finite == 1);
     }
     Draw draw(1);
     Holders holders = holders_of(10, draw);
@@ -614,6 +615,7 @@ TEST_CASE("a replica that is not finite spoils nobody else's") {
     theta[9] = bad;
     Replica replica(theta);
     CHECK_FALSE(round.run(replica.discipline(), {}));
+    CHECK(counters.not_finite == 1);
     round.begin(replica.discipline(), 0, {});
     CHECK(servers.turns.empty());
   }

@@ -199,6 +199,106 @@ TEST_CASE("an answer to what has not been sent is none") {
   CHECK(links.traffic().in >= kFrameHeader);
 }
 
+namespace {
+
+// Answers probes; then exchanges with that value, or never.
+void pretend(Connection& server, std::optional<float> value) {
+  AlignedArray<std::byte> payload(kMostExchange);
+  try {
+    for (;;) {
+      const FrameHeader header =
+          server.receive([&](const FrameHeader& h) { return std::span(payload.data(), h.length); },
+                         Deadline::in(kLong));
+      std::span<const std::byte> reply(payload.data(), 1);
+      Vector values;
+      if (header.kind == kExchange) {
+        if (!value) continue;
+        values.assign((header.length - sizeof(ExchangeHead)) / sizeof(float), *value);
+        reply = std::as_bytes(std::span(values));
+      }
+      server.send(
+          {.kind = header.kind == kProbe ? kProbe : kReply, .correlation = header.correlation},
+          {&reply, 1}, Deadline::in(kLong));
+    }
+  } catch (const ConnectionError&) {  // it is dropped
+  }
+}
+
+// One more thread for each connection that is made so.
+bool adopt_pretended(ServerLinks& links, std::vector<std::jthread>& threads,
+                     std::optional<float> value = std::nullopt) {
+  const auto [here, there] = pair_of_sockets();
+  threads.emplace_back([here = here, value] {
+    Connection server(here, kServerLimits, false);
+    pretend(server, value);
+  });
+  return links.adopt(0, there, false, Transport::tcp, kLong);
+}
+
+}  // namespace
+
+TEST_CASE("a server that accepts and never answers is waited for by nobody who exchanges") {
+  const std::size_t before = open_descriptors();
+  ServerLinks links(kDimension, kOne, 1, 1);
+  const auto [hung, there] = pair_of_sockets();
+  CHECK_FALSE(links.adopt(0, there, false, Transport::tcp, 0.05));
+  close(hung);
+  CHECK(open_descriptors() == before);
+  CHECK(links.missing(0));
+  const double begun = now();
+  CHECK(exchange(links, ramp(0), 0.5f).done.empty());
+  CHECK(now() - begun < kLong / 2);
+  SyncServer server(holdings_of(kOne, 0));
+  const auto [one, other] = pair_of_sockets();
+  server.adopt(one, false);
+  CHECK(links.adopt(0, other, false, Transport::tcp, kLong));
+  CHECK(exchange(links, ramp(0), 0.5f).has(2));
+}
+
+TEST_CASE("what one thread has waited for in vain no other of its trainer waits for") {
+  std::vector<std::jthread> threads;
+  const auto lateness = std::make_shared<std::vector<Lateness>>(1);
+  ServerLinks first(kDimension, kOne, 1, 1, Codec::none, lateness);
+  ServerLinks second(kDimension, kOne, 1, 1, Codec::none, lateness);
+  constexpr double kWait = 0.2;
+  const auto in_vain = [&](ServerLinks& links) {
+    CHECK(exchange(links, ramp(0), 0.5f, false, kWait).done.empty());
+  };
+  CHECK((adopt_pretended(first, threads) && adopt_pretended(second, threads)));
+  in_vain(first);
+  double begun = now();
+  CHECK(exchange(second, ramp(0), 0.5f).done.empty());
+  CHECK(now() - begun < kLong / 2);
+  CHECK((first.missing(0) && second.missing(0)));  // and are made anew, at once
+  // It answers again, and is late again: the next connection is made after a pause.
+  CHECK((adopt_pretended(first, threads) && adopt_pretended(second, threads)));
+  begun = now();
+  in_vain(first);
+  CHECK(exchange(second, ramp(0), 0.5f).done.empty());
+  CHECK_FALSE(first.missing(0));
+  CHECK_FALSE(second.missing(0));
+  CHECK(comes_true([&] { return first.missing(0) && second.missing(0); }));
+  CHECK(now() - begun >= 2 * kWait);
+  // Once there was an answer it begins anew.
+  CHECK(adopt_pretended(first, threads, 1.0f));
+  CHECK(exchange(first, ramp(0), 0.5f).has(0));
+  CHECK(adopt_pretended(first, threads));
+  in_vain(first);
+  CHECK(first.missing(0));
+}
+
+TEST_CASE("an answer that is not finite is taken by nobody, and its connection given up") {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    std::vector<std::jthread> threads;
+    ServerLinks links(kDimension, kOne, 1, 1);
+    CHECK(adopt_pretended(links, threads, bad));
+    CHECK(exchange(links, ramp(0), 0.5f).done.empty());
+    CHECK(links.not_finite() == 1);
+    CHECK(links.missing(0));
+  }
+}
+
 TEST_CASE("who sends what does not belong there is cut off, and nobody else") {
   const std::vector<std::uint32_t> owner = {0, 0, 1};  // the last is elsewhere
   SyncServer server(holdings_of(owner, 0));
@@ -210,6 +310,7 @@ TEST_CASE("who sends what does not belong there is cut off, and nobody else") {
     ExchangeHead head;
     std::size_t floats;
     std::uint16_t kind = kExchange;
+    float last = 1e6f;
   };
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Bad all[] = {{{0, 0.5f, 0}, kFragment - 1},
@@ -219,14 +320,17 @@ TEST_CASE("who sends what does not belong there is cut off, and nobody else") {
                      {{0, nan, 0}, kFragment},
                      {{0, -0.1f, 0}, kFragment},
                      {{0, 1.1f, 0}, kFragment},
-                     {{0, 0.5f, 0}, kFragment, kReply}};
+                     {{0, 0.5f, 0}, kFragment, kReply},
+                     {{0, 0.5f, 0}, kFragment, kExchange, nan},
+                     {{0, 1.0f, 1}, kFragment, kExchange, -std::numeric_limits<float>::infinity()}};
   std::uint64_t refused = 0;
   for (const Bad& bad : all) {
     CAPTURE(refused);
     const auto [one, other] = pair_of_sockets();
     server.adopt(one, false);
     Connection c(other, kServerLimits, false);
-    const Vector values(bad.floats, 1e6f);
+    Vector values(bad.floats, 1e6f);
+    if (!values.empty()) values.back() = bad.last;
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&bad.head, 1)),
                                                 std::as_bytes(std::span(values))};
     c.send({.kind = bad.kind}, parts, Deadline::in(kLong));
@@ -257,6 +361,7 @@ TEST_CASE("who sends what does not belong there is cut off, and nobody else") {
   }
   CHECK(comes_true([&] { return server.counters().connections == 1; }));
   CHECK(server.counters().refused == refused);
+  CHECK(server.counters().not_finite == 2);
   const Answer answer = exchange(good, ramp(8), 0.25f);
   CHECK((answer.has(0) && answer.has(1)));
   CHECK(std::equal(answer.other.begin(), answer.other.begin() + 2 * kFragment, ramp(2).begin()));

@@ -56,6 +56,25 @@ TEST_CASE("batches are claimed by their place, whatever spans they are in") {
   CHECK(k == 11);
 }
 
+TEST_CASE("what is used behind a gap is told apart, for when nobody fills it") {
+  using Apart = std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>;
+  Leases leases;
+  leases.give({1, 100, 8});
+  leases.give({2, 300, 3});
+  leases.give({3, 400, 2});
+  CHECK(leases.apart().empty());
+  for (std::uint64_t j = 0; j < 13; ++j) claimed(leases, j);
+  for (const std::uint64_t j : {0, 2, 3, 5, 8, 9, 10}) leases.use(j);
+  CHECK(leases.apart() == Apart{{1, 2, 2}, {1, 5, 1}});
+  leases.use(12);
+  CHECK(leases.apart() == Apart{{1, 2, 2}, {1, 5, 1}, {3, 1, 1}});
+  leases.use(1);
+  CHECK(leases.used() == Used{{1, 4}, {2, 3}, {3, 0}});
+  CHECK(leases.apart() == Apart{{1, 5, 1}, {3, 1, 1}});
+  leases.revoke();
+  CHECK(leases.apart().empty());
+}
+
 TEST_CASE("what is used counts without a gap, is told once, and is forgotten when it is all") {
   Leases leases;
   leases.give({1, 0, 3});
