@@ -186,8 +186,7 @@ void bind_cluster(py::module_& m) {
             return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.traffic.in,
                             "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
                             "connections"_a = c.connections, "refused"_a = c.refused,
-                            "not_finite"_a = c.not_finite,
-                            **kernel_counts(c.kernel));
+                            "not_finite"_a = c.not_finite, **kernel_counts(c.kernel));
           },
           "What was counted; kernel_in and kernel_out, where all went over TCP.")
       .def(

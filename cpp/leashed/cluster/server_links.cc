@@ -166,7 +166,7 @@ void ServerLinks::decode(std::uint32_t index, const Lane& lane, std::span<float>
   } else {
     std::copy(values.begin(), values.end(), heard.begin());
     kept_[index] = true;
-    traffic_.add_exact({.in = kFrameHeader + bytes});
+    traffic_.add_exact({.in = kFrameHeader + values.size_bytes()});
   }
 }
 

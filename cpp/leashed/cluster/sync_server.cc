@@ -81,8 +81,9 @@ void SyncServer::adopt(int socket, bool checked, Transport wish) {
 }
 
 SyncServer::Counters SyncServer::counters() const {
-  return {exchanges_.load(kRelaxed),   traffic_.own(),          traffic_.kernel(), seconds(),
-          connections_.load(kRelaxed), refused_.load(kRelaxed), not_finite_.load(kRelaxed)};
+  return {
+      exchanges_.load(kRelaxed),   traffic_.own(),          traffic_.kernel(),         seconds(),
+      connections_.load(kRelaxed), refused_.load(kRelaxed), not_finite_.load(kRelaxed)};
 }
 
 double SyncServer::seconds() const {
