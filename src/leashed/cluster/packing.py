@@ -125,7 +125,8 @@ def packed(dimension: int, servers: int, costs: Costs) -> Packing:
 
 def profile(transport: str) -> Costs:
     """Measure, on this machine, what an exchange costs a sync server: processor seconds to receive,
-    interpolate and answer, over a connection of its own on loopback. That takes milliseconds.
+    interpolate and answer, over a connection of its own on loopback. That takes a
+    fraction of a second.
 
     Args:
         transport: as of ``Cluster``.
