@@ -402,6 +402,7 @@ def test_a_thread_that_does_other_things_holds_no_round_up_for_long(tmp_path):
         ({"batches": 9, "cluster": "here"}, ValueError, "has 9 batches, but the run 20; all"),
         ({"cluster": "here"}, ValueError, "has no end of batches, but the run 20; all"),
         ({"batches": 20, "batch_size": 2, "cluster": "here"}, ValueError, "batch_size is 2, but"),
+        ({"batches": 20, "cluster": "more"}, ValueError, "servers is 3, but the run has 0 sync"),
     ],
 )
 def test_wrong_arguments(given, error, message, tmp_path):
@@ -409,6 +410,8 @@ def test_wrong_arguments(given, error, message, tmp_path):
     with inside.run(tmp_path, D, total=20) as run:
         if given.get("cluster") == "here":
             given = {**given, "cluster": run.cluster()}
+        if given.get("cluster") == "more":
+            given = {**given, "cluster": run.cluster(servers=3)}
         with pytest.raises(error, match=message):
             lsh.Engine(ZEROS, **given)
     assert threading.active_count() == threads

@@ -8,8 +8,8 @@
 namespace leashed {
 
 // Seconds of a server's processor time for one exchange of a fragment of so many floats: to receive
-// it, to interpolate and to answer. From a few dozen exchanges between a server and a client that
-// are made for it, over the two ends of a connection, which are taken over.
+// it, to interpolate and to answer. From some hundreds between a server and a client that are made
+// for it, over the two ends of a connection, which are taken over.
 double profile_exchange(int here, int there, Transport wish, std::size_t floats);
 
 }  // namespace leashed

@@ -125,14 +125,15 @@ def packed(dimension: int, servers: int, costs: Costs) -> Packing:
 
 def profile(transport: str) -> Costs:
     """Measure, on this machine, what an exchange costs a sync server: processor seconds to receive,
-    interpolate and answer, over a connection of its own on loopback. That takes milliseconds.
+    interpolate and answer, over a connection of its own on loopback. That takes a fraction of a
+    second.
 
     Args:
         transport: as of ``Cluster``.
 
     Raises:
         OSError: there is no connection to be had.
-        RuntimeError: an exchange failed, or shared memory cannot be had where it must.
+        ValueError: an exchange failed, or shared memory cannot be had where it must.
     """
     return Costs(_exchange(transport, 1), _exchange(transport, FRAGMENT))
 

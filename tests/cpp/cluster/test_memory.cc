@@ -103,7 +103,7 @@ TEST_CASE("a server that serves needs no memory to go on, however many have some
   for (std::size_t at = 0; at + 1 < frame.size(); ++at) {
     allocations_left.store(0, std::memory_order_relaxed);
     for (const int trainer : trainers) said += write(trainer, &frame[at], 1) == 1;
-    const bool heard = comes_true([&] { return server.counters().bytes_in == said; });
+    const bool heard = comes_true([&] { return server.counters().traffic.in == said; });
     allocations_left.store(kNever, std::memory_order_relaxed);
     CHECK(heard);
   }

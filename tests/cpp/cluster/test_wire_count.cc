@@ -43,6 +43,10 @@ struct Both {
 
 TEST_CASE("over TCP the kernel has counted what both sides have, closed connections included") {
   Both both(loopback);
+  if (!both.links.traffic().kernel()) {
+    MESSAGE("NOT TESTED: this system has no such counts");
+    return;
+  }
   const Traffic own = both.links.traffic().own(), kernel = *both.links.traffic().kernel();
   const std::uint64_t one = kFrameHeader + kFloats * sizeof(float);
   CHECK(own.in == 2 * kExchanges * one);
@@ -52,6 +56,11 @@ TEST_CASE("over TCP the kernel has counted what both sides have, closed connecti
   CHECK(kernel.in <= own.in + 2);
   CHECK(kernel.out >= own.out);
   CHECK(kernel.out <= own.out + 2);
+  // (It counts once its answer has gone.)
+  for (int i = 0; i < 5'000 && both.server.counters().traffic.out < own.in; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const SyncServer::Counters counters = both.server.counters();
   REQUIRE(counters.kernel);
   CHECK(counters.kernel->in >= counters.traffic.in);
@@ -64,6 +73,10 @@ TEST_CASE("over TCP the kernel has counted what both sides have, closed connecti
 TEST_CASE("the kernel's count is not made from that of the frames") {
   const auto [one, two] = loopback();
   Connection here(one, kServerLimits, false), there(two, kServerLimits, false);
+  if (!here.kernel()) {
+    MESSAGE("NOT TESTED: this system has no such counts");
+    return;
+  }
   WireCount count;
   WireCount::Seen seen;
   const std::string behind(1234, 'x');  // past the connection's back

@@ -37,6 +37,10 @@ TEST_CASE("the kernel counts both ways, from when it is first asked") {
   const std::string waiting(20, 'x');  // which nobody has read yet
   REQUIRE(send(there.get(), waiting.data(), waiting.size(), 0) == 20);
   const KernelBytes mine(here.get()), other(there.get());
+  if (!mine.count()) {
+    MESSAGE("NOT TESTED: this system has no such counts");
+    return;
+  }
   move(here, there, 1000);
   move(there, here, 77);
   CHECK(acknowledges(mine, 1000));
