@@ -89,8 +89,13 @@ def test_gloo_waits_as_long_as_it_is_told_and_can_be_closed_meanwhile():
     assert not made[0].done(0.05)
     made[2].sum(np.ones(5, np.float32))
     begun = time.monotonic()
+    # In the middle of it, by a thread as those of the core are; what goes on is waited for at the end.
+    closing = threading.Thread(target=made[0].close, daemon=True)
+    closing.start()
+    closing.join()
+    (left,) = [each for each in threading.enumerate() if each.name == "leashed-closing"]
+    assert not left.daemon
     made[1].close()  # who has not come, and nobody waits for
-    made[0].close()  # in the middle of it
     assert time.monotonic() - begun < SOON / 10
     with pytest.raises(RuntimeError):
         finish(made[2:])
@@ -336,6 +341,39 @@ def test_one_is_killed_and_one_stopped_and_the_others_go_on(when, tmp_path):
     faults.check(played)
     assert len(played.injector.injected) == 2
     assert all(each["syncs"] > 0 for each in played.report["summaries"].values())
+
+
+JOINED = """
+import sys
+import leashed as lsh
+
+when = lsh.sync.every(iterations=5) if sys.argv[3] == "foreground" else lsh.sync.background()
+cluster = lsh.cluster.join(
+    servers=0, backend="gloo", rank=int(sys.argv[1]), size=2, rendezvous="127.0.0.1", folder=sys.argv[2]
+)
+lsh.train(
+    lsh.models.mlp(784, [16], 10),
+    lsh.datasets.synthetic_digits(n=2000, seed=0),
+    until=lsh.until(epochs=2),
+    batch_size=16,
+    threads=1,
+    sync=lsh.sync.MA(when=when),
+    cluster=cluster,
+)
+"""
+
+
+@gloo_needed
+@pytest.mark.parametrize("when", WHEN)
+def test_processes_that_join_end_in_peace(when, tmp_path):
+    program = [sys.executable, "-c", JOINED]
+    processes = [
+        subprocess.Popen([*program, str(rank), str(tmp_path), when], stderr=subprocess.PIPE)
+        for rank in range(2)
+    ]
+    told = [each.communicate(timeout=200)[1].decode() for each in processes]
+    assert [each.returncode for each in processes] == [0, 0], told
+    assert told == ["", ""]
 
 
 PROGRAM = """

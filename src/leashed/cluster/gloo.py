@@ -83,9 +83,10 @@ class _Group:
 
     def close(self) -> None:
         # An operation that is under way ends by its own timeout, and its group not before that. (No
-        # daemon: one that is in there when the interpreter ends would end the process.)
+        # daemon, as a thread of the core's would make it: one that is in there when the interpreter
+        # ends would abort the process.)
         held, self._held, self._work = self._held, [], None
-        threading.Thread(target=held.clear, name="leashed-closing").start()
+        threading.Thread(target=held.clear, name="leashed-closing", daemon=False).start()
 
 
 def _tensor(values: NDArray[np.float32]) -> Any:

@@ -476,9 +476,9 @@ class Session:
                 links = backward.detach(), forward.detach()
                 native.form(epoch.number, rank, fresh, *links, checked, self._cluster.transport)
             else:
-                with backward, forward:
+                with backward, forward, self._meeting:
                     collective = self._meet(epoch, rank, backend, backward, forward)
-                native.form_over(epoch.number, rank, fresh, collective)
+                    native.form_over(epoch.number, rank, fresh, collective)
         except Exception as error:  # noqa: BLE001
             _log.info("ring %d: %s", epoch.number, error)
             self._member.broken(epoch.number)
@@ -493,21 +493,11 @@ class Session:
     ) -> Collective:
         """Makes somebody else's collectives, with all members of a ring."""
         seats, timeout = epoch.members, self._cluster.timeout
-        with self._meeting:
-            if self._epoch is not epoch or self._closing.is_set():
-                raise ConnectionError("it is wanted no more")
-            return backend.meet(
-                Meeting(
-                    rank,
-                    len(seats),
-                    epoch.number,
-                    parse_address(seats[rank].address)[0],
-                    timeout,
-                    partial(
-                        all_gather, behind, ahead, rank=rank, members=len(seats), timeout=timeout
-                    ),
-                )
-            )
+        if self._epoch is not epoch or self._closing.is_set():
+            raise ConnectionError("it is wanted no more")
+        gather = partial(all_gather, behind, ahead, rank=rank, members=len(seats), timeout=timeout)
+        host, _ = parse_address(seats[rank].address)
+        return backend.meet(Meeting(rank, len(seats), epoch.number, host, timeout, gather))
 
     def _start(self, work: Callable[[], None]) -> bool:
         """Has a thread do it; False: not now, as too many are at work, or none can be started."""
