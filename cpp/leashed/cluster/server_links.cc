@@ -131,7 +131,15 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
       if (f % parts_ == turn % parts_) lane.asked.push_back(f);
     }
   }
+  const auto give_up = [this] {  // what has not come, with its connection
+    for (Lane& lane : lanes_) {
+      if (lane.received == lane.asked.size()) continue;
+      drop(lane);
+      lane.asked.resize(lane.received);
+    }
+  };
   std::vector<pollfd> waiting;
+  waiting.reserve(lanes_.size());  // now: what has been sent must not be left on its way
   for (bool finished = false; !finished;) {
     finished = true;
     bool something = false;
@@ -156,13 +164,12 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     if (finished) break;
     try {
       deadline.check();
-    } catch (const ConnectionError&) {  // what has not come is given up, with its connection
-      for (Lane& lane : lanes_) {
-        if (lane.received == lane.asked.size()) continue;
-        drop(lane);
-        lane.asked.resize(lane.received);
-      }
+    } catch (const ConnectionError&) {
+      give_up();
       break;
+    } catch (...) {  // go_on's own, or no memory for the reason
+      give_up();
+      throw;
     }
     if (something) continue;
     waiting.clear();
