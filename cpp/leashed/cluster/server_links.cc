@@ -209,7 +209,16 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
       if (f % parts_ == turn % parts_) lane.asked.push_back(f);
     }
   }
+  const auto give_up = [&](bool in_vain) {  // what has not come, with its connection
+    for (Lane& lane : lanes_) {
+      if (lane.received == lane.asked.size()) continue;
+      if (in_vain) late(lane, now() - start);
+      drop(lane);
+      lane.asked.resize(lane.received);
+    }
+  };
   std::vector<pollfd> waiting;
+  waiting.reserve(lanes_.size());  // now: what has been sent must not be left on its way
   for (bool finished = false; !finished;) {
     finished = true;
     bool something = false;
@@ -232,14 +241,12 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     if (finished) break;
     try {
       deadline.check();
-    } catch (const ConnectionError& error) {  // what has not come is given up, with its connection
-      for (Lane& lane : lanes_) {
-        if (lane.received == lane.asked.size()) continue;
-        if (error.reason == ConnectionError::Reason::late) late(lane, now() - start);
-        drop(lane);
-        lane.asked.resize(lane.received);
-      }
+    } catch (const ConnectionError& error) {
+      give_up(error.reason == ConnectionError::Reason::late);
       break;
+    } catch (...) {  // go_on's own, or no memory for the reason
+      give_up(false);
+      throw;
     }
     if (something) continue;
     waiting.clear();

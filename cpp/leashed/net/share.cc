@@ -48,10 +48,11 @@ bool agreed(Transport mine, std::uint32_t its, bool opened) {
       "shared memory is asked for, but both sides are not processes of one user on one host");
 }
 
-std::shared_ptr<SharedRings> make(const Secret& secret) {
+// What a side has of the memory; where it cannot, none, as if they were on two hosts.
+std::shared_ptr<SharedRings> had(const auto& get) {
   try {
-    return SharedRings::create(secret);
-  } catch (const Error&) {  // as if they were on two hosts
+    return get();
+  } catch (const Error&) {
     return nullptr;
   }
 }
@@ -66,7 +67,8 @@ bool share(Connection& connection, std::uint16_t kind, Role role, Transport wish
             .wish = static_cast<std::uint32_t>(wish),
             .opened = 0};
   if (role == Role::offers) {
-    const std::shared_ptr<SharedRings> rings = wish == Transport::tcp ? nullptr : make(word.secret);
+    std::shared_ptr<SharedRings> rings;
+    if (wish != Transport::tcp) rings = had([&] { return SharedRings::create(word.secret); });
     if (rings) {
       word.process = getpid();
       word.file = rings->file();
@@ -84,7 +86,9 @@ bool share(Connection& connection, std::uint16_t kind, Role role, Transport wish
   }
   const Word offer = hear(connection, kind, deadline);
   std::shared_ptr<SharedRings> rings;
-  if (wish != Transport::tcp) rings = SharedRings::open(offer.process, offer.file, offer.secret);
+  if (wish != Transport::tcp) {
+    rings = had([&] { return SharedRings::open(offer.process, offer.file, offer.secret); });
+  }
   if (rings) {
     rings->answer(word.secret);
     word.opened = 1;

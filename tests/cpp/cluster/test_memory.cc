@@ -89,6 +89,30 @@ TEST_CASE(
   CHECK(open_descriptors() == before);
 }
 
+TEST_CASE("an exchange that ends for want of memory gives up what it has not heard of") {
+  const std::vector<float> theta(5, 1.0f);
+  std::vector<float> other(5);
+  int failed = 0;
+  for (long left = 0; left < 8; ++left) {
+    CAPTURE(left);
+    const auto [silent, socket] = pair_of_sockets();
+    ServerLinks links(5, {0}, 1, 1);
+    links.adopt(0, socket, false);
+    Covered done;
+    const Deadline soon = Deadline::in(0.05);
+    allocations_left.store(left, std::memory_order_relaxed);
+    try {
+      links.exchange(theta.data(), 0.5f, false, 0, other.data(), done, soon);
+    } catch (const std::bad_alloc&) {
+      ++failed;
+    }
+    allocations_left.store(kNever, std::memory_order_relaxed);
+    CHECK((links.traffic().out == 0 || links.missing(0)));
+    close(silent);
+  }
+  CHECK(failed > 0);
+}
+
 TEST_CASE("a server that serves needs no memory to go on, however many have something to say") {
   SyncServer server({{0, 5}});
   std::vector<int> trainers;

@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -126,6 +129,47 @@ void echo(Connection& connection) {
 }
 
 }  // namespace
+
+TEST_CASE("where there is no room for the memory that is offered, frames stay on the socket") {
+  enum { on_the_socket, otherwise, no_limits };
+  const auto [one, other] = pair_of_sockets();
+  const pid_t process = fork();
+  REQUIRE(process >= 0);
+  if (process == 0) {
+    close(one);
+    try {
+      Connection connection(other, kLimits, false);
+      std::uint64_t pages = 0;
+      std::ifstream("/proc/self/statm") >> pages;
+      const rlim_t all = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) + (1 << 20);
+      const rlimit as_it_is{all, all};
+      setrlimit(RLIMIT_AS, &as_it_is);
+      if (mmap(nullptr, 4 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+        std::_Exit(no_limits);
+      }
+      if (!share(connection, 0, Role::accepts, Transport::any, Deadline::in(kLong))) {
+        std::_Exit(on_the_socket);
+      }
+    } catch (const std::exception&) {
+    }
+    std::_Exit(otherwise);
+  }
+  close(other);
+  Connection here(one, kLimits, false);
+  bool shared = true;
+  try {
+    shared = share(here, 0, Role::offers, Transport::any, Deadline::in(kLong));
+  } catch (const ConnectionError&) {
+  }
+  int status = 0;
+  REQUIRE(waitpid(process, &status, 0) == process);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == no_limits) {
+    MESSAGE("not tested: an emulator limits no memory");
+    return;
+  }
+  CHECK_FALSE(shared);
+  CHECK(status == on_the_socket);
+}
 
 TEST_CASE("two sides agree on shared memory, on the socket, or on neither, both the same") {
   using enum Transport;
