@@ -298,8 +298,8 @@ void bind_cluster(py::module_& m) {
           "broken", [](TrainerSync& sync) { return sync.ring().broken(); },
           "The newest epoch of which a round has broken here.")
       .def_property_readonly(
-          "leaving", [](TrainerSync& sync) { return sync.ring().leaving(); },
-          "Whether this trainer's workers have ended.")
+          "workers_ended", &TrainerSync::workers_ended,
+          "Whether there is nothing more to train: not where workers come and go.")
       .def_property_readonly(
           "settled", [](TrainerSync& sync) { return sync.ring().settled(); },
           "The epoch in which this trainer last was in a round with the others.")

@@ -319,11 +319,6 @@ class TrainerSync:
         The epoch whose ring has ended here; a later one is wanted.
         """
     @property
-    def leaving(self) -> bool:
-        """
-        Whether this trainer's workers have ended.
-        """
-    @property
     def settled(self) -> int:
         """
         The epoch in which this trainer last was in a round with the others.
@@ -332,6 +327,11 @@ class TrainerSync:
     def slots(self) -> int:
         """
         Threads that need a connection with each server.
+        """
+    @property
+    def workers_ended(self) -> bool:
+        """
+        Whether there is nothing more to train: not where workers come and go.
         """
 
 class Engine:

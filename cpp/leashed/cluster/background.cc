@@ -29,8 +29,8 @@ void Background::begin(const Synchronised& training, const std::function<bool()>
 
 // What follows, such as an evaluation, is nothing that the others wait for.
 void Background::leave(std::size_t) {
-  if (workers_.load(kRelaxed) > 0 && workers_.fetch_sub(1, kRelaxed) == 1) {
-    ring().want_to_leave();
+  if (workers_.load(kRelaxed) > 0 && workers_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    end_workers();
   }
 }
 

@@ -27,7 +27,7 @@ class Background final : public TrainerSync {
  private:
   void shadow(const Synchronised& training, Round& round);
 
-  // Relaxed: workers that have not left. The last one hands nothing over.
+  // Workers that have not left; acquire and release, so that the last one comes after the others.
   std::atomic<std::size_t> workers_{0};
   std::atomic<bool> ended_{false};              // tells the thread to end; joining orders the rest
   std::atomic<bool> cancelled_{false};          // and to give up what it waits for

@@ -191,7 +191,7 @@ void Foreground::leave(std::size_t worker) {
   }
   changed_.notify_all();
   if (!last) return;
-  ring().want_to_leave();
+  end_workers();
   if (!uses_servers()) depart();
 }
 

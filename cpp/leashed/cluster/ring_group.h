@@ -43,8 +43,6 @@ class RingGroup final : public Peers {
   void close();
   // Whether there is a later ring to change over to.
   bool pending() const { return pending_.load(std::memory_order_relaxed); }
-  // Whether this member is to leave, or has left.
-  bool leaving() const { return leaving_.load(std::memory_order_relaxed); }
   // The epoch that has ended here, for whatever reason; a later one is wanted.
   std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
   // The newest of which a round has broken here; else all have changed over together.

@@ -66,6 +66,11 @@ std::uint64_t TrainerSync::not_finite() const {
   return sum;
 }
 
+void TrainerSync::end_workers() {
+  ring_.want_to_leave();
+  workers_ended_.store(true, std::memory_order_release);
+}
+
 Round TrainerSync::make_round(std::size_t slot) {
   return {plan_.machine,
           uses_servers() ? links_[slot].get() : nullptr,

@@ -37,6 +37,8 @@ class TrainerSync : public Synchronisation {
   Traffic traffic() const;
   std::optional<Traffic> kernel_traffic() const;
   Transfers transfers() const;
+  // Whether there is nothing more to train: not where workers come and go.
+  bool workers_ended() const { return workers_ended_.load(std::memory_order_acquire); }
   // Rounds, and connections with servers, that were given up for values that are not finite.
   std::uint64_t not_finite() const;
 
@@ -44,6 +46,8 @@ class TrainerSync : public Synchronisation {
   // `exchanging` threads.
   TrainerSync(const SyncPlan& plan, std::size_t exchanging);
 
+  // By the last worker, after all others; the last rounds are next.
+  void end_workers();
   Round make_round(std::size_t slot);
   bool uses_servers() const { return !links_.empty(); }
   // The deadline of a round that begins now.
@@ -57,6 +61,9 @@ class TrainerSync : public Synchronisation {
 
  private:
   bool begun_ = false;
+  // Release in end_workers(), acquire in workers_ended(): who sees it finds what all workers have
+  // told of their leases.
+  std::atomic<bool> workers_ended_{false};
   std::vector<std::unique_ptr<ServerLinks>> links_;
   RingGroup ring_;
 };

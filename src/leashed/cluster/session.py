@@ -263,7 +263,7 @@ class Session:
         try:
             while not self._closing.wait(_TICK):
                 self._hear()
-                if self.native is not None and self.native.leaving and not self._left:
+                if self.native is not None and self.native.workers_ended and not self._left:
                     self._leave()  # before an evaluation that may take long
                 if not self._left:
                     self._fetch()
