@@ -717,5 +717,5 @@ def train(
     Trains and returns what engine/result.h calls TrainResult, as a dict.
     """
 
-FRAGMENT: int = 16384
+FRAGMENT: int = 16320
 __version__: str = "0.1.0"

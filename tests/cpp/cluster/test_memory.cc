@@ -107,7 +107,7 @@ TEST_CASE("an exchange that ends for want of memory gives up what it has not hea
       ++failed;
     }
     allocations_left.store(kNever, std::memory_order_relaxed);
-    CHECK((links.traffic().out == 0 || links.missing(0)));
+    CHECK((links.traffic().own().out == 0 || links.missing(0)));
     close(silent);
   }
   CHECK(failed > 0);

@@ -195,8 +195,8 @@ TEST_CASE("an answer to what has not been sent is none") {
   std::uint64_t come = 0;
   for (ssize_t n; (n = recv(here, some, sizeof some, 0)) > 0;)
     come += static_cast<std::uint64_t>(n);
-  CHECK(links.traffic().out == come);
-  CHECK(links.traffic().in >= kFrameHeader);
+  CHECK(links.traffic().own().out == come);
+  CHECK(links.traffic().own().in >= kFrameHeader);
 }
 
 namespace {
