@@ -28,7 +28,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import written
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from cluster import written
 
 from leashed.cluster import opening, outcome
 from leashed.cluster import plan as plans

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from cluster import written
 from cluster.alike import Run
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import written
 
 import leashed as lsh
 from leashed import _core, cli

@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,12 +19,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import faults
-import namespaces
-from proxy import Proxy
+from cluster import faults, namespaces
+from cluster.proxy import Proxy
 
 import leashed as lsh
 from leashed.cluster import master, server, session

@@ -11,10 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import written
+from cluster import written
 
 import leashed as lsh
 from leashed import cli
