@@ -340,7 +340,7 @@ def acceptance(folder: Path, seconds: float, stopped: float = 10.0) -> Played:
     """A trainer is killed, a sync server is stopped for 10 s (or so), and the master is killed, all in one
     run of about so many seconds.
     """
-    plan = make_plan(folder, "easgd", "background", epochs=3 * seconds)
+    plan = make_plan(folder, "easgd", "background", epochs=12 * seconds)
     part = seconds / 10
     return play(
         plan,

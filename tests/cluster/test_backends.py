@@ -335,7 +335,7 @@ def test_processes_of_a_run(trainers, when, tmp_path, capsys):
     "when", ["background", {"iterations": 5}], ids=["background", "foreground"]
 )
 def test_one_is_killed_and_one_stopped_and_the_others_go_on(when, tmp_path):
-    plan = faults.make_plan(tmp_path / "run", "bmuf", when, sync_ps=0, backend="gloo")
+    plan = faults.make_plan(tmp_path / "run", "bmuf", when, epochs=150.0, sync_ps=0, backend="gloo")
     planned = [(-1.0, faults.Fault("trainer-1", None)), (4.0, faults.Fault("trainer-0", 2.5))]
     played = faults.play(plan, planned)
     faults.check(played)

@@ -99,7 +99,7 @@ def test_who_ends_by_a_rule_of_its_own_costs_the_others_no_round(
 def test_a_server_that_accepts_and_never_answers_costs_no_round(when: str, tmp_path: Path) -> None:
     accepted = []
     with (
-        inside.run(tmp_path, MODEL.dimension, total=TOTAL, batch_size=BATCH) as run,
+        inside.run(tmp_path, MODEL.dimension, total=TOTAL, batch_size=BATCH, sync_ps=1) as run,
         contextlib.closing(
             Listener("127.0.0.1", 0, inside.KEY, "sync-ps", lambda *link: accepted.append(link))
         ) as listener,

@@ -69,11 +69,9 @@ def test_servers_ledger_members_and_output():
 def test_values_that_are_not_finite_are_told_of():
     told = fakes.report()
     assert "not finite" not in dict(table.facts(told))
-    told["summaries"] = {
-        "trainer-0": fakes.trainer(3000.0, sync_not_finite=0.0),
-        "trainer-1": fakes.trainer(1900.0, sync_not_finite=4.0),
-    }
-    told["metrics"]["sync-ps-0"]["not_finite"] = 1.0
+    zero, one, server = (each["counters"] for each in told["members"])
+    zero["sync_not_finite"], one["sync_not_finite"] = 0.0, 4.0
+    told["members"][2]["counters"] = {**server, "not_finite": 1.0}
     row = "trainer 1 4, sync server 0 1 (rounds and fragments that nobody has taken)"
     assert dict(table.facts(told))["not finite"] == row
 
