@@ -250,9 +250,11 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     }
     if (something) continue;
     waiting.clear();
+    bool sending = false;
     for (Lane& lane : lanes_) {
       if (lane.received == lane.asked.size()) continue;
       Connection& c = *lane.connection;
+      sending |= c.sending();
       if (const auto events = c.events(true, c.sending())) {
         waiting.push_back({c.socket(), *events, 0});
       } else {
@@ -261,7 +263,16 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     }
     if (something) continue;
     const double left = std::clamp(deadline.at - now(), 0.0, kLook);
-    poll(waiting.data(), waiting.size(), static_cast<int>(std::ceil(left * 1e3)));
+    const auto waits = [&waiting](int milliseconds) {
+      return poll(waiting.data(), waiting.size(), milliseconds);
+    };
+    const auto sleep = [&] { waits(static_cast<int>(std::ceil(left * 1e3))); };
+    // Where there is much to send, more of it goes at once after a while.
+    if (sending) {
+      sleep();
+    } else {
+      spin_.wait([&] { return waits(0) > 0; }, sleep);
+    }
   }
   for (Lane& lane : lanes_) {
     if (lane.connection) traffic_.add(*lane.connection, lane.seen);

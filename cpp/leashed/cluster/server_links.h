@@ -10,6 +10,7 @@
 #include "leashed/cluster/messages.h"
 #include "leashed/cluster/partners.h"
 #include "leashed/cluster/wire_count.h"
+#include "leashed/net/spin.h"
 
 namespace leashed {
 
@@ -88,6 +89,7 @@ class ServerLinks final : public Servers {
   std::vector<float> told_, heard_;
   float alpha_ = 0;
   bool old_reply_ = false;
+  Spin spin_;
   WireCount traffic_;
   const std::shared_ptr<std::vector<Lateness>> lateness_;
   std::atomic<std::uint64_t> not_finite_{0};  // relaxed: a count

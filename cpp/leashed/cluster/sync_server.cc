@@ -13,6 +13,7 @@
 #include "leashed/base/error.h"
 #include "leashed/base/team.h"
 #include "leashed/net/feedback.h"
+#include "leashed/net/spin.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
@@ -159,8 +160,14 @@ void SyncServer::serve() {
   // Of those that have something to do, each once. There is room for all links: nothing here may
   // throw.
   std::vector<Link*> turns, next;
+  Spin spin;
   while (!ended_.load(kRelaxed)) {
-    const int n = epoll_wait(poll_.get(), events, kEvents, turns.empty() ? -1 : 0);
+    int n = 0;
+    const auto look = [&](int milliseconds) {
+      n = epoll_wait(poll_.get(), events, kEvents, milliseconds);
+      return n > 0;
+    };
+    if (!look(0) && turns.empty()) spin.wait([&] { return look(0); }, [&] { look(-1); });
     bool arrivals = false;
     for (int i = 0; i < n; ++i) {
       Link* const link = static_cast<Link*>(events[i].data.ptr);

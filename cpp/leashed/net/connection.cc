@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@
 
 #include "leashed/base/clock.h"
 #include "leashed/base/crc32c.h"
-#include "leashed/base/team.h"
+#include "leashed/net/spin.h"
 
 namespace leashed {
 namespace {
@@ -37,7 +36,6 @@ constexpr std::size_t kTurn = std::size_t{4} << 20;  // bytes until the clock is
 constexpr std::size_t kPiece = std::size_t{32}
                                << 10;  // published, and used, at once: in L1's reach
 constexpr std::size_t kBefore = kGrain - kFrameHeader;  // unused, before a frame's header
-constexpr double kSpin = 50e-6;  // seconds: what it takes to fall asleep and be woken, twice
 
 [[noreturn]] void lost(const char* doing) {
   const int error = errno;
@@ -65,19 +63,6 @@ void until_ready(std::span<pollfd> waiting, const Deadline& deadline) {
     if (ready > 0) return;
     if (ready < 0 && errno != EINTR) lost("waiting");
   }
-}
-
-// Whether something comes before one would be asleep. Who else wants the processor has it.
-bool soon(const auto& ready) {
-  static const bool alone = processors() == 1;
-  if (ready()) return true;
-  if (alone) return false;
-  const double end = now() + kSpin;
-  do {
-    sched_yield();
-    if (ready()) return true;
-  } while (now() < end);
-  return false;
 }
 
 }  // namespace
@@ -339,7 +324,7 @@ std::optional<short> Connection::events(bool to_read, bool to_write) {
 }
 
 void Connection::wait(bool to_read, bool to_write, const Deadline& deadline) {
-  if (pipe_ && soon([&] { return pipe_->ready(to_read, to_write); })) return deadline.check();
+  if (pipe_ && Spin::soon([&] { return pipe_->ready(to_read, to_write); })) return deadline.check();
   const std::optional<short> events = this->events(to_read, to_write);
   if (!events) return;
   pollfd waiting{socket_, *events, 0};
@@ -351,7 +336,7 @@ void Connection::wait(Connection& to_read, Connection& to_write, const Deadline&
     return (to_read.pipe_ && to_read.pipe_->ready(true, false)) ||
            (to_write.pipe_ && to_write.pipe_->ready(false, true));
   };
-  if ((to_read.pipe_ || to_write.pipe_) && soon(ready)) return deadline.check();
+  if ((to_read.pipe_ || to_write.pipe_) && Spin::soon(ready)) return deadline.check();
   const std::optional<short> reading = to_read.events(true, false);
   if (!reading) return;
   const std::optional<short> writing = to_write.events(false, true);
