@@ -17,7 +17,7 @@ from bench.context import Bench, Record, installed
 
 _SECONDS = 1.0
 _MEMBERS = (2, 4)
-_ROUNDS = {540_000: 200, 100_000_000: 9}  # by bytes
+_ROUNDS = {540_000: 1000, 100_000_000: 9}  # by bytes
 _TURNS = 7
 
 
