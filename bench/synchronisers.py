@@ -23,6 +23,7 @@ from leashed.cluster.table import lived
 
 _WITHIN = 0.01  # of the one trainer's accuracy
 _KINDS = ("easgd", "ma", "bmuf")
+_ALPHA = 0.5
 _WHEN = ("background", "every:iterations=5", "every:iterations=30")
 _HEADS = ("", "passes", "train loss", "test accuracy", "EPS", "sync gap", "MB out", "MB in")
 
@@ -43,7 +44,7 @@ def main() -> None:
         for when in _WHEN:
             servers = "2" if kind == "easgd" else "0"
             arguments = ["--trainers", str(options.trainers), "--sync-ps", servers]
-            arguments += ["--sync", kind, "--when", when]
+            arguments += ["--sync", f"{kind}:alpha={_ALPHA}", "--when", when]
             for count in passes:
                 row = _run(f"{kind}, {when.removeprefix('every:')}", arguments, count, data)
                 row["reached"] = row["accuracy"] >= alone["accuracy"] - _WITHIN

@@ -212,9 +212,10 @@ void bind_cluster(py::module_& m) {
   m.def(
       "profile_exchange",
       [](int here, int there, const std::string& transport, std::size_t floats) {
+        Descriptor client(here), serving(there);
         require_some(floats, "floats");
         const py::gil_scoped_release release;
-        return profile_exchange(here, there, to_transport(transport), floats);
+        return profile_exchange(client.take(), serving.take(), to_transport(transport), floats);
       },
       py::arg("here"), py::arg("there"), py::arg("transport"), py::arg("floats"),
       "Seconds of a sync server's processor time for one exchange of a fragment, over the two ends "

@@ -64,6 +64,9 @@ class GivenCollective final : public Collective {
     try {
       return f();
     } catch (const py::error_already_set& error) {
+      if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C, the end of the process
+      throw ConnectionError(ConnectionError::Reason::lost, error.what());
+    } catch (const py::cast_error& error) {
       throw ConnectionError(ConnectionError::Reason::lost, error.what());
     }
   }

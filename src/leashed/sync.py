@@ -193,9 +193,9 @@ class EASGD(_Native):
     θ ← (1 − α) θ + α w^PS.
 
     Args:
-        alpha: the elastic parameter α, 0 to 1. The paper publishes none, and neither does
-            one suit every gap: ``leashed bench shadowsync --sweep`` compares them. The default is no
-            result of that.
+        alpha: the elastic parameter α, 0 to 1. Default 0.3. The paper publishes none; the default
+            is the best of ``leashed bench shadowsync --sweep``, over both the background and a gap of
+            30 (docs/papers.md): none suits every gap, the smaller it is the smaller α should be.
         symmetric: the classical one (Zhang, Choromanska and LeCun, 2015), where both move by the
             same difference: θ ← (1 − α) θ + α w^PS with w^PS as it was before.
         when: as for every synchroniser, with ``parts`` and ``compression``.
@@ -206,7 +206,7 @@ class EASGD(_Native):
 
     SERVERS: ClassVar[bool] = True
 
-    alpha: float = 0.5
+    alpha: float = 0.3
     symmetric: bool = False
 
     def __post_init__(self) -> None:
@@ -224,14 +224,14 @@ class MA(_Native):
     """Model averaging (shadowsync, Algorithm 3): θ ← (1 − α) θ + α · mean of all trainers' θ.
 
     Args:
-        alpha: the elastic parameter α, 0 to 1; as for ``EASGD``.
+        alpha: the elastic parameter α, 0 to 1. Default 0.3, as for ``EASGD``.
         when: as for every synchroniser, with ``parts`` and ``compression``.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
     """
 
-    alpha: float = 0.5
+    alpha: float = 0.3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -247,9 +247,11 @@ class BMUF(_Native):
     Δ ← momentum · Δ + η g, w^global ← w^global + Δ, then θ ← (1 − α) θ + α w^global.
 
     Args:
-        alpha: the elastic parameter α, 0 to 1; as for ``EASGD``.
-        eta: step size η.
-        momentum: block momentum, 0 to below 1.
+        alpha: the elastic parameter α, 0 to 1. Default 0.5, with η = 1 the best of the sweep (see
+            ``EASGD``) at each of its momenta.
+        eta: step size η. Default 1.
+        momentum: block momentum, 0 to below 1. Default 0, which is the algorithm as printed; 0.9 did
+            better in the sweep.
         nesterov: w^global ← w^global + η g + momentum · Δ instead (Chen and Huo, 2016).
         when: as for every synchroniser, with ``parts`` and ``compression``.
 

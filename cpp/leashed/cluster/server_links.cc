@@ -58,11 +58,13 @@ ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>
 bool ServerLinks::adopt(std::size_t server, int socket, bool checked, Transport wish,
                         double patience) {
   Lane& lane = lanes_.at(server);  // before the socket is taken over
+  // Before it is asked: where it is late meanwhile, this connection is dropped with the others.
+  const std::uint64_t after = lateness(lane).times.load(kRelaxed);
   auto connection = connected(socket, kServerLimits, checked, wish, Role::offers);
   if (patience > 0 && !answers(*connection, patience)) return false;
   const std::lock_guard lock(mutex_);
   lane.arriving = std::move(connection);
-  lane.arriving_after = lateness(lane).times.load(kRelaxed);
+  lane.arriving_after = after;
   lane.there.store(true, kRelaxed);
   return true;
 }
@@ -235,6 +237,7 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
         lane.asked.resize(lane.received);
       } else if (lane.received == lane.asked.size()) {
         lateness(lane).in_vain.store(0, kRelaxed);
+        lateness(lane).until.store(0, kRelaxed);
       }
       finished &= lane.received == lane.asked.size();
     }

@@ -23,6 +23,12 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr int kEvents = 64;        // looked at at once
 constexpr std::size_t kTurn = 32;  // frames of one connection before the next has its turn
 
+std::int64_t nanoseconds(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 int given(int result, const char* what) {
   if (result < 0) throw Error(std::string("the system gives no more descriptors (") + what + ")");
   return result;
@@ -89,11 +95,9 @@ SyncServer::Counters SyncServer::counters() const {
 
 double SyncServer::seconds() const {
   clockid_t clock{};
-  timespec time{};
   // (It cannot fail: the thread is there for as long as the server.)
   pthread_getcpuclockid(const_cast<std::jthread&>(thread_).native_handle(), &clock);
-  clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  return static_cast<double>(nanoseconds(clock) - waited_.load(kRelaxed)) * 1e-9;
 }
 
 SyncServer::Snapshot SyncServer::snapshot() const {
@@ -167,7 +171,11 @@ void SyncServer::serve() {
       n = epoll_wait(poll_.get(), events, kEvents, milliseconds);
       return n > 0;
     };
-    if (!look(0) && turns.empty()) spin.wait([&] { return look(0); }, [&] { look(-1); });
+    if (!look(0) && turns.empty()) {
+      const std::int64_t before = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+      spin.wait([&] { return look(0); }, [&] { look(-1); });
+      waited_.fetch_add(nanoseconds(CLOCK_THREAD_CPUTIME_ID) - before, kRelaxed);
+    }
     bool arrivals = false;
     for (int i = 0; i < n; ++i) {
       Link* const link = static_cast<Link*>(events[i].data.ptr);

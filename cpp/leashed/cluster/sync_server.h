@@ -41,7 +41,7 @@ class SyncServer {
     std::uint64_t exchanges = 0;  // of fragments, α = 0 included
     Traffic traffic;
     std::optional<Traffic> kernel;  // as WireCount has it
-    double seconds = 0;             // of processor time, of the thread that serves
+    double seconds = 0;             // of processor time, of the thread that serves; not of waiting
     std::uint64_t connections = 0;  // now
     std::uint64_t refused = 0;      // closed for what came over them
     std::uint64_t not_finite = 0;   // of these, for values that are not
@@ -94,6 +94,7 @@ class SyncServer {
   AlignedArray<float> values_{kFragment};                   // of what came compressed
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> exchanges_{0}, connections_{0}, refused_{0}, not_finite_{0};
+  std::atomic<std::int64_t> waited_{0};  // nanoseconds of processor time
   WireCount traffic_;
   std::atomic<bool> ended_{false};  // relaxed: the eventfd's write and read order it
   std::jthread thread_;

@@ -31,10 +31,19 @@ std::uint64_t waiting(int socket, unsigned long queue) {
 
 }  // namespace
 
-KernelBytes::KernelBytes(int socket) : socket_(socket), before_(acknowledged_and_received(socket)) {
+// Of one moment: nothing came or was acknowledged while the queues were asked.
+KernelBytes::KernelBytes(int socket) : socket_(socket) {
+  std::uint64_t unsent = 0, unread = 0;
+  std::optional<Traffic> after = acknowledged_and_received(socket);
+  do {
+    before_ = after;
+    unsent = waiting(socket, SIOCOUTQ);
+    unread = waiting(socket, SIOCINQ);
+    after = acknowledged_and_received(socket);
+  } while (before_ && after && (before_->out != after->out || before_->in != after->in));
   if (!before_) return;
-  before_->out += waiting(socket, SIOCOUTQ);
-  before_->in -= std::min(before_->in, waiting(socket, SIOCINQ));
+  before_->out += unsent;
+  before_->in -= std::min(before_->in, unread);
 }
 
 std::optional<Traffic> KernelBytes::count() const {

@@ -16,9 +16,10 @@ class Spin {
   template <class Ready, class Sleep>
   void wait(const Ready& ready, const Sleep& sleep) {
     const double begin = now();
-    if (soon_ && asked(ready, begin + kSpin)) return;
-    sleep();
-    soon_ = !soon_ && now() - begin < 2 * kSpin;
+    const bool there = soon_ && asked(ready, begin + kSpin);
+    if (!there) sleep();
+    // (Somebody else may have had the processor for long.)
+    soon_ = there == soon_ && now() - begin < 2 * kSpin;
   }
   // Whether it is, for as long as that.
   template <class Ready>
@@ -31,6 +32,7 @@ class Spin {
 
   template <class Ready>
   static bool asked(const Ready& ready, double end) {
+    // (The other side may run where this process may not.)
     static const bool alone = sysconf(_SC_NPROCESSORS_ONLN) == 1;
     if (alone) return false;
     do {
