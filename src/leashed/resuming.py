@@ -195,9 +195,9 @@ def resume(
         raise ValueError(f"cannot resume {path}: {wrong}")
     try:
         run = {**_BEFORE_SPARSE, **_ALONE, **json.loads(metadata["run"])}
-        position = Position(run["batches"], [(first, count) for first, count in run["open"]])
+        position = Position(run["batches"], [(span[0], span[1]) for span in run["open"]])
         return _resumption(path, found, tensors, run, config), position
-    except (KeyError, TypeError) as error:
+    except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
 
 

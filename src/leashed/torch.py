@@ -409,8 +409,8 @@ def fit(
             ``leashed.sync``. Default: not at all. Buffers are not.
         cluster: the run in which this process is one of several trainers, from
             ``leashed.cluster.join()``. Its master hands out the batches of ``until.epochs``, each to
-            one trainer; the other stop rules are this trainer's own. The module, the data, ``until``,
-            ``batch_size`` and ``seed`` must be the same for all.
+            one trainer; the other stop rules are this trainer's own. The module, the data,
+            ``until.epochs``, ``batch_size`` and ``seed`` must be the same for all.
 
     Returns:
         A ``FitResult``; in a cluster, of this trainer.

@@ -18,6 +18,14 @@ from leashed.cluster.supervisor import tie
 __all__: list[str] = []
 
 
+def _account(resumed: tuple[int, list[list[int]]] | None) -> Account | None:
+    """As the journal has it, so that the two are equal."""
+    if resumed is None:
+        return None
+    used, spans = resumed
+    return Account(used, [(first, count) for first, count in spans])
+
+
 def _main(role: str, folder: Path, index: int) -> None:
     terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
     key = read_key(terms["key"], given=terms["given"])
@@ -29,7 +37,7 @@ def _main(role: str, folder: Path, index: int) -> None:
                 trainers=terms["trainers"],
                 sync_ps=terms["servers"],
                 parameters=terms["dimension"],
-                begun=None if terms["resumed"] is None else Account(*terms["resumed"]),
+                begun=_account(terms["resumed"]),
                 grace=terms["grace"],
                 timeout=terms["timeout"],
                 beat=min(0.5, terms["timeout"] / 4.0),

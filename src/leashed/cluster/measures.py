@@ -151,7 +151,8 @@ def counted(report: Mapping[str, Any], role: str) -> dict[int, Counters]:
         for index, several in lives(report, role).items()
     }
     return {
-        index: {**several[-1], **{k: v for k, v in total(several).items() if k in _ADDED}}
+        index: {k: v for k, v in several[-1].items() if k not in _ADDED}
+        | {k: v for k, v in total(several).items() if k in _ADDED}
         for index, several in told.items()
         if several
     }

@@ -11,6 +11,7 @@ same servers from it.
 from __future__ import annotations
 
 import heapq
+import logging
 import math
 import socket
 from collections.abc import Sequence
@@ -53,6 +54,8 @@ class Costs:
 
 BY_LENGTH = Costs(1.0, float(FRAGMENT))
 """Where nothing but links counts: each float as much as any other. (In floats.)"""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -131,11 +134,19 @@ def profile(transport: str) -> Costs:
     Args:
         transport: as of ``Cluster``.
 
+    Returns:
+        The costs; ``BY_LENGTH`` where they cannot be measured: the assignment is then by bytes.
+
     Raises:
-        OSError: there is no connection to be had.
-        ValueError: an exchange failed, or shared memory cannot be had where it must.
+        ValueError: shared memory cannot be had where it must, or an exchange failed.
     """
-    return Costs(_exchange(transport, 1), _exchange(transport, FRAGMENT))
+    try:
+        found = Costs(_exchange(transport, 1), _exchange(transport, FRAGMENT))
+    except (OSError, RuntimeError) as error:
+        _log.warning("exchanges cannot be profiled (%s); fragments are assigned by bytes", error)
+        return BY_LENGTH
+    # (Some systems tell a thread's processor time in steps of milliseconds.)
+    return found if min(found.one, found.whole) > 0.0 else BY_LENGTH
 
 
 def _exchange(transport: str, floats: int) -> float:

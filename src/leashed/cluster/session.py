@@ -80,8 +80,8 @@ class Cluster:
         advertise: the host at which the others reach this trainer. Default: ``host``, or where that
             is 0.0.0.0 or ::, the one that this machine has towards the master.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
-            whole run (or None), the batch size, and where the run goes on (or None): tells where the master of this run is, and how
-            what was started for it is ended.
+            whole run (or None), the batch size, and where the run goes on (or None): tells where
+            the master of this run is, and how what was started for it is ended.
     """
 
     index: int
@@ -115,10 +115,8 @@ class Cluster:
         Raises:
             ImportError: what ``backend`` names is not installed.
             ValueError: ``backend`` does not go with the synchroniser; the run has another batch size
-                or number of batches or of sync servers, or no sync server where one is needed.
-            ValueError: the run has another batch size or number of batches, goes on from a checkpoint
-                where this trainer does not, or does not where it does, or has no sync server where
-                one is needed.
+                or number of batches or of sync servers, goes on from a checkpoint where this trainer
+                does not, or does not where it does, or has no sync server where one is needed.
             OSError: the master cannot be reached in time.
         """
         collectives.check(self.backend, self.trainers, synchroniser)
@@ -480,8 +478,9 @@ class Session:
                     collective = self._meet(epoch, rank, backend, backward, forward)
                     native.form_over(epoch.number, rank, fresh, collective)
         except Exception as error:  # noqa: BLE001
-            _log.info("ring %d: %s", epoch.number, error)
-            self._member.broken(epoch.number)
+            if self._epoch is epoch and not self._closing.is_set():
+                _log.info("ring %d: %s", epoch.number, error)
+                self._member.broken(epoch.number)
 
     def _meet(
         self,
@@ -581,7 +580,9 @@ class Session:
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
         trained = summary["batches_used"] or summary.get("updates")
         result = parameters if trained and np.isfinite(parameters).all() else None
-        self._lost = self._lost or self._member.state == "lost"
+        if self._member.state == "lost" and not self._lost:
+            self._lost = True
+            self._cut_short = self._cut_short or "the master is away"
         if not self._lost:
             self._hand_in(result, summary)
         if self._cut_short is not None:
@@ -603,7 +604,8 @@ class Session:
                 return
         self._member.finish(summary)
         if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
-            _log.warning("the master has not confirmed that this trainer has finished")
+            self._lost = True
+            self._cut_short = self._cut_short or "the master has not confirmed that this one ended"
 
     @property
     def lost(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from leashed.cluster import traffic
 from leashed.cluster.measures import Counters, Life, counted, lives, measure, total
+from leashed.cluster.packing import BY_LENGTH
 from leashed.report.summary import Table
 from leashed.report.table import MISSING, duration, mebibytes, number, pairs
 
@@ -206,17 +207,21 @@ def _untold(report: Mapping[str, Any]) -> list[str]:
     """Trainers that have gone, and of what they counted nothing is known: they had told nothing, or
     none but a master that died with it.
     """
+    back = {each["before"] for each in report["members"]}  # who has told all of it since
     return [
         f"{each['role']} {each['index']} ({duration(each['joined'])} to {duration(each['gone'])})"
         for each in report["members"]
         if each["role"] == "trainer" and each["gone"] is not None and each["counted"] is None
+        if each["id"] not in back
     ]
 
 
 def _packing(packing: Mapping[str, Any]) -> str:
+    told = f"the most loaded server has {number(packing['imbalance'], 4)} times the least possible"
+    if (packing["one"], packing["whole"]) == (BY_LENGTH.one, BY_LENGTH.whole):
+        return f"{told}, by bytes"
     return (
-        f"the most loaded server has {number(packing['imbalance'], 4)} times the least possible; an "
-        f"exchange costs {duration(packing['whole'])} for a whole fragment, "
+        f"{told}; an exchange costs {duration(packing['whole'])} for a whole fragment, "
         f"{duration(packing['one'])} for one float"
     )
 
