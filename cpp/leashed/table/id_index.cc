@@ -1,0 +1,324 @@
+#include "leashed/table/id_index.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "leashed/base/error.h"
+
+namespace leashed {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr std::uint64_t kEmpty = 0, kTomb = ~std::uint64_t{0};
+constexpr unsigned kLeastBits = 6;               // of a segment's slots
+constexpr std::size_t kSample = 16, kWorst = 4;  // rows that are compared, and evicted of them
+
+// A permutation whose bits all depend on all of the id's (David Stafford's mix 13).
+std::uint64_t mix(std::uint64_t id) {
+  id = (id ^ (id >> 30)) * 0xBF58476D1CE4E5B9;
+  id = (id ^ (id >> 27)) * 0x94D049BB133111EB;
+  return id ^ (id >> 31);
+}
+
+// Ids that a slot cannot hold: each has a row from the start.
+bool is_special(std::uint64_t id) { return id == kEmpty || id == kTomb; }
+
+constexpr std::size_t slots(unsigned bits) { return std::size_t{1} << bits; }
+
+// Slots for so many rows, of which at most 0.6 are to be in use.
+unsigned bits_for(std::size_t rows) {
+  unsigned bits = kLeastBits;
+  while (3 * slots(bits) < 5 * rows) ++bits;
+  return bits;
+}
+
+std::size_t rows_per_shard(const IdIndex::Settings& settings) {
+  const std::size_t shards = slots(settings.shard_bits);
+  return std::max<std::size_t>(1, settings.rows / shards);
+}
+
+}  // namespace
+
+struct IdIndex::Segment {
+  explicit Segment(unsigned bits) : bits(bits), ids(slots(bits)), rows(slots(bits)) {
+    for (std::size_t i = 0; i < slots(bits); ++i) {
+      new (&ids[i]) std::atomic<std::uint64_t>(kEmpty);
+    }
+  }
+  static std::size_t bytes(unsigned bits) {
+    return slots(bits) * (sizeof(std::uint64_t) + sizeof(std::uint32_t));
+  }
+  std::size_t next(std::size_t i) const { return (i + 1) & (slots(bits) - 1); }
+  std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - 1); }
+
+  // Never full: who inserts leaves some slots empty.
+  std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
+    for (std::size_t i = first(hash);; i = next(i)) {
+      // Acquire: pairs with put(); the slot's row is seen, and what the row began with.
+      const std::uint64_t found = ids[i].load(std::memory_order_acquire);
+      if (found == id) return rows[i];
+      if (found == kEmpty) return kNone;
+    }
+  }
+  void put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) {
+    std::size_t i = first(hash);
+    while (ids[i].load(kRelaxed) != kEmpty) i = next(i);
+    rows[i] = row;
+    // Release: pairs with find().
+    ids[i].store(id, std::memory_order_release);
+    ++used;
+  }
+
+  const unsigned bits;
+  std::size_t used = 0;  // slots that are not empty; under the lock
+  AlignedArray<std::atomic<std::uint64_t>> ids;
+  AlignedArray<std::uint32_t> rows;  // of slots that have an id
+};
+
+struct alignas(kCacheLine) IdIndex::Shard {
+  // Release where it is stored, acquire where it is loaded: the slots of a segment are seen as they
+  // were when it was made, at least.
+  std::atomic<Segment*> current{nullptr};
+  // Relaxed: counted without the lock.
+  std::atomic<std::uint64_t> deferred{0};
+
+  // Under the lock.
+  std::mutex lock;
+  struct Left {
+    std::uint32_t row;
+    std::uint64_t number;  // of the epoch that it must outlive
+  };
+  std::unique_ptr<Segment> owned;
+  struct Retired {
+    std::unique_ptr<Segment> segment;
+    std::uint64_t number;
+  };
+  std::vector<Retired> retired;  // the oldest first
+  std::size_t bytes = 0;         // of all segments
+  std::vector<Left> limbo;       // a ring of so many
+  std::size_t oldest = 0, waiting = 0;
+  std::vector<std::uint32_t> free;
+  std::uint32_t next = 0, end = 0;  // rows that have never been used
+  std::size_t live = 0, hand = 0;
+  std::uint64_t inserted = 0, evicted = 0, refused = 0, rebuilt = 0;
+
+  std::size_t at_hand() const { return (end - next) + free.size() + waiting; }
+};
+
+std::size_t IdIndex::rows_of(const Settings& settings) {
+  return slots(settings.shard_bits) * rows_per_shard(settings) + 2;
+}
+
+std::size_t IdIndex::most_bytes(const Settings& settings) {
+  return 2 * slots(settings.shard_bits) * Segment::bytes(bits_for(rows_per_shard(settings)));
+}
+
+IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise,
+                 Score score)
+    : rows_(rows),
+      epochs_(epochs),
+      settings_(settings),
+      initialise_(std::move(initialise)),
+      score_(std::move(score)),
+      rows_per_shard_(rows_per_shard(settings)),
+      most_bytes_(most_bytes(settings) >> settings.shard_bits),
+      shards_(std::make_unique<Shard[]>(slots(settings.shard_bits))) {
+  if (rows.count() < rows_of(settings) || rows.count() >= kNone) {
+    throw Error("an index of " + std::to_string(rows_of(settings)) + " rows cannot use " +
+                std::to_string(rows.count()));
+  }
+  const std::size_t most = settings.reserve + kWorst;
+  for (std::size_t k = 0; k < slots(settings.shard_bits); ++k) {
+    Shard& shard = shards_[k];
+    shard.owned = std::make_unique<Segment>(kLeastBits);
+    shard.bytes = Segment::bytes(kLeastBits);
+    shard.retired.reserve(std::numeric_limits<std::size_t>::digits);
+    shard.current.store(shard.owned.get(), kRelaxed);
+    shard.limbo.resize(most);
+    shard.free.reserve(most);
+    shard.next = static_cast<std::uint32_t>(k * rows_per_shard_);
+    shard.end = static_cast<std::uint32_t>((k + 1) * rows_per_shard_);
+  }
+  const std::size_t special = rows_of(settings) - 2;
+  initialise_(kEmpty, rows_.values(static_cast<std::uint32_t>(special)));
+  initialise_(kTomb, rows_.values(static_cast<std::uint32_t>(special + 1)));
+}
+
+IdIndex::~IdIndex() = default;
+
+IdIndex::Shard& IdIndex::shard_of(std::uint64_t hash) const {
+  return shards_[settings_.shard_bits == 0 ? 0 : hash >> (64 - settings_.shard_bits)];
+}
+
+std::uint32_t IdIndex::find(std::uint64_t id) const {
+  if (is_special(id)) {
+    return static_cast<std::uint32_t>(rows_of(settings_) - (id == kEmpty ? 2 : 1));
+  }
+  const std::uint64_t hash = mix(id);
+  // Acquire: see Shard.
+  return shard_of(hash).current.load(std::memory_order_acquire)->find(id, hash);
+}
+
+void IdIndex::prefetch(std::uint64_t id) const {
+  const std::uint64_t hash = mix(id);
+  const Segment& segment = *shard_of(hash).current.load(std::memory_order_acquire);
+  __builtin_prefetch(&segment.ids[segment.first(hash)]);
+  __builtin_prefetch(&segment.rows[segment.first(hash)]);
+}
+
+IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched) {
+  if (is_special(id)) return {find(id), Outcome::known};
+  const std::uint64_t hash = mix(id);
+  Shard& shard = shard_of(hash);
+  const std::unique_lock lock(shard.lock, std::try_to_lock);
+  if (!lock) {
+    shard.deferred.fetch_add(1, kRelaxed);
+    return {kNone, Outcome::deferred};
+  }
+  if (const std::uint32_t row = shard.owned->find(id, hash); row != kNone) {
+    return {row, Outcome::known};
+  }
+  reclaim(shard);
+  const std::uint32_t row = make_room(shard) ? take_row(shard) : kNone;
+  if (row != kNone) {
+    rows_.head(row).version.store(0, kRelaxed);
+    rows_.head(row).touched.store(touched, kRelaxed);
+    initialise_(id, rows_.values(row));
+    shard.owned->put(id, hash, row);
+    ++shard.live;
+    ++shard.inserted;
+  } else {
+    ++shard.refused;
+  }
+  if (score_ && shard.at_hand() < settings_.reserve) evict(shard, row);
+  return {row, row == kNone ? Outcome::refused : Outcome::inserted};
+}
+
+// Whether one slot more may be used.
+bool IdIndex::make_room(Shard& shard) {
+  const Segment& segment = *shard.owned;
+  const std::size_t all = slots(segment.bits);
+  if (4 * (segment.used + 1) <= 3 * all) return true;
+  const bool grows = segment.bits < bits_for(rows_per_shard_) && 20 * shard.live > 9 * all;
+  return rebuild(shard, segment.bits + (grows ? 1 : 0));
+}
+
+// What lives, without tombs; false where segments before are still held, or there is no memory.
+// (All that a shard has grown through take less than the one it ends with.)
+bool IdIndex::rebuild(Shard& shard, unsigned bits) {
+  if (shard.bytes + Segment::bytes(bits) > most_bytes_) return false;
+  std::unique_ptr<Segment> next;
+  try {
+    next = std::make_unique<Segment>(bits);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  const Segment& segment = *shard.owned;
+  for (std::size_t i = 0; i < slots(segment.bits); ++i) {
+    const std::uint64_t id = segment.ids[i].load(kRelaxed);
+    if (!is_special(id)) next->put(id, mix(id), segment.rows[i]);
+  }
+  // Release: see Shard.
+  shard.current.store(next.get(), std::memory_order_release);
+  shard.bytes += Segment::bytes(bits);
+  std::swap(shard.owned, next);
+  shard.retired.push_back({std::move(next), epochs_.begin()});
+  shard.hand = 0;
+  ++shard.rebuilt;
+  return true;
+}
+
+// Takes back what nobody holds any more.
+void IdIndex::reclaim(Shard& shard) {
+  if (shard.retired.empty() && shard.waiting == 0) return;
+  const std::uint64_t oldest = epochs_.oldest();
+  std::erase_if(shard.retired, [&](const Shard::Retired& each) {
+    if (each.number > oldest) return false;
+    shard.bytes -= Segment::bytes(each.segment->bits);
+    return true;
+  });
+  while (shard.waiting > 0 && shard.limbo[shard.oldest].number <= oldest) {
+    shard.free.push_back(shard.limbo[shard.oldest].row);
+    shard.oldest = (shard.oldest + 1) % shard.limbo.size();
+    --shard.waiting;
+  }
+}
+
+std::uint32_t IdIndex::take_row(Shard& shard) {
+  if (!shard.free.empty()) {
+    const std::uint32_t row = shard.free.back();
+    shard.free.pop_back();
+    return row;
+  }
+  return shard.next < shard.end ? shard.next++ : kNone;
+}
+
+// The worst of the next rows under the hand, but for the newest; one epoch for all of them.
+void IdIndex::evict(Shard& shard, std::uint32_t newest) {
+  Segment& segment = *shard.owned;
+  struct Candidate {
+    float score;
+    std::size_t slot;
+  };
+  std::array<Candidate, kSample> sample;
+  std::size_t count = 0;
+  for (std::size_t seen = 0; seen < slots(segment.bits) && count < kSample; ++seen) {
+    shard.hand = segment.next(shard.hand);
+    if (is_special(segment.ids[shard.hand].load(kRelaxed))) continue;
+    const std::uint32_t row = segment.rows[shard.hand];
+    if (row == newest) continue;
+    const float score = score_(rows_.head(row), rows_.values(row));
+    sample[count++] = {std::isnan(score) ? std::numeric_limits<float>::infinity() : score,
+                       shard.hand};
+  }
+  const std::size_t worst = std::min(kWorst, count);
+  std::partial_sort(sample.begin(), sample.begin() + worst, sample.begin() + count,
+                    [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+  for (std::size_t k = 0; k < worst; ++k) {
+    const std::uint32_t row = segment.rows[sample[k].slot];
+    segment.ids[sample[k].slot].store(kTomb, kRelaxed);
+    rows_.head(row).version.fetch_or(RowHead::kDead, kRelaxed);
+    shard.limbo[(shard.oldest + shard.waiting++) % shard.limbo.size()] = {row, 0};
+  }
+  if (worst == 0) return;
+  const std::uint64_t number = epochs_.begin();
+  for (std::size_t k = 1; k <= worst; ++k) {
+    shard.limbo[(shard.oldest + shard.waiting - k) % shard.limbo.size()].number = number;
+  }
+  shard.live -= worst;
+  shard.evicted += worst;
+}
+
+IdIndex::Counts IdIndex::counts() const {
+  Counts counts;
+  for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
+    Shard& shard = shards_[k];
+    const std::lock_guard lock(shard.lock);
+    counts.inserted += shard.inserted;
+    counts.evicted += shard.evicted;
+    counts.refused += shard.refused;
+    counts.rebuilt += shard.rebuilt;
+    counts.deferred += shard.deferred.load(kRelaxed);
+    counts.live += shard.live;
+    counts.bytes += shard.bytes;
+  }
+  return counts;
+}
+
+void IdIndex::each(const std::function<void(std::uint64_t, std::uint32_t)>& f) const {
+  for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
+    const Segment& segment = *shards_[k].current.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < slots(segment.bits); ++i) {
+      const std::uint64_t id = segment.ids[i].load(std::memory_order_acquire);
+      if (!is_special(id)) f(id, segment.rows[i]);
+    }
+  }
+  for (const std::uint64_t id : {kEmpty, kTomb}) f(id, find(id));
+}
+
+}  // namespace leashed

@@ -1,0 +1,61 @@
+// The memory of a table's rows. A row never moves, so its address can be held for as long as it is
+// the row of its id; memory that no row has used yet is only reserved.
+//
+//   version   touched   period   θ: dim floats   states: dim floats each
+//   0         4         6        8
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "leashed/base/aligned.h"
+
+namespace leashed {
+
+struct RowHead {
+  // Twice the number of this row's updates, modulo 2^32, and 1 more once it has been evicted.
+  // Relaxed: one instruction both counts an update and tells whether the row was still there, and
+  // it hands nothing over.
+  std::atomic<std::uint32_t> version;
+  // When it was last used, in epochs modulo 2^16, and SWAP's period that its squares are of.
+  std::atomic<std::uint16_t> touched, period;
+
+  static constexpr std::uint32_t kDead = 1, kUpdate = 2;
+};
+static_assert(sizeof(RowHead) == 8);
+
+class Rows {
+ public:
+  // Throws Error where so much cannot be reserved.
+  Rows(std::size_t count, std::size_t dim, std::size_t states);
+  ~Rows();
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+
+  std::size_t count() const { return count_; }
+  std::size_t dim() const { return dim_; }
+  std::size_t states() const { return states_; }
+  std::size_t bytes_per_row() const { return stride_; }
+  static std::size_t bytes_of_row(std::size_t dim, std::size_t states);
+
+  RowHead& head(std::uint32_t row) {
+    return *reinterpret_cast<RowHead*>(memory_ + std::size_t{row} * stride_);
+  }
+  const RowHead& head(std::uint32_t row) const {
+    return *reinterpret_cast<const RowHead*>(memory_ + std::size_t{row} * stride_);
+  }
+  // θ, and behind it each state.
+  float* values(std::uint32_t row) {
+    return reinterpret_cast<float*>(memory_ + std::size_t{row} * stride_ + sizeof(RowHead));
+  }
+  const float* values(std::uint32_t row) const {
+    return reinterpret_cast<const float*>(memory_ + std::size_t{row} * stride_ + sizeof(RowHead));
+  }
+
+ private:
+  const std::size_t count_, dim_, states_, stride_, bytes_;
+  std::byte* memory_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,262 @@
+// The invariants of table/id_index.h: an id that is found has its own row, whatever others insert,
+// evict and rebuild meanwhile; what a worker holds is nobody else's until it lets go; all is
+// counted.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "leashed/base/error.h"
+#include "leashed/table/id_index.h"
+
+using namespace leashed;
+
+namespace {
+
+constexpr std::size_t kDim = 4;
+constexpr std::uint64_t kTomb = ~std::uint64_t{0};
+
+// What a row of that id holds, from its beginning on and after each update.
+std::uint32_t stamp(std::uint64_t id) {
+  return static_cast<std::uint32_t>((id + 1) * 0x9E3779B97F4A7C15 >> 32);
+}
+
+// Rows are written while others read them, whole words at a time, as the kernels do.
+std::atomic_ref<std::uint32_t> word(float* values, std::size_t i) {
+  return std::atomic_ref<std::uint32_t>(reinterpret_cast<std::uint32_t*>(values)[i]);
+}
+void write_stamp(std::uint64_t id, float* values) {
+  for (std::size_t i = 0; i < kDim; ++i) {
+    word(values, i).store(stamp(id), std::memory_order_relaxed);
+  }
+}
+bool has_stamp(std::uint64_t id, float* values) {
+  for (std::size_t i = 0; i < kDim; ++i) {
+    if (word(values, i).load(std::memory_order_relaxed) != stamp(id)) return false;
+  }
+  return true;
+}
+
+struct Indexed {
+  Indexed(const IdIndex::Settings& settings, std::size_t readers, IdIndex::Score score = nullptr)
+      : rows(IdIndex::rows_of(settings), kDim, 0),
+        epochs(readers),
+        index(rows, epochs, settings, write_stamp, std::move(score)) {}
+  Rows rows;
+  Epochs epochs;
+  IdIndex index;
+};
+
+// The first to go is who was touched longest ago.
+float age(const RowHead& head, const float*) {
+  return -static_cast<float>(head.touched.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+TEST_CASE("an index is a map as long as there is room, and refuses afterwards") {
+  const IdIndex::Settings settings{.rows = 1000, .shard_bits = 2, .reserve = 0};
+  Indexed indexed(settings, 1);
+  indexed.epochs.join(0);
+  std::mt19937_64 random(1);
+  std::unordered_map<std::uint64_t, std::uint32_t> map;
+  std::set<std::uint32_t> used;
+  std::uint64_t refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    indexed.epochs.announce(0, indexed.epochs.look());
+    const std::uint64_t id = random() % 1500 * 0x10001;
+    const auto known = map.find(id);
+    const std::uint32_t found = indexed.index.find(id);
+    if (id == 0) continue;
+    REQUIRE(found == (known == map.end() ? IdIndex::kNone : known->second));
+    const IdIndex::Entry entry = indexed.index.insert(id, 0);
+    if (known != map.end()) {
+      REQUIRE(entry.outcome == IdIndex::Outcome::known);
+      REQUIRE(entry.row == known->second);
+    } else if (entry.outcome == IdIndex::Outcome::inserted) {
+      REQUIRE(used.insert(entry.row).second);
+      REQUIRE(has_stamp(id, indexed.rows.values(entry.row)));
+      map[id] = entry.row;
+    } else {
+      REQUIRE(entry.outcome == IdIndex::Outcome::refused);
+      ++refused;
+    }
+  }
+  const IdIndex::Counts counts = indexed.index.counts();
+  CHECK(counts.live == map.size());
+  CHECK(counts.inserted == map.size());
+  CHECK(counts.refused == refused);
+  CHECK(counts.rebuilt > 0);
+  CHECK(map.size() == 1000);
+  std::size_t seen = 0;
+  indexed.index.each([&](std::uint64_t id, std::uint32_t row) {
+    ++seen;
+    CHECK(row == (id == 0 || id == kTomb ? indexed.index.find(id) : map.at(id)));
+  });
+  CHECK(seen == map.size() + 2);
+}
+
+TEST_CASE("the two ids that no slot can hold have rows from the start") {
+  Indexed indexed({.rows = 8, .shard_bits = 0, .reserve = 0}, 1);
+  for (const std::uint64_t id : {std::uint64_t{0}, kTomb}) {
+    const std::uint32_t row = indexed.index.find(id);
+    REQUIRE(row != IdIndex::kNone);
+    CHECK(has_stamp(id, indexed.rows.values(row)));
+    CHECK(indexed.index.insert(id, 0).outcome == IdIndex::Outcome::known);
+  }
+  CHECK(indexed.index.find(0) != indexed.index.find(kTomb));
+}
+
+TEST_CASE("what is evicted is found no more, is marked, and returns when nobody holds it") {
+  const IdIndex::Settings settings{.rows = 64, .shard_bits = 0, .reserve = 8};
+  Indexed indexed(settings, 2, age);
+  Epochs& epochs = indexed.epochs;
+  epochs.join(0);
+  epochs.join(1);
+  epochs.announce(0, epochs.look());
+  epochs.announce(1, epochs.look());  // and is parked from here on
+  std::unordered_map<std::uint64_t, std::uint32_t> rows;
+  std::set<std::uint32_t> distinct;
+  std::uint64_t id = 1;
+  // With one reader parked at most the reserve is taken from who lives.
+  for (; id < 1000; ++id) {
+    epochs.announce(0, epochs.look());
+    const IdIndex::Entry entry = indexed.index.insert(id, static_cast<std::uint16_t>(id));
+    if (entry.outcome != IdIndex::Outcome::inserted) continue;
+    rows[id] = entry.row;
+    REQUIRE(distinct.insert(entry.row).second);  // none comes twice while he holds what was there
+  }
+  IdIndex::Counts counts = indexed.index.counts();
+  CHECK(counts.inserted == 64);
+  CHECK(counts.evicted >= settings.reserve);
+  CHECK(counts.evicted <= settings.reserve + 4);
+  CHECK(counts.live == counts.inserted - counts.evicted);
+  std::size_t gone = 0;
+  for (const auto& [each, row] : rows) {
+    const bool dead = indexed.rows.head(row).version.load() & RowHead::kDead;
+    CHECK(dead == (indexed.index.find(each) == IdIndex::kNone));
+    gone += dead;
+  }
+  CHECK(gone == counts.evicted);
+  // He goes on, and rows return.
+  epochs.leave(1);
+  for (; id < 3000; ++id) {
+    epochs.announce(0, epochs.look());
+    const IdIndex::Entry entry = indexed.index.insert(id, static_cast<std::uint16_t>(id));
+    REQUIRE(entry.outcome == IdIndex::Outcome::inserted);
+    CHECK(has_stamp(id, indexed.rows.values(entry.row)));
+    CHECK(indexed.rows.head(entry.row).version.load() == 0);
+  }
+  counts = indexed.index.counts();
+  CHECK(counts.live >= settings.rows - settings.reserve - 4);
+  CHECK(counts.bytes <= IdIndex::most_bytes(settings));
+}
+
+TEST_CASE("rows of scores that are no numbers go first") {
+  const IdIndex::Settings settings{.rows = 32, .shard_bits = 0, .reserve = 4};
+  Indexed indexed(settings, 1, [](const RowHead&, const float* values) {
+    return has_stamp(7, const_cast<float*>(values)) ? std::nanf("") : 0.0f;
+  });
+  for (std::uint64_t id = 1; id < 40; ++id) indexed.index.insert(id, 0);
+  CHECK(indexed.index.counts().evicted > 0);
+}
+
+// Every worker looks batches up, keeps each while it looks the next one up, and writes each row's
+// stamp; a row that was evicted may still be read, and is its id's until it is let go of.
+TEST_CASE("no row has another id's values, among workers that insert, evict and rebuild") {
+  constexpr std::size_t kWorkers = 8, kBatch = 32;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr std::size_t kBatches = 300;
+#else
+  constexpr std::size_t kBatches = 4000;
+#endif
+  bool parks = false;
+  SUBCASE("all go on") {}
+  SUBCASE("one is parked for good") { parks = true; }
+  const IdIndex::Settings settings{.rows = 2000, .shard_bits = 3, .reserve = 16};
+  std::atomic<std::uint32_t> time{0};
+  const auto when = [&time] {
+    return static_cast<std::uint16_t>(time.fetch_add(1, std::memory_order_relaxed) / 64);
+  };
+  Indexed indexed(settings, kWorkers + 1, age);
+  Epochs& epochs = indexed.epochs;
+  std::atomic<std::uint64_t> wrong{0}, applied{0}, late{0}, deferred{0}, refused{0}, asked{0};
+  if (parks) {
+    epochs.join(kWorkers);
+    epochs.announce(kWorkers, epochs.look());
+  }
+  const auto work = [&](std::size_t worker) {
+    std::mt19937_64 random(worker);
+    struct Held {
+      std::uint64_t id;
+      std::uint32_t row;
+    };
+    std::vector<Held> now, next;
+    std::uint64_t numbers[2] = {0, 0};
+    epochs.join(worker);
+    const auto locate = [&] {
+      const std::uint64_t number = epochs.look();
+      next.clear();
+      for (std::size_t i = 0; i < kBatch; ++i) {
+        // Few often, and many seldom.
+        const double u = std::generate_canonical<double, 53>(random);
+        const auto id = static_cast<std::uint64_t>(std::pow(u, 8) * 1e6) + 1;
+        asked.fetch_add(1, std::memory_order_relaxed);
+        std::uint32_t row = indexed.index.find(id);
+        if (row == IdIndex::kNone) {
+          const IdIndex::Entry entry = indexed.index.insert(id, when());
+          if (entry.outcome == IdIndex::Outcome::deferred) ++deferred;
+          if (entry.outcome == IdIndex::Outcome::refused) ++refused;
+          row = entry.row;
+        }
+        if (row != IdIndex::kNone) next.push_back({id, row});
+      }
+      return number;
+    };
+    numbers[0] = locate();
+    now.swap(next);
+    for (std::size_t k = 0; k < kBatches; ++k) {
+      numbers[1] = locate();
+      for (const auto& [id, row] : now) {
+        float* const values = indexed.rows.values(row);
+        if (!has_stamp(id, values)) ++wrong;
+        RowHead& head = indexed.rows.head(row);
+        const std::uint32_t before =
+            head.version.fetch_add(RowHead::kUpdate, std::memory_order_relaxed);
+        if (before & RowHead::kDead) {
+          ++late;
+          continue;
+        }
+        head.touched.store(when(), std::memory_order_relaxed);
+        write_stamp(id, values);
+        ++applied;
+        if (!has_stamp(id, values)) ++wrong;
+      }
+      epochs.announce(worker, numbers[1]);
+      now.swap(next);
+    }
+    epochs.leave(worker);
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t w = 0; w < kWorkers; ++w) threads.emplace_back(work, w);
+  for (std::thread& thread : threads) thread.join();
+  const IdIndex::Counts counts = indexed.index.counts();
+  MESSAGE("applied ", applied.load(), ", late ", late.load(), ", deferred ", deferred.load(),
+          ", refused ", refused.load(), ", evicted ", counts.evicted, ", rebuilt ", counts.rebuilt);
+  CHECK(wrong == 0);
+  CHECK(counts.deferred == deferred);
+  CHECK(counts.refused == refused);
+  CHECK(counts.live == counts.inserted - counts.evicted);
+  CHECK(counts.live <= settings.rows);
+  CHECK(counts.bytes <= IdIndex::most_bytes(settings));
+  CHECK(counts.evicted > 0);
+  // The last batch of each worker was located and never pushed.
+  CHECK(applied + late + deferred + refused + kWorkers * kBatch >= asked);
+  if (parks) CHECK(counts.evicted <= (settings.reserve + 4) * 8);
+}
