@@ -78,7 +78,7 @@ def test_two_trainers_train_every_batch_once(sync, tmp_path, capsys):
 def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
     folder = tmp_path / "run"
     process = subprocess.Popen(
-        [sys.executable, "-m", "leashed", "cluster", "up", "--trainers", "2", "--epochs", "20",
+        [sys.executable, "-m", "leashed", "cluster", "up", "--trainers", "2", "--epochs", "100",
          "--data", str(written.digits(tmp_path / "digits")), "--run", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
