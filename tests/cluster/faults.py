@@ -5,14 +5,15 @@
 Each run: a master, two sync servers and three trainers on loopback, started and restarted by the
 ``Supervisor``, and faults until it ends: kill -9, or SIGSTOP for a while and SIGCONT, of any of them.
 Then (``check``) it has ended by itself and in time, every batch is complete, every trainer that
-finished has handed in parameters with which the loss has fallen, the report tells of whoever died and
-came back, nobody stood still for longer than is stated, and nothing is left.
+finished has handed in parameters, with which the loss has fallen where it had the time, the report
+tells of whoever died and came back, nobody stood still for longer than is stated, and nothing is left.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -26,8 +27,6 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -46,6 +45,7 @@ WITHIN = 90.0  # seconds after the last fault, in which a run ends
 # machine of which others take the most.
 STILL = 20.0
 LATE = 10.0  # seconds in which the master has noticed who died
+ENOUGH = 300  # batches, after which the loss has fallen whatever a trainer began with
 MOST_DESCRIPTORS, MOST_THREADS = 48, 32
 SETTINGS = [
     (kind, when) for when in ("background", {"iterations": 5}) for kind in ("easgd", "ma", "bmuf")
@@ -268,10 +268,16 @@ def _check_results(played: Played) -> None:
         if index not in found:
             assert counted["batches_used"] == 0, f"trainer {index} gave nothing"
     assert found, "no trainer has handed in anything"
-    for index, theta in found.items():
-        assert np.isfinite(theta).all(), f"trainer {index}: not finite"
-        after = model.evaluate(theta, data.test)[0]
-        assert after < 0.7 * before, f"trainer {index}: loss {before:.3f} → {after:.3f}"
+    after = {index: model.evaluate(theta, data.test)[0] for index, theta in found.items()}
+    for index, loss in after.items():
+        assert math.isfinite(loss), f"trainer {index}: loss {loss}"
+        # (Who came back shortly before the end, with nobody to take parameters from, has few.)
+        trained = report["summaries"][f"trainer-{index}"]["batches_used"]
+        assert loss < 0.7 * before or trained < ENOUGH, (
+            f"trainer {index}: loss {before:.3f} → {loss:.3f} after {trained} batches"
+        )
+    best = min(after.values())
+    assert best < 0.7 * before, f"loss {before:.3f} → {best:.3f}"
 
 
 def _check_members(played: Played) -> None:

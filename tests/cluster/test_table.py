@@ -225,6 +225,19 @@ def test_a_run_without_results_has_no_model(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
+def test_who_was_never_synchronised_is_not_in_the_output():
+    found = {index: np.full(2, index, np.float32) for index in range(4)}
+    summaries = {
+        "trainer-0": {"batches_used": 3.0, "syncs": 0.0},  # came back shortly before the end
+        "trainer-1": {"batches_used": 3.0, "syncs": 1.0},
+        "trainer-2": {"batches_used": 0.0, "syncs": 0.0},  # with the result of its life before
+    }
+    assert list(outcome.together(found, summaries)) == [1, 2, 3]
+    alone = {0: found[0]}
+    assert outcome.together(alone, summaries) == alone
+    assert outcome.together({}, {}) == {}
+
+
 def test_a_result_of_another_length_is_told(tmp_path):
     np.zeros(3, "<f4").tofile(tmp_path / "trainer-0.f32")
     with pytest.raises(ValueError, match="has 3 parameters, not 5"):

@@ -18,7 +18,7 @@ from leashed.datasets import Dataset, Split
 from leashed.models import Model
 from leashed.studies.elp import Parallelism
 
-__all__ = ["MODEL", "REPORT", "choose", "conclude", "read_report", "replicas"]
+__all__ = ["MODEL", "REPORT", "choose", "conclude", "read_report", "replicas", "together"]
 
 REPORT = "run.json"
 MODEL = "output.safetensors"
@@ -78,6 +78,21 @@ def choose(
     return f"trainer {first}", found[first]
 
 
+def together(
+    found: Mapping[int, NDArray[np.float32]], summaries: Mapping[str, Mapping[str, float]]
+) -> Mapping[int, NDArray[np.float32]]:
+    """Of the trainers' parameters those of who has been synchronised since it (re)started; all of
+    them where nobody has. A trainer that came back while its sync servers were away, shortly before
+    the end, has little more than what it began with.
+    """
+
+    def apart(index: int) -> bool:
+        summary = summaries.get(f"trainer-{index}", {})
+        return summary.get("batches_used", 0) > 0 and not summary.get("syncs")
+
+    return {index: each for index, each in found.items() if not apart(index)} or found
+
+
 def conclude(
     report: Mapping[str, Any], folder: Path, plan: Plan, data: Split, restarts: Mapping[str, int]
 ) -> dict[str, Any]:
@@ -101,7 +116,7 @@ def conclude(
     if trainers:
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
     model = train.build(data.train)
-    found = replicas(folder, model.dimension)
+    found = together(replicas(folder, model.dimension), report["summaries"])
     if found:
         whole["output"], parameters = choose(train.output, found, model, data.test)
         whole["train_loss"] = model.evaluate(parameters, data.train)[0]
