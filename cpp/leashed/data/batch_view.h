@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "leashed/data/dataset_view.h"
 
 namespace leashed {
@@ -12,6 +14,11 @@ struct BatchView {
   std::size_t size;
   const float* const* next_rows = nullptr;  // of the batch after this one, to fetch meanwhile
   SparseRows sparse = {};
+  std::span<const IdColumn> columns = {};  // of each feature that is ids
+  // The rows that these stand for, by table, and of each feature the places of its ids' rows among
+  // those of its table.
+  std::span<const TableRows> tables = {};
+  const std::uint32_t* const* places = nullptr;
 };
 
 }  // namespace leashed

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <span>
 
+#include "leashed/data/id_columns.h"
 #include "leashed/data/sparse_rows.h"
 
 namespace leashed {
@@ -37,6 +39,7 @@ struct DatasetView {
   std::size_t rows;
   std::size_t features;
   SparseRows sparse = {};
+  std::span<const IdFeature> ids = {};
 
   double mean_weight() const {
     if (!targets.weights) return 1;

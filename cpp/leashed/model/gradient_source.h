@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "leashed/data/batch_view.h"
@@ -36,6 +37,12 @@ struct Evaluation {
   std::uint64_t rows = 0;
 };
 
+// A table that a source reads rows of.
+struct TableShape {
+  std::string name;
+  std::size_t dim;  // floats of a row
+};
+
 class GradientSource {
  public:
   virtual ~GradientSource() = default;
@@ -57,6 +64,10 @@ class GradientSource {
   virtual std::shared_ptr<void> attach() const { return nullptr; }
   // Where the variables that theta is made of end, in order; empty: it is one.
   virtual std::vector<std::size_t> block_ends() const { return {}; }
+  // The tables whose rows batches bring (BatchView::tables), and of each feature that is ids its
+  // table among them. gradient() adds the rows' gradients, of the same mean loss, to theirs.
+  virtual std::vector<TableShape> tables() const { return {}; }
+  virtual std::vector<std::size_t> features_of_tables() const { return {}; }
 
   // Writes the gradient of the batch's mean loss (the sum of its rows' weighted losses over their
   // number) at theta to gradient[0..d) (overwriting it) and returns that loss. Allocates nothing,
