@@ -20,7 +20,7 @@ FLOORS = (
     "update",
     "staleness",
     "data",
-    "table",  # rows that are found by an id; knows no batch
+    "table",  # rows that are found by an id, and where a batch's come from
     "sparse",  # one protocol for updates on sparse columns: rules' arithmetic on rows of data
     "discipline",  # reads a vector and publishes a rule's update of it, damped by a policy
     "model",  # pure functions of parameters and batches; in place, through a protocol of sparse runs
