@@ -138,7 +138,8 @@ bool History::promising() const {
 }
 
 std::size_t History::most_copies() const {
-  if (losses_.empty()) return 0;
+  // (Of tables' rows there are no copies.)
+  if (losses_.empty() || training_.rows) return 0;
   const std::size_t each = training_.source.dimension() * sizeof(float);
   const std::size_t most = kCopyBytes / ((losses_.size() + crossings_.size()) * each);
   return most < 2 ? 0 : std::min(kCopies, most);

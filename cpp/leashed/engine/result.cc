@@ -29,6 +29,8 @@ void TrainResult::add(const WorkerTelemetry& worker) {
   sampling_seconds += worker.sampling_seconds;
   waiting_seconds += worker.waiting_seconds;
   running_seconds += worker.running_seconds;
+  rows.add(worker.rows);
+  row_seconds += worker.row_seconds;
 }
 
 // Where a training was cut short after the last update or batch had been claimed, it did not end by

@@ -9,6 +9,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/engine/histogram.h"
+#include "leashed/table/row_store.h"
 
 namespace leashed {
 
@@ -50,6 +51,8 @@ struct alignas(kCacheLine) WorkerTelemetry {
   TimeHistogram attempt_seconds;                   // of update_seconds, each attempt's share
   RunningLoss loss;
   double read_seconds = 0, sampling_seconds = 0, waiting_seconds = 0, running_seconds = 0;
+  RowPublication rows;           // what became of the gradients of tables' rows
+  double row_seconds = 0;        // in their updates
   std::vector<PassLoss> passes;  // of the first passes of the run, as many as there are here
 };
 

@@ -73,7 +73,8 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                   const DisciplineContext& context, const TrainOptions& options,
                   const TrainCallbacks& callbacks) {
   Training training(source, data, discipline, options.until, options.workers, options.batch_size,
-                    options.seed, options.from, options.leases, options.synchronisation);
+                    options.seed, options.from, options.rows, options.leases,
+                    options.synchronisation);
   std::vector<Worker> workers = workers_of(training, options.recorded_passes);
   Stopwatch clock;
   Monitor* watching = nullptr;

@@ -26,6 +26,8 @@ struct TrainOptions {
   // it begins here.
   Position from = {};
   double initial_loss = std::numeric_limits<double>::quiet_NaN();
+  // Where the rows are of the tables that the source reads; null: it reads none.
+  RowStore* rows = nullptr;
   // Where the training is one of several: what tells which batches are its own, and what keeps
   // their parameters together. Null: it is alone.
   Leases* leases = nullptr;

@@ -20,7 +20,7 @@ std::unique_ptr<const BatchSource> batches_of(const DatasetView& data, std::size
 
 Training::Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
                    const StopRules& until, std::size_t workers, std::size_t batch_size,
-                   std::uint64_t seed, const Position& from, Leases* leases,
+                   std::uint64_t seed, const Position& from, RowStore* rows, Leases* leases,
                    Synchronisation* synchronisation)
     : source(source),
       data(data),
@@ -35,6 +35,7 @@ Training::Training(const GradientSource& source, const DatasetView& data, Discip
       curvature(sparse_runs ? source.curvature() * data.mean_weight() : 0),
       loss_weight(std::min(1.0, static_cast<double>(batch_size * workers) / kHeardRows)),
       from(from),
+      rows(rows),
       leases(leases),
       synchronisation(synchronisation),
       end(sparse_runs ? from.batches + std::min(left(until.updates, from.updates),

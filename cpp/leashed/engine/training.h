@@ -15,13 +15,14 @@
 #include "leashed/engine/stop.h"
 #include "leashed/engine/synchronisation.h"
 #include "leashed/model/gradient_source.h"
+#include "leashed/table/row_store.h"
 
 namespace leashed {
 
 struct Training {
   Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
            const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed,
-           const Position& from, Leases* leases, Synchronisation* synchronisation);
+           const Position& from, RowStore* rows, Leases* leases, Synchronisation* synchronisation);
 
   static std::uint64_t left(std::uint64_t all, std::uint64_t used) {
     return all > used ? all - used : 0;
@@ -44,6 +45,7 @@ struct Training {
   const double curvature;               // in sparse runs: of the mean loss, at most
   const double loss_weight;             // of one batch's loss in a worker's running mean
   const Position from;
+  RowStore* const rows;                    // of the tables that the source reads; null: of none
   Leases* const leases;                    // where batch numbers come from; null: 0, 1, …
   Synchronisation* const synchronisation;  // with other trainings, or null
   // Number of the first batch that there is not. In sparse runs, every batch is an update.

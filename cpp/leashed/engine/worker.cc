@@ -22,6 +22,9 @@ Worker::Worker(Training& training, std::size_t id, std::size_t recorded_passes)
       gradient_(training.sparse_runs ? 0 : training.source.dimension()),
       telemetry_(std::make_unique<WorkerTelemetry>()) {
   telemetry_->passes.resize(recorded_passes);
+  if (!training_.rows) return;
+  current_.rows = training_.rows->make_batch();
+  next_.rows = training_.rows->make_batch();
 }
 
 bool Worker::train(double until) {
@@ -40,6 +43,7 @@ bool Worker::train(double until) {
     training_.fail(std::current_exception());
     more = false;
   }
+  if (!more && training_.rows) training_.rows->leave(id_);
   if (!more && training_.synchronisation) training_.synchronisation->leave(id_);
   if (!more) training_.discipline.leave(id_);
   telemetry_->running_seconds += now() - start;
@@ -77,7 +81,7 @@ Leases::Claim Worker::learn(double seconds) {
   const Leases::Claim claimed =
       (training_.leases->*claim)(next_.place - training_.from.batches, seconds, next_.k);
   next_.waiting = claimed == Leases::Claim::waiting;
-  if (claimed == Leases::Claim::given) training_.batches->fill(next_.k, next_.batch);
+  if (claimed == Leases::Claim::given) fill(next_);
   return claimed;
 }
 
@@ -131,10 +135,24 @@ void Worker::look_ahead() {
     next_.k = std::max(next_.k, training_.from.batches);
     next_.count = Training::left(end, next_.k);
   } else {
-    training_.batches->fill(next_.k, next_.batch);
+    fill(next_);
   }
   looked_ahead_ = now();
   telemetry_->sampling_seconds += looked_ahead_ - start;
+}
+
+void Worker::fill(Claim& claim) {
+  training_.batches->fill(claim.k, claim.batch);
+  if (training_.rows) training_.rows->prefetch(id_, claim.batch.view, *claim.rows);
+}
+
+// Also where theta's part was dropped or excluded: each row decides for itself.
+void Worker::push_rows(const Publication& publication, std::uint64_t read) {
+  if (publication.abandoned) return training_.rows->drop(id_, *current_.rows);
+  const double begin = now();
+  const RowStep step{publication.published ? publication.t : read};
+  telemetry_->rows.add(training_.rows->push(id_, *current_.rows, step));
+  telemetry_->row_seconds += now() - begin;
 }
 
 void Worker::record(std::uint64_t k, double loss_sum, std::size_t rows) {
@@ -149,13 +167,15 @@ void Worker::step() {
   std::swap(current_, next_);
   look_ahead();
   const View view = training_.discipline.read(id_);
-  const double read = now();
-  telemetry.read_seconds += read - looked_ahead_;
 
   bool usable = false;
   float loss = 0;
+  double read = looked_ahead_;
   try {
     BatchView& batch = current_.batch.view;
+    if (training_.rows) training_.rows->pull(id_, batch, *current_.rows);
+    read = now();
+    telemetry.read_seconds += read - looked_ahead_;
     batch.next_rows = next_.waiting ? nullptr : next_.batch.view.rows;
     loss = training_.source.gradient(view.theta, batch, gradient_.data(), *workspace_,
                                      training_.stop.flag());
@@ -167,12 +187,16 @@ void Worker::step() {
   } catch (...) {
     training_.fail(std::current_exception());
   }
-  if (!usable) return training_.discipline.withdraw(id_);
+  if (!usable) {
+    if (training_.rows) training_.rows->drop(id_, *current_.rows);
+    return training_.discipline.withdraw(id_);
+  }
   const double computed = now();
 
   const std::size_t rows = current_.batch.view.size;
   record(current_.k, double{loss} * static_cast<double>(rows), rows);
   const Publication publication = training_.discipline.publish(id_, gradient_.data());
+  if (training_.rows) push_rows(publication, view.t);
   if (publication.abandoned) return;
   ++steps_;
   if (training_.leases) training_.leases->use(current_.place - training_.from.batches);

@@ -29,6 +29,7 @@ class Worker {
     std::uint64_t count = 1;  // batches of the run
     bool waiting = false;     // for a lease to tell that number
     Batch batch;
+    std::unique_ptr<BatchRows> rows;  // of tables; null: there are none
   };
   bool exists(std::uint64_t place);
   // Learns the next batch's number from its lease, where it is there in so many seconds.
@@ -49,6 +50,9 @@ class Worker {
   // Claims the next batch number and fills that batch, so that its rows can come into the cache
   // while the batch before it is worked on.
   void look_ahead();
+  // Makes it the batch of its number, and has the rows of tables brought near.
+  void fill(Claim& claim);
+  void push_rows(const Publication& publication, std::uint64_t read);
 
   Training& training_;
   const std::size_t id_;
