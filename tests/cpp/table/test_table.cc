@@ -251,7 +251,7 @@ TEST_CASE("ids get a row once enough batches have had them, and seldom ones are 
   CHECK(update(0).applied == 1);  // has one from the start
   std::uint64_t admitted = 0;
   for (std::uint64_t id = 1000; id < 200000; ++id) admitted += update(id).applied;
-  CHECK(admitted < 2000);
+  CHECK(admitted < 199000 / 20);
 }
 
 // Every row holds its id's first value: gradients are 0, so an update writes what it has read.
@@ -362,7 +362,7 @@ TEST_CASE("what is wrong is told, and nothing has changed") {
 
   const auto made = [](const Table::Settings& settings) { Table table(settings); };
   CHECK_THROWS_WITH_AS(made(fixed(10, 4, {"momentum", {{"lr", 1}, {"momentum", 0.9}}})),
-                       Contains("momentum on the rows"), Error);
+                       Contains("momentum would have"), Error);
   Choice decays = sgd(1);
   decays.settings["weight_decay"] = 0.1;
   CHECK_THROWS_WITH_AS(made(fixed(10, 4, decays)), Contains("weight_decay would have"), Error);
