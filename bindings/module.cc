@@ -35,5 +35,6 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_rules(m);
   bind_shared_vector(m);
   bind_sparse(m);
+  bind_table(m);
   bind_train(m);
 }

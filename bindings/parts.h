@@ -15,6 +15,7 @@ void bind_read(pybind11::module_& m);
 void bind_rules(pybind11::module_& m);
 void bind_shared_vector(pybind11::module_& m);
 void bind_sparse(pybind11::module_& m);
+void bind_table(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 
 }  // namespace leashed

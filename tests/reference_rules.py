@@ -34,6 +34,7 @@ STATES = {
     "square_avg": "v",
     "exp_avg_sq": "v",
     "max_exp_avg_sq": "v_max",
+    "residual": "residual",
 }
 
 
@@ -52,11 +53,22 @@ class Reference:
         self.v_max = np.zeros_like(self.theta)
         if isinstance(rule, lsh.Adagrad):
             self.v += rule.initial_accumulator
+        if isinstance(rule, lsh.FTRL):  # such that its formula gives theta back
+            self.m = -self._curvature(rule, float(rule.lr)) * self.theta
         self.t = 0
 
     def state(self, name: str) -> Array:
         """The vector that ``Rule.state_names`` calls so."""
         return getattr(self, STATES[name])
+
+    def _curvature(self, rule: lsh.FTRL, lr: float) -> Array:
+        return (rule.beta + np.sqrt(self.v)) / lr + rule.l2
+
+    @property
+    def residual(self) -> Array:
+        """What FTRL's z leaves of λ₁."""
+        assert isinstance(self.rule, lsh.FTRL)
+        return np.clip(self.m, -self.rule.l1, self.rule.l1) if self.t else np.zeros_like(self.m)
 
     @property
     def kept(self) -> float:
@@ -105,6 +117,12 @@ class Reference:
                 m_hat = self.m / (1.0 - beta1 ** (self.t + 1))
                 v_hat = (self.v_max if rule.amsgrad else self.v) / (1.0 - beta2 ** (self.t + 1))
                 return lr * m_hat / (np.sqrt(v_hat) + eps)
+            case lsh.FTRL(l1=l1):
+                sigma = (np.sqrt(self.v + g**2) - np.sqrt(self.v)) / lr
+                self.m = self.m + g - sigma * self.theta
+                self.v = self.v + g**2
+                z = np.sign(self.m) * np.maximum(np.abs(self.m) - l1, 0.0)
+                return self.theta + z / self._curvature(rule, lr)
         raise AssertionError(rule)
 
 
@@ -135,6 +153,9 @@ RULES: dict[str, Callable[[], lsh.Rule]] = {
     "Adam, AMSGrad": lambda: lsh.Adam(0.01, 0.9, 0.9, amsgrad=True),
     "AdamW": lambda: lsh.AdamW(0.01, weight_decay=0.1),
     "AdamW, AMSGrad": lambda: lsh.AdamW(0.01, 0.9, 0.9, amsgrad=True, weight_decay=0.1),
+    "FTRL": lambda: lsh.FTRL(0.1),
+    "FTRL, both penalties": lambda: lsh.FTRL(0.2, 0.7, 0.3, 0.5),
+    "FTRL, decay, clipped": lambda: lsh.FTRL(0.1, 0.2, weight_decay=0.05, clip_value=0.8),
     "SGD, climbing": lambda: lsh.SGD(0.001, maximize=True, weight_decay=0.1, clip_norm=2.0),
     "Momentum, climbing": lambda: lsh.Momentum(0.0002, maximize=True, dampening=0.5),
     "Adam, climbing": lambda: lsh.Adam(0.01, maximize=True, weight_decay=0.05),

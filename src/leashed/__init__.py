@@ -3,7 +3,17 @@
 import sys as _sys
 from typing import Any as _Any
 
-from leashed import datasets, disciplines, gradients, models, rules, schedules, staleness, sync
+from leashed import (
+    datasets,
+    disciplines,
+    gradients,
+    models,
+    rules,
+    schedules,
+    staleness,
+    sync,
+    tables,
+)
 from leashed._core import __version__
 from leashed.checkpoint import load, save
 from leashed.datasets import Dataset, SparseDataset
@@ -17,6 +27,7 @@ from leashed.shared import SharedVector
 from leashed.stopping import Until, until
 from leashed.studies import analysis
 from leashed.studies.tune import Tuning, tune
+from leashed.tables import Table
 from leashed.train import Progress, train
 from leashed.vector import ParameterVector, Update
 
@@ -29,6 +40,7 @@ __all__ = [
     "Progress",
     "SharedVector",
     "SparseDataset",
+    "Table",
     "TimeDistribution",
     "TrainResult",
     "Tuning",
@@ -46,6 +58,7 @@ __all__ = [
     "schedules",
     "staleness",
     "sync",
+    "tables",
     "train",
     "tune",
     "until",

@@ -26,6 +26,7 @@ __all__: list[str] = [
     "SparseLinear",
     "SparseRows",
     "SyncServer",
+    "Table",
     "TrainerSync",
     "available_isas",
     "batch",
@@ -548,6 +549,44 @@ class SparseLinear(GradientSource):
     def predict(
         self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows
     ) -> numpy.typing.NDArray[numpy.float32]: ...
+
+class Table:
+    """
+    Rows that threads read and update.
+    """
+    def __init__(
+        self,
+        *,
+        name: str,
+        dim: typing.SupportsInt | typing.SupportsIndex,
+        rows: typing.SupportsInt | typing.SupportsIndex,
+        max_bytes: typing.SupportsInt | typing.SupportsIndex,
+        initial: tuple[str, dict],
+        rule: tuple[str, dict],
+        staleness: tuple[str, dict],
+        admit_after: typing.SupportsInt | typing.SupportsIndex,
+        evict: str,
+        seed: typing.SupportsInt | typing.SupportsIndex,
+        number: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def load(self, path: str, description: str) -> None: ...
+    def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
+        """
+        (values [n, dim], versions [n])
+        """
+    def save(self, path: str, description: str) -> None: ...
+    def statistics(self) -> dict: ...
+    def update(
+        self,
+        ids: numpy.typing.NDArray[numpy.int64],
+        gradients: numpy.typing.NDArray[numpy.float32],
+        versions: numpy.typing.NDArray[numpy.uint32] | None = None,
+    ) -> dict:
+        """
+        What became of each distinct id.
+        """
+    @property
+    def steps(self) -> int: ...
 
 class Resumption:
     """

@@ -37,6 +37,7 @@ __all__ = [  # noqa: RUF022  in the order of this file
     "RMSprop",
     "Adam",
     "AdamW",
+    "FTRL",
     "SWAP",
 ]
 
@@ -362,6 +363,43 @@ class AdamW(Adam):
     def choice(self) -> Choice:
         name, settings = super().choice()
         return name, {**settings, "decoupled": 1.0}
+
+
+@dataclass(frozen=True)
+class FTRL(Stepping):
+    """FTRL-Proximal (McMahan et al., "Ad click prediction: a view from the trenches", 2013,
+    Algorithm 1): z ← z + g − σθ with σ = (√(n + g²) − √n) / α, n ← n + g², and
+    θ = 0 where |z| ≤ λ₁, else −(z − sign(z) λ₁) / ((β + √n) / α + λ₂). With λ₁ = λ₂ = 0 that is
+    Adagrad with ε = β.
+
+    Kept in place of z is z + ((β + √n) / α + λ₂) θ, from 0: training begins at the θ that is given,
+    where Algorithm 1 begins at 0 and is the same from there.
+
+    Args:
+        lr: α, as for ``SGD``, with its ``weight_decay``, ``clip_value``, ``clip_norm`` and
+            ``maximize``.
+        l1: λ₁, from 0: parameters that matter less are exactly 0.
+        l2: λ₂, from 0.
+        beta: β, greater than 0.
+
+    Raises:
+        TypeError, ValueError: an argument is no such number; the message names it.
+    """
+
+    NATIVE = "ftrl"
+    STATES = ("residual", "sum")
+    LR = 0.1
+    SHARED_LR = 0.05
+
+    l1: float = 0.0
+    l2: float = 0.0
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("l1", "l2"):
+            self._set(name, _check.real(name, getattr(self, name), 0.0, allow=True))
+        self._set("beta", _check.step("beta", self.beta))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ namespace leashed {
 class Undamped final : public StalenessPolicy {
  public:
   double factor(double) const override { return 1; }
+  void factors(const std::uint32_t*, std::size_t n, float* factors) const override {
+    std::fill_n(factors, n, 1.0f);
+  }
 };
 
 // (τ + 1)^−k (extreme-scale-asgd, eq. 4); k = 1: the inverse.

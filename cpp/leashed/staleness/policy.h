@@ -3,6 +3,7 @@
 // (extreme-scale-asgd, eq. 8), so momentum and accumulators are not punished for a stale gradient.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace leashed {
@@ -16,6 +17,13 @@ class StalenessPolicy {
   // ρ(τ) ≥ 0, for whole τ or, where it is stage-aware, for any real τ ≥ 0 (as printed, ≥ −1/2). 0:
   // the gradient is left out altogether. ρ(0) > 0, so that some gradient always gets through.
   virtual double factor(double tau) const = 0;
+  // ρ of each of n, for what has a staleness of its own, such as the rows of a table.
+  virtual void factors(const std::uint32_t* tau, std::size_t n, float* factors) const {
+    for (std::size_t i = 0; i < n; ++i) {
+      factors[i] =
+          i > 0 && tau[i] == tau[i - 1] ? factors[i - 1] : static_cast<float>(factor(tau[i]));
+    }
+  }
   // Whether ρ may be 0.
   virtual bool excludes() const { return false; }
 

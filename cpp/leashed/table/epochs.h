@@ -21,12 +21,15 @@ namespace leashed {
 class Epochs {
  public:
   // For readers 0 to readers − 1, none of which has joined.
-  explicit Epochs(std::size_t readers)
-      : readers_(readers), announced_(std::make_unique<Announced[]>(readers)) {}
+  explicit Epochs(std::size_t readers) : announced_(std::make_unique<Announced[]>(readers)) {}
 
   // A reader begins to look up: from here on nothing that he might find is freed.
   void join(std::size_t reader) {
     announced_[reader].number.store(0, std::memory_order_relaxed);
+    std::size_t used = used_.load(std::memory_order_relaxed);
+    while (used <= reader &&
+           !used_.compare_exchange_weak(used, reader + 1, std::memory_order_relaxed)) {
+    }
     // Acquire and release: a writer whose begin() comes later sees the announcement, and of what a
     // writer has taken out of reach before, this reader sees nothing.
     now_.fetch_add(0, std::memory_order_acq_rel);
@@ -50,7 +53,8 @@ class Epochs {
   // free. Acquire: pairs with announce().
   std::uint64_t oldest() const {
     std::uint64_t oldest = kLeft;
-    for (std::size_t i = 0; i < readers_; ++i) {
+    const std::size_t used = used_.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < used; ++i) {
       oldest = std::min(oldest, announced_[i].number.load(std::memory_order_acquire));
     }
     return oldest;
@@ -63,7 +67,8 @@ class Epochs {
   };
 
   alignas(kCacheLine) std::atomic<std::uint64_t> now_{1};
-  const std::size_t readers_;
+  // Readers from here on have never joined. Relaxed: seen as an announcement is.
+  std::atomic<std::size_t> used_{0};
   const std::unique_ptr<Announced[]> announced_;
 };
 

@@ -171,7 +171,7 @@ void IdIndex::prefetch(std::uint64_t id) const {
   __builtin_prefetch(&segment.rows[segment.first(hash)]);
 }
 
-IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched) {
+IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period) {
   if (is_special(id)) return {find(id), Outcome::known};
   const std::uint64_t hash = mix(id);
   Shard& shard = shard_of(hash);
@@ -188,6 +188,7 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched) {
   if (row != kNone) {
     rows_.head(row).version.store(0, kRelaxed);
     rows_.head(row).touched.store(touched, kRelaxed);
+    rows_.head(row).period.store(period, kRelaxed);
     initialise_(id, rows_.values(row));
     shard.owned->put(id, hash, row);
     ++shard.live;

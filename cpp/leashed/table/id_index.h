@@ -36,7 +36,7 @@ class IdIndex {
   // What a row holds when its id is inserted: θ and the states.
   using Initialise = std::function<void(std::uint64_t id, float* values)>;
   // Of rows to evict, those of the largest score. Read while others write; null: none ever is.
-  using Score = std::function<float(const RowHead& head, const float* values)>;
+  using Score = std::function<float(RowHead& head, const float* values)>;
 
   IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise, Score score);
   ~IdIndex();
@@ -61,9 +61,9 @@ class IdIndex {
     std::uint32_t row;
     Outcome outcome;
   };
-  // For who has not found it; its row was touched then. Takes no rows beyond the settings', and for
-  // slots no more than most_bytes().
-  Entry insert(std::uint64_t id, std::uint16_t touched);
+  // For who has not found it; its row was touched then, in that period of SWAP's. Takes no rows
+  // beyond the settings', and for slots no more than most_bytes().
+  Entry insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period = 0);
 
   struct Counts {
     std::uint64_t inserted = 0, evicted = 0, deferred = 0, refused = 0, rebuilt = 0;

@@ -23,16 +23,15 @@ std::size_t reserved(std::size_t count, std::size_t stride) {
 
 }  // namespace
 
-std::size_t Rows::bytes_of_row(std::size_t dim, std::size_t states) {
-  const std::size_t bytes = sizeof(RowHead) + (1 + states) * dim * sizeof(float);
+std::size_t Rows::bytes_of_row(std::size_t floats) {
+  const std::size_t bytes = sizeof(RowHead) + floats * sizeof(float);
   return (bytes + kGrain - 1) / kGrain * kGrain;
 }
 
-Rows::Rows(std::size_t count, std::size_t dim, std::size_t states)
+Rows::Rows(std::size_t count, std::size_t floats)
     : count_(count),
-      dim_(dim),
-      states_(states),
-      stride_(bytes_of_row(dim, states)),
+      floats_(floats),
+      stride_(bytes_of_row(floats)),
       bytes_(reserved(count, stride_)) {
   // Pages come when a row is first written, zero.
   void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,

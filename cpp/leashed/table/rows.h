@@ -1,7 +1,7 @@
 // The memory of a table's rows. A row never moves, so its address can be held for as long as it is
 // the row of its id; memory that no row has used yet is only reserved.
 //
-//   version   touched   period   θ: dim floats   states: dim floats each
+//   version   touched   period   θ   the rule's states
 //   0         4         6        8
 #pragma once
 
@@ -28,16 +28,15 @@ static_assert(sizeof(RowHead) == 8);
 class Rows {
  public:
   // Throws Error where so much cannot be reserved.
-  Rows(std::size_t count, std::size_t dim, std::size_t states);
+  Rows(std::size_t count, std::size_t floats);
   ~Rows();
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
 
   std::size_t count() const { return count_; }
-  std::size_t dim() const { return dim_; }
-  std::size_t states() const { return states_; }
+  std::size_t floats() const { return floats_; }  // of a row: θ and its states
   std::size_t bytes_per_row() const { return stride_; }
-  static std::size_t bytes_of_row(std::size_t dim, std::size_t states);
+  static std::size_t bytes_of_row(std::size_t floats);
 
   RowHead& head(std::uint32_t row) {
     return *reinterpret_cast<RowHead*>(memory_ + std::size_t{row} * stride_);
@@ -45,7 +44,7 @@ class Rows {
   const RowHead& head(std::uint32_t row) const {
     return *reinterpret_cast<const RowHead*>(memory_ + std::size_t{row} * stride_);
   }
-  // θ, and behind it each state.
+  // θ, and behind it the states.
   float* values(std::uint32_t row) {
     return reinterpret_cast<float*>(memory_ + std::size_t{row} * stride_ + sizeof(RowHead));
   }
@@ -54,7 +53,7 @@ class Rows {
   }
 
  private:
-  const std::size_t count_, dim_, states_, stride_, bytes_;
+  const std::size_t count_, floats_, stride_, bytes_;
   std::byte* memory_;
 };
 

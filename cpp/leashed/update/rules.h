@@ -26,6 +26,7 @@
 #include "leashed/update/adam.h"
 #include "leashed/update/amsgrad.h"
 #include "leashed/update/centered_rmsprop.h"
+#include "leashed/update/ftrl.h"
 #include "leashed/update/momentum.h"
 #include "leashed/update/nesterov.h"
 #include "leashed/update/rmsprop.h"
@@ -52,7 +53,8 @@ using Rules = RuleList<Sgd,              //
                        Rmsprop,          //
                        CenteredRmsprop,  //
                        Adam,             //
-                       Amsgrad>;
+                       Amsgrad,          //
+                       Ftrl>;
 
 // A rule by its place in the list.
 enum class Arithmetic : std::size_t {};

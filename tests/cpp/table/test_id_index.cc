@@ -45,7 +45,7 @@ bool has_stamp(std::uint64_t id, float* values) {
 
 struct Indexed {
   Indexed(const IdIndex::Settings& settings, std::size_t readers, IdIndex::Score score = nullptr)
-      : rows(IdIndex::rows_of(settings), kDim, 0),
+      : rows(IdIndex::rows_of(settings), kDim),
         epochs(readers),
         index(rows, epochs, settings, write_stamp, std::move(score)) {}
   Rows rows;

@@ -116,6 +116,15 @@ const std::map<Arithmetic, Formula> kFormulas = {
        return over_root(c.step, s[0], s[2], c);
      }},
 };
+// (What it subtracts depends on theta.)
+double ftrl(double theta, double g, std::vector<double>& s, const Coefficients& c) {
+  const double l1 = c.add1, pull = g + s[0];
+  s[1] += g * g;
+  const double curvature = (std::sqrt(s[1]) + double{c.epsilon}) / double{c.lr};
+  const double z = pull - curvature * theta;
+  s[0] = std::fmin(std::fmax(z, -l1), l1);
+  return theta - (s[0] - z) / curvature;
+}
 const std::map<Arithmetic, std::size_t> kSquares = {
     {kArithmetic<Sgd>, 0},
     {kArithmetic<Momentum>, 0},
@@ -126,6 +135,7 @@ const std::map<Arithmetic, std::size_t> kSquares = {
     {kArithmetic<CenteredRmsprop>, 0},
     {kArithmetic<Adam>, 1},
     {kArithmetic<Amsgrad>, 2},
+    {kArithmetic<Ftrl>, 0},
 };
 
 // One parameter: theta and its states after the update.
@@ -134,12 +144,15 @@ std::vector<double> reference(Arithmetic rule, double theta, double g, std::vect
   const double clip = c.clip;
   g = double{c.scale} * std::fmin(std::fmax(g, -clip), clip) + double{c.coupled} * theta;
   for (std::size_t k = s.size() - kSquares.at(rule); k < s.size(); ++k) s[k] *= double{c.keep};
-  const double change = kFormulas.at(rule)(g, s, c);
-  s.insert(s.begin(), double{c.shrink} * theta - change);
+  const double shrunk = double{c.shrink} * theta;
+  const double change =
+      rule == kArithmetic<Ftrl> ? ftrl(shrunk, g, s, c) : kFormulas.at(rule)(g, s, c);
+  s.insert(s.begin(), shrunk - change);
   return s;
 }
 
-void check_passes(Isa isa, Arithmetic rule, const Coefficients& c, std::size_t n) {
+void check_passes(Isa isa, Arithmetic rule, Coefficients c, std::size_t n) {
+  if (rule == kArithmetic<Ftrl>) c.step = 1 / c.lr;
   const RulePasses& passes = pass_table(isa)[rule];
   Buffer current(n, passes.states, 1);
   if (rule == kArithmetic<CenteredRmsprop>) {  // a variance that rounding leaves alone
@@ -150,6 +163,12 @@ void check_passes(Isa isa, Arithmetic rule, const Coefficients& c, std::size_t n
   }
   const Buffer gradient(n, 0, 2);
   const float* g = gradient.values.data();
+  if (rule == kArithmetic<Ftrl>) {  // within what is allowed
+    for (std::size_t i = 0; i < n; ++i) {
+      float& residual = current.values[current.stride + i];
+      residual = std::min(residual, c.add1) * (current.values[i] > 0 ? -1 : 1);
+    }
+  }
   Buffer next(current);
   const auto cached = passes(Mode::cached, false, c);
   CHECK(cached(next.values.data(), current.values.data(), current.stride, g, 0, n, c) == 0);

@@ -22,6 +22,7 @@ const std::map<std::string, Choice> kRules = {
     {"centered_rmsprop", {"centered_rmsprop", {{"alpha", 0.9}, {"eps", 1e-8}}}},
     {"adam", {"adam", {{"beta1", 0.9}, {"beta2", 0.99}, {"eps", 1e-8}}}},
     {"amsgrad", {"amsgrad", {{"beta1", 0.9}, {"beta2", 0.99}, {"eps", 1e-8}}}},
+    {"ftrl", {"ftrl", {{"l1", 0.1}, {"l2", 0.2}, {"beta", 1}}}},
 };
 
 Choice with(Choice choice, const std::string& key, double value) {

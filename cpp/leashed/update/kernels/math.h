@@ -15,6 +15,9 @@ struct Math {
   LEASHED_INLINE vfloat finite(vfloat v) { return at_most(v, __FLT_MAX__); }
   LEASHED_INLINE vfloat larger(vfloat a, vfloat b) { return a > b ? a : b; }  // b where it is NaN
 
+  // The root of v, from 0 on; where that is infinite, of the largest number.
+  LEASHED_INLINE vfloat root(vfloat v) { return 0.5f * twice_root(finite(v), 0); }
+
   // lr · x / (√v + ε).
   LEASHED_INLINE vfloat over_root(float lr, vfloat x, vfloat v, float epsilon) {
     vfloat factor = inverse(twice_root(v, 2 * epsilon));

@@ -1,0 +1,102 @@
+// Tables of rows for Python, whose threads share them: no call keeps the GIL.
+#include "leashed/table/table.h"
+
+#include "arrays.h"
+#include "choice.h"
+#include "parts.h"
+
+namespace leashed {
+namespace {
+
+using IdArray = py::array_t<std::int64_t, py::array::c_style>;
+using VersionArray = py::array_t<std::uint32_t, py::array::c_style>;
+
+// (A negative id is its bit pattern.)
+const std::uint64_t* ids_of(const IdArray& ids) {
+  return reinterpret_cast<const std::uint64_t*>(ids.data());
+}
+
+std::shared_ptr<Table> make(const std::string& name, std::size_t dim, std::size_t rows,
+                            std::size_t max_bytes, const PyChoice& initial, const PyChoice& rule,
+                            const PyChoice& staleness, std::uint32_t admit_after,
+                            const std::string& evict, std::uint64_t seed, std::uint32_t number) {
+  const Table::Settings settings{name,
+                                 dim,
+                                 rows,
+                                 max_bytes,
+                                 to_choice(initial),
+                                 to_choice(rule),
+                                 to_choice(staleness),
+                                 admit_after,
+                                 evict,
+                                 seed,
+                                 number};
+  const py::gil_scoped_release release;
+  return std::make_shared<Table>(settings);
+}
+
+// (values [n, dim], versions [n])
+py::tuple lookup(Table& table, const IdArray& ids) {
+  const auto n = static_cast<std::size_t>(ids.size());
+  py::array_t<float> values({n, table.dim()});
+  VersionArray versions(static_cast<py::ssize_t>(n));
+  float* const to = values.mutable_data();
+  std::uint32_t* const told = versions.mutable_data();
+  {
+    const py::gil_scoped_release release;
+    table.lookup(ids_of(ids), n, to, told);
+  }
+  return py::make_tuple(values, versions);
+}
+
+py::dict to_dict(const RowPublication& p) {
+  using namespace pybind11::literals;
+  return py::dict("applied"_a = p.applied, "late"_a = p.late, "excluded"_a = p.excluded,
+                  "unadmitted"_a = p.unadmitted, "deferred"_a = p.deferred, "refused"_a = p.refused,
+                  "staleness"_a = p.staleness, "stalest"_a = p.stalest);
+}
+
+py::dict update(Table& table, const IdArray& ids, const FloatArray& gradients,
+                const std::optional<VersionArray>& versions) {
+  const auto n = static_cast<std::size_t>(ids.size());
+  require_length(gradients, n * table.dim(), "gradients");
+  if (versions) require_length(*versions, n, "versions");
+  const RowPublication result = [&] {
+    const py::gil_scoped_release release;
+    return table.update(ids_of(ids), n, gradients.data(), versions ? versions->data() : nullptr);
+  }();
+  return to_dict(result);
+}
+
+py::dict statistics(const Table& table) {
+  using namespace pybind11::literals;
+  const Table::Statistics s = [&] {
+    const py::gil_scoped_release release;
+    return table.statistics();
+  }();
+  py::dict told("rows"_a = s.rows, "capacity"_a = s.capacity, "bytes"_a = s.bytes,
+                "most_bytes"_a = s.most_bytes, "bytes_per_row"_a = s.bytes_per_row,
+                "steps"_a = s.steps, "asked"_a = s.asked, "found"_a = s.found,
+                "admitted"_a = s.admitted, "evicted"_a = s.evicted, "rebuilt"_a = s.rebuilt);
+  told.attr("update")(to_dict(s.updates));
+  return told;
+}
+
+}  // namespace
+
+void bind_table(py::module_& m) {
+  const py::call_guard<py::gil_scoped_release> without_gil;
+  py::class_<Table, std::shared_ptr<Table>>(m, "Table", "Rows that threads read and update.")
+      .def(py::init(&make), py::kw_only(), py::arg("name"), py::arg("dim"), py::arg("rows"),
+           py::arg("max_bytes"), py::arg("initial"), py::arg("rule"), py::arg("staleness"),
+           py::arg("admit_after"), py::arg("evict"), py::arg("seed"), py::arg("number"))
+      .def("lookup", &lookup, py::arg("ids").noconvert(), "(values [n, dim], versions [n])")
+      .def("update", &update, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
+           py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
+      .def("statistics", &statistics)
+      .def("save", &Table::save, without_gil, py::arg("path"), py::arg("description"))
+      .def("load", &Table::load, without_gil, py::arg("path"), py::arg("description"))
+      .def_property_readonly("steps", &Table::steps);
+}
+
+}  // namespace leashed

@@ -1,0 +1,39 @@
+// Kernels on the rows of tables, which other threads read and write meanwhile (Hogwild), by
+// update/kernels/racy.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "leashed/base/isa.h"
+#include "leashed/table/row_rules.h"
+#include "leashed/update/coefficients.h"
+
+namespace leashed {
+
+// A row that gets a gradient: θ and the states behind it; what the gradient is multiplied by, and
+// accumulated squares before they see it.
+struct RowUpdate {
+  float* values;
+  const float* gradient;
+  float scale, keep;
+};
+
+// Of the coefficients all but scale, keep and weight decay.
+using RowPass = void (*)(const RowUpdate* rows, std::size_t count, std::size_t dim,
+                         const Coefficients& coefficients);
+
+struct RowKernels {
+  RowPass passes[RowRules::kCount];
+  // to[i · dim ...] ← θ of row i.
+  void (*gather)(float* to, const float* const* rows, std::size_t count, std::size_t dim);
+  // sums[places[i] · stride ...] += of[i · dim ...], in this order.
+  void (*add)(float* sums, std::size_t stride, const float* of, const std::uint32_t* places,
+              std::size_t count, std::size_t dim);
+  // Σ θ².
+  float (*sum_of_squares)(const float* row, std::size_t dim);
+};
+
+const RowKernels& row_kernels(Isa isa = default_isa());
+
+}  // namespace leashed

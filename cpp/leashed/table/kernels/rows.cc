@@ -1,0 +1,131 @@
+// The formulas of the rules over many rows. What is left over of a row goes through the same
+// arithmetic as whole vectors, so a row has the same bits as it would have in the vector.
+#include "leashed/base/isa_table.h"
+#include "leashed/base/simd.h"
+#include "leashed/table/kernels.h"
+#include "leashed/update/kernels/clamp.h"
+#include "leashed/update/kernels/math.h"
+#include "leashed/update/kernels/racy.h"
+
+namespace leashed {
+namespace {
+
+LEASHED_INLINE LEASHED_RACY vfloat load(const float* p, std::size_t n) {
+  return n == kLanes ? load_once(p) : load_some_once(p, n);
+}
+LEASHED_INLINE LEASHED_RACY void store(float* p, vfloat v, std::size_t n) {
+  n == kLanes ? store_once(p, v) : store_some_once(p, v, n);
+}
+LEASHED_INLINE vfloat seen(vfloat g, float scale, const Coefficients& c) {
+  return rounded(scale * clamp(g, vset(c.clip)));
+}
+
+// n ≤ kLanes parameters of a row, from the i-th on.
+template <class Rule>
+LEASHED_INLINE LEASHED_RACY void change(const RowUpdate& row, std::size_t dim, std::size_t i,
+                                        std::size_t n, const Coefficients& c) {
+  vfloat state[Rule::kStates + 1];
+  for (std::size_t k = 0; k < Rule::kStates; ++k) {
+    state[k] = load(row.values + (k + 1) * dim + i, n);
+  }
+  for (std::size_t k = Rule::kStates - Rule::kSquares; k < Rule::kStates; ++k) {
+    state[k] = rounded(row.keep * state[k]);
+  }
+  const vfloat g = seen(load(row.gradient + i, n), row.scale, c);
+  const vfloat theta = Rule::template step<Math>(load(row.values + i, n), g, state, c);
+  for (std::size_t k = 0; k < Rule::kStates; ++k) {
+    store(row.values + (k + 1) * dim + i, state[k], n);
+  }
+  store(row.values + i, theta, n);
+}
+
+template <class Rule>
+LEASHED_RACY void update(const RowUpdate* rows, std::size_t count, std::size_t dim,
+                         const Coefficients& coefficients) {
+  const Coefficients c = coefficients;  // a copy: nothing that is stored can change it
+  for (const RowUpdate* row = rows; row != rows + count; ++row) {
+    std::size_t i = 0;
+    for (; i + kLanes <= dim; i += kLanes) change<Rule>(*row, dim, i, kLanes, c);
+    if (i < dim) change<Rule>(*row, dim, i, dim - i, c);
+  }
+}
+
+// Of n ≤ kLanes parameters.
+LEASHED_INLINE LEASHED_RACY void change_rowwise(const RowUpdate& row, std::size_t i, std::size_t n,
+                                                vfloat v, const Coefficients& c) {
+  const vfloat g = seen(load(row.gradient + i, n), row.scale, c);
+  store(row.values + i, load(row.values + i, n) - Math::over_root(c.lr, g, v, c.epsilon), n);
+}
+
+LEASHED_RACY void update_rowwise(const RowUpdate* rows, std::size_t count, std::size_t dim,
+                                 const Coefficients& coefficients) {
+  const Coefficients c = coefficients;
+  for (const RowUpdate* row = rows; row != rows + count; ++row) {
+    vfloat squares = {};
+    for (std::size_t i = 0; i < dim; i += kLanes) {
+      const vfloat g = seen(load(row->gradient + i, min(kLanes, dim - i)), row->scale, c);
+      squares += rounded(g * g);
+    }
+    float sum = 0;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) sum += squares[lane];
+    float* const state = row->values + dim;
+    const float v = row->keep * load_one(state) + sum / static_cast<float>(dim);
+    store_one(state, v);
+    std::size_t i = 0;
+    for (; i + kLanes <= dim; i += kLanes) change_rowwise(*row, i, kLanes, vset(v), c);
+    if (i < dim) change_rowwise(*row, i, dim - i, vset(v), c);
+  }
+}
+
+template <class Rule>
+constexpr RowPass pass() {
+  if constexpr (requires { Rule::kRowwise; }) {
+    return update_rowwise;
+  } else {
+    return update<Rule>;
+  }
+}
+
+LEASHED_RACY void gather(float* to, const float* const* rows, std::size_t count, std::size_t dim) {
+  constexpr std::size_t kAhead = 16;
+  for (std::size_t r = 0; r < count; ++r) {
+    if (r + kAhead < count) __builtin_prefetch(rows[r + kAhead]);
+    std::size_t i = 0;
+    for (; i + kLanes <= dim; i += kLanes) vstore(to + i, load_once(rows[r] + i));
+    if (i < dim) store_some_once(to + i, load_some_once(rows[r] + i, dim - i), dim - i);
+    to += dim;
+  }
+}
+
+void add(float* sums, std::size_t stride, const float* of, const std::uint32_t* places,
+         std::size_t count, std::size_t dim) {
+  for (std::size_t r = 0; r < count; ++r, of += dim) {
+    float* const sum = sums + places[r] * stride;
+    std::size_t i = 0;
+    for (; i + kLanes <= dim; i += kLanes) vstore(sum + i, vload(sum + i) + vload(of + i));
+    for (; i < dim; ++i) sum[i] += of[i];
+  }
+}
+
+LEASHED_RACY float sum_of_squares(const float* row, std::size_t dim) {
+  vfloat squares = {};
+  for (std::size_t i = 0; i < dim; i += kLanes) {
+    const vfloat v = load(row + i, min(kLanes, dim - i));
+    squares += v * v;
+  }
+  float sum = 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) sum += squares[lane];
+  return sum;
+}
+
+template <class... All>
+constexpr RowKernels kernels_of(RuleList<All...>) {
+  return {{pass<All>()...}, gather, add, sum_of_squares};
+}
+
+}  // namespace
+
+extern const RowKernels LEASHED_ISA_NAME(row_kernels);
+constinit const RowKernels LEASHED_ISA_NAME(row_kernels) = kernels_of(RowRules{});
+
+}  // namespace leashed

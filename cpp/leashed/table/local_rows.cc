@@ -1,0 +1,206 @@
+#include "leashed/table/local_rows.h"
+
+#include <algorithm>
+
+#include "leashed/base/error.h"
+
+namespace leashed {
+namespace {
+
+std::size_t entries_of(const IdColumn& column, std::size_t size) { return column.end(size - 1); }
+
+}  // namespace
+
+struct LocalRows::LocalBatch final : BatchRows {
+  explicit LocalBatch(std::size_t tables, std::size_t features)
+      : located(tables),
+        rows(tables),
+        gradients(tables),
+        numbers(tables),
+        entries(features),
+        places(features) {}
+
+  std::vector<Located> located;  // by table
+  std::vector<TableRows> rows;
+  std::vector<AlignedArray<float>> gradients;
+  std::vector<std::uint64_t> numbers;               // of the epochs in which they were found
+  std::vector<std::vector<std::uint32_t>> entries;  // by feature
+  std::vector<const std::uint32_t*> places;
+};
+
+struct alignas(kCacheLine) LocalRows::Member {
+  std::vector<std::unique_ptr<Table::Seat>> seats;  // by table; empty: it does not take part
+  Combiner combiner;
+  const LocalBatch* newest = nullptr;   // that has been prefetched into
+  const LocalBatch* current = nullptr;  // in lockstep: what all fold
+  // What it folds.
+  Located folded;
+  AlignedArray<float> sums;
+};
+
+LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
+                     std::vector<std::size_t> features_of_tables, std::size_t workers,
+                     std::size_t readers, bool lockstep)
+    : tables_(std::move(tables)),
+      features_of_tables_(std::move(features_of_tables)),
+      workers_(workers),
+      lockstep_(lockstep),
+      members_(std::make_unique<Member[]>(workers + readers)) {
+  for (const std::size_t table : features_of_tables_) {
+    if (table >= tables_.size()) throw Error("a feature is of a table that there is not");
+  }
+  if (workers + readers > Table::kSeats) {
+    throw Error("a table can be used by " + std::to_string(Table::kSeats) +
+                " threads at once, not by " + std::to_string(workers + readers));
+  }
+}
+
+LocalRows::~LocalRows() = default;
+
+std::unique_ptr<BatchRows> LocalRows::make_batch() const {
+  return std::make_unique<LocalBatch>(tables_.size(), features_of_tables_.size());
+}
+
+LocalRows::Member& LocalRows::member(std::size_t number) {
+  Member& member = members_[number];
+  if (member.seats.empty()) {
+    for (const auto& table : tables_) {
+      member.seats.push_back(std::make_unique<Table::Seat>(*table));
+    }
+  }
+  return member;
+}
+
+void LocalRows::locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits) {
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    rows.numbers[t] = member.seats[t]->look();
+    std::size_t entries = 0;
+    for (std::size_t f = 0; f < features_of_tables_.size(); ++f) {
+      if (features_of_tables_[f] != t) continue;
+      rows.entries[f].resize(batch.size ? entries_of(batch.columns[f], batch.size) : 0);
+      rows.places[f] = rows.entries[f].data();
+      entries += rows.entries[f].size();
+    }
+    Located& located = rows.located[t];
+    member.combiner.begin(entries, located.ids);
+    for (std::size_t f = 0; f < features_of_tables_.size(); ++f) {
+      if (features_of_tables_[f] != t) continue;
+      member.combiner.add(batch.columns[f].ids, rows.entries[f].size(), rows.entries[f].data());
+    }
+    tables_[t]->locate(*member.seats[t], located, admits);
+  }
+}
+
+void LocalRows::show(const LocalBatch& rows, BatchView& batch) const {
+  batch.tables = rows.rows;
+  batch.places = rows.places.data();
+}
+
+void LocalRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
+  auto& local = static_cast<LocalBatch&>(rows);
+  Member& member = this->member(worker);
+  member.newest = &local;
+  locate(member, batch, local, true);
+}
+
+void LocalRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
+  auto& local = static_cast<LocalBatch&>(rows);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    Located& located = local.located[t];
+    tables_[t]->pull(located);
+    const std::size_t count = located.ids.size(), stride = tables_[t]->gradient_stride();
+    AlignedArray<float>& gradient = local.gradients[t];
+    if (gradient.size() < count * stride) gradient = AlignedArray<float>(count * stride);
+    std::fill_n(gradient.data(), count * stride, 0.0f);
+    local.rows[t] = {count, tables_[t]->dim(), stride, located.values.data(), gradient.data()};
+  }
+  members_[worker].current = &local;
+  show(local, batch);
+}
+
+// What it still holds was found when its newest batch was prefetched.
+void LocalRows::let_go(Member& member, const LocalBatch& rows) {
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    Table::Seat& seat = *member.seats[t];
+    seat.announce(member.newest == &rows ? seat.look() : member.newest->numbers[t]);
+  }
+}
+
+RowPublication LocalRows::push(std::size_t worker, BatchRows& rows, const RowStep& step) {
+  auto& local = static_cast<LocalBatch&>(rows);
+  Member& member = members_[worker];
+  RowPublication result;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    result.add(lockstep_
+                   ? fold(worker, t, step)
+                   : tables_[t]->push(*member.seats[t], local.located[t], local.gradients[t].data(),
+                                      local.rows[t].stride, step.t));
+  }
+  let_go(member, local);
+  return result;
+}
+
+// The rows of one table that the worker owns. Rows found by others are held by them until all are
+// past their push.
+RowPublication LocalRows::fold(std::size_t worker, std::size_t table, const RowStep& step) {
+  Member& member = members_[worker];
+  Located& folded = member.folded;
+  std::size_t most = 0;
+  for (std::size_t w = 0; w < workers_; ++w) {
+    most += members_[w].current->located[table].ids.size();
+  }
+  member.combiner.begin(most, folded.ids);
+  folded.rows.clear();
+  folded.versions.clear();
+  const std::size_t stride = tables_[table]->gradient_stride();
+  if (member.sums.size() < most * stride) member.sums = AlignedArray<float>(most * stride);
+  for (std::size_t w = 0; w < workers_; ++w) {
+    const LocalBatch& batch = *members_[w].current;
+    const Located& located = batch.located[table];
+    for (std::size_t i = 0; i < located.ids.size(); ++i) {
+      if ((located.ids[i] * 0x9E3779B97F4A7C15 >> 32) % workers_ != worker) continue;
+      std::uint32_t place = 0;
+      member.combiner.add(&located.ids[i], 1, &place);
+      float* const sum = member.sums.data() + place * stride;
+      const float* const gradient = batch.gradients[table].data() + i * stride;
+      if (place == folded.rows.size()) {
+        folded.rows.push_back(located.rows[i]);
+        folded.versions.push_back(located.versions[i]);
+        std::copy_n(gradient, stride, sum);
+        continue;
+      }
+      if (folded.rows[place] == IdIndex::kNone) {
+        folded.rows[place] = located.rows[i];
+        folded.versions[place] = located.versions[i];
+      }
+      for (std::size_t j = 0; j < stride; ++j) sum[j] += gradient[j];
+    }
+  }
+  folded.missed = members_[worker].current->located[table].missed;
+  return tables_[table]->push(*member.seats[table], folded, member.sums.data(), stride, step.t,
+                              1 / static_cast<float>(workers_));
+}
+
+void LocalRows::drop(std::size_t worker, BatchRows& rows) {
+  let_go(members_[worker], static_cast<LocalBatch&>(rows));
+}
+
+void LocalRows::leave(std::size_t worker) { members_[worker].seats.clear(); }
+
+void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
+  auto& local = static_cast<LocalBatch&>(rows);
+  Member& member = this->member(workers_ + reader);
+  for (const auto& seat : member.seats) seat->announce(seat->look());
+  locate(member, batch, local, false);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    Located& located = local.located[t];
+    tables_[t]->pull(located);
+    local.rows[t] = {located.ids.size(), tables_[t]->dim(), tables_[t]->gradient_stride(),
+                     located.values.data(), nullptr};
+  }
+  show(local, batch);
+}
+
+void LocalRows::release(std::size_t reader) { members_[workers_ + reader].seats.clear(); }
+
+}  // namespace leashed

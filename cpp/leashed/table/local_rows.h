@@ -1,0 +1,55 @@
+// The rows of tables in this process: a worker combines the ids of its batch, reads rows where they
+// lie, and updates them row by row, without a lock (Hogwild).
+//
+// In lockstep rows are folded instead: each worker owns the ids whose hash modulo the number of
+// workers is its own, adds up the gradients of all workers' batches in the order of the workers,
+// and makes one update of their mean. Then results do not depend on who comes when (with tables
+// whose ids all have rows).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "leashed/table/combine.h"
+#include "leashed/table/row_store.h"
+#include "leashed/table/table.h"
+
+namespace leashed {
+
+class LocalRows final : public RowStore {
+ public:
+  // Of each feature the table's number among `tables`. Throws Error where there are not so many
+  // tables, or more workers and readers than a table has seats.
+  LocalRows(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> features_of_tables,
+            std::size_t workers, std::size_t readers, bool lockstep);
+  ~LocalRows() override;
+
+  std::unique_ptr<BatchRows> make_batch() const override;
+  void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) override;
+  void pull(std::size_t worker, BatchView& batch, BatchRows& rows) override;
+  RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) override;
+  void drop(std::size_t worker, BatchRows& rows) override;
+  void leave(std::size_t worker) override;
+  void read(std::size_t reader, BatchView& batch, BatchRows& rows) override;
+  void release(std::size_t reader) override;
+
+ private:
+  struct LocalBatch;
+  struct Member;
+
+  // Of a worker, or behind them a reader.
+  Member& member(std::size_t number);
+  void locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits);
+  void show(const LocalBatch& rows, BatchView& batch) const;
+  void let_go(Member& member, const LocalBatch& rows);
+  RowPublication fold(std::size_t worker, std::size_t table, const RowStep& step);
+
+  const std::vector<std::shared_ptr<Table>> tables_;
+  const std::vector<std::size_t> features_of_tables_;
+  const std::size_t workers_;
+  const bool lockstep_;
+  const std::unique_ptr<Member[]> members_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,104 @@
+// Table::save and Table::load.
+#include <algorithm>
+
+#include "leashed/base/error.h"
+#include "leashed/table/saved.h"
+#include "leashed/table/table.h"
+#include "leashed/update/kernels.h"
+
+namespace leashed {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+}  // namespace
+
+void Table::save(const std::string& path, const std::string& description) {
+  Seat seat(*this);
+  const std::size_t floats = rows_->floats();
+  const auto copy = update_kernels().copy_racy;
+  SavedWriter file(path, {.description = description,
+                          .floats = floats,
+                          .steps = steps_.load(kRelaxed),
+                          .touched = touched_.load(kRelaxed),
+                          .period = period_.load(kRelaxed)});
+  const auto add = [&](std::uint64_t id, std::uint32_t row) {
+    const RowHead& head = rows_->head(row);
+    const std::uint32_t version = head.version.load(kRelaxed);
+    if (version & RowHead::kDead) return;  // evicted since it was found
+    float* const to =
+        file.add({id, version, head.touched.load(kRelaxed), head.period.load(kRelaxed)});
+    copy(to, rows_->values(row), floats);
+  };
+  if (index_) {
+    index_->each(add);
+  } else {
+    for (std::size_t i = 0; i < capacity_; ++i) add(i, static_cast<std::uint32_t>(i));
+  }
+  file.finish();
+}
+
+// All seats: then nobody uses the table, and who would like to waits.
+class Table::Alone {
+ public:
+  explicit Alone(Table& table) : table_(table) {
+    for (; seats_ < kSeats; ++seats_) {
+      // Acquire, release: as a seat's own.
+      if (!table.slots_[seats_].taken.exchange(true, std::memory_order_acquire)) continue;
+      release();
+      throw Error("table '" + table.settings_.name +
+                  "' is in use; load it when no thread reads or updates it");
+    }
+  }
+  ~Alone() { release(); }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+ private:
+  void release() {
+    while (seats_ > 0) table_.slots_[--seats_].taken.store(false, std::memory_order_release);
+  }
+
+  Table& table_;
+  std::size_t seats_ = 0;
+};
+
+void Table::load(const std::string& path, const std::string& description) {
+  std::size_t rows = 0;
+  SavedRow row;
+  {  // All of it is looked at before anything changes.
+    SavedReader file(path);
+    if (file.header().description != description || file.header().floats != rows_->floats()) {
+      throw Error("'" + path + "' is of another table than '" + settings_.name +
+                  "': " + file.header().description + ", and not " + description);
+    }
+    for (; file.next(row); ++rows) check(&row.id, 1);
+  }
+  if (grows() ? rows > capacity_ : rows != capacity_) {
+    throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" + settings_.name +
+                "' " + std::to_string(capacity_));
+  }
+  SavedReader file(path);
+  const Alone alone(*this);
+  make_rows();
+  const SavedHeader& header = file.header();
+  steps_.store(header.steps, kRelaxed);
+  touched_.store(header.touched, kRelaxed);
+  period_.store(header.period, kRelaxed);
+  while (const float* values = file.next(row)) {
+    std::uint32_t to = static_cast<std::uint32_t>(row.id);
+    if (index_) {
+      to = index_->insert(row.id, row.touched, row.period).row;
+      if (to == IdIndex::kNone) {
+        throw Error("'" + path + "': the rows do not fit table '" + settings_.name + "'");
+      }
+    }
+    RowHead& head = rows_->head(to);
+    head.version.store(row.version, kRelaxed);
+    head.touched.store(row.touched, kRelaxed);
+    head.period.store(row.period, kRelaxed);
+    std::copy_n(values, rows_->floats(), rows_->values(to));
+  }
+}
+
+}  // namespace leashed

@@ -1,0 +1,438 @@
+#include "leashed/table/table.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+#include "leashed/base/error.h"
+#include "leashed/update/kernels.h"
+
+namespace leashed {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr std::size_t kLeastRows = 64;  // of a table that grows
+constexpr std::size_t kMostRows = std::numeric_limits<std::uint32_t>::max() - 2;
+constexpr std::size_t kMostFloats = std::size_t{1} << 20;  // of a row
+constexpr std::size_t kAhead = 16;                         // ids that are looked for at once
+constexpr std::size_t kBlock = 32;                         // rows that are updated at once
+constexpr std::size_t kLine = kCacheLine / sizeof(float);
+
+IdIndex::Settings index_settings(std::size_t rows, bool evicts) {
+  const auto bits = static_cast<int>(std::bit_width(rows / 1024));
+  const auto shard_bits = static_cast<unsigned>(std::clamp(bits, 0, 10));
+  const std::size_t rows_per_shard = rows >> shard_bits;
+  return {.rows = rows,
+          .shard_bits = shard_bits,
+          .reserve = evicts ? std::max<std::size_t>(4, rows_per_shard / 16) : 0};
+}
+
+// Of all that a growing table of so many rows may keep.
+std::size_t bytes_for(const IdIndex::Settings& index, std::size_t row, bool filters) {
+  return IdIndex::rows_of(index) * row + IdIndex::most_bytes(index) +
+         (filters ? Admission::bytes(index.rows) : 0);
+}
+
+}  // namespace
+
+// For update().
+struct Table::Scratch {
+  Combiner combiner;
+  Located located;
+  std::vector<std::uint32_t> places;
+  AlignedArray<float> sums;
+};
+
+Table::Table(const Settings& settings)
+    : settings_(settings),
+      initial_(settings.initial, settings.seed, settings.number),
+      rule_(settings.rule),
+      staleness_(make_staleness(settings.staleness)),
+      kernels_(row_kernels()),
+      slots_(std::make_unique<Slot[]>(kSeats)) {
+  const std::string name = "table '" + settings.name + "' ";
+  if (settings.dim == 0 || settings.dim > kMostFloats) {
+    throw Error(name + "needs a dim from 1 to " + std::to_string(kMostFloats));
+  }
+  if (staleness_->stage_aware()) {
+    throw Error(
+        "a stage-aware staleness policy needs the norm of a row's last update, which "
+        "tables do not keep; choose another");
+  }
+  const bool evicts = settings.evict != "none";
+  if (evicts && settings.evict != "age" && settings.evict != "norm") {
+    throw Error("unknown eviction '" + settings.evict + "'; choose one of: none, age, norm");
+  }
+  const std::size_t row = Rows::bytes_of_row(rule_.floats(settings.dim));
+  const std::size_t limit = settings.max_bytes;
+  const auto too_small = [&](std::size_t rows, std::size_t bytes) {
+    throw Error(name + "of " + std::to_string(rows) + " rows needs " + std::to_string(bytes) +
+                " bytes; max_bytes is " + std::to_string(limit));
+  };
+  if (!grows()) {
+    capacity_ = settings.rows;
+    if (capacity_ > kMostRows) {
+      throw Error(name + "may have " + std::to_string(kMostRows) + " rows, not " +
+                  std::to_string(capacity_));
+    }
+    most_bytes_ = capacity_ * row;
+    if (limit && most_bytes_ > limit) too_small(capacity_, most_bytes_);
+  } else {
+    if (limit == 0) throw Error(name + "grows, so it needs max_bytes");
+    const auto bytes = [&](std::size_t rows) {
+      return bytes_for(index_settings(rows, evicts), row, settings.admit_after > 1);
+    };
+    if (bytes(kLeastRows) > limit) too_small(kLeastRows, bytes(kLeastRows));
+    // The most rows that fit: the index's memory goes up by steps.
+    std::size_t fits = kLeastRows, too_many = std::min(limit / row, kMostRows) + 1;
+    while (fits + 1 < too_many) {
+      const std::size_t middle = std::midpoint(fits, too_many);
+      (bytes(middle) <= limit ? fits : too_many) = middle;
+    }
+    index_settings_ = index_settings(fits, evicts);
+    capacity_ = IdIndex::rows_of(index_settings_);
+    most_bytes_ = bytes(fits);
+  }
+  make_rows();
+}
+
+Table::~Table() = default;
+
+void Table::make_rows() {
+  // What was there goes first: the limit holds.
+  index_.reset();
+  admission_.reset();
+  rows_.reset();
+  rows_ = std::make_unique<Rows>(capacity_, rule_.floats(dim()));
+  const auto begin = [this](std::uint64_t id, float* values) { this->begin(id, values); };
+  if (!grows()) {
+    if (initial_.zero() && rule_.initial_state() == 0) return;  // as memory comes
+    for (std::size_t i = 0; i < capacity_; ++i)
+      begin(i, rows_->values(static_cast<std::uint32_t>(i)));
+    return;
+  }
+  if (settings_.admit_after > 1) {
+    admission_ = std::make_unique<Admission>(index_settings_.rows, settings_.admit_after);
+  }
+  IdIndex::Score score;
+  if (settings_.evict != "none") {
+    score = [this](RowHead& head, const float* values) { return this->score(head, values); };
+  }
+  index_ = std::make_unique<IdIndex>(*rows_, epochs_, index_settings_, begin, std::move(score));
+}
+
+void Table::begin(std::uint64_t id, float* values) const {
+  initial_(id, values, dim());
+  std::fill_n(values + dim(), rule_.floats(dim()) - dim(), rule_.initial_state());
+}
+
+float Table::score(RowHead& head, const float* values) const {
+  if (settings_.evict == "norm") return -kernels_.sum_of_squares(values, dim());
+  // Modulo 2^16: who is found to be older than half of that stays so old.
+  constexpr std::uint16_t kOldest = 0x8000, kNewer = 0xFF00;
+  const std::uint16_t now = time();
+  const auto age = static_cast<std::uint16_t>(now - head.touched.load(kRelaxed));
+  if (age >= kNewer) return 0;  // touched after `now`
+  if (age > kOldest) head.touched.store(static_cast<std::uint16_t>(now - kOldest), kRelaxed);
+  return std::min(age, kOldest);
+}
+
+// In sixteenths of the table's rows.
+std::uint16_t Table::time() const {
+  return static_cast<std::uint16_t>(touched_.load(kRelaxed) /
+                                    std::max<std::size_t>(1, capacity_ / 16));
+}
+
+Table::Seat::Seat(Table& table) : table_(table) {
+  for (;;) {
+    for (number_ = 0; number_ < kSeats; ++number_) {
+      std::atomic<bool>& taken = table.slots_[number_].taken;
+      if (taken.load(kRelaxed) || taken.exchange(true, std::memory_order_acquire)) continue;
+      table.epochs_.join(number_);
+      announce(look());
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+Table::Seat::~Seat() {
+  table_.epochs_.leave(number_);
+  table_.slots_[number_].taken.store(false, std::memory_order_release);
+}
+
+std::size_t Table::gradient_stride() const {
+  return dim() < kLine ? std::bit_ceil(dim()) : (dim() + kLine - 1) / kLine * kLine;
+}
+
+void Table::check(const std::uint64_t* ids, std::size_t n) const {
+  if (grows()) return;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (ids[i] < capacity_) continue;
+    throw Error("id " + std::to_string(static_cast<std::int64_t>(ids[i])) +
+                " is no row of table '" + settings_.name + "', which has rows 0 to " +
+                std::to_string(capacity_ - 1));
+  }
+}
+
+void Table::prefetch(std::uint32_t row) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(&rows_->head(row));
+  const std::uintptr_t end = begin + rows_->bytes_per_row();
+  for (std::uintptr_t line = begin / kCacheLine * kCacheLine; line < end; line += kCacheLine) {
+    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+  }
+}
+
+std::uint32_t Table::admit(std::uint64_t id, RowPublication& missed) {
+  if (admission_ && !admission_->sighted(id)) {
+    ++missed.unadmitted;
+    return IdIndex::kNone;
+  }
+  const IdIndex::Entry entry = index_->insert(id, time(), period_.load(kRelaxed));
+  if (entry.outcome == IdIndex::Outcome::deferred) ++missed.deferred;
+  if (entry.outcome == IdIndex::Outcome::refused) ++missed.refused;
+  return entry.row;
+}
+
+void Table::locate(Seat& seat, Located& located, bool admits) {
+  const std::vector<std::uint64_t>& ids = located.ids;
+  const std::size_t n = ids.size();
+  check(ids.data(), n);
+  located.missed = {};
+  located.rows.resize(n);
+  std::size_t found = 0;
+  if (!grows()) {
+    for (std::size_t i = 0; i < n; ++i) {
+      located.rows[i] = static_cast<std::uint32_t>(ids[i]);
+      prefetch(located.rows[i]);
+    }
+    found = n;
+  } else {
+    for (std::size_t i = 0; i < std::min(n, kAhead); ++i) index_->prefetch(ids[i]);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i + kAhead < n) index_->prefetch(ids[i + kAhead]);
+      std::uint32_t row = index_->find(ids[i]);
+      found += row != IdIndex::kNone;
+      if (row == IdIndex::kNone && admits) row = admit(ids[i], located.missed);
+      if (row != IdIndex::kNone) prefetch(row);
+      located.rows[i] = row;
+    }
+  }
+  if (!admits) return;
+  slots_[seat.number_].add(kAsked, n);
+  slots_[seat.number_].add(kFound, found);
+}
+
+void Table::pull(Located& located) {
+  const std::size_t n = located.ids.size();
+  located.values.resize(n);
+  located.versions.resize(n);
+  const auto none = static_cast<std::size_t>(
+      std::count(located.rows.begin(), located.rows.end(), IdIndex::kNone));
+  if (located.beginnings.size() < none * dim()) {
+    located.beginnings = AlignedArray<float>(none * dim());
+  }
+  float* beginning = located.beginnings.data();
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t row = located.rows[i];
+    if (row == IdIndex::kNone) {
+      initial_(located.ids[i], beginning, dim());
+      located.values[i] = beginning;
+      located.versions[i] = 0;
+      beginning += dim();
+    } else {
+      located.values[i] = rows_->values(row);
+      located.versions[i] = rows_->head(row).version.load(kRelaxed);
+    }
+  }
+}
+
+void Table::reach(std::uint16_t period) {
+  if (RowRule::after(period, period_.load(kRelaxed))) period_.store(period, kRelaxed);
+}
+
+RowPublication Table::push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
+                           std::uint64_t t, float scale) {
+  Coefficients coefficients = rule_.coefficients(t);
+  const float base = coefficients.scale * scale;
+  const bool swaps = rule_.swaps();
+  const std::uint16_t period = swaps ? rule_.period(t) : 0;
+  if (swaps) reach(period);
+  const bool excludes = staleness_->excludes(), observed = staleness_->statistics() != nullptr;
+  const std::uint16_t now = grows() ? time() : 0;
+  const std::size_t n = located.ids.size();
+  RowPublication result = located.missed;
+
+  RowUpdate updates[kBlock];
+  std::uint32_t which[kBlock], tau[kBlock];
+  float factors[kBlock];
+  const auto staleness = [&](std::uint32_t version, std::size_t i) {
+    return (version - (located.versions[i] & ~RowHead::kDead)) / RowHead::kUpdate;
+  };
+  // Counts the update; false where the row was evicted before.
+  const auto count_update = [&](RowHead& head, std::size_t i, std::uint32_t& tau) {
+    const std::uint32_t before = head.version.fetch_add(RowHead::kUpdate, kRelaxed);
+    tau = staleness(before, i);
+    result.late += before & RowHead::kDead;
+    return (before & RowHead::kDead) == 0;
+  };
+  for (std::size_t begin = 0; begin < n; begin += kBlock) {
+    const std::size_t end = std::min(begin + kBlock, n);
+    for (std::size_t i = end; i < std::min(end + kBlock, n); ++i) {
+      if (located.rows[i] != IdIndex::kNone) prefetch(located.rows[i]);
+    }
+    std::size_t count = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (located.rows[i] == IdIndex::kNone) continue;
+      RowHead& head = rows_->head(located.rows[i]);
+      which[count] = static_cast<std::uint32_t>(i);
+      if (excludes) {  // what is left out is no update
+        tau[count++] = staleness(head.version.load(kRelaxed), i);
+      } else {
+        count += count_update(head, i, tau[count]);
+      }
+    }
+    staleness_->factors(tau, count, factors);
+    std::size_t applied = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+      const std::size_t i = which[k];
+      RowHead& head = rows_->head(located.rows[i]);
+      if (excludes) {
+        if (factors[k] == 0) {
+          ++result.excluded;
+          continue;
+        }
+        if (!count_update(head, i, tau[k])) continue;
+      }
+      if (grows()) head.touched.store(now, kRelaxed);
+      updates[applied++] = {rows_->values(located.rows[i]), gradient + i * stride,
+                            base * factors[k], swaps ? rule_.keep(head, period) : 1};
+      result.staleness += tau[k];
+      result.stalest = std::max<std::uint64_t>(result.stalest, tau[k]);
+      if (observed) staleness_->observe(tau[k]);
+    }
+    rule_.pass()(updates, applied, dim(), coefficients);
+    result.applied += applied;
+  }
+  if (grows()) touched_.fetch_add(result.applied, kRelaxed);
+  count(seat, result);
+  return result;
+}
+
+void Table::count(Seat& seat, const RowPublication& p) {
+  Slot& slot = slots_[seat.number_];
+  slot.add(kApplied, p.applied);
+  slot.add(kLate, p.late);
+  slot.add(kExcluded, p.excluded);
+  slot.add(kUnadmitted, p.unadmitted);
+  slot.add(kDeferred, p.deferred);
+  slot.add(kRefused, p.refused);
+  slot.add(kStaleness, p.staleness);
+  auto& stalest = slot.counts[kStalest];
+  if (p.stalest > stalest.load(kRelaxed)) stalest.store(p.stalest, kRelaxed);
+}
+
+void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values,
+                   std::uint32_t* versions) {
+  check(ids, n);
+  Seat seat(*this);
+  constexpr std::size_t kRows = 256;
+  const float* rows[kRows];
+  for (std::size_t begin = 0; begin < n; begin += kRows) {
+    seat.announce(seat.look());
+    const std::size_t count = std::min(kRows, n - begin);
+    const std::uint64_t* const some = ids + begin;
+    if (index_) {
+      for (std::size_t i = 0; i < count; ++i) index_->prefetch(some[i]);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t row =
+          index_ ? index_->find(some[i]) : static_cast<std::uint32_t>(some[i]);
+      float* const to = values + (begin + i) * dim();
+      if (row == IdIndex::kNone) initial_(some[i], to, dim());
+      rows[i] = row == IdIndex::kNone ? to : rows_->values(row);
+      if (versions) {
+        versions[begin + i] = row == IdIndex::kNone ? 0 : rows_->head(row).version.load(kRelaxed);
+      }
+    }
+    kernels_.gather(values + begin * dim(), rows, count, dim());
+  }
+}
+
+RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const float* gradients,
+                             const std::uint32_t* versions) {
+  check(ids, n);
+  const std::size_t bad = update_kernels().first_not_finite(gradients, n * dim());
+  if (bad < n * dim()) {
+    throw Error("gradients[" + std::to_string(bad / dim()) + ", " + std::to_string(bad % dim()) +
+                "] is " + std::to_string(gradients[bad]) + "; every value must be finite");
+  }
+  Seat seat(*this);
+  std::unique_ptr<Scratch>& kept = slots_[seat.number_].scratch;
+  if (!kept) kept = std::make_unique<Scratch>();
+  Scratch& scratch = *kept;
+  Located& located = scratch.located;
+  scratch.places.resize(n);
+  scratch.combiner.begin(n, located.ids);
+  scratch.combiner.add(ids, n, scratch.places.data());
+  const std::size_t distinct = located.ids.size();
+  locate(seat, located, true);
+  pull(located);
+  if (versions) {
+    for (std::size_t i = n; i-- > 0;) located.versions[scratch.places[i]] = versions[i];
+  }
+  const float* sums = gradients;
+  std::size_t stride = dim();
+  if (distinct < n) {
+    stride = gradient_stride();
+    if (scratch.sums.size() < distinct * stride) {
+      scratch.sums = AlignedArray<float>(distinct * stride);
+    }
+    std::fill_n(scratch.sums.data(), distinct * stride, 0.0f);
+    kernels_.add(scratch.sums.data(), stride, gradients, scratch.places.data(), n, dim());
+    sums = scratch.sums.data();
+  }
+  return push(seat, located, sums, stride, steps_.fetch_add(1, kRelaxed));
+}
+
+Table::Statistics Table::statistics() const {
+  Statistics s;
+  std::array<std::uint64_t, kCounts> sums{};
+  for (std::size_t i = 0; i < kSeats; ++i) {
+    for (std::size_t k = 0; k < kCounts; ++k) {
+      const std::uint64_t count = slots_[i].counts[k].load(kRelaxed);
+      sums[k] = k == kStalest ? std::max(sums[k], count) : sums[k] + count;
+    }
+  }
+  s.asked = sums[kAsked];
+  s.found = sums[kFound];
+  s.updates = {.applied = sums[kApplied],
+               .late = sums[kLate],
+               .excluded = sums[kExcluded],
+               .unadmitted = sums[kUnadmitted],
+               .deferred = sums[kDeferred],
+               .refused = sums[kRefused],
+               .staleness = sums[kStaleness],
+               .stalest = sums[kStalest]};
+  s.steps = steps();
+  s.capacity = capacity_;
+  s.most_bytes = most_bytes_;
+  s.bytes_per_row = rows_->bytes_per_row();
+  s.rows = capacity_;
+  s.bytes = capacity_ * s.bytes_per_row;
+  if (index_) {
+    const IdIndex::Counts counts = index_->counts();
+    s.rows = counts.live + 2;  // the two ids that always have one
+    s.bytes = s.rows * s.bytes_per_row + counts.bytes +
+              (admission_ ? Admission::bytes(index_settings_.rows) : 0);
+    s.admitted = counts.inserted;
+    s.evicted = counts.evicted;
+    s.rebuilt = counts.rebuilt;
+  }
+  return s;
+}
+
+}  // namespace leashed

@@ -1,0 +1,183 @@
+// A table of rows: θ, the rule's states and a version each, changed by any number of threads at
+// once, row by row, without a lock (Hogwild). Fixed: rows 0 to rows − 1, the id is the row.
+// Growing: any 64-bit id, of which as many have a row as there is memory for (id_index.h).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/base/choice.h"
+#include "leashed/staleness/registry.h"
+#include "leashed/table/admission.h"
+#include "leashed/table/combine.h"
+#include "leashed/table/epochs.h"
+#include "leashed/table/id_index.h"
+#include "leashed/table/initial.h"
+#include "leashed/table/row_rule.h"
+#include "leashed/table/row_store.h"
+#include "leashed/table/rows.h"
+
+namespace leashed {
+
+// Distinct rows that somebody reads, and then updates.
+struct Located {
+  std::vector<std::uint64_t> ids;
+  std::vector<std::uint32_t> rows;      // IdIndex::kNone: the id has none
+  std::vector<const float*> values;     // θ: where it lies, or what it would begin with
+  std::vector<std::uint32_t> versions;  // when it was read
+  AlignedArray<float> beginnings;
+  RowPublication missed;  // why ids have no row
+};
+
+class Table {
+ public:
+  struct Settings {
+    std::string name;           // in messages
+    std::size_t dim = 0;        // floats of a row
+    std::size_t rows = 0;       // 0: it grows
+    std::size_t max_bytes = 0;  // of all that it keeps; 0: no limit, where rows are given
+    Choice initial, rule, staleness;
+    std::uint32_t admit_after = 1;  // batches that must have had an id before it gets a row
+    std::string evict = "none";     // or age, or norm: which rows make room for new ones
+    std::uint64_t seed = 0;
+    std::uint32_t number = 0;  // among the tables of one seed
+  };
+  // Throws Error where a setting is none for a table, or the limit cannot hold it.
+  explicit Table(const Settings& settings);
+  ~Table();
+
+  // The right to use the table, of one thread at a time. It waits for one while another has all of
+  // them, and what it finds stays what it is until it announces more, or ends (epochs.h).
+  class Seat {
+   public:
+    explicit Seat(Table& table);
+    ~Seat();
+    Seat(const Seat&) = delete;
+    Seat& operator=(const Seat&) = delete;
+
+    // The number to announce once nothing is held that was located before.
+    std::uint64_t look() const { return table_.epochs_.look(); }
+    void announce(std::uint64_t number) { table_.epochs_.announce(number_, number); }
+
+   private:
+    friend class Table;
+
+    Table& table_;
+    std::size_t number_;
+  };
+  static constexpr std::size_t kSeats = 256;
+
+  const Settings& settings() const { return settings_; }
+  std::size_t dim() const { return settings_.dim; }
+  bool grows() const { return settings_.rows == 0; }
+  // Floats from one gradient to the next, so that none is on more lines than it must be.
+  std::size_t gradient_stride() const;
+
+  // Finds the rows of located.ids and has them brought into the cache; where it admits, ids that
+  // have none are counted, and get one when they have come often enough. Throws Error where one is
+  // no row of a fixed table.
+  void locate(Seat& seat, Located& located, bool admits);
+  // Where their values lie, and their versions now.
+  void pull(Located& located);
+  // Applies gradient[i · stride ...] to the i-th, `scale` times as much as it is. t: updates of the
+  // model before this one.
+  RowPublication push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
+                      std::uint64_t t, float scale = 1);
+
+  // For threads that come and go. θ of each id, and its version; ids may repeat. Changes nothing.
+  void lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions);
+  // One step with n gradients: those of one id are added in their order. Versions: of when the
+  // gradients' rows were read (of an id's first gradient); null: now. Throws Error, and has changed
+  // nothing, where an id is no row or a gradient is not finite.
+  RowPublication update(const std::uint64_t* ids, std::size_t n, const float* gradients,
+                        const std::uint32_t* versions);
+  // Steps made by update().
+  std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+
+  struct Statistics {
+    std::size_t rows = 0, capacity = 0;     // that ids have, and may have
+    std::size_t bytes = 0, most_bytes = 0;  // of rows, index and filter
+    std::size_t bytes_per_row = 0;
+    std::uint64_t steps = 0;
+    std::uint64_t asked = 0, found = 0;  // distinct ids of batches that train
+    std::uint64_t admitted = 0, evicted = 0, rebuilt = 0;
+    RowPublication updates;
+  };
+  Statistics statistics() const;
+
+  // Writes all rows while others go on; the same bits where nobody writes meanwhile. `description`
+  // is kept with them. Throws Error where the file cannot be written.
+  void save(const std::string& path, const std::string& description);
+  // The rows of a file in place of these. Throws Error, and has changed nothing, where it is
+  // damaged, of another description, or somebody uses the table; and where rows do not fit.
+  void load(const std::string& path, const std::string& description);
+
+ private:
+  enum Count {
+    kAsked,
+    kFound,
+    kApplied,
+    kLate,
+    kExcluded,
+    kUnadmitted,
+    kDeferred,
+    kRefused,
+    kStaleness,
+    kStalest,
+    kCounts
+  };
+  struct Scratch;
+  // What belongs to a seat, whoever has it.
+  struct alignas(kCacheLine) Slot {
+    // Acquire where it is taken, release where it is given back: the next who has it sees the
+    // scratch as it was left.
+    std::atomic<bool> taken{false};
+    // Written by who has the seat alone. Relaxed: counts.
+    std::array<std::atomic<std::uint64_t>, kCounts> counts{};
+    std::unique_ptr<Scratch> scratch;
+
+    void add(Count count, std::uint64_t n) {
+      counts[count].store(counts[count].load(std::memory_order_relaxed) + n,
+                          std::memory_order_relaxed);
+    }
+  };
+
+  class Alone;
+
+  void make_rows();
+  void begin(std::uint64_t id, float* values) const;
+  float score(RowHead& head, const float* values) const;
+  std::uint16_t time() const;
+  void check(const std::uint64_t* ids, std::size_t n) const;
+  std::uint32_t admit(std::uint64_t id, RowPublication& missed);
+  void prefetch(std::uint32_t row) const;
+  void reach(std::uint16_t period);
+  void count(Seat& seat, const RowPublication& publication);
+
+  Settings settings_;
+  const Initial initial_;
+  const RowRule rule_;
+  const std::unique_ptr<const StalenessPolicy> staleness_;
+  const RowKernels& kernels_;
+  std::size_t capacity_, most_bytes_;
+  IdIndex::Settings index_settings_{};
+  Epochs epochs_{kSeats};
+  const std::unique_ptr<Slot[]> slots_;
+  std::unique_ptr<Rows> rows_;
+  std::unique_ptr<IdIndex> index_;  // where it grows
+  std::unique_ptr<Admission> admission_;
+  std::atomic<std::uint64_t> steps_{0};
+  // Rows updated so far, by which ages are told, and the last period of SWAP's. Relaxed: they order
+  // nothing.
+  alignas(kCacheLine) std::atomic<std::uint64_t> touched_{0};
+  std::atomic<std::uint16_t> period_{0};
+};
+
+}  // namespace leashed

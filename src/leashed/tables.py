@@ -1,0 +1,372 @@
+"""Tables of rows that are found by an id: embeddings, which any number of threads read and update
+row by row, without a lock (docs/tables.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _check, _core, choice
+from leashed import staleness as policies
+from leashed.choice import Choice
+from leashed.rules import SWAP, Adagrad, Momentum, Rule, check_rule
+from leashed.staleness import Policy
+
+__all__ = [
+    "Initial",
+    "RowUpdate",
+    "RowwiseAdagrad",
+    "Table",
+    "constant",
+    "normal",
+    "uniform",
+    "zeros",
+]
+
+_MOST_BYTES = 2**62
+_MOST_ROWS = 2**32 - 3
+_MOST_DIM = 2**20
+_MOST_SIGHTINGS = 255
+
+
+@dataclass(frozen=True)
+class Initial:
+    """What rows begin with; made by ``zeros``, ``constant``, ``uniform`` or ``normal``. A row's
+    values depend on the table's seed and the row's id alone.
+    """
+
+    native: str
+    settings: tuple[tuple[str, float], ...] = ()
+
+    def choice(self) -> Choice:
+        """What the native core makes it from."""
+        return self.native, dict(self.settings)
+
+
+def zeros() -> Initial:
+    """Rows begin with 0."""
+    return Initial("zeros")
+
+
+def constant(value: float) -> Initial:
+    """Rows begin with ``value`` everywhere.
+
+    Raises:
+        TypeError, ValueError: it is not a finite number.
+    """
+    return Initial("constant", (("value", _check.real("value", value)),))
+
+
+def uniform(bound: float) -> Initial:
+    """Rows begin with numbers from −``bound`` up to ``bound``, all as likely.
+
+    Raises:
+        TypeError, ValueError: it is not a finite number above 0.
+    """
+    return Initial("uniform", (("bound", _check.step("bound", bound)),))
+
+
+def normal(sigma: float) -> Initial:
+    """Rows begin with numbers of the normal distribution of mean 0 and deviation ``sigma``.
+
+    Raises:
+        TypeError, ValueError: it is not a finite number above 0.
+    """
+    return Initial("normal", (("sigma", _check.step("sigma", sigma)),))
+
+
+@dataclass(frozen=True)
+class RowwiseAdagrad(Adagrad):
+    """Adagrad with one value of state for a whole row of a table (Gupta, Bengio and Weston, 2014):
+    v ← v + Σ g² / dim, θ ← θ − η g / (√v + ε). A table's memory is half of ``Adagrad``'s.
+
+    Args:
+        lr: η, or a schedule.
+        eps: ε, greater than 0.
+        initial_accumulator: v before the first update, from 0.
+
+    Raises:
+        TypeError, ValueError: an argument is no such number; the message names it.
+    """
+
+    NATIVE: ClassVar[str] = "rowwise_adagrad"
+
+
+class RowUpdate(NamedTuple):
+    """What became of the gradients of the distinct ids of an update: each is one of these.
+
+    Attributes:
+        applied: made an update of their row.
+        late: lost, since the row was evicted between finding and updating it.
+        excluded: left out by the staleness policy.
+        unadmitted: of ids that have not come in enough updates yet.
+        deferred: of ids that had no row when another thread was changing the index there.
+        refused: of ids that had no row when there was no room.
+    """
+
+    applied: int
+    late: int
+    excluded: int
+    unadmitted: int
+    deferred: int
+    refused: int
+
+
+class Table:
+    """Rows of ``dim`` floats, each found by an id, with an update rule's state beside each.
+
+        table = lsh.Table(rows=100_000, dim=16, rule=lsh.Adagrad(0.05))
+        values = table.lookup(ids)  # float32 [..., 16]
+        table.update(ids, gradients)
+
+    Any number of threads of this process may read and update it at once; no call keeps the GIL, and
+    neither a lookup nor an update of a row waits for another. Rows are updated as under
+    ``Hogwild``: of two updates of one row at the same time some components may be of either alone.
+
+    With ``rows`` it is fixed: ids are 0 to rows − 1. Without, it grows: any 64-bit id, which gets a
+    row when ``update`` first has it (a negative one is the bit pattern of one from 2⁶³ on), within
+    ``max_bytes``, which hold index, states and all; what has no row reads what it would begin with.
+
+    Args:
+        dim: floats of a row, from 1.
+        rows: how many there are; None: it grows.
+        init: what rows begin with: ``tables.zeros()``, ``constant``, ``uniform`` or ``normal``.
+            Default: ``normal(0.01)``.
+        rule: from ``leashed.rules``, or ``tables.RowwiseAdagrad``; ``SWAP`` over it decays a row's
+            squares when the row is next touched. Not ``Momentum`` or ``Nesterov``, nor
+            ``weight_decay`` (rows without a gradient would have to move) or ``clip_norm``. ``Adam``
+            is ``torch.optim.SparseAdam``. Default: ``Adagrad(0.01)``.
+        staleness: from ``leashed.staleness``, of each row: τ counts the updates of that row between
+            the lookup whose ``versions`` are given to ``update``, and that. Not stage-aware.
+            Default: ``none()``.
+        admit_after: where it grows: the number of updates that must have had an id, about, before
+            it gets a row: seldom ids are forgotten meanwhile. 1 to 255.
+        evict: where it grows: which rows go when there is no more room: None (none do, new ids are
+            refused), "age" (those that were updated longest ago), or "norm" (those of the least
+            Euclidean norm); about so, by sampling.
+        max_bytes: the most that it keeps, in bytes; needed where it grows.
+        seed: of what rows begin with; from 0.
+        name: in messages.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong, or the rule or policy is none for rows, or
+            ``max_bytes`` is too little; the message names it.
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        rows: int | None = None,
+        init: Initial | None = None,
+        rule: Rule | None = None,
+        staleness: Policy | None = None,
+        admit_after: int = 1,
+        evict: Literal["age", "norm"] | None = None,
+        max_bytes: int | None = None,
+        seed: int = 0,
+        name: str = "table",
+    ) -> None:
+        self.dim = _check.whole("dim", dim, maximum=_MOST_DIM)
+        self.rows = None if rows is None else _check.whole("rows", rows, maximum=_MOST_ROWS)
+        self.init = normal(0.01) if init is None else init
+        if not isinstance(self.init, Initial):
+            raise TypeError(f"init must be tables.normal(...) or another one, got {init!r}")
+        self.rule = _check_rows(check_rule(Adagrad(0.01) if rule is None else rule))
+        self.staleness = policies.of("staleness", staleness or policies.none())
+        self.admit_after = _check.whole("admit_after", admit_after, maximum=_MOST_SIGHTINGS)
+        if evict not in (None, "age", "norm"):
+            raise ValueError(f'evict must be None, "age" or "norm", got {evict!r}')
+        self.evict = evict
+        if max_bytes is not None:
+            max_bytes = _check.whole("max_bytes", max_bytes, maximum=_MOST_BYTES)
+        elif rows is None:
+            raise ValueError("max_bytes is needed where rows is not given: the table grows")
+        if rows is not None and (evict is not None or self.admit_after != 1):
+            raise ValueError("evict and admit_after are of a table that grows; leave rows out")
+        self.max_bytes = max_bytes
+        self.seed = _check.whole("seed", seed, 0, 2**64 - 1)
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a string, got {name!r}")
+        self.name = name
+        self.native = _core.Table(
+            name=name,
+            dim=self.dim,
+            rows=self.rows or 0,
+            max_bytes=max_bytes or 0,
+            initial=self.init.choice(),
+            rule=self.rule.choice(),
+            staleness=self.staleness.choice(),
+            admit_after=self.admit_after,
+            evict=evict or "none",
+            seed=self.seed,
+            number=0,
+        )
+
+    @overload
+    def lookup(
+        self, ids: ArrayLike, *, versions: Literal[False] = False
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def lookup(
+        self, ids: ArrayLike, *, versions: Literal[True]
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint32]]: ...
+
+    def lookup(
+        self, ids: ArrayLike, *, versions: bool = False
+    ) -> NDArray[np.float32] | tuple[NDArray[np.float32], NDArray[np.uint32]]:
+        """The rows of ``ids``, copied; nothing changes, and no id gets a row.
+
+        Args:
+            ids: whole numbers, of any shape.
+            versions: also how far each row has come, to tell ``update``.
+
+        Returns:
+            float32, shaped as ``ids`` with ``dim`` more; with ``versions`` also uint32, shaped as
+            ``ids``.
+
+        Raises:
+            TypeError, IndexError: ids are no whole numbers, or no rows of the table.
+        """
+        wanted = self._ids(ids)
+        values, told = self.native.lookup(wanted.ravel())
+        values = values.reshape(*wanted.shape, self.dim)
+        return (values, told.reshape(wanted.shape)) if versions else values
+
+    def update(
+        self, ids: ArrayLike, gradients: ArrayLike, versions: NDArray[np.uint32] | None = None
+    ) -> RowUpdate:
+        """One step: the rule applied to the rows of ``ids``, those that come several times with the
+        sum of their gradients, in their order.
+
+        Args:
+            ids: whole numbers, of any shape.
+            gradients: shaped as ``ids`` with ``dim`` more; float32, or converted.
+            versions: of when the rows were looked up, as ``lookup`` gives them. Default: now, so
+                that nothing is stale.
+
+        Raises:
+            TypeError, ValueError, IndexError: an argument is wrong, or a gradient not finite; the
+                message names it. Nothing has changed.
+        """
+        wanted = self._ids(ids)
+        given = _check.numeric("gradients", gradients)
+        if given.shape != (*wanted.shape, self.dim):
+            raise ValueError(
+                f"gradients must have shape {(*wanted.shape, self.dim)}, as ids have and dim, "
+                f"got {given.shape}"
+            )
+        if versions is not None:
+            versions = np.asarray(versions)
+            if versions.dtype != np.uint32 or versions.shape != wanted.shape:
+                raise ValueError(
+                    f"versions must be uint32 of shape {wanted.shape}, as lookup gives them, got "
+                    f"{versions.dtype} of shape {versions.shape}"
+                )
+            versions = np.ascontiguousarray(versions).ravel()
+        with np.errstate(over="ignore"):
+            single = np.ascontiguousarray(given, np.float32).ravel()
+        told = self.native.update(wanted.ravel(), single, versions)
+        return RowUpdate(*(told[name] for name in RowUpdate._fields))
+
+    def _ids(self, ids: ArrayLike) -> NDArray[np.int64]:
+        found = np.asarray(ids)
+        if not found.size:
+            found = found.astype(np.int64)
+        if found.dtype.kind not in "iu":
+            raise TypeError(
+                f"ids must be whole numbers, got dtype {found.dtype}; convert them with "
+                ".astype(np.int64)"
+            )
+        if self.rows is not None and found.size:
+            wrong = np.flatnonzero((found < 0) | (found >= self.rows))
+            if len(wrong):
+                where = np.unravel_index(wrong[0], found.shape)
+                place = ", ".join(str(int(i)) for i in where)
+                raise IndexError(
+                    f"ids{f'[{place}]' if place else ''} is {found[where]}, outside 0 to "
+                    f"{self.rows - 1} of {self.name}"
+                )
+        if found.dtype == np.uint64:
+            return np.asarray(found, order="C").view(np.int64)
+        return np.asarray(found, np.int64, order="C")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write ids, rows, the rule's states, versions and periods to ``path``, atomically, block by
+        block with checksums, while other threads go on; what they write meanwhile may be in it.
+
+        Raises:
+            ValueError: the file cannot be written.
+        """
+        self.native.save(os.fspath(path), self._description())
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """What ``save`` has written, in place of what is there.
+
+        Raises:
+            ValueError: the file is damaged or of another table, or a thread uses this one. Nothing
+                has changed.
+        """
+        self.native.load(os.fspath(path), self._description())
+
+    def _description(self) -> str:
+        """What a file must agree with."""
+        native, settings = self.rule.choice()
+        size = {"max_bytes": self.max_bytes} if self.rows is None else {"rows": self.rows}
+        return json.dumps(
+            {
+                "dim": self.dim,
+                **size,
+                "init": choice.to_json(self.init.choice()),
+                "rule": native,
+                "swap": "swap" in settings,
+                "seed": self.seed,
+            }
+        )
+
+    def statistics(self) -> dict[str, int]:
+        """What has been counted so far, by name.
+
+        - ``rows``: that ids have; ``capacity``: that they may have at most.
+        - ``bytes`` and ``most_bytes``: of rows, index and filter, now and at most;
+          ``bytes_per_row``.
+        - ``steps``: updates of the table.
+        - ``asked`` and ``found``: distinct ids of updates, and of these those that had a row.
+        - ``admitted``, ``evicted``: rows given to ids, and taken from them; ``rebuilt``: parts of
+          the index.
+        - what ``RowUpdate`` has, in all; ``staleness``, the sum over what was applied, and
+          ``stalest``, the largest.
+        """
+        told: dict[str, int] = self.native.statistics()
+        return told
+
+    def __repr__(self) -> str:
+        size = f"rows={self.rows}" if self.rows is not None else f"max_bytes={self.max_bytes}"
+        return f"Table({self.name!r}, {size}, dim={self.dim}, rule={self.rule!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a table cannot be pickled; save() and load() it")
+
+
+def _check_rows(rule: Rule) -> Rule:
+    """``rule``; TypeError or ValueError where rows of a table cannot have it."""
+    inner = rule.rule if isinstance(rule, SWAP) else rule
+    moves = "would have to move rows of a table that get no gradient"
+    if isinstance(inner, Momentum):
+        raise TypeError(
+            f"{type(inner).__name__} {moves}; choose SGD, Adagrad, RowwiseAdagrad, RMSprop, Adam "
+            "or FTRL"
+        )
+    if getattr(inner, "weight_decay", 0):
+        raise ValueError(f"weight_decay {moves}; leave it 0 ({type(inner).__name__})")
+    if getattr(inner, "clip_norm", None) is not None:
+        raise ValueError(
+            "clip_norm is of a whole gradient, which a row does not see; use clip_value"
+        )
+    return rule
