@@ -250,7 +250,7 @@ void fm(const Vectors& v, std::size_t rows, float* out, std::size_t ld) {
         sum += x;
         squares += x * x;
       }
-      total += sum * sum - squares;
+      total += rounded(sum * sum) - squares;  // exactly 0 of one vector alone
     }
     float lanes = 0;
     for (std::size_t l = 0; l < kLanes; ++l) lanes += total[l];
