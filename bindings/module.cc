@@ -27,6 +27,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
       "names.");
   bind_batches(m);
   bind_network(m);
+  bind_graph(m);
   bind_external(m);
   bind_read(m);
   bind_parameter_vector(m);

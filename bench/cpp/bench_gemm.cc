@@ -1,6 +1,6 @@
 // The matrix products of the networks, ours and those of the libraries named on the command line,
 // by one thread, in turns on the same buffers: a plain product each, with the memory layout and the
-// row strides that the network gives it (model/dense_pass.cc).
+// row strides that the network gives it (model/dense_chain.cc).
 //
 //   bench_gemm <seconds per figure> [MKL|OpenBLAS|oneDNN=<shared library>]...
 #include <dlfcn.h>
@@ -90,12 +90,12 @@ void use_one_thread() {
   sched_setaffinity(0, sizeof here, &here);
 }
 
-// As model/dense_pass.h.
+// As model/row_stride.h.
 std::size_t stride(std::size_t n) { return ((n + 15) / 16 | 1) * 16; }
 
 struct Shape {
   std::string
-      kind;  // forward: Y = X W; dW = Xᵀ dY; dX = dY Wᵀ, with Wᵀ at hand as dense_pass has it
+      kind;  // forward: Y = X W; dW = Xᵀ dY; dX = dY Wᵀ, with Wᵀ at hand as dense_chain has it
   std::size_t m, n, k;
   auto operator<=>(const Shape&) const = default;
 

@@ -29,6 +29,11 @@ def whole(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -
     return number
 
 
+def size(name: str, value: Any, minimum: int = 1) -> int:
+    """``value`` as a size of the core's: a whole number below 2³¹."""
+    return whole(name, value, minimum, 2**31 - 1)
+
+
 def real(
     name: str, value: Any, above: float = -math.inf, *, infinite: bool = False, allow: bool = False
 ) -> float:

@@ -14,6 +14,7 @@ __all__: list[str] = [
     "ExternalSource",
     "FRAGMENT",
     "GradientSource",
+    "Graph",
     "Leases",
     "Network",
     "ParameterBlock",
@@ -95,6 +96,71 @@ class Network(GradientSource):
     ) -> numpy.typing.NDArray[numpy.float32]: ...
     @property
     def classes(self) -> int: ...
+    @property
+    def flops_per_example(self) -> float: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def parameters(self) -> list[ParameterBlock]: ...
+
+class Graph(GradientSource):
+    def __init__(
+        self,
+        nodes: collections.abc.Sequence[
+            tuple[str, dict, collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]]
+        ],
+        tables: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex]],
+        isa: str | None = None,
+        loss: str = "log_loss",
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+    ) -> None: ...
+    def evaluate(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: numpy.typing.NDArray[numpy.float32] | None,
+        y: numpy.ndarray,
+        columns: collections.abc.Sequence[
+            tuple[
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint32] | None,
+                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
+            ]
+        ],
+        tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    ) -> tuple[float, float]: ...
+    def gradient(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: numpy.typing.NDArray[numpy.float32] | None,
+        y: numpy.ndarray,
+        columns: collections.abc.Sequence[
+            tuple[
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint32] | None,
+                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
+            ]
+        ],
+        tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    ) -> tuple: ...
+    def predict(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: numpy.typing.NDArray[numpy.float32] | None,
+        columns: collections.abc.Sequence[
+            tuple[
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint32] | None,
+                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
+            ]
+        ],
+        tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def features_of_tables(self) -> list[int]: ...
     @property
     def flops_per_example(self) -> float: ...
     @property

@@ -6,27 +6,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core
-from leashed.choice import Choice
+from leashed import _check, _core, _parameters, graphs, layers, recommenders
+from leashed._parameters import INITIALISATIONS
 from leashed.datasets import Dataset, SparseDataset
 from leashed.external import External, external
+from leashed.graphs import *
+from leashed.layers import *
+from leashed.recommenders import *
 
 __all__ = [
     "INITIALISATIONS",
-    "LAYERS",
     "LOSSES",
-    "Conv2d",
-    "Dense",
     "External",
-    "Layer",
-    "MaxPool",
     "Model",
-    "ReLU",
     "cnn",
     "external",
     "lenet",
@@ -36,112 +32,9 @@ __all__ = [
     "mlp",
     "softmax_regression",
 ]
+__all__ += layers.__all__ + graphs.__all__ + recommenders.__all__
 
-INITIALISATIONS = ("normal", "he", "glorot")
 LOSSES = tuple(_core.losses())
-
-_LARGEST_SIZE = 2**31 - 1
-
-
-def _size(name: str, value: int, minimum: int = 1) -> int:
-    return _check.whole(name, value, minimum, _LARGEST_SIZE)
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Base of the layers below; not one itself."""
-
-    NATIVE: ClassVar[str]
-
-    def choice(self) -> Choice:
-        """The native layer's name and sizes."""
-        return self.NATIVE, {item.name: getattr(self, item.name) for item in fields(self)}
-
-
-@dataclass(frozen=True)
-class Dense(Layer):
-    """x W + b. Parameters: W [inputs, outputs], then b [outputs]. Without ``bias`` b is among the
-    parameters too, and stays 0.
-    """
-
-    NATIVE: ClassVar[str] = "dense"
-
-    outputs: int
-    bias: bool = True
-
-    def __post_init__(self) -> None:
-        _size("outputs", self.outputs)
-        if not isinstance(self.bias, bool):
-            raise TypeError(f"bias must be True or False, got {self.bias!r}")
-
-
-@dataclass(frozen=True)
-class Conv2d(Layer):
-    """Cross-correlation with square kernels. Parameters: W [filters, channels, kernel, kernel],
-    then b [filters].
-    """
-
-    NATIVE: ClassVar[str] = "conv2d"
-
-    filters: int
-    kernel: int
-    stride: int = 1
-    padding: int = 0
-
-    def __post_init__(self) -> None:
-        _size("filters", self.filters)
-        _size("kernel", self.kernel)
-        _size("stride", self.stride)
-        _size("padding", self.padding, 0)
-
-    def choice(self) -> Choice:
-        name, sizes = super().choice()
-        sizes["kernel_h"] = sizes["kernel_w"] = sizes.pop("kernel")
-        return name, sizes
-
-
-@dataclass(frozen=True)
-class MaxPool(Layer):
-    """Maximum over square windows; rows and columns that fill no window are dropped.
-
-    ``stride`` defaults to ``size``.
-    """
-
-    NATIVE: ClassVar[str] = "max_pool"
-
-    size: int
-    stride: int | None = None
-
-    def __post_init__(self) -> None:
-        _size("size", self.size)
-        if self.stride is not None:
-            _size("stride", self.stride)
-
-    def choice(self) -> Choice:
-        return self.NATIVE, {"size": self.size, "stride": self.stride or self.size}
-
-
-@dataclass(frozen=True)
-class ReLU(Layer):
-    """max(0, x)."""
-
-    NATIVE: ClassVar[str] = "relu"
-
-
-# Every layer there is; files know them by these names.
-LAYERS: tuple[type[Layer], ...] = (
-    Dense,
-    Conv2d,
-    MaxPool,
-    ReLU,
-)
-
-
-def _native(layer: object) -> Choice:
-    if not isinstance(layer, LAYERS):
-        *most, last = (kind.__name__ for kind in LAYERS)
-        raise TypeError(f"layers must be {', '.join(most)} or {last}, got {layer!r}")
-    return layer.choice()
 
 
 @dataclass(frozen=True)
@@ -184,7 +77,7 @@ class Model:
         object.__setattr__(self, "l2", _check.real("l2", self.l2, 0.0, allow=True))
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {self.name!r}")
-        shape = tuple(_size("input_shape", n) for n in self.input_shape)
+        shape = tuple(_check.size("input_shape", n) for n in self.input_shape)
         if len(shape) != 3:
             raise ValueError(
                 f"input_shape must be (channels, height, width), got {self.input_shape}"
@@ -201,7 +94,7 @@ class Model:
         """The native network."""
         return _core.Network(
             self.input_shape,
-            [_native(layer) for layer in self.layers],
+            [layers.native_layer(layer) for layer in self.layers],
             loss=self.loss,
             l2=self.l2,
         )
@@ -261,41 +154,18 @@ class Model:
             TypeError: ``seed`` is not a whole number.
             ValueError: ``scheme`` is unknown or ``seed`` is negative.
         """
-        random = np.random.Generator(np.random.Philox(_check.whole("seed", seed, 0)))
-        if scheme == "normal":
-            theta = random.normal(0.0, 0.01, self.dimension).astype(np.float32)
-            for index, layer in enumerate(self.layers):
-                if isinstance(layer, Dense) and not layer.bias:
-                    self.unflatten(theta)[f"{index}.bias"][...] = 0
-            return theta
-        if scheme not in INITIALISATIONS:
-            raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, got {scheme!r}")
-        theta = np.zeros(self.dimension, np.float32)
-        for name, part in self.unflatten(theta).items():
-            block = next(b for b in self.native.parameters if b.name == name)
-            if name.endswith(".bias"):
-                continue
-            if scheme == "he":
-                part[...] = random.normal(0.0, np.sqrt(2.0 / block.fan_in), part.shape)
-            else:
-                limit = np.sqrt(6.0 / (block.fan_in + block.fan_out))
-                part[...] = random.uniform(-limit, limit, part.shape)
-        return theta
+        untrained = [
+            f"{index}.bias"
+            for index, layer in enumerate(self.layers)
+            if isinstance(layer, Dense) and not layer.bias
+        ]
+        return _parameters.initial(self.native, seed, scheme, untrained)
 
     def unflatten(self, parameters: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Views of the layers' parts of ``parameters`` [d], by name: ``"0.weight"``, ``"0.bias"``,
         …, the number being the layer's index.
         """
-        if parameters.shape != (self.dimension,):
-            raise ValueError(
-                f"parameters must have shape ({self.dimension},), got {parameters.shape}"
-            )
-        return {
-            block.name: parameters[block.offset : block.offset + int(np.prod(block.shape))].reshape(
-                block.shape
-            )
-            for block in self.native.parameters
-        }
+        return _parameters.unflatten(self.native, parameters)
 
     def predict(self, parameters: ArrayLike, x: ArrayLike | SparseDataset) -> NDArray[np.float32]:
         """What the model says of examples ``x``, float32 [n, outputs]: the classes' probabilities
@@ -378,7 +248,7 @@ def mlp(inputs: int, hidden: Sequence[int], classes: int, name: str = "mlp") -> 
     layers: list[Layer] = []
     for width in hidden:
         layers += [Dense(width), ReLU()]
-    return Model((_size("inputs", inputs), 1, 1), (*layers, Dense(classes)), name)
+    return Model((_check.size("inputs", inputs), 1, 1), (*layers, Dense(classes)), name)
 
 
 def linear_regression(features: int, *, l2: float = 0.0) -> Model:
@@ -424,7 +294,7 @@ def _outputs(classes: int) -> int:
 
 
 def _linear(features: int, outputs: int, name: str, loss: str, l2: float) -> Model:
-    return Model((_size("features", features), 1, 1), (Dense(outputs),), name, loss, l2)
+    return Model((_check.size("features", features), 1, 1), (Dense(outputs),), name, loss, l2)
 
 
 def cnn(

@@ -22,7 +22,9 @@ FLOORS = (
     "disciplines gradients histogram schedules staleness stopping sync",
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
     "spelled",  # what words of the command line and of plans stand for
-    "external result tables vector",
+    "_parameters layers",  # what models are made of
+    "external graphs result tables vector",
+    "recommenders",
     "models engine shared",
     "checkpoint",
     "resuming",

@@ -1,6 +1,9 @@
 #include "leashed/base/isa_table.h"
 #include "leashed/model/kernels/activation.h"
 #include "leashed/model/kernels/dense.h"
+#include "leashed/model/kernels/elementwise.h"
+#include "leashed/model/kernels/embedding.h"
+#include "leashed/model/kernels/interaction.h"
 #include "leashed/model/kernels/sparse.h"
 #include "leashed/model/kernels/spatial.h"
 
@@ -8,6 +11,9 @@ namespace leashed {
 
 LEASHED_ISA_TABLE(DenseKernels, dense_kernels)
 LEASHED_ISA_TABLE(ActivationKernels, activation_kernels)
+LEASHED_ISA_TABLE(EmbeddingKernels, embedding_kernels)
+LEASHED_ISA_TABLE(InteractionKernels, interaction_kernels)
+LEASHED_ISA_TABLE(ElementwiseKernels, elementwise_kernels)
 LEASHED_ISA_TABLE(SparseKernels, sparse_kernels)
 LEASHED_ISA_TABLE(SpatialKernels, spatial_kernels)
 

@@ -7,17 +7,11 @@
 #include <vector>
 
 #include "leashed/base/isa.h"
+#include "leashed/model/dense_chain.h"
 #include "leashed/model/layer.h"
 #include "leashed/model/spatial_stage.h"
 
 namespace leashed {
-
-// A dense layer, with the ReLU after it if there is one.
-struct DenseStage {
-  std::size_t inputs, outputs;
-  std::size_t weight, bias;  // offsets in theta
-  bool trains_bias, relu;
-};
 
 struct Plan {
   // Throws Error, naming the layer by its index, where the layers do not fit each other.

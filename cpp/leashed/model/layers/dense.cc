@@ -1,5 +1,5 @@
 // x W + b. Parameters: W [inputs][outputs], then b [outputs], whose gradient is 0 where the bias is
-// not trained. DensePass runs dense layers one after another, behind all others.
+// not trained. DenseChain runs dense layers one after another, behind all others.
 #include "leashed/model/planner.h"
 
 namespace leashed {

@@ -1,0 +1,50 @@
+// The interaction of DLRM: the dot products of all pairs of its inputs, in the order (0, 1), (0,
+// 2), (1, 2), (0, 3), … (Naumov et al., 2019).
+#include "leashed/base/aligned.h"
+#include "leashed/base/extent.h"
+#include "leashed/model/blocks/vectors.h"
+#include "leashed/model/graph_planner.h"
+
+namespace leashed {
+namespace {
+
+class DotBlock final : public Block {
+ public:
+  explicit DotBlock(const Ports& ports)
+      : in_(ports),
+        out_(ports.output),
+        kernels_(interaction_kernels(ports.isa)),
+        scratch_(kernels_.dot_scratch(ports.inputs.size(), ports.inputs.front().width)) {}
+
+  void forward(const MicroBatch& step) override {
+    kernels_.dot(in_.values(), step.count, out_.values, out_.stride, scratch_.data());
+  }
+  void backward(const MicroBatch& step, float*, bool) override {
+    kernels_.dot_backward(in_.values(), step.count, out_.gradient, out_.stride, in_.gradients(),
+                          scratch_.data());
+  }
+
+ private:
+  const VectorInputs in_;
+  const Window out_;
+  const InteractionKernels& kernels_;
+  AlignedArray<float> scratch_;
+};
+
+class DotPlan final : public BlockPlan {
+ public:
+  std::unique_ptr<Block> make(const Ports& ports) const override {
+    return std::make_unique<DotBlock>(ports);
+  }
+};
+
+}  // namespace
+
+void plan_dot_node(const Node& node, GraphPlanner& graph) {
+  graph.takes(2, node.inputs.size());
+  const std::size_t n = graph.inputs(), pairs = graph.values(n * (n - 1) / 2);
+  graph.count(static_cast<double>(pairs) * static_cast<double>(graph.common_width()), 2);
+  graph.becomes(std::make_unique<DotPlan>(), pairs, false);
+}
+
+}  // namespace leashed

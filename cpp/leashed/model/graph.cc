@@ -1,0 +1,148 @@
+#include "leashed/model/graph.h"
+
+#include <utility>
+
+#include "leashed/base/aligned.h"
+#include "leashed/model/gather.h"
+#include "leashed/model/graph_layout.h"
+#include "leashed/model/head_pass.h"
+#include "leashed/model/micro_batches.h"
+#include "leashed/model/penalty.h"
+#include "leashed/model/row_stride.h"
+
+namespace leashed {
+
+struct Graph::Plan : GraphPlan {
+  Plan(const std::vector<Node>& nodes, std::vector<TableShape> shapes, Isa level,
+       std::string_view last, double penalty)
+      : GraphPlan(nodes, std::move(shapes)),
+        layout(*this),
+        isa(level),
+        judge(find_loss(last, outputs, level)),
+        l2(penalty) {}
+
+  const GraphLayout layout;
+  const Isa isa;
+  const Loss& judge;
+  const double l2;
+};
+
+namespace {
+
+// One thread's blocks, and the memory between them.
+struct GraphWorkspace final : Workspace {
+  GraphWorkspace(const GraphPlan& plan, const GraphLayout& layout, const Loss& loss, Isa isa)
+      : head(loss, plan.outputs, kMicroBatch) {
+    for (const std::size_t width : layout.widths) {
+      values.emplace_back(kMicroBatch * row_stride(width));
+      gradients.emplace_back(kMicroBatch * row_stride(width));
+    }
+    const std::size_t last = plan.values.size() - 1;
+    const auto window = [&](std::size_t v) -> Window {
+      const auto [buffer, column] = layout.places[v];
+      // The head writes the gradient with which the way back begins.
+      float* d = buffer == layout.places[last].buffer ? head.residuals() : gradients[buffer].data();
+      return {values[buffer].data() + column, d + column, row_stride(layout.widths[buffer]),
+              plan.values[v].width};
+    };
+    for (std::size_t b = 0; b < plan.blocks.size(); ++b) {
+      const auto& block = plan.blocks[b];
+      Ports ports{{}, window(block.output), isa, kMicroBatch};
+      for (std::size_t i = 0; i < block.inputs.size(); ++i) {
+        const std::size_t v = block.inputs[i];
+        ports.inputs.push_back({window(v), layout.adds[b][i] != 0, plan.values[v].needs_gradient});
+      }
+      blocks.push_back(block.plan->make(ports));
+    }
+    outputs = window(last).values;
+  }
+
+  void forward(const MicroBatch& step) {
+    for (const auto& block : blocks) block->forward(step);
+  }
+
+  std::vector<AlignedArray<float>> values, gradients;
+  HeadPass head;
+  std::vector<std::unique_ptr<Block>> blocks;
+  const float* outputs;
+};
+
+}  // namespace
+
+Graph::Graph(const std::vector<Node>& nodes, std::vector<TableShape> tables, Isa isa,
+             std::string_view loss, double l2)
+    : plan_(std::make_unique<Plan>(nodes, std::move(tables), isa, loss, l2)) {}
+Graph::~Graph() = default;
+
+std::size_t Graph::dimension() const { return plan_->dimension; }
+std::size_t Graph::features() const { return plan_->features; }
+std::vector<std::size_t> Graph::block_ends() const {
+  std::vector<std::size_t> ends;
+  for (std::size_t i = 1; i < plan_->parameters.size(); ++i) {
+    ends.push_back(plan_->parameters[i].offset);
+  }
+  ends.push_back(plan_->dimension);
+  return ends;
+}
+std::vector<TableShape> Graph::tables() const { return plan_->tables; }
+std::vector<std::size_t> Graph::features_of_tables() const { return plan_->features_of_tables; }
+std::size_t Graph::outputs() const { return plan_->outputs; }
+std::size_t Graph::classes() const { return plan_->judge.classes(plan_->outputs); }
+const std::vector<ParameterBlock>& Graph::parameters() const { return plan_->parameters; }
+double Graph::flops_per_example() const { return plan_->flops; }
+
+std::unique_ptr<Workspace> Graph::make_workspace() const {
+  return std::make_unique<GraphWorkspace>(*plan_, plan_->layout, plan_->judge, plan_->isa);
+}
+
+float Graph::gradient(const float* theta, const BatchView& batch, float* gradient,
+                      Workspace& workspace, const std::atomic<bool>& cancel) const {
+  auto& own = static_cast<GraphWorkspace&>(workspace);
+  const float scale = 1.0f / static_cast<float>(batch.size);
+  for (const auto& block : own.blocks) block->prepare_backward(theta);
+
+  double loss = 0;
+  for_each_micro_batch(batch.size, 1, [&](std::size_t first, std::size_t count) {
+    if (cancel.load(std::memory_order_relaxed)) return false;
+    RowsAhead ahead;
+    if (features() > 0) ahead = rows_after(batch, first + count, features());
+    const MicroBatch step = {theta, batch, first, count, ahead};
+    own.forward(step);
+    loss += own.head.loss(own.outputs, count, batch.targets.from(first), scale);
+    for (std::size_t b = own.blocks.size(); b-- > 0;) {
+      own.blocks[b]->backward(step, gradient, first > 0);
+    }
+    return true;
+  });
+  const double penalty =
+      plan_->l2 > 0 ? penalise(plan_->l2, plan_->parameters, theta, gradient) : 0;
+  return static_cast<float>(loss / static_cast<double>(batch.size) + penalty);
+}
+
+Evaluation Graph::evaluate(const float* theta, const BatchView& batch, Workspace& workspace) const {
+  auto& own = static_cast<GraphWorkspace&>(workspace);
+  RowsAhead none;
+  Evaluation sums;
+  sums.rows = batch.size;
+  for_each_micro_batch(batch.size, 1, [&](std::size_t first, std::size_t count) {
+    const Targets targets = batch.targets.from(first);
+    own.forward({theta, batch, first, count, none});
+    sums.loss_sum += own.head.loss(own.outputs, count, targets, 1);
+    sums.correct += own.head.correct(own.outputs, count, targets);
+    return true;
+  });
+  return sums;
+}
+
+void Graph::predict(const float* theta, const BatchView& batch, float* predictions,
+                    Workspace& workspace) const {
+  auto& own = static_cast<GraphWorkspace&>(workspace);
+  RowsAhead none;
+  for_each_micro_batch(batch.size, 1, [&](std::size_t first, std::size_t count) {
+    own.forward({theta, batch, first, count, none});
+    own.head.predict(own.outputs, count, predictions + first * plan_->outputs);
+    return true;
+  });
+}
+
+}  // namespace leashed

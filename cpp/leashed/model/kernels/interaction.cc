@@ -1,0 +1,285 @@
+// Dot products between n vectors of one example are the lower triangle of V Vᵀ, [n][n]. Nothing is
+// summed across a vector's lanes: with Vᵀ at hand, [dim][n], a tile of the triangle is Σ_k of one
+// column of Vᵀ, element by element, times that row of Vᵀ from 0 on. On the way back a vector's
+// gradient is Σᵢ g(i, j) vᵢ, whose coefficients lie in two places: for i < j one after another, for
+// i > j a row of the triangle apart. A tile of gradients lives in registers while all of V runs
+// past it, and of the triangle nothing is computed or multiplied twice.
+#include "leashed/model/kernels/interaction.h"
+
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "leashed/base/isa_table.h"
+#include "leashed/base/simd.h"
+#include "leashed/model/kernels/partial.h"
+
+namespace leashed {
+namespace {
+
+// Sums of a tile, its vectors and a broadcast must fit the registers, those of the way back also
+// one address a row.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr std::size_t kRows = 12, kRowsBack = 10;  // of 32 registers
+#else
+constexpr std::size_t kRows = 6, kRowsBack = 5;  // of 16
+#endif
+
+constexpr std::size_t round_up(std::size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+constexpr std::size_t triangle(std::size_t j) { return j * (j - 1) / 2; }  // where row j begins
+
+LEASHED_INLINE vfloat load_up_to(const float* p, std::size_t count) {
+  return count >= kLanes ? vload(p) : vload_partial(p, count);
+}
+LEASHED_INLINE void store_up_to(float* p, vfloat v, std::size_t count) {
+  if (count >= kLanes) {
+    vstore(p, v);
+  } else {
+    vstore_partial(p, v, count);
+  }
+}
+
+// Exchanges, in all pairs of rows that differ in bit S of their number, the lanes that do.
+template <std::size_t S, std::size_t... L>
+LEASHED_INLINE void exchange(vfloat (&r)[kLanes], std::index_sequence<L...>) {
+  constexpr vint low = {static_cast<std::int32_t>(L & S ? kLanes + (L ^ S) : L)...};
+  constexpr vint high = {static_cast<std::int32_t>(L & S ? kLanes + L : L | S)...};
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    if (i & S) continue;
+    const vfloat a = r[i], b = r[i | S];
+    r[i] = __builtin_shuffle(a, b, low);
+    r[i | S] = __builtin_shuffle(a, b, high);
+  }
+}
+
+// out = inᵀ, kLanes rows and columns of it.
+LEASHED_INLINE void transpose(const float* in, std::size_t ld_in, float* out, std::size_t ld_out) {
+  constexpr auto lanes = std::make_index_sequence<kLanes>();
+  vfloat r[kLanes];
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kLanes; ++i) r[i] = vload(in + i * ld_in);
+  exchange<1>(r, lanes);
+  exchange<2>(r, lanes);
+  if constexpr (kLanes > 4) exchange<4>(r, lanes);
+  if constexpr (kLanes > 8) exchange<8>(r, lanes);
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kLanes; ++i) vstore(out + i * ld_out, r[i]);
+}
+
+// The vectors of one example, [round_up(n)][round_up(dim)], padded with zeros; rows from n on are
+// the caller's.
+LEASHED_INLINE void collect(const Vectors& v, std::size_t row, float* out) {
+  const std::size_t ld = round_up(v.dim);
+  for (std::size_t j = 0; j < v.n; ++j, out += ld) {
+    const float* from = v.at[j] + row * v.strides[j];
+    for (std::size_t k = 0; k < v.dim; k += kLanes) {
+      vstore(out + k, load_up_to(from + k, v.dim - k));
+    }
+  }
+}
+
+// Rows [j, j + R) of the triangle in columns [column, column + V * kLanes), of Vᵀ with stride ld.
+template <std::size_t R, std::size_t V>
+void dot_tile(const float* transposed, std::size_t ld, std::size_t dim, std::size_t j,
+              std::size_t column, float* out) {
+  vfloat sum[R][V] = {};
+  const float* t = transposed;
+  for (std::size_t k = 0; k < dim; ++k, t += ld) {
+    vfloat tv[V];
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < V; ++v) tv[v] = vload(t + column + v * kLanes);
+#pragma GCC unroll 12
+    for (std::size_t r = 0; r < R; ++r) {
+      const vfloat x = vset(t[j + r]);
+#pragma GCC unroll 2
+      for (std::size_t v = 0; v < V; ++v) sum[r][v] += x * tv[v];
+    }
+  }
+#pragma GCC unroll 12
+  for (std::size_t r = 0; r < R; ++r) {
+    float* row = out + triangle(j + r);
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < V; ++v) {
+      const std::size_t from = column + v * kLanes;
+      if (from < j + r) store_up_to(row + from, sum[r][v], j + r - from);
+    }
+  }
+}
+
+using DotTile = void (*)(const float*, std::size_t, std::size_t, std::size_t, std::size_t, float*);
+template <std::size_t V, std::size_t... I>
+constexpr std::array<DotTile, sizeof...(I)> make_dot_tiles(std::index_sequence<I...>) {
+  return {dot_tile<I + 1, V>...};
+}
+template <std::size_t V>
+constexpr std::array<DotTile, kRows> dot_tiles =
+    make_dot_tiles<V>(std::make_index_sequence<kRows>());
+
+std::size_t dot_scratch(std::size_t n, std::size_t dim) { return 2 * round_up(n) * round_up(dim); }
+
+void dot(const Vectors& v, std::size_t rows, float* out, std::size_t ld, float* scratch) {
+  const std::size_t height = round_up(v.n), width = round_up(v.dim);
+  float* const transposed = scratch + height * width;
+  for (std::size_t i = v.n * width; i < height * width; ++i) scratch[i] = 0;
+  for (std::size_t row = 0; row < rows; ++row, out += ld) {
+    collect(v, row, scratch);
+    for (std::size_t j = 0; j < height; j += kLanes) {
+      for (std::size_t k = 0; k < width; k += kLanes) {
+        transpose(scratch + j * width + k, width, transposed + k * height + j, height);
+      }
+    }
+    // Rows whose columns end in the same vector, dealt out evenly among tiles.
+    for (std::size_t begin = 1, end; begin < v.n; begin = end) {
+      end = min(v.n, round_up(begin) + 1);
+      const std::size_t tiles = (end - begin + kRows - 1) / kRows;
+      for (std::size_t i = 0, j = begin; i < tiles; ++i) {
+        const std::size_t count = (end - j + tiles - i - 1) / (tiles - i);
+        std::size_t column = 0;
+        for (; column + kLanes < round_up(begin); column += 2 * kLanes) {
+          dot_tiles<2>[count - 1](transposed, height, v.dim, j, column, out);
+        }
+        if (column < round_up(begin)) {
+          dot_tiles<1>[count - 1](transposed, height, v.dim, j, column, out);
+        }
+        j += count;
+      }
+    }
+  }
+}
+
+// The gradients of vectors [j, j + R) in V * kLanes of their floats, from `column` on.
+template <std::size_t R, std::size_t V>
+void dot_back_tile(const Vectors& vectors, const float* v, const float* g, std::size_t row,
+                   std::size_t j, std::size_t column, const VectorGradients& d) {
+  const std::size_t ld = round_up(vectors.dim);
+  const float* g_row[R];
+#pragma GCC unroll 10
+  for (std::size_t r = 0; r < R; ++r) g_row[r] = g + triangle(j + r);
+  vfloat sum[R][V] = {};
+  const float* other = v + column;
+  const auto add = [&](auto coefficient) __attribute__((always_inline)) {
+    vfloat x[V];
+#pragma GCC unroll 2
+    for (std::size_t k = 0; k < V; ++k) x[k] = vload(other + k * kLanes);
+#pragma GCC unroll 10
+    for (std::size_t r = 0; r < R; ++r) {
+      const vfloat c = vset(coefficient(r));
+#pragma GCC unroll 2
+      for (std::size_t k = 0; k < V; ++k) sum[r][k] += c * x[k];
+    }
+    other += ld;
+  };
+  for (std::size_t i = 0; i < j; ++i) add([&](std::size_t r) { return g_row[r][i]; });
+#pragma GCC unroll 10
+  for (std::size_t i = 0; i < R; ++i) {
+    vfloat x[V];
+#pragma GCC unroll 2
+    for (std::size_t k = 0; k < V; ++k) x[k] = vload(other + k * kLanes);
+#pragma GCC unroll 10
+    for (std::size_t r = 0; r < R; ++r) {
+      if (r == i) continue;
+      const vfloat c = vset(r < i ? g_row[i][j + r] : g_row[r][j + i]);
+#pragma GCC unroll 2
+      for (std::size_t k = 0; k < V; ++k) sum[r][k] += c * x[k];
+    }
+    other += ld;
+  }
+  const float* below = g + triangle(j + R) + j;
+  for (std::size_t i = j + R; i < vectors.n; ++i) {
+    add([&](std::size_t r) { return below[r]; });
+    below += i;
+  }
+#pragma GCC unroll 10
+  for (std::size_t r = 0; r < R; ++r) {
+    if (!d.at[j + r]) continue;
+    float* to = d.at[j + r] + row * vectors.strides[j + r] + column;
+#pragma GCC unroll 2
+    for (std::size_t k = 0; k < V; ++k) {
+      const std::size_t count = vectors.dim - column - k * kLanes;
+      vfloat x = sum[r][k];
+      if (d.adds[j + r]) x += load_up_to(to + k * kLanes, count);
+      store_up_to(to + k * kLanes, x, count);
+    }
+  }
+}
+
+using DotBackTile = void (*)(const Vectors&, const float*, const float*, std::size_t, std::size_t,
+                             std::size_t, const VectorGradients&);
+template <std::size_t V, std::size_t... I>
+constexpr std::array<DotBackTile, sizeof...(I)> make_dot_back_tiles(std::index_sequence<I...>) {
+  return {dot_back_tile<I + 1, V>...};
+}
+template <std::size_t V>
+constexpr std::array<DotBackTile, kRowsBack> dot_back_tiles =
+    make_dot_back_tiles<V>(std::make_index_sequence<kRowsBack>());
+
+void dot_backward(const Vectors& v, std::size_t rows, const float* d_out, std::size_t ld,
+                  const VectorGradients& d, float* scratch) {
+  const std::size_t width = round_up(v.dim), tiles = (v.n + kRowsBack - 1) / kRowsBack;
+  for (std::size_t row = 0; row < rows; ++row, d_out += ld) {
+    collect(v, row, scratch);
+    for (std::size_t i = 0, j = 0; i < tiles; ++i) {
+      const std::size_t count = (v.n - j + tiles - i - 1) / (tiles - i);
+      std::size_t column = 0;
+      for (; column + kLanes < width; column += 2 * kLanes) {
+        dot_back_tiles<2>[count - 1](v, scratch, d_out, row, j, column, d);
+      }
+      if (column < width) dot_back_tiles<1>[count - 1](v, scratch, d_out, row, j, column, d);
+      j += count;
+    }
+  }
+}
+
+// Σⱼ vⱼ of kLanes floats from k on.
+LEASHED_INLINE vfloat sum_of(const Vectors& v, std::size_t row, std::size_t k) {
+  vfloat sum = {};
+  for (std::size_t j = 0; j < v.n; ++j) {
+    sum += load_up_to(v.at[j] + row * v.strides[j] + k, v.dim - k);
+  }
+  return sum;
+}
+
+void fm(const Vectors& v, std::size_t rows, float* out, std::size_t ld) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    vfloat total = {};
+    for (std::size_t k = 0; k < v.dim; k += kLanes) {
+      vfloat sum = {}, squares = {};
+      for (std::size_t j = 0; j < v.n; ++j) {
+        const vfloat x = load_up_to(v.at[j] + row * v.strides[j] + k, v.dim - k);
+        sum += x;
+        squares += x * x;
+      }
+      total += rounded(sum * sum) - squares;  // exactly 0 of one vector alone
+    }
+    float lanes = 0;
+    for (std::size_t l = 0; l < kLanes; ++l) lanes += total[l];
+    out[row * ld] = 0.5f * lanes;
+  }
+}
+
+void fm_backward(const Vectors& v, std::size_t rows, const float* d_out, std::size_t ld,
+                 const VectorGradients& d) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    const vfloat g = vset(d_out[row * ld]);
+    for (std::size_t k = 0; k < v.dim; k += kLanes) {
+      const std::size_t count = v.dim - k;
+      const vfloat sum = sum_of(v, row, k);
+      for (std::size_t j = 0; j < v.n; ++j) {
+        if (!d.at[j]) continue;
+        const std::size_t at = row * v.strides[j] + k;
+        vfloat x = g * (sum - load_up_to(v.at[j] + at, count));
+        if (d.adds[j]) x += load_up_to(d.at[j] + at, count);
+        store_up_to(d.at[j] + at, x, count);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+extern const InteractionKernels LEASHED_ISA_NAME(interaction_kernels);
+const InteractionKernels LEASHED_ISA_NAME(interaction_kernels) = {dot_scratch, dot, dot_backward,
+                                                                  fm, fm_backward};
+
+}  // namespace leashed

@@ -1,0 +1,363 @@
+"""Models as graphs over dense features and rows of embedding tables, written as a few lines.
+
+>>> z = Input(13) >> Dense(64) >> ReLU() >> Dense(16) >> ReLU()
+>>> e = [Embedding(TableSpec(f"c{i}", 16, 100_000)) for i in range(26)]
+>>> dlrm = Graph(Concat(z, Dot(z, *e)) >> Dense(64) >> ReLU() >> Dense(1), loss="log_loss")
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _check, _core, _parameters
+from leashed.choice import Choice
+from leashed.layers import Dense, Layer, ReLU
+
+__all__ = [
+    "FM",
+    "POOLINGS",
+    "Concat",
+    "Cross",
+    "Dot",
+    "Embedding",
+    "Graph",
+    "Input",
+    "Node",
+    "Product",
+    "Sum",
+    "TableSpec",
+]
+
+POOLINGS = ("sum", "mean", "max", "sequence")
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table of embedding rows, which lie outside a model's parameters.
+
+    Args:
+        name: of the table; no two of a model have the same.
+        dim: floats of a row.
+        rows: ids are below it; None: any id may come.
+    """
+
+    name: str
+    dim: int
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"name must be a str that is not empty, got {self.name!r}")
+        _check.size("dim", self.dim)
+        if self.rows is not None:
+            _check.whole("rows", self.rows)
+
+
+class Node:
+    """Base of the nodes below; ``node >> layer`` is a node too, for ``Dense`` and ``ReLU``.
+
+    A node is what it is, not what it is equal to: where two read the same one, it is computed once.
+    """
+
+    NATIVE: ClassVar[str]
+
+    inputs: tuple[Node, ...] = ()
+
+    def __rshift__(self, layer: Layer) -> Node:
+        return Applied(layer, self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.inputs)} inputs>"
+
+    def choice(self) -> Choice:
+        """The native node's name and sizes, without its inputs."""
+        return self.NATIVE, {}
+
+
+def _nodes(kind: str, inputs: tuple[object, ...], least: int) -> tuple[Node, ...]:
+    for i, given in enumerate(inputs):
+        if not isinstance(given, Node):
+            hint = "; write node >> layer" if isinstance(given, Layer) else ""
+            raise TypeError(f"{kind}'s input {i} must be a node, got {given!r}{hint}")
+    if len(inputs) < least:
+        raise ValueError(f"{kind} takes at least {least} inputs, got {len(inputs)}")
+    return inputs  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Input(Node):
+    """The dense features of an example, float32 [features]; a graph has one input at most."""
+
+    NATIVE: ClassVar[str] = "input"
+
+    features: int
+
+    def __post_init__(self) -> None:
+        _check.size("features", self.features)
+
+    def choice(self) -> Choice:
+        return self.NATIVE, {"features": self.features}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Embedding(Node):
+    """The rows that an example's ids of one feature stand for, float32 [dim], or [length · dim].
+
+    Each row is multiplied by its id's weight, where there are weights. Of an example without ids
+    the value is 0. Two embeddings of one table share its rows.
+
+    Args:
+        table: where the rows lie.
+        pooling: ``"sum"``; ``"mean"``, the sum divided by the number of ids (not by that of their
+            weights); ``"max"`` of each float; ``"sequence"``, the rows one after another.
+        length: of a sequence; more ids than that are left out, fewer are followed by zeros.
+        feature: which feature of the data that is ids. By default those of a graph's embeddings are
+            numbered as they come, in the order of its nodes.
+
+    Raises:
+        TypeError, ValueError: an argument is not such a value.
+    """
+
+    NATIVE: ClassVar[str] = "embedding"
+
+    table: TableSpec
+    pooling: str = "sum"
+    length: int | None = None
+    feature: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.table, TableSpec):
+            raise TypeError(f"table must be a TableSpec, got {self.table!r}")
+        if self.pooling not in POOLINGS:
+            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
+        if (self.length is not None) != (self.pooling == "sequence"):
+            raise ValueError("length is given for pooling='sequence', and for no other")
+        if self.length is not None:
+            _check.size("length", self.length)
+        if self.feature is not None:
+            _check.size("feature", self.feature, 0)
+
+
+class _Joined(Node):
+    """A node of several others."""
+
+    LEAST: ClassVar[int]
+
+    def __init__(self, *inputs: Node) -> None:
+        self.inputs = _nodes(type(self).__name__, inputs, self.LEAST)
+
+
+class Concat(_Joined):
+    """Its inputs side by side."""
+
+    NATIVE: ClassVar[str] = "concat"
+    LEAST: ClassVar[int] = 1
+
+
+class Dot(_Joined):
+    """DLRM's interaction (Naumov et al., 2019): the dot products of all pairs of its n inputs, which
+    have one width, [n (n − 1) / 2], in the order (0, 1), (0, 2), (1, 2), (0, 3), ….
+    """
+
+    NATIVE: ClassVar[str] = "dot"
+    LEAST: ClassVar[int] = 2
+
+
+class FM(_Joined):
+    """A factorisation machine's second-order term ½ Σ_k ((Σⱼ vⱼₖ)² − Σⱼ vⱼₖ²) of its inputs, which
+    have one width (Rendle, 2010, lemma 3.1); [1].
+    """
+
+    NATIVE: ClassVar[str] = "fm"
+    LEAST: ClassVar[int] = 2
+
+
+class Sum(_Joined):
+    """The sum of its inputs, which have one width, element by element."""
+
+    NATIVE: ClassVar[str] = "sum"
+    LEAST: ClassVar[int] = 1
+
+
+class Product(_Joined):
+    """The product of two inputs of one width, element by element."""
+
+    NATIVE: ClassVar[str] = "product"
+    LEAST: ClassVar[int] = 2
+
+    def __init__(self, a: Node, b: Node) -> None:
+        super().__init__(a, b)
+
+
+class Cross(_Joined):
+    """A cross layer x₀ (x·w) + b + x (Wang et al., "Deep & Cross Network for Ad Click Predictions",
+    2017, eq. 3). Parameters: w [width, 1], then b [width].
+
+    Args:
+        x0: what all cross layers of a model begin with.
+        x: what the one before gave; ``x0`` for the first.
+    """
+
+    NATIVE: ClassVar[str] = "cross"
+    LEAST: ClassVar[int] = 2
+
+    def __init__(self, x0: Node, x: Node) -> None:
+        super().__init__(x0, x)
+
+
+class Applied(Node):
+    """A layer of a node: ``node >> layer``."""
+
+    def __init__(self, layer: Layer, node: Node) -> None:
+        if not isinstance(layer, (Dense, ReLU)):
+            raise TypeError(f"a layer of a graph must be Dense or ReLU, got {layer!r}")
+        self.layer = layer
+        self.inputs = _nodes(type(layer).__name__, (node,), 1)
+
+    def choice(self) -> Choice:
+        return self.layer.choice()
+
+
+def _ordered(output: Node) -> tuple[Node, ...]:
+    """All nodes that ``output`` is made of, each after its inputs."""
+    found: dict[Node, None] = {}
+    waiting = [(output, iter(output.inputs))]
+    while waiting:
+        node, inputs = waiting[-1]
+        following = next((i for i in inputs if i not in found), None)
+        if following is None:
+            found[node] = None
+            waiting.pop()
+        else:
+            waiting.append((following, iter(following.inputs)))
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A model as a graph of nodes, and a loss on the values of the last one.
+
+    Its parameters are those of its layers; rows of tables lie outside.
+
+    Args:
+        output: the node whose values are judged.
+        loss: as for ``Model``.
+        name: what plots and reports call it.
+        l2: λ of the penalty λ/2 |w|² over all weights in the parameters that are no biases. It is
+            part of what is minimised, not of the losses that are reported.
+
+    Raises:
+        TypeError: ``output`` is no node, or ``name`` no str.
+        ValueError: the nodes do not fit each other; the message names the node by its index in
+            ``nodes``. Two tables have one name. Of some embeddings the feature is given, of others
+            not.
+    """
+
+    output: Node
+    loss: str = "log_loss"
+    name: str = "graph"
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.output, Node):
+            raise TypeError(f"output must be a node, got {self.output!r}")
+        if not isinstance(self.name, str):
+            raise TypeError(f"name must be a str, got {self.name!r}")
+        object.__setattr__(self, "l2", _check.real("l2", self.l2, 0.0, allow=True))
+        _ = self.native, self.id_features
+
+    def __getstate__(self) -> dict[str, object]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # no native parts
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Its nodes, each after its inputs."""
+        return _ordered(self.output)
+
+    @cached_property
+    def embeddings(self) -> tuple[Embedding, ...]:
+        """Those of its nodes that read tables."""
+        return tuple(node for node in self.nodes if isinstance(node, Embedding))
+
+    @cached_property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """The tables that its embeddings read."""
+        tables = tuple(dict.fromkeys(node.table for node in self.embeddings))
+        names = [table.name for table in tables]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"two tables are called {name!r}; give each its own name, or share one TableSpec"
+                )
+        return tables
+
+    @cached_property
+    def id_features(self) -> tuple[int, ...]:
+        """Of each embedding, which feature of the data that is ids it takes."""
+        given = [node.feature for node in self.embeddings]
+        if all(feature is None for feature in given):
+            return tuple(range(len(given)))
+        if any(feature is None for feature in given):
+            raise ValueError("feature must be given for all embeddings of a graph, or for none")
+        return tuple(feature for feature in given if feature is not None)
+
+    @cached_property
+    def native(self) -> _core.Graph:
+        """The native graph."""
+        index = {node: i for i, node in enumerate(self.nodes)}
+        table_of = {table: i for i, table in enumerate(self.tables)}
+        nodes = []
+        for node in self.nodes:
+            name, settings = node.choice()
+            if isinstance(node, Embedding):
+                settings = {"table": table_of[node.table], "pooling": (node.pooling, {})}
+                if node.length is not None:
+                    settings["length"] = node.length
+            nodes.append((name, settings, [index[i] for i in node.inputs]))
+        tables = [(table.name, table.dim) for table in self.tables]
+        return _core.Graph(nodes, tables, loss=self.loss, l2=self.l2)
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of parameters; rows of tables are none."""
+        return self.native.dimension
+
+    @property
+    def features(self) -> int:
+        """Dense values per example."""
+        return self.native.features
+
+    @property
+    def classes(self) -> int:
+        """Number of classes; 0 with a loss of values, such as ``"squared_error"``."""
+        return self.native.classes
+
+    @property
+    def outputs(self) -> int:
+        """Values of the last node."""
+        return self.native.outputs
+
+    @property
+    def flops_per_example(self) -> float:
+        """Floating-point operations of one example's forward and backward pass."""
+        return self.native.flops_per_example
+
+    def init(self, seed: int = 0, scheme: str = "he") -> NDArray[np.float32]:
+        """Initial parameters, float32 [d], as ``Model.init`` has them."""
+        untrained = [
+            f"{i}.bias"
+            for i, node in enumerate(self.nodes)
+            if isinstance(node, Applied) and isinstance(node.layer, Dense) and not node.layer.bias
+        ]
+        return _parameters.initial(self.native, seed, scheme, untrained)
+
+    def unflatten(self, parameters: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """Views of the nodes' parts of ``parameters`` [d], by name: ``"1.weight"``, ``"1.bias"``, …,
+        the number being the node's index in ``nodes``.
+        """
+        return _parameters.unflatten(self.native, parameters)

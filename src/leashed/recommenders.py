@@ -1,0 +1,157 @@
+"""Models of click-through rates: a few dense features, many that are ids, one output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leashed import _check
+from leashed.graphs import FM, Concat, Cross, Dot, Embedding, Graph, Input, Node, Sum, TableSpec
+from leashed.layers import Dense, ReLU
+
+__all__ = ["dcn", "deepfm", "dlrm", "wide_deep"]
+
+Rows = int | Sequence[int | None] | None
+
+
+def _counts(rows: Rows, categories: int) -> list[int | None]:
+    """Rows of each table."""
+    if rows is None or isinstance(rows, int):
+        return [rows] * _check.size("categories", categories)
+    counts = list(rows)
+    if not counts:
+        raise ValueError("rows must name at least one table")
+    return counts
+
+
+def _embeddings(counts: Sequence[int | None], dim: int, prefix: str) -> list[Embedding]:
+    return [
+        Embedding(TableSpec(f"{prefix}{i}", dim, count), feature=i)
+        for i, count in enumerate(counts)
+    ]
+
+
+def _layers(node: Node, widths: Sequence[int]) -> Node:
+    for width in widths:
+        node = node >> Dense(width) >> ReLU()
+    return node
+
+
+def dlrm(
+    rows: Rows = None,
+    dim: int = 16,
+    dense: int = 13,
+    bottom: Sequence[int] = (64, 16),
+    top: Sequence[int] = (64, 32),
+    *,
+    categories: int = 26,
+    name: str = "dlrm",
+) -> Graph:
+    """DLRM (Naumov et al., "Deep Learning Recommendation Model for Personalization and
+    Recommendation Systems", 2019): an MLP of the dense features, its dot products with the rows of
+    all categories and theirs with each other, an MLP of both.
+
+    Args:
+        rows: of each category's table, ids being below it; one number for all of them; None: any id
+            may come.
+        dim: floats of a row.
+        dense: dense features.
+        bottom: widths of the MLP of the dense features, the last being ``dim``.
+        top: widths of the MLP behind the interaction, without the output's 1.
+        categories: features that are ids, where ``rows`` does not tell.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError: a size is not a whole number.
+        ValueError: a size is below 1, or ``bottom`` does not end in ``dim``.
+    """
+    if not bottom or bottom[-1] != dim:
+        raise ValueError(f"bottom must end in dim, {dim}, got {tuple(bottom)}")
+    embeddings = _embeddings(_counts(rows, categories), dim, "c")
+    z = _layers(Input(dense), bottom)
+    return Graph(_layers(Concat(z, Dot(z, *embeddings)), top) >> Dense(1), name=name)
+
+
+def deepfm(
+    rows: Rows = None,
+    dim: int = 16,
+    dense: int = 13,
+    hidden: Sequence[int] = (64, 32),
+    *,
+    categories: int = 26,
+    name: str = "deepfm",
+) -> Graph:
+    """DeepFM (Guo et al., 2017): the sum of a linear model, a factorisation machine of the
+    categories' rows, and an MLP of these and the dense features. Each category has two tables, one
+    of ``dim`` and one of 1 float a row, for the linear model.
+
+    Args:
+        rows: as for ``dlrm``.
+        dim: floats of a row.
+        dense: dense features.
+        hidden: widths of the MLP, without the output's 1.
+        categories: as for ``dlrm``.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1.
+    """
+    counts = _counts(rows, categories)
+    x = Input(dense)
+    embeddings = _embeddings(counts, dim, "c")
+    linear = Sum(x >> Dense(1), *_embeddings(counts, 1, "w"))
+    deep = _layers(Concat(x, *embeddings), hidden) >> Dense(1)
+    return Graph(Sum(linear, FM(*embeddings), deep), name=name)
+
+
+def wide_deep(
+    rows: Rows = None,
+    dim: int = 16,
+    dense: int = 13,
+    hidden: Sequence[int] = (64, 32),
+    *,
+    categories: int = 26,
+    name: str = "wide_deep",
+) -> Graph:
+    """Wide & Deep (Cheng et al., 2016): the sum of a linear model and an MLP. Each category has two
+    tables, one of ``dim`` and one of 1 float a row, for the linear model. Arguments as for
+    ``deepfm``.
+    """
+    counts = _counts(rows, categories)
+    x = Input(dense)
+    wide = Sum(x >> Dense(1), *_embeddings(counts, 1, "w"))
+    deep = _layers(Concat(x, *_embeddings(counts, dim, "c")), hidden) >> Dense(1)
+    return Graph(Sum(wide, deep), name=name)
+
+
+def dcn(
+    rows: Rows = None,
+    dim: int = 16,
+    dense: int = 13,
+    cross: int = 3,
+    hidden: Sequence[int] = (64, 32),
+    *,
+    categories: int = 26,
+    name: str = "dcn",
+) -> Graph:
+    """Deep & Cross Network (Wang et al., 2017): cross layers and an MLP, both of the dense features
+    and the categories' rows side by side, and a linear layer of what both give.
+
+    Args:
+        rows: as for ``dlrm``.
+        dim: floats of a row.
+        dense: dense features.
+        cross: number of cross layers.
+        hidden: widths of the MLP, at least one.
+        categories: as for ``dlrm``.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1.
+    """
+    if not hidden:
+        raise ValueError("hidden must have at least one width")
+    x0 = Concat(Input(dense), *_embeddings(_counts(rows, categories), dim, "c"))
+    x: Node = x0
+    for _ in range(_check.size("cross", cross)):
+        x = Cross(x0, x)
+    return Graph(Concat(x, _layers(x0, hidden)) >> Dense(1), name=name)

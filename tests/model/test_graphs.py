@@ -1,0 +1,473 @@
+"""Graphs of blocks against PyTorch's autograd, which follows their nodes' definitions in double."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leashed import _core, models
+from leashed.graphs import Applied
+from leashed.models import (
+    FM,
+    Concat,
+    Conv2d,
+    Cross,
+    Dense,
+    Dot,
+    Embedding,
+    Graph,
+    Input,
+    Product,
+    ReLU,
+    Sum,
+    TableSpec,
+)
+
+torch = pytest.importorskip("torch")
+
+ROWS = 12  # few, so that ids repeat within a batch
+
+
+@dataclass
+class Column:
+    """The ids of one feature: [entries], with offsets [size + 1] and weights [entries] or none."""
+
+    ids: Any
+    offsets: Any
+    weights: Any
+
+    @property
+    def native(self) -> tuple[Any, Any, Any]:
+        return self.ids, self.offsets, self.weights
+
+
+@dataclass
+class Batch:
+    x: Any
+    y: Any
+    columns: list[Column]
+
+
+def draw(graph: Graph, size: int, random: np.random.Generator, kind: str) -> Batch:
+    """A batch; ``kind`` of the ids: one each, bags of 0 to 4 of them, or bags with weights."""
+    columns = []
+    for _ in graph.embeddings:
+        offsets = weights = None
+        entries = size
+        if kind != "one":
+            lengths = random.integers(0, 5, size)
+            lengths[size // 2] = 0
+            offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
+            entries = int(offsets[-1])
+        if kind == "weights":
+            weights = random.normal(1, 0.5, entries).astype(np.float32)
+        columns.append(
+            Column(random.integers(0, ROWS, entries).astype(np.uint64), offsets, weights)
+        )
+    x = random.normal(size=(size, graph.features)).astype(np.float32) if graph.features else None
+    return Batch(x, random.integers(0, 2, size).astype(np.int32), columns)
+
+
+def pooled(node: Embedding, table: Any, column: Column, size: int) -> Any:
+    dim = node.table.dim
+    offsets = np.arange(size + 1) if column.offsets is None else column.offsets.astype(int)
+    weights = np.ones(len(column.ids)) if column.weights is None else column.weights
+    rows = table[column.ids.astype(int)] * torch.tensor(weights, dtype=table.dtype)[:, None]
+    out = []
+    for begin, end in itertools.pairwise(offsets):
+        bag = rows[begin:end]
+        if node.pooling == "sequence":
+            assert node.length is not None
+            bag = bag[: node.length]
+            padding = table.new_zeros((node.length - len(bag), dim))
+            out.append(torch.cat([bag, padding]).reshape(-1))
+        elif not len(bag):
+            out.append(table.new_zeros(dim))
+        elif node.pooling == "max":
+            out.append(bag.max(0).values)
+        else:
+            out.append(bag.sum(0) / (len(bag) if node.pooling == "mean" else 1))
+    return torch.stack(out)
+
+
+def value(node: Any, i: int, inputs: list[Any], parts: dict[str, Any]) -> Any:
+    """A node's value from its inputs', by its definition."""
+    match node:
+        case Applied(layer=Dense(bias=trained)):
+            bias = parts[f"{i}.bias"]
+            return inputs[0] @ parts[f"{i}.weight"] + (bias if trained else bias.detach())
+        case Applied(layer=ReLU()):
+            return torch.relu(inputs[0])
+        case Concat():
+            return torch.cat(inputs, 1)
+        case Dot():
+            v = torch.stack(inputs, 1)
+            products = v @ v.transpose(1, 2)
+            j, k = np.tril_indices(len(inputs), -1)
+            return products[:, j, k]
+        case FM():
+            v = torch.stack(inputs, 1)
+            return 0.5 * (v.sum(1) ** 2 - (v**2).sum(1)).sum(1, keepdim=True)
+        case Sum():
+            return sum(inputs)
+        case Product():
+            return inputs[0] * inputs[1]
+        case Cross():
+            return inputs[0] * (inputs[1] @ parts[f"{i}.weight"]) + parts[f"{i}.bias"] + inputs[1]
+        case _:
+            raise AssertionError(node)
+
+
+def outputs(graph: Graph, theta: Any, tables: list[Any], batch: Batch) -> Any:
+    parts = {
+        block.name: theta[block.offset : block.offset + int(np.prod(block.shape))].reshape(
+            block.shape
+        )
+        for block in graph.native.parameters
+    }
+    columns = dict(zip(graph.embeddings, batch.columns, strict=True))
+    table_of = dict(zip(graph.tables, tables, strict=True))
+    found: dict[Any, Any] = {}
+    for i, node in enumerate(graph.nodes):
+        if isinstance(node, Input):
+            found[node] = torch.tensor(batch.x, dtype=torch.float64)
+        elif isinstance(node, Embedding):
+            found[node] = pooled(node, table_of[node.table], columns[node], len(batch.y))
+        else:
+            found[node] = value(node, i, [found[n] for n in node.inputs], parts)
+    return found[graph.output]
+
+
+def reference(graph: Graph, theta: Any, tables: list[Any], batch: Batch) -> tuple[Any, ...]:
+    """Loss, gradient and row gradients."""
+    theta = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
+    rows = [torch.tensor(t, dtype=torch.float64, requires_grad=True) for t in tables]
+    o = outputs(graph, theta, rows, batch)[:, 0]
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(
+        o, torch.tensor(batch.y, dtype=torch.float64)
+    )
+    found = torch.autograd.grad(loss, [theta, *rows], allow_unused=True, materialize_grads=True)
+    return loss.item(), found[0].numpy(), [g.numpy() for g in found[1:]]
+
+
+def sequences() -> Graph:
+    """Every pooling, a shared table, a sequence, values that several nodes read."""
+    shared = TableSpec("shared", 6)
+    other = TableSpec("other", 6)
+    history = Embedding(shared, "sequence", length=3)
+    candidate = Embedding(shared)
+    mean, largest = Embedding(other, "mean"), Embedding(other, "max")
+    x = Input(5) >> ReLU()
+    z = x >> Dense(6) >> ReLU()
+    joined = Concat(history, candidate, x, candidate, Dot(z, candidate, mean, largest))
+    again = Product(z, Sum(mean, largest, z)) >> ReLU()
+    return Graph(Sum(joined >> Dense(9) >> ReLU() >> Dense(1), Concat(joined, again) >> Dense(1)))
+
+
+def ids_alone() -> Graph:
+    e = [Embedding(TableSpec(f"c{i}", 4)) for i in range(3)]
+    return Graph(Sum(FM(*e), Dot(e[0], e[1], e[0]) >> Dense(1, bias=False)), l2=0.0)
+
+
+GRAPHS = {
+    "dlrm": lambda: models.dlrm(ROWS, 10, bottom=(20, 10), top=(24, 12), categories=7),
+    "dlrm-4": lambda: models.dlrm(ROWS, 4, 3, bottom=(4,), top=(), categories=20),
+    "deepfm": lambda: models.deepfm(ROWS, 10, 5, (12,), categories=4),
+    "wide_deep": lambda: models.wide_deep(ROWS, 8, 5, (12, 6), categories=4),
+    "dcn": lambda: models.dcn(ROWS, 5, 4, 3, (12,), categories=4),
+    "sequences": sequences,
+    "ids_alone": ids_alone,
+}
+
+
+def tables_of(graph: Graph, random: np.random.Generator) -> list[Any]:
+    return [random.normal(0, 0.4, (ROWS, t.dim)).astype(np.float32) for t in graph.tables]
+
+
+def native(graph: Graph, isa: str | None = None) -> _core.Graph:
+    """The graph at an instruction-set level."""
+    if isa is None:
+        return graph.native
+    index = {node: i for i, node in enumerate(graph.nodes)}
+    table_of = {table: i for i, table in enumerate(graph.tables)}
+    nodes = []
+    for node in graph.nodes:
+        name, settings = node.choice()
+        if isinstance(node, Embedding):
+            settings = {"table": table_of[node.table], "pooling": (node.pooling, {})}
+            if node.length:
+                settings["length"] = node.length
+        nodes.append((name, settings, [index[i] for i in node.inputs]))
+    tables = [(table.name, table.dim) for table in graph.tables]
+    return _core.Graph(nodes, tables, isa, graph.loss, graph.l2)
+
+
+@pytest.fixture(params=GRAPHS)
+def graph(request: pytest.FixtureRequest) -> Graph:
+    return GRAPHS[request.param]()
+
+
+@pytest.mark.parametrize("kind", ["one", "bags", "weights"])
+@pytest.mark.parametrize("size", [1, 17, 70, 130])
+def test_loss_and_gradients_are_those_of_autograd(graph, kind, size):
+    random = np.random.default_rng(size)
+    theta = graph.init(1) + random.normal(0, 0.1, graph.dimension).astype(np.float32)
+    tables = tables_of(graph, random)
+    batch = draw(graph, size, random, kind)
+    loss, dense, rows = reference(graph, theta, tables, batch)
+    columns = [column.native for column in batch.columns]
+    for isa in _core.available_isas():
+        own = native(graph, isa).gradient(theta, batch.x, batch.y, columns, tables)
+        np.testing.assert_allclose(own[0], loss, rtol=2e-5)
+        np.testing.assert_allclose(own[1], dense, atol=2e-5 * np.abs(dense).max(initial=1))
+        for got, expected in zip(own[2], rows, strict=True):
+            np.testing.assert_allclose(got, expected, atol=2e-5 * max(np.abs(expected).max(), 0.1))
+
+
+class Steps:
+    """A rule applied to arrays, θ and tables alike."""
+
+    def __init__(self, rule: str, arrays: list[Any]) -> None:
+        self.rule = rule
+        self.arrays = arrays
+        self.sums = [np.zeros_like(array) for array in arrays]
+
+    def apply(self, gradients: list[Any]) -> None:
+        for i, g in enumerate(gradients):
+            self.sums[i] += np.asarray(g * g, self.sums[i].dtype)
+            scale = 0.1 if self.rule == "sgd" else 0.05 / (np.sqrt(self.sums[i]) + 1e-3)
+            self.arrays[i] -= np.asarray(scale * g, self.arrays[i].dtype)
+
+
+def batches(graph: Graph, steps: int) -> Iterator[Batch]:
+    random = np.random.default_rng(7)
+    for step in range(steps):
+        kind = ("one", "bags", "weights")[step % 3]
+        yield draw(graph, 17 if step % 5 == 4 else 66, random, kind)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adagrad"])
+def test_50_steps_follow_pytorch(graph, rule):
+    random = np.random.default_rng(3)
+    start = [graph.init(2), *tables_of(graph, random)]
+    own = Steps(rule, [array.copy() for array in start])
+    torchs = Steps(rule, [array.astype(np.float64) for array in start])
+    for batch in batches(graph, 50):
+        columns = [column.native for column in batch.columns]
+        loss, dense, rows = graph.native.gradient(
+            own.arrays[0], batch.x, batch.y, columns, own.arrays[1:]
+        )
+        expected, *gradients = reference(graph, torchs.arrays[0], torchs.arrays[1:], batch)
+        np.testing.assert_allclose(loss, expected, rtol=2e-3)
+        own.apply([dense, *rows])
+        torchs.apply([gradients[0], *gradients[1]])
+    for got, expected in zip(own.arrays, torchs.arrays, strict=True):
+        np.testing.assert_allclose(got, expected, atol=2e-3)
+
+
+def test_evaluation_and_predictions_are_those_of_autograd(graph):
+    random = np.random.default_rng(4)
+    theta, tables = graph.init(5), tables_of(graph, random)
+    batch = draw(graph, 150, random, "bags")
+    columns = [column.native for column in batch.columns]
+    o = outputs(
+        graph,
+        torch.tensor(theta, dtype=torch.float64),
+        [torch.tensor(t, dtype=torch.float64) for t in tables],
+        batch,
+    )[:, 0].numpy()
+    probability = 1 / (1 + np.exp(-o))
+    predicted = graph.native.predict(theta, batch.x, columns, tables)
+    np.testing.assert_allclose(predicted[:, 0], probability, atol=1e-5)
+    loss, accuracy = graph.native.evaluate(theta, batch.x, batch.y, columns, tables)
+    judged = -np.log(np.where(batch.y == 1, probability, 1 - probability))
+    np.testing.assert_allclose(loss, judged.mean(), rtol=1e-4)
+    assert accuracy == pytest.approx(np.mean((o > 0) == (batch.y == 1)))
+
+
+def test_rows_weights_count():
+    graph = GRAPHS["dlrm"]()
+    random = np.random.default_rng(6)
+    theta, tables = graph.init(5), tables_of(graph, random)
+    batch = draw(graph, 40, random, "one")
+    columns = [column.native for column in batch.columns]
+    counts = random.integers(0, 3, 40)
+    loss, dense, rows = graph.native.gradient(
+        theta, batch.x, batch.y, columns, tables, counts.astype(np.float32)
+    )
+    again = np.repeat(np.arange(40), counts)
+    repeated = [(ids[again], None, None) for ids, _, _ in columns]
+    other = graph.native.gradient(theta, batch.x[again], batch.y[again], repeated, tables)
+    share = len(again) / 40
+    np.testing.assert_allclose(loss, other[0] * share, rtol=1e-5)
+    np.testing.assert_allclose(dense, other[1] * share, atol=1e-6)
+    for got, expected in zip(rows, other[2], strict=True):
+        np.testing.assert_allclose(got, expected * share, atol=1e-6)
+
+
+def test_nan_in_a_row_is_not_lost():
+    for graph in (make() for make in GRAPHS.values()):
+        random = np.random.default_rng(8)
+        tables = tables_of(graph, random)
+        for table in tables:
+            table[:] = np.nan
+        batch = draw(graph, 30, random, "one")
+        columns = [column.native for column in batch.columns]
+        for isa in _core.available_isas():
+            loss, *_ = native(graph, isa).gradient(graph.init(1), batch.x, batch.y, columns, tables)
+            assert np.isnan(loss)
+
+
+def test_dlrm_has_the_sizes_of_its_paper():
+    graph = models.dlrm(100_000)
+    assert graph.dimension == 13 * 64 + 64 + 64 * 16 + 16 + 367 * 64 + 64 + 64 * 32 + 32 + 33
+    assert [(t.dim, t.rows) for t in graph.tables] == [(16, 100_000)] * 26
+    assert graph.features == 13
+    assert graph.classes == 2
+    assert graph.flops_per_example == pytest.approx(198_000, rel=0.01)
+
+
+def test_a_feature_may_have_two_tables():
+    graph = models.deepfm([5, 6, 7], dim=4)
+    assert len(graph.tables) == 6
+    assert sorted(graph.id_features) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_shared_table_is_one():
+    shared = TableSpec("ids", 3)
+    graph = Graph(Concat(Embedding(shared), Embedding(shared)) >> Dense(1))
+    assert graph.tables == (shared,)
+    assert graph.native.features_of_tables == [0, 0]
+    assert graph.id_features == (0, 1)
+
+
+def test_initial_values_are_those_of_a_chain():
+    chain = models.Model((4, 1, 1), (Dense(3, bias=False), ReLU(), Dense(2)))
+    graph = Graph(Input(4) >> Dense(3, bias=False) >> ReLU() >> Dense(2), "softmax")
+    for scheme in models.INITIALISATIONS:
+        np.testing.assert_array_equal(graph.init(3, scheme), chain.init(3, scheme))
+    x = np.random.default_rng(0).normal(size=(70, 4)).astype(np.float32)
+    y = np.arange(70, dtype=np.int32) % 2
+    loss, gradient, rows = graph.native.gradient(graph.init(3), x, y, [], [])
+    expected = chain.native.gradient(chain.init(3), x, y)
+    assert loss == expected[0]
+    np.testing.assert_array_equal(gradient, expected[1])
+    assert rows == []
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Dot(Input(3)), "Dot takes at least 2 inputs, got 1"),
+        (lambda: Graph(Input(3)), "at least one node with parameters"),
+        (
+            lambda: Graph(Dot(Input(3), Embedding(TableSpec("a", 4)))),
+            r"node 2 \(dot\): its inputs must have one width, but node 0 has 3 and node 1 has 4",
+        ),
+        (lambda: Graph(Concat(Input(3), Input(3)) >> Dense(1)), r"node 1 \(input\): there is an"),
+        (lambda: Graph(Input(3) >> Dense(2), "squared_error"), "squared_error takes a last layer"),
+        (lambda: Graph(Input(3) >> Dense(2), "none"), "loss must be one of"),
+        (
+            lambda: Graph(
+                Sum(Embedding(TableSpec("a", 2)), Embedding(TableSpec("a", 2, 5))) >> Dense(1)
+            ),
+            "two tables are called 'a'",
+        ),
+        (
+            lambda: Graph(
+                Sum(Embedding(TableSpec("a", 2)), Embedding(TableSpec("b", 2), feature=0))
+                >> Dense(1)
+            ),
+            "feature must be given for all embeddings of a graph, or for none",
+        ),
+        (lambda: Embedding(TableSpec("a", 2), "median"), "pooling must be one of sum, mean"),
+        (lambda: Embedding(TableSpec("a", 2), "sequence"), "length is given for"),
+        (lambda: Embedding(TableSpec("a", 2), length=3), "length is given for"),
+        (lambda: TableSpec("a", 0), "dim must be at least 1"),
+        (lambda: models.dlrm(10, 8), "bottom must end in dim, 8"),
+        (lambda: models.dlrm([]), "rows must name at least one table"),
+        (lambda: models.dcn(10, hidden=()), "hidden must have at least one width"),
+        (
+            lambda: Graph(Embedding(TableSpec("a", 2**31 - 1), "sequence", 2**31 - 1) >> Dense(1)),
+            "too large for any memory",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Input(3) >> Conv2d(1, 1), "must be Dense or ReLU"),
+        (lambda: Concat(Input(3), Dense(2)), "Concat's input 1 must be a node.*node >> layer"),
+        (lambda: Graph(Dense(2)), "output must be a node"),
+        (lambda: Embedding("a"), "table must be a TableSpec"),
+        (lambda: TableSpec(3, 4), "name must be a str"),
+    ],
+)
+def test_what_is_none_is_told(build, message):
+    with pytest.raises(TypeError, match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "tables", "message"),
+    [
+        ([], [], "at least one node"),
+        (
+            [("dense", {"outputs": 1}, [0])],
+            [],
+            r"node 0 \(dense\): it reads node 0, which does not",
+        ),
+        ([("dense", {"outputs": 1}, [])], [], r"node 0 \(dense\): it takes 1 input, got 0"),
+        ([("nothing", {}, [])], [], "unknown node 'nothing'; choose one of: concat"),
+        (
+            [("input", {"features": 2}, []), ("input", {"features": 2}, [])],
+            [],
+            r"node 0 \(input\): nothing reads it",
+        ),
+        (
+            [("embedding", {"table": 1, "pooling": ("sum", {})}, [])],
+            [("a", 2)],
+            "table 1 is not among the 1 there are",
+        ),
+        (
+            [("input", {"features": 2}, []), ("dense", {"outputs": 1}, [0])],
+            [("a", 2)],
+            "table a is read by no embedding",
+        ),
+        ([("input", {"features": 0.5}, [])], [], "features must be a whole number from 1"),
+        ([("concat", {}, [])], [], "it takes at least 1 input"),
+    ],
+)
+def test_the_core_names_the_node(nodes, tables, message):
+    with pytest.raises(ValueError, match=message):
+        _core.Graph(nodes, tables)
+
+
+def test_batches_that_do_not_fit_are_told():
+    graph = Graph(Embedding(TableSpec("a", 2)) >> Dense(1))
+    theta, table = graph.init(), np.zeros((3, 2), np.float32)
+    y = np.zeros(2, np.int32)
+
+    def gradient(ids, offsets=None, weights=None, tables=(table,)):
+        column = (np.array(ids, np.uint64), offsets, weights)
+        return graph.native.gradient(theta, None, y, [column], list(tables))
+
+    gradient([0, 2])
+    with pytest.raises(ValueError, match="has id 3, but table a has 3 rows"):
+        gradient([0, 3])
+    with pytest.raises(ValueError, match="offsets must not descend"):
+        gradient([0, 1], np.array([0, 2, 1], np.uint32))
+    with pytest.raises(ValueError, match="offsets must be 3, from 0"):
+        gradient([0, 1], np.array([1, 2, 3], np.uint32))
+    with pytest.raises(ValueError, match="tables 1, got 1 and 0"):
+        gradient([0, 1], tables=())
