@@ -3,10 +3,20 @@
 import sys as _sys
 from typing import Any as _Any
 
-from leashed import datasets, disciplines, gradients, models, rules, schedules, staleness, sync
+from leashed import (
+    datasets,
+    disciplines,
+    gradients,
+    metrics,
+    models,
+    rules,
+    schedules,
+    staleness,
+    sync,
+)
 from leashed._core import __version__
 from leashed.checkpoint import load, save
-from leashed.datasets import Dataset, SparseDataset
+from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.disciplines import *
 from leashed.engine import Engine
 from leashed.external import get_include
@@ -21,6 +31,7 @@ from leashed.train import Progress, train
 from leashed.vector import ParameterVector, Update
 
 __all__ = [
+    "ClickDataset",
     "Dataset",
     "Engine",
     "Histogram",
@@ -40,6 +51,7 @@ __all__ = [
     "get_include",
     "gradients",
     "load",
+    "metrics",
     "models",
     "rules",
     "save",
