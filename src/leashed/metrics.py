@@ -88,7 +88,7 @@ def normalised_entropy(
         return math.nan
     share = clicks.sum() / (clicks.sum() + others.sum())
     entropy = -share * math.log(share) - (1 - share) * math.log1p(-share)
-    return _log_loss(p, clicks, others) / entropy
+    return float(_log_loss(p, clicks, others) / entropy)
 
 
 def calibration(

@@ -37,7 +37,7 @@ constexpr std::array<double, ClickGenerator::kNumbers> kMean = {0.9, 1.4, 1.2, 0
                                                                 0.9, 1.8, 0.4, 0.6, 0.3, 0.8};
 constexpr std::array<double, ClickGenerator::kNumbers> kMissing = {
     0.45, 0, 0.2, 0.2, 0.02, 0.2, 0.04, 0, 0.04, 0.45, 0.04, 0.7, 0.2};
-constexpr double kLargest = 1 << 24;
+constexpr double kLargest = 1 << 24;  // a float still has it
 
 constexpr float kInteraction =
     0.375f;  // of vectors: pairs then count about half as much as weights
@@ -106,8 +106,8 @@ double ClickGenerator::draw(std::uint64_t key, std::uint64_t row, float* x,
       continue;
     }
     const double rest = (u - kMissing[j]) / (1 - kMissing[j]);  // uniform in (0, 1) again
-    const double count = std::floor(std::expm1(-kMean[j] * std::log(rest)));
-    x[j] = static_cast<float>(std::log1p(std::min(count, kLargest)));
+    const double count_and_1 = std::min(std::exp(-kMean[j] * std::log(rest)), kLargest);
+    x[j] = std::log(static_cast<float>(static_cast<std::int32_t>(count_and_1)));
   }
   for (std::size_t f = 0; f < features(); f += 2) {
     const Words pair = philox(key, row, kIds + f / 2);

@@ -29,7 +29,8 @@ class Zipf {
   std::optional<std::uint64_t> operator()(double u) const {
     const double area = end_ + u * (begin_ - end_);  // in (begin, end]
     const double x = inverse(area);
-    const double k = std::clamp(std::floor(x + 0.5), 1.0, n_);
+    const auto nearest = static_cast<std::int64_t>(std::min(x, n_) + 0.5);
+    const auto k = static_cast<double>(std::max<std::int64_t>(nearest, 1));
     if (k - x <= surely_ || area >= integral(k + 0.5) - weight(k)) {
       return static_cast<std::uint64_t>(k);
     }
@@ -44,7 +45,10 @@ class Zipf {
     return q_ == 0 ? log_x : std::expm1(q_ * log_x) / q_;
   }
   double inverse(double area) const {
-    return std::exp(q_ == 0 ? area : std::log1p(std::max(q_ * area, -1.0)) / q_);
+    if (q_ == 0) return std::exp(area);
+    const double less = std::max(q_ * area, -1.0);
+    // log1p takes longer, and is needed where dividing by q makes much of what 1 + less rounds off.
+    return std::exp((std::abs(q_) < 0.01 ? std::log1p(less) : std::log(1 + less)) / q_);
   }
 
   double s_, q_, n_;

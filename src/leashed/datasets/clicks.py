@@ -351,7 +351,7 @@ def _as_ids(name: str, values: ArrayLike, ndim: int) -> NDArray[np.uint64]:
             first = tuple(int(i) for i in np.unravel_index(np.argmax(wrong), array.shape))
             raise ValueError(
                 f"{name} must hold whole numbers, got {array[first]} at {list(first)}; a float is "
-                "one up to 2⁵³, hash or number what is not"
+                "one up to 2⁵³: pass an array of integers, np.uint64 for large ones"
             )
     if array.dtype.kind != "u":
         array = np.ascontiguousarray(array, np.int64).view(np.uint64)

@@ -95,7 +95,7 @@ def _empty(rows: int, features: int) -> _Arrays:
 
 def _fill(native: _core.ClickGenerator, test: bool, arrays: Any, threads: int) -> None:
     for begin in range(0, len(arrays[0]), _PART):
-        native.fill(test, begin, *(a[begin : begin + _PART] for a in arrays), threads)
+        native.fill(test, begin, *(a[begin : begin + _PART] for a in arrays), threads=threads)
 
 
 def _dataset(arrays: _Arrays, name: str) -> ClickDataset:
