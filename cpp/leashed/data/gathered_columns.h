@@ -20,13 +20,15 @@ class GatheredColumns {
 
  private:
   struct Memory {
-    IdColumn single(const IdFeature& feature, std::span<const std::size_t> rows);
     IdColumn bags(const IdFeature& feature, std::span<const std::size_t> rows);
 
     std::vector<std::uint64_t> ids;
     std::vector<std::uint32_t> offsets;
     std::vector<float> weights;
   };
+
+  void copy_beside(std::span<const IdFeature> beside, std::size_t first,
+                   std::span<const std::size_t> rows);
 
   std::vector<Memory> memory_;  // by feature
   std::vector<IdColumn> columns_;
