@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "clicks.h"
 #include "leashed/model/sparse_linear.h"
 #include "sparse.h"
 
@@ -60,6 +61,19 @@ DatasetView view_of(const GradientSource& source, const py::object& given, const
     }
     view.rows = x.rows();
     view.sparse = x.view();
+  } else if (const std::size_t ids = source.features_of_tables().size(); ids > 0) {
+    if (!py::isinstance<PyClickRows>(given)) {
+      throw py::type_error("x must be ClickRows where source reads tables");
+    }
+    const auto& x = py::cast<const PyClickRows&>(given);
+    if (x.numbers() != source.features() || x.ids().size() != ids) {
+      throw py::value_error("x must have " + std::to_string(source.features()) + " numbers and " +
+                            std::to_string(ids) + " features that are ids, got " +
+                            std::to_string(x.numbers()) + " and " + std::to_string(x.ids().size()));
+    }
+    view.rows = x.rows();
+    view.x = x.x();
+    view.ids = x.ids();
   } else {
     if (!py::isinstance<FloatArray>(given)) {
       throw py::type_error("x must be a float32 array, for sparse rows source a SparseLinear");

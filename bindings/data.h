@@ -1,4 +1,4 @@
-// Data from Python, checked: NumPy's arrays, or sparse rows.
+// Data from Python, checked: NumPy's arrays, sparse rows, or rows of numbers and ids.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace leashed {
 
-// Pointers to a float32 array x [rows][features], or to SparseRows, whichever the source takes, to
-// what its rows are to give and to their weights. Throws where there is no row, or something that
-// the core relies on does not hold.
+// Pointers to a float32 array x [rows][features], to SparseRows or to ClickRows, whichever the
+// source takes, to what its rows are to give and to their weights. Throws where there is no row, or
+// something that the core relies on does not hold.
 DatasetView view_of(const GradientSource& source, const py::object& x, const py::array& y,
                     const std::optional<FloatArray>& weights = std::nullopt);
 

@@ -10,6 +10,7 @@
 
 #include "arrays.h"
 #include "leashed/base/clock.h"
+#include "leashed/data/rows_in_order.h"
 #include "leashed/engine/evaluator.h"
 
 namespace leashed {
@@ -73,13 +74,11 @@ inline std::pair<float, py::array_t<float>> gradient_of(const GradientSource& so
   float loss = 0;
   {
     const py::gil_scoped_release release;
-    std::vector<const float*> rows(data.x ? data.rows : 0);
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = data.x + i * data.features;
+    Batch all;
+    fill_in_order(data, 0, data.rows, all);
     const std::atomic<bool> never{false};
     const auto workspace = source.make_workspace();
-    loss =
-        source.gradient(theta.data(), {rows.data(), data.targets, data.rows, nullptr, data.sparse},
-                        result.data(), *workspace, never);
+    loss = source.gradient(theta.data(), all.view, result.data(), *workspace, never);
   }
   return {loss, to_array(std::move(result))};
 }

@@ -31,6 +31,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_external(m);
   bind_read(m);
   bind_parameter_vector(m);
+  bind_clicks(m);
   bind_cluster(m);
   bind_engine(m);
   bind_rules(m);

@@ -7,6 +7,7 @@ from leashed import (
     datasets,
     disciplines,
     gradients,
+    metrics,
     models,
     rules,
     schedules,
@@ -16,7 +17,7 @@ from leashed import (
 )
 from leashed._core import __version__
 from leashed.checkpoint import load, save
-from leashed.datasets import Dataset, SparseDataset
+from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.disciplines import *
 from leashed.engine import Engine
 from leashed.external import get_include
@@ -32,6 +33,7 @@ from leashed.train import Progress, train
 from leashed.vector import ParameterVector, Update
 
 __all__ = [
+    "ClickDataset",
     "Dataset",
     "Engine",
     "Histogram",
@@ -52,6 +54,7 @@ __all__ = [
     "get_include",
     "gradients",
     "load",
+    "metrics",
     "models",
     "rules",
     "save",

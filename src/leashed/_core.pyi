@@ -9,6 +9,9 @@ import numpy.typing
 import typing
 
 __all__: list[str] = [
+    "ClickGenerator",
+    "ClickMetrics",
+    "ClickRows",
     "Engine",
     "Error",
     "ExternalSource",
@@ -234,6 +237,61 @@ class ParameterVector:
     def live(self) -> int: ...
     @property
     def t(self) -> int: ...
+
+class ClickRows:
+    def __init__(
+        self,
+        x: numpy.typing.NDArray[numpy.float32],
+        columns: collections.abc.Sequence[
+            tuple[
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+                typing.Annotated[numpy.typing.ArrayLike, numpy.int64] | None,
+                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
+            ]
+        ],
+    ) -> None: ...
+    @property
+    def features(self) -> int: ...
+    @property
+    def numbers(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+
+class ClickGenerator:
+    LARGEST_CARDINALITY: typing.ClassVar[int] = 281474976710656
+    NUMBERS: typing.ClassVar[int] = 13
+    def __init__(
+        self,
+        seed: typing.SupportsInt | typing.SupportsIndex,
+        cardinalities: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        exponent: typing.SupportsFloat | typing.SupportsIndex,
+        drift: typing.SupportsFloat | typing.SupportsIndex,
+        day: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def fill(
+        self,
+        test: bool,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        x: numpy.typing.NDArray[numpy.float32],
+        ids: numpy.typing.NDArray[numpy.uint64],
+        labels: numpy.typing.NDArray[numpy.int32],
+        hidden: numpy.typing.NDArray[numpy.float32],
+        threads: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Writes rows first, first + 1, … of the day.
+        """
+
+class ClickMetrics:
+    def __init__(self) -> None: ...
+    def add(
+        self,
+        logits: numpy.typing.NDArray[numpy.float32],
+        labels: numpy.typing.NDArray[numpy.int32],
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    ) -> None: ...
+    def merge(self, other: ClickMetrics) -> None: ...
+    def values(self) -> dict: ...
 
 class Leases:
     """

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "leashed/data/batch_view.h"
+#include "leashed/data/gathered_columns.h"
 
 namespace leashed {
 
@@ -16,6 +17,7 @@ struct Batch {
   std::vector<const float*> rows;
   std::vector<std::int32_t> labels;
   std::vector<float> values, weights;
+  GatheredColumns columns;
 };
 
 class BatchSource {

@@ -23,6 +23,7 @@ void IndexedBatches::fill(std::uint64_t k, Batch& batch) const {
   targets.weights = gather(data_.targets.weights, batch.weights);
   batch.view.rows = batch.rows.data();
   batch.view.size = batch_size_;
+  if (!data_.ids.empty()) batch.view.columns = batch.columns.gather(data_.ids, batch.indices);
 }
 
 }  // namespace leashed

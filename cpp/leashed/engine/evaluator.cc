@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "leashed/base/clock.h"
+#include "leashed/data/rows_in_order.h"
 
 namespace leashed {
 namespace {
@@ -35,23 +36,15 @@ Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, Scratch&
   const DatasetView& data = job.data;
   const std::size_t begin = chunk * kChunk;
   const std::size_t size = std::min(kChunk, data.rows - begin);
-  BatchView batch{scratch.rows.data(), data.targets.from(begin), size};
-  if (data.sparse) {
-    batch.sparse = data.sparse.from(begin);
-  } else {
-    for (std::size_t i = 0; i < size; ++i) scratch.rows[i] = data.x + (begin + i) * data.features;
-  }
-  return source_.evaluate(job.theta, batch, *scratch.workspace);
+  fill_in_order(data, begin, size, scratch.batch);
+  return source_.evaluate(job.theta, scratch.batch.view, *scratch.workspace);
 }
 
 // At most so many chunks, until there are no more.
 void Evaluator::work(Job& job, Scratch& scratch, const std::function<bool()>& keep_on,
                      std::size_t most) {
   try {
-    if (!scratch.workspace) {
-      scratch.workspace = source_.make_workspace();
-      scratch.rows.resize(kChunk);
-    }
+    if (!scratch.workspace) scratch.workspace = source_.make_workspace();
     for (std::size_t done = 0; done < most; ++done) {
       if (keep_on && !keep_on()) job.end();
       if (job.ended.load(std::memory_order_relaxed)) return;

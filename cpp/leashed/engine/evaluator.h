@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "leashed/base/team.h"
-#include "leashed/data/dataset_view.h"
+#include "leashed/data/batch_source.h"
 #include "leashed/model/gradient_source.h"
 
 namespace leashed {
@@ -33,7 +33,7 @@ class Evaluator {
   // One thread's.
   struct Scratch {
     std::unique_ptr<Workspace> workspace;
-    std::vector<const float*> rows;
+    Batch batch;
   };
   // Of one evaluation.
   struct Job;

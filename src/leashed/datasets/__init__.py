@@ -5,25 +5,36 @@
     data = leashed.datasets.Dataset.from_arrays(x, y)    # yours
     data = leashed.datasets.SparseDataset.from_csr(x, y) # SciPy's CSR matrices
     data = leashed.datasets.read_svmlight("file")        # svmlight (libsvm) files
+    data = leashed.datasets.synthetic_clicks()           # numbers, ids and clicks; no files
+    data = leashed.datasets.criteo("train.csv")          # Criteo's, as CSV or TSV
+    data = leashed.datasets.ClickDataset.from_arrays(x, ids, y)
 
 Nothing here uses the network except ``download``.
 """
 
+from leashed.datasets.clicks import Bags, ClickDataset, ClickSplit
+from leashed.datasets.criteo import criteo
 from leashed.datasets.dataset import Dataset, Split
 from leashed.datasets.digits import synthetic_digits
 from leashed.datasets.idx import read_idx, write_idx
 from leashed.datasets.mnist import download, fashion_mnist, mnist
 from leashed.datasets.sparse import SparseDataset, read_svmlight
+from leashed.datasets.synthetic_clicks import synthetic_clicks
 
 __all__ = [
+    "Bags",
+    "ClickDataset",
+    "ClickSplit",
     "Dataset",
     "SparseDataset",
     "Split",
+    "criteo",
     "download",
     "fashion_mnist",
     "mnist",
     "read_idx",
     "read_svmlight",
+    "synthetic_clicks",
     "synthetic_digits",
     "write_idx",
 ]

@@ -117,3 +117,53 @@ TEST_CASE("an evaluation ends early, or with the exception of a thread or of who
     CHECK_THROWS_WITH_AS(failing(&kTheta, data.view(), threads), "boom", std::runtime_error);
   }
 }
+
+namespace {
+
+// The sum of the ids of a row's first feature, as its loss; of its second, as many as are right.
+class Ids final : public GradientSource {
+ public:
+  std::size_t dimension() const override { return 1; }
+  std::size_t features() const override { return 1; }
+  std::vector<TableShape> tables() const override { return {{"one", 4}}; }
+  std::vector<std::size_t> features_of_tables() const override { return {0, 0}; }
+  std::unique_ptr<Workspace> make_workspace() const override {
+    return std::make_unique<Workspace>();
+  }
+  float gradient(const float*, const BatchView&, float*, Workspace&,
+                 const std::atomic<bool>&) const override {
+    return 0;
+  }
+  Evaluation evaluate(const float*, const BatchView& batch, Workspace&) const override {
+    Evaluation sum{0, 0, batch.size};
+    for (std::size_t i = 0; i < batch.size; ++i) {
+      sum.loss_sum += static_cast<double>(batch.columns[0].ids[i]);
+      sum.correct += batch.columns[1].end(i) - batch.columns[1].begin(i);
+    }
+    return sum;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an evaluation brings the ids of all rows") {
+  const Data data(1000);
+  std::vector<std::uint64_t> ids(1000);
+  std::vector<std::int64_t> offsets = {0};
+  double sum = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = i * i;
+    sum += static_cast<double>(ids[i]);
+    offsets.push_back(static_cast<std::int64_t>(i < 500 ? 2 * (i + 1) : 1000));
+  }
+  const Ids source;
+  const std::vector<IdFeature> features = {{ids.data()}, {ids.data(), 1, offsets.data()}};
+  DatasetView view = data.view();
+  view.ids = features;
+  for (const std::size_t threads : {1u, 2u}) {
+    const auto total = Evaluator(source, [] { return true; })(&kTheta, view, threads);
+    REQUIRE(total);
+    CHECK(total->loss_sum == sum);
+    CHECK(total->correct == 1000);
+  }
+}

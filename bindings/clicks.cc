@@ -1,0 +1,131 @@
+#include "clicks.h"
+
+#include <algorithm>
+
+#include "leashed/data/click_metrics.h"
+#include "leashed/data/clicks.h"
+#include "parts.h"
+
+namespace leashed {
+namespace {
+
+void require_contiguous(const py::array& array, const char* name) {
+  if (array.ndim() != 1 || !(array.flags() & py::array::c_style)) {
+    throw py::value_error(std::string(name) + " must be one-dimensional and C-contiguous");
+  }
+}
+
+// What the core relies on; Python has looked at each offset.
+IdFeature to_feature(const PyClickRows::Column& column, std::size_t rows) {
+  const auto& [ids, offsets, weights] = column;
+  if (!offsets) {
+    require_length(ids, rows, "ids");
+    constexpr py::ssize_t kSize = sizeof(std::uint64_t);
+    if (ids.strides(0) < 0 || ids.strides(0) % kSize != 0) {
+      throw py::value_error("ids must follow each other in memory");
+    }
+    return {ids.data(), static_cast<std::size_t>(ids.strides(0) / kSize)};
+  }
+  require_contiguous(ids, "ids");
+  require_contiguous(*offsets, "offsets");
+  require_length(*offsets, rows + 1, "offsets");
+  if (offsets->at(0) != 0 || offsets->at(static_cast<py::ssize_t>(rows)) != ids.size()) {
+    throw py::value_error("offsets must go from 0 to the number of ids");
+  }
+  IdFeature feature{ids.data(), 1, offsets->data()};
+  if (weights) {
+    require_contiguous(*weights, "weights");
+    require_length(*weights, static_cast<std::size_t>(ids.size()), "weights");
+    feature.weights = weights->data();
+  }
+  return feature;
+}
+
+void fill(const ClickGenerator& clicks, bool test, std::uint64_t first, FloatArray x,
+          py::array_t<std::uint64_t, py::array::c_style> ids, LabelArray labels, FloatArray hidden,
+          std::size_t threads) {
+  const auto rows = static_cast<std::size_t>(labels.size());
+  require_length(labels, rows, "labels");
+  require_length(hidden, rows, "hidden");
+  const auto require = [&](const py::array& array, std::size_t columns, const char* name) {
+    if (array.ndim() == 2 && static_cast<std::size_t>(array.shape(0)) == rows &&
+        static_cast<std::size_t>(array.shape(1)) == columns) {
+      return;
+    }
+    throw py::value_error(std::string(name) + " must have shape [rows, " + std::to_string(columns) +
+                          "]");
+  };
+  require(x, ClickGenerator::kNumbers, "x");
+  require(ids, clicks.features(), "ids");
+  const ClickGenerator::Rows out{x.mutable_data(), ids.mutable_data(), labels.mutable_data(),
+                                 hidden.mutable_data()};
+  const auto stream = test ? ClickGenerator::Stream::test : ClickGenerator::Stream::train;
+  const py::gil_scoped_release release;
+  clicks.fill(stream, first, rows, out, std::max<std::size_t>(threads, 1));
+}
+
+void add(ClickMetrics& metrics, const FloatArray& logits, const LabelArray& labels,
+         const std::optional<FloatArray>& weights) {
+  const auto rows = static_cast<std::size_t>(labels.size());
+  require_length(labels, rows, "labels");
+  require_length(logits, rows, "logits");
+  Targets targets(labels.data());
+  if (weights) {
+    require_length(*weights, rows, "weights");
+    targets.weights = weights->data();
+  }
+  metrics.add({logits.data(), rows}, targets);
+}
+
+py::dict values(const ClickMetrics& metrics) {
+  py::dict all;
+  const auto [auc, error] = metrics.area_under_curve();
+  all["rows"] = static_cast<std::uint64_t>(metrics.rows());
+  all["auc"] = auc;
+  all["auc_error"] = error;
+  all["log_loss"] = metrics.log_loss();
+  all["normalised_entropy"] = metrics.normalised_entropy();
+  all["calibration"] = metrics.calibration();
+  return all;
+}
+
+}  // namespace
+
+PyClickRows::PyClickRows(FloatArray x, std::vector<Column> columns)
+    : x_(std::move(x)), columns_(std::move(columns)) {
+  if (x_.ndim() != 2) throw py::value_error("x must have shape [rows, numbers]");
+  for (const Column& column : columns_) ids_.push_back(to_feature(column, rows()));
+}
+
+void bind_clicks(py::module_& m) {
+  py::class_<PyClickRows>(m, "ClickRows")
+      .def(py::init<FloatArray, std::vector<PyClickRows::Column>>(), py::arg("x").noconvert(),
+           py::arg("columns"))
+      .def_property_readonly("rows", &PyClickRows::rows)
+      .def_property_readonly("numbers", &PyClickRows::numbers)
+      .def_property_readonly("features", [](const PyClickRows& x) { return x.ids().size(); });
+
+  py::class_<ClickGenerator>(m, "ClickGenerator")
+      .def(py::init([](std::uint64_t seed, std::vector<std::uint64_t> cardinalities,
+                       double exponent, double drift, std::uint32_t day) {
+             const py::gil_scoped_release release;
+             return std::make_unique<ClickGenerator>(
+                 ClickGenerator::Settings{seed, std::move(cardinalities), exponent, drift}, day);
+           }),
+           py::arg("seed"), py::arg("cardinalities"), py::arg("exponent"), py::arg("drift"),
+           py::arg("day"))
+      .def("fill", fill, py::arg("test"), py::arg("first"), py::arg("x").noconvert(),
+           py::arg("ids").noconvert(), py::arg("labels").noconvert(), py::arg("hidden").noconvert(),
+           py::arg("threads"), "Writes rows first, first + 1, … of the day.")
+      .def_readonly_static("NUMBERS", &ClickGenerator::kNumbers)
+      .def_readonly_static("LARGEST_CARDINALITY", &Zipf::kMost);
+
+  py::class_<ClickMetrics>(m, "ClickMetrics")
+      .def(py::init<>())
+      .def("add", add, py::arg("logits").noconvert(), py::arg("labels").noconvert(),
+           py::arg("weights").noconvert() = py::none())
+      .def("merge", &ClickMetrics::merge, py::arg("other"))
+      .def("values", values);
+}
+
+}  // namespace leashed

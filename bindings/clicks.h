@@ -1,0 +1,32 @@
+// Rows of numbers and ids from Python: NumPy's arrays, held.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <tuple>
+
+#include "arrays.h"
+#include "leashed/data/id_columns.h"
+
+namespace leashed {
+
+class PyClickRows {
+ public:
+  // Of each feature its ids, and where a row may have any number of them the offsets, and weights.
+  using Column = std::tuple<py::array_t<std::uint64_t>, std::optional<py::array_t<std::int64_t>>,
+                            std::optional<py::array_t<float>>>;
+
+  PyClickRows(FloatArray x, std::vector<Column> columns);
+
+  std::size_t rows() const { return static_cast<std::size_t>(x_.shape(0)); }
+  std::size_t numbers() const { return static_cast<std::size_t>(x_.shape(1)); }
+  const float* x() const { return x_.data(); }
+  std::span<const IdFeature> ids() const { return ids_; }
+
+ private:
+  FloatArray x_;
+  std::vector<Column> columns_;
+  std::vector<IdFeature> ids_;
+};
+
+}  // namespace leashed
