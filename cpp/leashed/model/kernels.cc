@@ -1,6 +1,7 @@
 #include "leashed/base/isa_table.h"
 #include "leashed/model/kernels/activation.h"
 #include "leashed/model/kernels/dense.h"
+#include "leashed/model/kernels/factors.h"
 #include "leashed/model/kernels/sparse.h"
 #include "leashed/model/kernels/spatial.h"
 
@@ -9,6 +10,7 @@ namespace leashed {
 LEASHED_ISA_TABLE(DenseKernels, dense_kernels)
 LEASHED_ISA_TABLE(ActivationKernels, activation_kernels)
 LEASHED_ISA_TABLE(SparseKernels, sparse_kernels)
+LEASHED_ISA_TABLE(FactorKernels, factor_kernels)
 LEASHED_ISA_TABLE(SpatialKernels, spatial_kernels)
 
 }  // namespace leashed
