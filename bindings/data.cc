@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "clicks.h"
-#include "leashed/model/sparse_linear.h"
+#include "leashed/model/sparse_model.h"
 #include "sparse.h"
 
 namespace leashed {
@@ -51,16 +51,16 @@ void require_some(std::size_t size, const char* name) {
 DatasetView view_of(const GradientSource& source, const py::object& given, const py::array& y,
                     const std::optional<FloatArray>& weights) {
   DatasetView view{nullptr, {}, 0, source.features()};
-  if (dynamic_cast<const SparseLinear*>(&source)) {
+  if (const auto* sparse = dynamic_cast<const SparseModel*>(&source)) {
     if (!py::isinstance<PySparseRows>(given)) {
-      throw py::type_error("x must be SparseRows where source is a SparseLinear");
+      throw py::type_error("x must be SparseRows where source is a SparseModel");
     }
     const auto& x = py::cast<const PySparseRows&>(given);
     if (x.features() != source.features()) {
       throw py::value_error("x must have " + std::to_string(source.features()) + " columns");
     }
     view.rows = x.rows();
-    view.sparse = x.view();
+    view.sparse = x.view_for(*sparse);
   } else if (const std::size_t ids = source.features_of_tables().size(); ids > 0) {
     if (!py::isinstance<PyClickRows>(given)) {
       throw py::type_error("x must be ClickRows where source reads tables");
@@ -76,7 +76,7 @@ DatasetView view_of(const GradientSource& source, const py::object& given, const
     view.ids = x.ids();
   } else {
     if (!py::isinstance<FloatArray>(given)) {
-      throw py::type_error("x must be a float32 array, for sparse rows source a SparseLinear");
+      throw py::type_error("x must be a float32 array, for sparse rows source a SparseModel");
     }
     const auto x = py::cast<FloatArray>(given);
     if (x.ndim() != 2 || static_cast<std::size_t>(x.shape(1)) != source.features()) {

@@ -3,6 +3,7 @@
 #include "data.h"
 #include "evaluate.h"
 #include "leashed/data/svmlight.h"
+#include "leashed/model/factorisation_machine.h"
 #include "leashed/model/sparse_linear.h"
 #include "parts.h"
 
@@ -26,21 +27,32 @@ PySparseRows::PySparseRows(py::array_t<std::int64_t, py::array::c_style> indptr,
   check_rows(given, n, features_, entries);
 }
 
-std::shared_ptr<const OrderedRows> PySparseRows::ordered(std::uint64_t seed) const {
+SparseRows PySparseRows::view_for(const SparseModel& model) const {
+  if (!model.takes_distinct_columns()) return view();
   const SparseRows given = view();
   const std::size_t n = rows();
   const py::gil_scoped_release release;
   const std::lock_guard lock(mutex_);
-  if (!ordered_ || seed_ != seed) {
-    ordered_ = std::make_shared<const OrderedRows>(given, n, features_, seed);
+  if (!distinct_) distinct_ = std::make_unique<const DistinctColumns>(given, n, features_);
+  return distinct_->view();
+}
+
+std::shared_ptr<const OrderedRows> PySparseRows::ordered(const SparseRows& view,
+                                                         std::uint64_t seed) const {
+  const std::size_t n = rows();
+  const py::gil_scoped_release release;
+  const std::lock_guard lock(mutex_);
+  if (!ordered_ || seed_ != seed || ordered_from_ != view.columns) {
+    ordered_ = std::make_shared<const OrderedRows>(view, n, features_, seed);
     seed_ = seed;
+    ordered_from_ = view.columns;
   }
   return ordered_;
 }
 
 namespace {
 
-py::array_t<float> predict(const SparseLinear& source, const FloatArray& theta,
+py::array_t<float> predict(const SparseModel& source, const FloatArray& theta,
                            const PySparseRows& x) {
   require_length(theta, source.dimension(), "theta");
   if (x.features() != source.features()) {
@@ -48,9 +60,10 @@ py::array_t<float> predict(const SparseLinear& source, const FloatArray& theta,
   }
   py::array_t<float> predictions({x.rows(), source.outputs()});
   float* out = predictions.mutable_data();
+  const SparseRows view = x.view_for(source);
   const py::gil_scoped_release release;
   in_parts(x.rows(), [&](std::size_t first, std::size_t count) {
-    source.predict(theta.data(), x.view().from(first), count, out + first * source.outputs());
+    source.predict(theta.data(), view.from(first), count, out + first * source.outputs());
   });
   return predictions;
 }
@@ -74,17 +87,10 @@ void bind_sparse(py::module_& m) {
           "prepare", [](const PySparseRows& x, std::uint64_t seed) { x.ordered(seed); },
           py::arg("seed"), "Makes the copy that training with this seed works on.");
 
-  py::class_<SparseLinear, GradientSource>(m, "SparseLinear")
-      .def(py::init([](std::size_t features, std::size_t outputs, const std::string& loss,
-                       double l2, const std::optional<std::string>& isa, bool trains_bias) {
-             return std::make_unique<SparseLinear>(features, outputs, loss, l2, trains_bias, false,
-                                                   isa ? parse_isa(*isa) : default_isa());
-           }),
-           py::arg("features"), py::arg("outputs"), py::arg("loss"), py::arg("l2") = 0.0,
-           py::arg("isa") = py::none(), py::arg("trains_bias") = true)
+  py::class_<SparseModel, GradientSource>(m, "SparseModel")
       .def(
           "gradient",
-          [](const SparseLinear& source, const FloatArray& theta, const PySparseRows& x,
+          [](const SparseModel& source, const FloatArray& theta, const PySparseRows& x,
              const py::array& y, const std::optional<FloatArray>& weights) {
             return gradient_of(source, theta, view_of(source, py::cast(&x), y, weights));
           },
@@ -92,7 +98,7 @@ void bind_sparse(py::module_& m) {
           py::arg("weights").noconvert() = py::none())
       .def(
           "evaluate",
-          [](const SparseLinear& source, const FloatArray& theta, const PySparseRows& x,
+          [](const SparseModel& source, const FloatArray& theta, const PySparseRows& x,
              const py::array& y, const std::optional<FloatArray>& weights,
              std::optional<std::size_t> threads) {
             return means(source, theta, view_of(source, py::cast(&x), y, weights), threads);
@@ -100,6 +106,23 @@ void bind_sparse(py::module_& m) {
           py::arg("theta").noconvert(), py::arg("x"), py::arg("y").noconvert(),
           py::arg("weights").noconvert() = py::none(), py::arg("threads") = py::none())
       .def("predict", predict, py::arg("theta").noconvert(), py::arg("x"));
+
+  py::class_<SparseLinear, SparseModel>(m, "SparseLinear")
+      .def(py::init([](std::size_t features, std::size_t outputs, const std::string& loss,
+                       double l2, const std::optional<std::string>& isa, bool trains_bias) {
+             return std::make_unique<SparseLinear>(features, outputs, loss, l2, trains_bias, false,
+                                                   isa ? parse_isa(*isa) : default_isa());
+           }),
+           py::arg("features"), py::arg("outputs"), py::arg("loss"), py::arg("l2") = 0.0,
+           py::arg("isa") = py::none(), py::arg("trains_bias") = true);
+  py::class_<FactorisationMachine, SparseModel>(m, "FactorisationMachine")
+      .def(py::init([](std::size_t features, std::size_t k, const std::string& loss, double l2,
+                       const std::optional<std::string>& isa) {
+             return std::make_unique<FactorisationMachine>(features, k, loss, l2, false,
+                                                           isa ? parse_isa(*isa) : default_isa());
+           }),
+           py::arg("features"), py::arg("k"), py::arg("loss"), py::arg("l2") = 0.0,
+           py::arg("isa") = py::none());
 
   m.def(
       "parse_svmlight",

@@ -4,7 +4,6 @@
 #include "data.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/assemble.h"
-#include "leashed/model/sparse_linear.h"
 #include "parts.h"
 #include "read.h"
 #include "sparse.h"
@@ -142,7 +141,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
   if (validation_x && validation_y) {
     parts.validation = view_of(source, *validation_x, *validation_y);
   }
-  if (parts.data.sparse) parts.ordered = py::cast<const PySparseRows&>(x).ordered(seed);
+  if (parts.data.sparse)
+    parts.ordered = py::cast<const PySparseRows&>(x).ordered(parts.data.sparse, seed);
   const TrainOptions options{threads,
                              batch_size,
                              seed,

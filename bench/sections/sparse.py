@@ -231,7 +231,7 @@ def contenders(
     return found, missing
 
 
-def _turn(run: Contender, threads: int, passes: int) -> Turn:
+def turn(run: Contender, threads: int, passes: int) -> Turn:
     """Rows per second of a pass are what a turn of so many passes more took."""
     start, cpu = time.perf_counter(), time.process_time()
     run(1)
@@ -254,7 +254,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
         def play(team: str) -> Turn:
             threads = bench.threads if team in ALL_THREADS else 1
-            rate, share = _turn(teams[team], threads, 4 * _PASSES if team in QUICK else _PASSES)
+            rate, share = turn(teams[team], threads, 4 * _PASSES if team in QUICK else _PASSES)
             return Turn(rows * rate, share)
 
         turns = take_turns(

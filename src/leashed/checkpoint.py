@@ -22,19 +22,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check
 from leashed.external import Description, External
-from leashed.models import LAYERS, Model
+from leashed.models import LAYERS, FactorisationMachine, Model
 
 __all__ = ["load", "save"]
 
 _FORMAT = "leashed.model"
-_VERSION = 3  # of the format; 2 had no external models, 1 no checksum
+_VERSION = 4  # of the format; 3 had no factorisation machines, 2 no external models, 1 no checksum
 _KINDS = {kind.__name__: kind for kind in LAYERS}
 _MAX_HEADER = 100_000_000
 
-AnyModel = TypeVar("AnyModel", Model, External)
+BuiltIn = Model | FactorisationMachine
+AnyModel = TypeVar("AnyModel", Model, FactorisationMachine, External)
 
 
-def save(path: str | os.PathLike[str], model: Model | External, parameters: ArrayLike) -> None:
+def save(path: str | os.PathLike[str], model: BuiltIn | External, parameters: ArrayLike) -> None:
     """Write a model and its parameters [d] to ``path``, atomically.
 
     A reader finds the old file or the whole new one. Of an external model its description is
@@ -44,20 +45,22 @@ def save(path: str | os.PathLike[str], model: Model | External, parameters: Arra
         TypeError, ValueError: ``parameters`` does not fit the model.
         OSError: the file cannot be written.
     """
-    if not isinstance(model, (Model, External)):
+    if not isinstance(model, (Model, FactorisationMachine, External)):
         raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
     write(path, model, parts(model, _check.vector("parameters", parameters, model.dimension)))
 
 
-def _shapes(model: Model | External | Description) -> dict[str, tuple[int, ...]]:
+def _shapes(model: BuiltIn | External | Description) -> dict[str, tuple[int, ...]]:
     """Of the tensors that parameters are made of, by name, in order."""
+    if isinstance(model, FactorisationMachine):
+        return model.shapes
     if isinstance(model, Model):
         return {block.name: tuple(block.shape) for block in model.native.parameters}
     return {"parameters": (model.dimension,)}
 
 
 def parts(
-    model: Model | External, vector: NDArray[np.float32], prefix: str = ""
+    model: BuiltIn | External, vector: NDArray[np.float32], prefix: str = ""
 ) -> dict[str, NDArray[np.float32]]:
     """The tensors, by name, of a vector [d]."""
     shapes = _shapes(model)
@@ -70,7 +73,7 @@ def parts(
 
 
 def whole(
-    model: Model | External | Description,
+    model: BuiltIn | External | Description,
     tensors: dict[str, NDArray[np.float32]],
     prefix: str = "",
 ) -> NDArray[np.float32]:
@@ -80,7 +83,7 @@ def whole(
 
 def write(
     path: str | os.PathLike[str],
-    model: Model | External,
+    model: BuiltIn | External,
     tensors: dict[str, NDArray[np.float32]],
     metadata: dict[str, str] | None = None,
 ) -> None:
@@ -110,12 +113,16 @@ def write(
     _write_atomically(Path(path), [len(text).to_bytes(8, "little") + text, *data])
 
 
-def _described(model: Model | External) -> dict[str, str]:
+def _described(model: BuiltIn | External) -> dict[str, str]:
     """All of a model's metadata but its name."""
     if isinstance(model, External):
         fields = asdict(model.description)
         del fields["name"]
         return {"external": json.dumps(fields)}
+    if isinstance(model, FactorisationMachine):
+        settings = asdict(model)
+        del settings["name"]
+        return {"factorisation": json.dumps(settings)}
     layers = [{"kind": type(layer).__name__, **asdict(layer)} for layer in model.layers]
     return {
         "input_shape": json.dumps(model.input_shape),
@@ -156,7 +163,7 @@ def _write_atomically(path: Path, content: Iterable[bytes | memoryview]) -> None
 
 
 @overload
-def load(path: str | os.PathLike[str]) -> tuple[Model, NDArray[np.float32]]: ...
+def load(path: str | os.PathLike[str]) -> tuple[BuiltIn, NDArray[np.float32]]: ...
 
 
 @overload
@@ -164,8 +171,8 @@ def load(path: str | os.PathLike[str], model: AnyModel) -> tuple[AnyModel, NDArr
 
 
 def load(
-    path: str | os.PathLike[str], model: Model | External | None = None
-) -> tuple[Model | External, NDArray[np.float32]]:
+    path: str | os.PathLike[str], model: BuiltIn | External | None = None
+) -> tuple[BuiltIn | External, NDArray[np.float32]]:
     """Read what ``save`` or a checkpoint holds: the model and its parameters, float32 [d].
 
     Args:
@@ -182,7 +189,7 @@ def load(
     found, tensors, _ = read(path)
     theta = whole(found, tensors)
     if model is not None:
-        if not isinstance(model, (Model, External)):
+        if not isinstance(model, (Model, FactorisationMachine, External)):
             raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
         if wrong := mismatch(found, model):
             raise ValueError(f"cannot load {path}: {wrong}")
@@ -195,7 +202,7 @@ def load(
     return found, theta
 
 
-def mismatch(found: Model | Description, model: Model | External) -> str | None:
+def mismatch(found: BuiltIn | Description, model: BuiltIn | External) -> str | None:
     """What speaks against a file of ``found`` where ``model`` is wanted, and the remedy."""
     here = model.description if isinstance(model, External) else model
     if found == here:
@@ -215,7 +222,7 @@ def mismatch(found: Model | Description, model: Model | External) -> str | None:
 
 def read(
     path: str | os.PathLike[str],
-) -> tuple[Model | Description, dict[str, NDArray[np.float32]], dict[str, str]]:
+) -> tuple[BuiltIn | Description, dict[str, NDArray[np.float32]], dict[str, str]]:
     """Read what ``write`` wrote: the model, tensors by name, among them the model's parameters, and
     the metadata. Everything is finite. Raises what ``load`` does of the file itself.
     """
@@ -245,7 +252,7 @@ def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
     return header, content[8 + length :]
 
 
-def _model(metadata: dict[str, str]) -> Model | Description:
+def _model(metadata: dict[str, str]) -> BuiltIn | Description:
     if metadata["format"] != _FORMAT:
         raise ValueError("it holds no leashed model")
     if not 1 <= int(metadata["version"]) <= _VERSION:
@@ -255,6 +262,9 @@ def _model(metadata: dict[str, str]) -> Model | Description:
         )
     if "external" in metadata:
         return Description(metadata["name"], **json.loads(metadata["external"]))
+    if "factorisation" in metadata:
+        settings = json.loads(metadata["factorisation"])
+        return FactorisationMachine(name=metadata["name"], **settings)
     layers = []
     for fields in json.loads(metadata["layers"]):
         layers.append(_KINDS[fields.pop("kind")](**fields))
@@ -268,7 +278,7 @@ def _model(metadata: dict[str, str]) -> Model | Description:
 
 
 def _tensors(
-    model: Model | Description, header: dict[str, Any], data: bytes
+    model: BuiltIn | Description, header: dict[str, Any], data: bytes
 ) -> dict[str, NDArray[np.float32]]:
     tensors = {}
     spans = []

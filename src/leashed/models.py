@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core, _parameters, graphs, layers, recommenders
+from leashed._fits import check_fits
 from leashed._parameters import INITIALISATIONS
 from leashed.datasets import Dataset, SparseDataset
 from leashed.external import External, external
+from leashed.factorisation import FactorisationMachine
 from leashed.graphs import *
 from leashed.layers import *
 from leashed.recommenders import *
@@ -22,9 +24,11 @@ __all__ = [
     "INITIALISATIONS",
     "LOSSES",
     "External",
+    "FactorisationMachine",
     "Model",
     "cnn",
     "external",
+    "fm",
     "lenet",
     "linear_regression",
     "linear_svm",
@@ -214,33 +218,6 @@ class Model:
         return self.native.evaluate(theta, data.x, data.y, data.weights)
 
 
-def check_fits(model: Model, data: Dataset | SparseDataset, name: str) -> None:
-    """TypeError where ``data`` is no data set, ValueError where it has not the model's number of
-    features, too many classes, or numbers for a model of classes.
-    """
-    if not isinstance(data, (Dataset, SparseDataset)):
-        raise TypeError(f"{name} must be a Dataset, got {type(data).__name__}")
-    if isinstance(data, SparseDataset):
-        _ = model.sparse
-    if data.features != model.features:
-        raise ValueError(
-            f"{name} has {data.features} features, but the model takes {model.features}"
-        )
-    if model.classes == 0 or data.classes == 0:
-        if model.classes != data.classes:
-            raise ValueError(
-                f"{name} has {'numbers' if data.classes == 0 else 'labels'}, but the loss "
-                f"{model.loss} takes {'numbers' if model.classes == 0 else 'labels'}; "
-                "Dataset.regression(x, y) and Dataset.from_arrays(x, y) make the one and the other"
-            )
-        return
-    if int(data.y.max()) >= model.classes:
-        raise ValueError(
-            f"{name} has labels up to {int(data.y.max())}, but the model knows "
-            f"{model.classes} classes"
-        )
-
-
 def mlp(inputs: int, hidden: Sequence[int], classes: int, name: str = "mlp") -> Model:
     """Dense layers with ReLU between them. ``mlp(784, [128, 128, 128], 10)`` is leashed-sgd's
     Table II, d = 134,794.
@@ -295,6 +272,35 @@ def _outputs(classes: int) -> int:
 
 def _linear(features: int, outputs: int, name: str, loss: str, l2: float) -> Model:
     return Model((_check.size("features", features), 1, 1), (Dense(outputs),), name, loss, l2)
+
+
+def fm(
+    features: int,
+    k: int = 8,
+    *,
+    loss: str = "log_loss",
+    l2: float = 0.0,
+    sigma: float = 0.1,
+    name: str = "fm",
+) -> FactorisationMachine:
+    """A factorisation machine (Rendle, "Factorization machines", 2010, eq. 1), on sparse data:
+    o = b + Σ_j w_j x_j + Σ_{i<j} ⟨v_i, v_j⟩ x_i x_j. A column that occurs twice in a row counts with
+    the sum of its values, and does not meet itself.
+
+    Args:
+        features: columns of the data.
+        k: factors v of each column. 4, 8 and 16 are fastest for their size.
+        loss: of ``Model``'s one with one output: ``"log_loss"``, ``"hinge"`` or
+            ``"squared_error"``.
+        l2: λ of the penalty λ/2 (|w|² + |v|²), which leaves the intercept out.
+        sigma: standard deviation of the factors at first, above 0.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: an argument is no such number or loss, or there is no memory for so
+            many parameters; the message names it.
+    """
+    return FactorisationMachine(features, k, name, loss, l2, sigma)
 
 
 def cnn(

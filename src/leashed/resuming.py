@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from leashed import _check, _core, checkpoint
 from leashed.external import Description, External
-from leashed.models import Model
+from leashed.models import FactorisationMachine, Model
 from leashed.sync import Position
 
 __all__ = ["Checkpointer", "Kept", "resume"]
@@ -84,7 +84,10 @@ class Checkpointer:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], model: Model | External, config: dict[str, Any]
+        self,
+        path: str | os.PathLike[str],
+        model: Model | FactorisationMachine | External,
+        config: dict[str, Any],
     ) -> None:
         self._path = Path(path)
         self._model = model
@@ -143,7 +146,7 @@ class _Reached(NamedTuple):
 
 def _write(
     path: Path,
-    model: Model | External,
+    model: Model | FactorisationMachine | External,
     reached: _core.Resumption,
     position: Position | None,
     config: dict[str, Any],
@@ -177,7 +180,9 @@ def _state(k: int) -> str:
 
 
 def resume(
-    path: str | os.PathLike[str], model: Model | External, config: dict[str, Any]
+    path: str | os.PathLike[str],
+    model: Model | FactorisationMachine | External,
+    config: dict[str, Any],
 ) -> tuple[_core.Resumption, Position]:
     """What a checkpoint of a run of that model and configuration holds, and how far that run was.
 
@@ -203,7 +208,7 @@ def resume(
 
 def _resumption(
     path: str | os.PathLike[str],
-    model: Model | Description,
+    model: Model | FactorisationMachine | Description,
     tensors: dict[str, NDArray[np.float32]],
     run: dict[str, Any],
     config: dict[str, Any],

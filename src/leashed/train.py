@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core, resuming
 from leashed import staleness as policies
+from leashed._fits import check_fits
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
 from leashed.external import External, Samples
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
-from leashed.models import Model, check_fits
+from leashed.models import FactorisationMachine, Model
 from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
@@ -63,7 +64,7 @@ class Progress:
 
 
 def train(
-    model: Model | External,
+    model: Model | FactorisationMachine | External,
     data: Dataset | SparseDataset | Samples | Split | tuple[Any, ArrayLike],
     *,
     until: Until,
@@ -430,9 +431,9 @@ def _check_threads(threads: int, discipline: Discipline) -> int:
 
 
 def _source(
-    model: Model | External, data: Dataset | SparseDataset | Samples
+    model: Model | FactorisationMachine | External, data: Dataset | SparseDataset | Samples
 ) -> _core.GradientSource:
-    if isinstance(model, Model) and isinstance(data, SparseDataset):
+    if not isinstance(model, External) and isinstance(data, SparseDataset):
         return model.sparse
     return model.native
 
@@ -451,7 +452,7 @@ def _head(
 
 
 def _sets(
-    model: Model | External, data: Any, validation: Any
+    model: Model | FactorisationMachine | External, data: Any, validation: Any
 ) -> tuple[Dataset | SparseDataset | Samples, Dataset | SparseDataset | Samples | None]:
     """The training and validation sets, as ``model`` reads them."""
     if isinstance(model, External):
@@ -459,7 +460,7 @@ def _sets(
             data, validation = data.train, data.test if validation is None else validation
         checked = None if validation is None else model.samples("validation", validation)
         return model.samples("data", data), checked
-    if not isinstance(model, Model):
+    if not isinstance(model, (Model, FactorisationMachine)):
         raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
     data, validation = _datasets(data, validation)
     check_fits(model, data, "data")

@@ -22,9 +22,9 @@ FLOORS = (
     "disciplines gradients histogram metrics schedules staleness stopping sync",
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
     "spelled",  # what words of the command line and of plans stand for
-    "_parameters layers",  # what models are made of
+    "_fits _parameters layers",  # what models are made of
     "external graphs result tables vector",
-    "recommenders",
+    "factorisation recommenders",
     "models engine shared",
     "checkpoint",
     "resuming",

@@ -149,5 +149,5 @@ def test_numbers_and_labels_are_not_taken_for_each_other() -> None:
             _core.mean_loss(source, np.zeros(2, np.float32), X, wrong)
         with pytest.raises(TypeError, match=message):
             train(source, X, wrong)
-    with pytest.raises(TypeError, match="x must be SparseRows where source is a SparseLinear"):
+    with pytest.raises(TypeError, match="x must be SparseRows where source is a SparseModel"):
         _core.mean_loss(MODEL.sparse, THETA, X, LABELS)

@@ -6,7 +6,7 @@
 #include "leashed/data/run_batches.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/discipline/updater.h"
-#include "leashed/model/sparse_linear.h"
+#include "leashed/model/sparse_model.h"
 #include "leashed/sparse/lazy_shrink.h"
 #include "leashed/update/registry.h"
 
@@ -16,15 +16,17 @@ namespace {
 // Parameters in the model's order and in the one that a training has them in.
 class Order {
  public:
-  Order(const OrderedRows* rows, std::size_t outputs) : rows_(rows), outputs_(outputs) {}
+  Order(const OrderedRows* rows, const ColumnShape& shape) : rows_(rows), shape_(shape) {}
+
+  const ColumnShape& shape() const { return shape_; }
 
   void to_training(Checkpoint& checkpoint, std::size_t dimension) const {
     each(checkpoint, dimension,
-         [this](const std::vector<float>& v) { return rows_->ordered(v.data(), outputs_); });
+         [this](const std::vector<float>& v) { return rows_->ordered(v.data(), shape_); });
   }
   void to_model(Checkpoint& checkpoint, std::size_t dimension) const {
     each(checkpoint, dimension,
-         [this](const std::vector<float>& v) { return rows_->original(v, outputs_); });
+         [this](const std::vector<float>& v) { return rows_->original(v, shape_); });
   }
 
  private:
@@ -36,12 +38,12 @@ class Order {
       std::ranges::copy(reordered({v, v + static_cast<std::ptrdiff_t>(dimension)}), v);
     }
     if (!checkpoint.behind.empty()) checkpoint.behind = reordered(checkpoint.behind);
-    // Of the variables: weights and intercepts.
+    // Of the variables: columns and intercepts.
     std::ranges::reverse(checkpoint.last_updates);
   }
 
   const OrderedRows* const rows_;
-  const std::size_t outputs_;
+  const ColumnShape shape_;
 };
 
 // Sparse rows in the order of a training, with what they are to give.
@@ -64,8 +66,8 @@ struct OrderedData {
 };
 
 // With the source, the data and theta in the training's order.
-TrainResult train_ordered(const Assembly& parts, const Order& order, std::size_t outputs,
-                          TrainOptions options, TrainCallbacks callbacks, const Checkpoint* from) {
+TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOptions options,
+                          TrainCallbacks callbacks, const Checkpoint* from) {
   const GradientSource& source = parts.source;
   const std::size_t dimension = source.dimension();
   const auto rule = make_rule(parts.rule, options.workers);
@@ -78,7 +80,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, std::size_t
       (source.l2() == 0 ||  // an infinite rate times 0 would be NaN
        LazyShrink::suits(rule->largest_lr() * source.l2(),
                          RunBatches(parts.data, options.batch_size, options.seed).run()))) {
-    context.sparse = {(parts.ordered->active() + 1) * outputs, outputs,
+    context.sparse = {order.shape().dimension(parts.ordered->active()), order.shape(),
                       parts.ordered->mean_squares()};
   }
   std::optional<Checkpoint> begin;
@@ -107,13 +109,13 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, std::size_t
 
 TrainResult train(const Assembly& parts, const TrainOptions& options,
                   const TrainCallbacks& callbacks, const Checkpoint* from) {
-  const auto* linear = dynamic_cast<const SparseLinear*>(&parts.source);
-  if (!linear) return train_ordered(parts, {nullptr, 1}, 1, options, callbacks, from);
+  const auto* sparse = dynamic_cast<const SparseModel*>(&parts.source);
+  if (!sparse) return train_ordered(parts, {nullptr, {}}, options, callbacks, from);
 
-  const SparseLinear source = linear->bias_first();
-  const std::size_t outputs = linear->outputs();
+  const auto source = sparse->intercepts_first();
+  const ColumnShape& shape = sparse->shape();
   const OrderedRows& rows = *parts.ordered;
-  const std::vector<float> theta = rows.ordered(parts.theta, outputs);
+  const std::vector<float> theta = rows.ordered(parts.theta, shape);
   const OrderedData data(parts.ordered, parts.data.targets);
   std::optional<OrderedData> validation;
   if (const auto& given = parts.validation) {
@@ -121,12 +123,12 @@ TrainResult train(const Assembly& parts, const TrainOptions& options,
                        given->targets);
   }
   const Assembly ordered{
-      source,        theta.data(),
+      *source,       theta.data(),
       data.view(),   validation ? std::optional(validation->view()) : std::nullopt,
       parts.ordered, parts.discipline,
       parts.rule,    parts.staleness};
-  TrainResult result = train_ordered(ordered, {&rows, outputs}, outputs, options, callbacks, from);
-  result.parameters = rows.original(result.parameters, outputs);
+  TrainResult result = train_ordered(ordered, {&rows, shape}, options, callbacks, from);
+  result.parameters = rows.original(result.parameters, shape);
   return result;
 }
 

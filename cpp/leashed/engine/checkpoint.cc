@@ -40,7 +40,7 @@ void require_fit(const Checkpoint& from, const Layout& layout, const SparseUse& 
   if (from.behind.empty()) return;
   if (from.behind.size() != d) throw Error("behind must have length " + std::to_string(d));
   if (sparse.active == 0) return;
-  const std::size_t parts = LazyShrink::parts(sparse.outputs, sparse.active);
+  const std::size_t parts = LazyShrink::parts(sparse.shape.intercepts, sparse.active);
   if (from.shrink.done.size() != parts || from.shrink.next >= parts) {
     throw Error("data has other columns than those of the run to resume; give the same data");
   }

@@ -20,7 +20,7 @@ class ExclusiveRuns final : public SparseRuns {
         rule_(rule),
         mutex_(mutex),
         t_(t),
-        shrink_(use.outputs, use.active) {}
+        shrink_(use.shape.intercepts, use.active) {}
 
   InPlaceView open(std::size_t, std::uint64_t) override {
     const double start = now();

@@ -142,23 +142,25 @@ void OrderedRows::copy(const SparseRows& sparse) {
   });
 }
 
-std::vector<float> OrderedRows::ordered(const float* theta, std::size_t outputs) const {
-  std::vector<float> result((features() + 1) * outputs);
-  std::copy_n(theta + features() * outputs, outputs, result.begin());
+std::vector<float> OrderedRows::ordered(const float* theta, const ColumnShape& shape) const {
+  const auto [width, intercepts] = shape;
+  std::vector<float> result(shape.dimension(features()));
+  std::copy_n(theta + features() * width, intercepts, result.begin());
   for (std::size_t i = 0; i < features(); ++i) {
-    std::copy_n(theta + i * outputs, outputs,
-                result.data() + (static_cast<std::size_t>(rank_[i]) + 1) * outputs);
+    std::copy_n(theta + i * width, width,
+                result.data() + intercepts + static_cast<std::size_t>(rank_[i]) * width);
   }
   return result;
 }
 
 std::vector<float> OrderedRows::original(const std::vector<float>& theta,
-                                         std::size_t outputs) const {
+                                         const ColumnShape& shape) const {
+  const auto [width, intercepts] = shape;
   std::vector<float> result(theta.size());
-  std::copy_n(theta.begin(), outputs, result.data() + features() * outputs);
+  std::copy_n(theta.begin(), intercepts, result.data() + features() * width);
   for (std::size_t i = 0; i < features(); ++i) {
-    std::copy_n(theta.data() + (static_cast<std::size_t>(rank_[i]) + 1) * outputs, outputs,
-                result.data() + i * outputs);
+    std::copy_n(theta.data() + intercepts + static_cast<std::size_t>(rank_[i]) * width, width,
+                result.data() + i * width);
   }
   return result;
 }

@@ -8,6 +8,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/data/dataset_view.h"
+#include "leashed/sparse/column_shape.h"
 
 namespace leashed {
 
@@ -39,9 +40,10 @@ class OrderedRows {
     for (std::size_t i = 0; i < result.size(); ++i) result[i] = given[from_.empty() ? i : from_[i]];
     return result;
   }
-  // Parameters W [features][outputs], b [outputs] to b first and W in the columns' order, and back.
-  std::vector<float> ordered(const float* theta, std::size_t outputs) const;
-  std::vector<float> original(const std::vector<float>& theta, std::size_t outputs) const;
+  // Parameters [features][width], [intercepts] to the intercepts first and the others in the
+  // columns' order, and back.
+  std::vector<float> ordered(const float* theta, const ColumnShape& shape) const;
+  std::vector<float> original(const std::vector<float>& theta, const ColumnShape& shape) const;
 
  private:
   void number_columns(const SparseRows& sparse, std::size_t rows);

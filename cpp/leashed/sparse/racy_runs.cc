@@ -15,7 +15,7 @@ RacyRuns::RacyRuns(float* buffer, const Layout& layout, const Rule& rule,
       seen_(workers, {t.load(std::memory_order_relaxed)}),
       // One worker alone has nobody to be kept apart from.
       replicas_(buffer, layout, copies && workers > 1 ? workers : 0, use),
-      shrinks_(replicas_.empty() ? workers : 0, LazyShrink(use.outputs, use.active)) {}
+      shrinks_(replicas_.empty() ? workers : 0, LazyShrink(use.shape.intercepts, use.active)) {}
 
 InPlaceView RacyRuns::open(std::size_t worker, std::uint64_t updates) {
   // As Hogwild counts: release, since whoever reads this count with acquire also sees what this

@@ -15,11 +15,12 @@ Replicas::Replicas(const float* buffer, const Layout& layout, std::size_t worker
       stride_(Layout{use.active}.stride()),
       replicas_(workers) {
   if (workers == 0) return;
-  const std::size_t active = use.active / use.outputs - 1;  // columns
+  const auto [width, intercepts] = use.shape;
+  const std::size_t active = (use.active - intercepts) / width;  // columns
   std::size_t begin = 0, end = kFirst;
   do {
     end = std::min(end, active);
-    ends_.push_back((end + 1) * use.outputs);
+    ends_.push_back(intercepts + end * width);
     mean_squares_.push_back(
         begin < end ? *std::max_element(use.mean_squares + begin, use.mean_squares + end) : 0);
     begin = end;
@@ -69,7 +70,7 @@ void Replicas::merge_tiers(Replica& replica, float* buffer, std::size_t tiers) {
                         replica.base.data() + at, static_cast<float>(std::exp(log_factor)), weight,
                         end - begin);
   };
-  std::size_t begin = use_.outputs;
+  std::size_t begin = use_.shape.intercepts;
   const double contraction = replica.total.contraction - replica.done[0].contraction;
   merge(0, 0, begin, 0, weight(contraction, 1));  // the intercept
   for (std::size_t tier = 0; tier < tiers; begin = ends_[tier++]) {

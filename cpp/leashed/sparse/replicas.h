@@ -17,7 +17,8 @@
 // once, the sum of their changes would go m times as far. So where each goes a part g of the way,
 // and m g is more than 1, changes are weighted with 1 / (m g), down to 1/m, their mean. g = 1 −
 // e^−c, with c estimated from the learning rate, the loss's curvature and the mean square of the
-// column's values, times kMargin, since columns do not change alone.
+// column's values, times kMargin, since columns do not change alone. What a column has more than
+// one parameter for is weighted alike.
 //
 // Merging the first tier is as racy as Hogwild is: two merges at once may lose part of one. Of the
 // others one worker at a time merges: they come to them at the same pace, and would go through the

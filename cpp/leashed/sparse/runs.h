@@ -9,14 +9,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "leashed/sparse/column_shape.h"
+
 namespace leashed {
 
 class Rule;
 
 // Which parameters such updates touch.
 struct SparseUse {
-  std::size_t active = 0;   // parameters that change at all, which come first; 0: no such updates
-  std::size_t outputs = 1;  // of the model: so many intercepts come first of all
+  std::size_t active = 0;  // parameters that change at all, which come first; 0: no such updates
+  ColumnShape shape = {};  // of the model: its intercepts come first of all
   // Of each column that changes, the mean square of its values over all rows; outlives its user.
   const float* mean_squares = nullptr;
 };

@@ -60,7 +60,7 @@ leashed::TrainResult train(const leashed::Choice& discipline_choice,
   REQUIRE(source.updates_in_place(*rule));
   const std::vector<float> theta(source.dimension());
   leashed::DisciplineContext context{theta.data(), source.dimension(), workers, 1, *rule};
-  context.sparse = {rows.active() + 1, 1, rows.mean_squares()};
+  context.sparse = {rows.active() + 1, {}, rows.mean_squares()};
   leashed::TrainOptions options{workers, 4, 0, until, 1e6};
   if (extra.callbacks.checkpoint) options.checkpoint_every = 1e-4;
   std::optional<leashed::Resumed> resumed;

@@ -55,8 +55,8 @@ TEST_CASE("Rows in a training order give what they gave before, and weights come
   std::vector<std::size_t> places(n);
   std::iota(places.begin(), places.end(), std::size_t{0});
 
-  const std::vector<float> there = ordered.ordered(theta.data(), 1);
-  CHECK(ordered.original(there, 1) == theta);
+  const std::vector<float> there = ordered.ordered(theta.data(), {});
+  CHECK(ordered.original(there, {}) == theta);
   CHECK(there[0] == theta[features]);
   const std::vector<std::size_t> from = ordered.shuffled(places.data());
   CHECK(from != places);

@@ -14,7 +14,7 @@ namespace {
 struct Shared {
   Shared(std::size_t columns, std::size_t workers, std::size_t states = 0)
       : mean_squares(columns, 0.01f),
-        use{columns + 1, 1, mean_squares.data()},
+        use{columns + 1, {}, mean_squares.data()},
         layout{columns + 6, states},
         buffer(layout.length()),
         replicas(start(), layout, workers, use) {}

@@ -20,7 +20,7 @@ struct Parameters {
   std::vector<float> buffer = std::vector<float>(kColumns + 1, 1.0f);
   std::vector<float> mean_squares = std::vector<float>(kColumns, 0.1f);
   Layout layout{kColumns + 1};
-  SparseUse use{kColumns + 1, 1, mean_squares.data()};
+  SparseUse use{kColumns + 1, {}, mean_squares.data()};
   std::unique_ptr<Rule> rule = make_rule({"sgd", {{"lr", 0.1}}});
 };
 

@@ -9,7 +9,8 @@
 // vectors is packed first, padded with zeros, so that only the epilogue knows about edges.
 //
 // Few columns would leave most of a vector empty: where A is given by columns the product is then
-// computed transposed, and where C is one column it is a row of dot products.
+// computed transposed. Where C is one column it is a column of dot products, or, with A given by
+// columns, a sum of these.
 //
 // Rows are dealt out evenly among the tiles (64 rows are 11 11 11 11 10 10 and not 12 12 12 12 12
 // 4): a tile with few rows has too few independent sums to hide the latency of a multiply-add.
@@ -299,20 +300,30 @@ LEASHED_INLINE vfloat sums(vfloat (&v)[kLanes]) {
   return v[0];
 }
 
-// C's only column: the rows of A, each contiguous, times the contiguous B.
+// C's only column: the rows of A, each contiguous, times the contiguous B. kLanes rows at a time,
+// whose sums wait for nothing but their own last; the last rows are read again where there are
+// fewer.
 void multiply_vector(const Gemm& g) {
   const std::size_t whole = g.k / kLanes * kLanes;
   for (std::size_t row = 0; row < g.m; row += kLanes) {
     const std::size_t rows = min(kLanes, g.m - row);
+    const float* a[kLanes];
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < kLanes; ++r) a[r] = g.a + (row + min(r, rows - 1)) * g.a_row;
     vfloat v[kLanes] = {};
-    for (std::size_t r = 0; r < rows; ++r) {
-      const float* a = g.a + (row + r) * g.a_row;
-      for (std::size_t k = 0; k < whole; k += kLanes) v[r] += vload(a + k) * vload(g.b + k);
-      if (whole < g.k) {
-        v[r] += vload_partial(a + whole, g.k - whole) * vload_partial(g.b + whole, g.k - whole);
-      }
+    for (std::size_t k = 0; k < whole; k += kLanes) {
+      const vfloat b = vload(g.b + k);
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < kLanes; ++r) v[r] += vload(a[r] + k) * b;
     }
-    const vfloat sum = sums(v);
+    if (whole < g.k) {
+      const std::size_t rest = g.k - whole;
+      const vfloat b = vload_partial(g.b + whole, rest);
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < kLanes; ++r) v[r] += vload_partial(a[r] + whole, rest) * b;
+    }
+    float sum[kLanes];
+    vstore(sum, sums(v));
     const float bias = g.bias ? *g.bias : 0;
     for (std::size_t r = 0; r < rows; ++r) {
       float* c = g.c + (row + r) * g.ldc;
@@ -324,10 +335,80 @@ void multiply_vector(const Gemm& g) {
   }
 }
 
+// Rows [row, row + V · kLanes) of C's only column, A being given by columns: `rest` of them where
+// Edge. The sums over every kWays-th k are independent.
+template <std::size_t V, bool Edge>
+void multiply_columns(const Gemm& g, std::size_t row, std::size_t rest) {
+  constexpr std::size_t kWays = 8 / V;
+  const std::size_t last = rest - (V - 1) * kLanes;
+  const auto load = [=](const float* p, std::size_t v) __attribute__((always_inline)) {
+    return Edge && v + 1 == V ? vload_partial(p + v * kLanes, last) : vload(p + v * kLanes);
+  };
+  vfloat sum[kWays][V] = {};
+  const float* a = g.a + row;
+  const float* b = g.b;
+  std::size_t k = g.k;
+  for (; k >= kWays; k -= kWays) {
+#pragma GCC unroll 8
+    for (std::size_t way = 0; way < kWays; ++way) {
+      const vfloat x = vset(*b);
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < V; ++v) sum[way][v] += x * load(a, v);
+      a += g.a_col;
+      b += g.ldb;
+    }
+  }
+  for (; k > 0; --k, a += g.a_col, b += g.ldb) {
+    const vfloat x = vset(*b);
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < V; ++v) sum[0][v] += x * load(a, v);
+  }
+  float found[V * kLanes];
+#pragma GCC unroll 4
+  for (std::size_t v = 0; v < V; ++v) {
+#pragma GCC unroll 3
+    for (std::size_t half = kWays / 2; half > 0; half /= 2) {
+#pragma GCC unroll 4
+      for (std::size_t way = 0; way < half; ++way) sum[way][v] += sum[way + half][v];
+    }
+    vstore(found + v * kLanes, sum[0][v]);
+  }
+  float* c = g.c + row * g.ldc;
+  for (std::size_t i = 0; i < rest; ++i) {
+    c[i * g.ldc] = g.accumulate ? c[i * g.ldc] + found[i] : found[i];
+  }
+}
+
+template <std::size_t V>
+void multiply_block(const Gemm& g, std::size_t row, std::size_t rest) {
+  rest < V* kLanes ? multiply_columns<V, true>(g, row, rest)
+                   : multiply_columns<V, false>(g, row, rest);
+}
+
+void multiply_column(const Gemm& g) {
+  for (std::size_t row = 0; row < g.m; row += 4 * kLanes) {
+    const std::size_t rest = min(4 * kLanes, g.m - row);
+    if (rest > 2 * kLanes) {
+      // Where three vectors would do, the fourth is not there to be read.
+      if (rest <= 3 * kLanes) {
+        multiply_block<2>(g, row, 2 * kLanes);
+        multiply_block<1>(g, row + 2 * kLanes, rest - 2 * kLanes);
+      } else {
+        multiply_block<4>(g, row, rest);
+      }
+    } else if (rest > kLanes) {
+      multiply_block<2>(g, row, rest);
+    } else {
+      multiply_block<1>(g, row, rest);
+    }
+    if (g.ahead) fetch(*g.ahead);
+  }
+}
+
 void gemm(const Gemm& g, float* scratch) {
   const bool narrow = g.n < kPanel && g.n % kLanes != 0;
   if (narrow && g.a_row == 1 && !g.bias && !g.relu && !g.gate) {
-    multiply_transposed(g, scratch);
+    g.n == 1 ? multiply_column(g) : multiply_transposed(g, scratch);
   } else if (g.n == 1 && g.a_col == 1 && g.ldb == 1) {
     multiply_vector(g);
   } else if (g.m > 0) {

@@ -1,0 +1,152 @@
+"""Factorisation machines on hashed columns against the classical loop of the same rule and threads.
+
+Rows, turns and losses are those of ``sparse``: 39 columns among 2¹⁸, ids by Zipf's law, a pass timed
+as the difference of a run of many and one of 1. Both begin at the same parameters, N(0, 0.1) for the
+factors, and take the same step for every example: leashed's batches of SGD one so many times as long,
+those of Adagrad, which takes a batch's gradient by its own size, are of one row. The loop is compiled
+with -O2 and with -O3, since g++ 12's -O3 makes its factors' loops slower.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import leashed as lsh
+from bench.context import Bench
+from bench.sections.sparse import DIMENSIONS, FEATURES, Contender, Problem, problem, turn
+from bench.turns import Turn, record, take_turns
+
+K = 8
+BATCH = 8
+RATES = {"sgd": 0.005, "adagrad": 0.02}  # of an example
+_ROWS = 300_000
+_ROUNDS = 7
+_LOSSES = 5
+_PASSES = 6  # of the runs whose loss counts
+
+
+def loss(p: Problem, w: NDArray[Any], v: NDArray[Any], b: float) -> float:
+    """In double precision."""
+    x, v = p.x.astype(np.float64), v.astype(np.float64)
+    sums, squares = x @ v, x.multiply(x) @ v**2
+    margin = x @ w.astype(np.float64) + b + 0.5 * (sums**2 - squares).sum(axis=1)
+    return float(np.mean(np.logaddexp(0.0, margin) - p.y * margin))
+
+
+def leashed(
+    p: Problem, rule: lsh.Rule, threads: int, discipline: lsh.Discipline, batch: int
+) -> Contender:
+    model = lsh.models.fm(DIMENSIONS, K)
+    theta = model.init(0)
+    data = lsh.SparseDataset.from_csr(p.x, p.y)
+
+    def run(passes: int) -> Callable[[], float]:
+        result = lsh.train(
+            model,
+            data,
+            until=lsh.until(epochs=passes),
+            discipline=discipline,
+            rule=rule,
+            threads=threads,
+            batch_size=batch,
+            init=theta,
+            evaluate_every=1e6,
+        )
+        parts = model.unflatten(result.parameters)
+        return lambda: loss(p, parts["weight"], parts["factors"], float(parts["bias"][0]))
+
+    return run
+
+
+def classical(p: Problem, rule: str, threads: int, folder: Path, level: str) -> Contender:
+    library = folder / f"hogwild_fm{level}.so"
+    source = Path(__file__).parents[1] / "hogwild_fm.cc"
+    compiler = os.environ.get("CXX", "g++")
+    flags = [level, "-march=native", "-std=c++20", "-shared", "-fPIC", "-pthread"]
+    subprocess.run([compiler, *flags, source, "-o", library], check=True)
+    loop = ctypes.CDLL(str(library)).hogwild_fm
+    model = lsh.models.fm(DIMENSIONS, K)
+    rows = (
+        p.x.indptr.astype(np.int64),
+        p.x.indices.astype(np.int32),
+        p.x.data.astype(np.float32),
+        p.y.astype(np.float32),
+    )
+
+    def run(passes: int) -> Callable[[], float]:
+        parts = model.unflatten(model.init(0))
+        w, v = parts["weight"].copy(), parts["factors"].copy()
+        b = np.zeros(16, np.float32)
+        squares = [np.zeros_like(a) for a in (w, v, b)]
+        loop(
+            *(ctypes.c_void_p(a.ctypes.data) for a in rows),
+            ctypes.c_size_t(len(p.y)),
+            *(ctypes.c_void_p(a.ctypes.data) for a in (w, v, b, *squares)),
+            ctypes.c_float(RATES[rule]),
+            ctypes.c_int(rule == "adagrad"),
+            ctypes.c_size_t(passes),
+            ctypes.c_size_t(threads),
+        )
+        return lambda: loss(p, w, v, float(b[0]))
+
+    return run
+
+
+def contenders(p: Problem, threads: int, folder: Path) -> dict[str, tuple[int, Contender]]:
+    """By name, with the threads of each."""
+    rules = {
+        "sgd": (lsh.SGD(RATES["sgd"] * BATCH), BATCH),
+        "adagrad": (lsh.Adagrad(RATES["adagrad"]), 1),
+    }
+    found: dict[str, tuple[int, Contender]] = {}
+    for name, (rule, batch) in rules.items():
+        for count in sorted({1, threads}):
+            discipline = lsh.Sequential() if count == 1 else lsh.Hogwild()
+            found[f"leashed, {name}, {count}"] = count, leashed(p, rule, count, discipline, batch)
+            for level in ("-O2", "-O3"):
+                loop = classical(p, name, count, folder, level)
+                found[f"classical loop {level}, {name}, {count}"] = count, loop
+    return found
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    """``turns``: rows per second of every contender's turns; ``loss``es of each."""
+    rows = bench.times(_ROWS, least=10_000)
+    p = problem(rows)
+    p.x.sum_duplicates()  # a row of the loop has no column twice either
+    with tempfile.TemporaryDirectory() as name:
+        teams = contenders(p, bench.threads, Path(name))
+
+        def play(team: str) -> Turn:
+            threads, run = teams[team]
+            rate, share = turn(run, threads, 2 * _PASSES)
+            return Turn(rows * rate, share)
+
+        turns = take_turns(
+            {team: (lambda team=team: play(team)) for team in teams},  # type: ignore[misc]
+            bench.times(_ROUNDS, least=3),
+        )
+        losses = {
+            team: [run(_PASSES)() for _ in range(bench.times(_LOSSES))]
+            for team, (_, run) in teams.items()
+        }
+    return {
+        "rows": rows,
+        "features": FEATURES,
+        "dimensions": DIMENSIONS,
+        "k": K,
+        "threads": bench.threads,
+        "batch_size": BATCH,
+        "rates": RATES,
+        "loss": losses,
+        **record(turns),
+    }

@@ -1,0 +1,335 @@
+// A record's factors are gone through in blocks of whole vectors: one block where k is 4, 8 or 16,
+// and of any other k as many as it takes, the last ones of single floats. A row's columns are in
+// the cache for all blocks after the first.
+#include "leashed/model/kernels/factors.h"
+
+#include "leashed/base/isa_table.h"
+#include "leashed/base/simd.h"
+#include "leashed/update/kernels/racy.h"
+
+namespace leashed {
+namespace {
+
+#define LEASHED_BLOCK [[gnu::always_inline]] LEASHED_RACY inline
+
+// So many floats, aligned and not. (GCC takes no sizes of vectors from templates.)
+template <std::size_t L>
+struct Floats;
+#define LEASHED_FLOATS(L)                                                               \
+  template <>                                                                           \
+  struct Floats<L> {                                                                    \
+    typedef float Vector __attribute__((vector_size(4 * L)));                           \
+    typedef float Unaligned __attribute__((vector_size(4 * L), aligned(4), may_alias)); \
+  };
+LEASHED_FLOATS(4)
+LEASHED_FLOATS(8)
+LEASHED_FLOATS(16)
+
+// L floats side by side; L is kLanes at most.
+template <std::size_t L>
+struct Lanes {
+  using Vector = typename Floats<L>::Vector;
+  using Unaligned = typename Floats<L>::Unaligned;
+
+  LEASHED_INLINE Vector load(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
+  LEASHED_INLINE void store(float* p, Vector v) { *reinterpret_cast<Unaligned*>(p) = v; }
+  // As load_once and store_once of whole vectors.
+  LEASHED_INLINE LEASHED_RACY Vector load_once(const float* p) {
+    Vector v = load(p);
+    asm volatile("" : LEASHED_VECTOR_REGISTER(v) : : "memory");
+    return v;
+  }
+  LEASHED_INLINE LEASHED_RACY void store_once(float* p, Vector v) {
+    store(p, v);
+    asm volatile("" : : : "memory");
+  }
+  LEASHED_INLINE float total(Vector v) {
+    float sum = 0;
+    for (std::size_t i = 0; i < L; ++i) sum += v[i];
+    return sum;
+  }
+  LEASHED_INLINE Vector root(Vector v) {
+#if defined(__AVX512F__)
+    if constexpr (L == 16) return _mm512_maskz_sqrt_ps(0xffff, v);
+#endif
+#if defined(__AVX2__)
+    if constexpr (L == 8) return _mm256_sqrt_ps(v);
+#endif
+#if defined(__x86_64__)
+    if constexpr (L == 4) return _mm_sqrt_ps(v);
+#else
+    if constexpr (L == 4) return vsqrtq_f32(v);
+#endif
+  }
+};
+template <>
+struct Lanes<1> {
+  typedef float Vector;
+
+  LEASHED_INLINE float load(const float* p) { return *p; }
+  LEASHED_INLINE void store(float* p, float x) { *p = x; }
+  LEASHED_INLINE LEASHED_RACY float load_once(const float* p) { return load_one(p); }
+  LEASHED_INLINE LEASHED_RACY void store_once(float* p, float x) { store_one(p, x); }
+  LEASHED_INLINE float total(float x) { return x; }
+  LEASHED_INLINE float root(float x) { return __builtin_sqrtf(x); }
+};
+
+// work.block<L, N>(at) for blocks of N vectors of L factors, which begin with factor `at`.
+template <class Work>
+LEASHED_INLINE LEASHED_RACY void in_blocks(std::size_t k, Work& work) {
+  constexpr std::size_t k8 = kLanes < 8 ? kLanes : 8;
+  switch (k) {
+    case 4:
+      return work.template block<4, 1>(0);
+    case 8:
+      return work.template block<k8, 8 / k8>(0);
+    case 16:
+      return work.template block<kLanes, 16 / kLanes>(0);
+    default:
+      break;
+  }
+  std::size_t at = 0;
+  for (; at + kLanes <= k; at += kLanes) work.template block<kLanes, 1>(at);
+  for (; at + 4 <= k; at += 4) work.template block<4, 1>(at);
+  for (; at < k; ++at) work.template block<1, 1>(at);
+}
+
+// One row.
+struct Entries {
+  Entries(const SparseRows& rows, std::size_t row)
+      : columns(rows.columns + rows.offsets[row]),
+        values(rows.values ? rows.values + rows.offsets[row] : nullptr),
+        length(rows.offsets[row + 1] - rows.offsets[row]),
+        before(static_cast<std::size_t>(rows.offsets[row] - rows.offsets[0])) {}
+  LEASHED_BLOCK float value(std::int64_t j) const { return values ? values[j] : 1.0f; }
+
+  const std::int32_t* columns;
+  const float* values;  // null: all of them are 1
+  std::int64_t length;
+  std::size_t before;  // entries of the rows before it
+};
+
+// Its output. Every other entry is added to other sums, since an addition waits for the one before.
+struct Output {
+  template <std::size_t L, std::size_t N>
+  LEASHED_BLOCK void block(std::size_t at) {
+    using V = Lanes<L>;
+    constexpr std::size_t kWays = N == 1 ? 2 : 1;
+    typename V::Vector sum[kWays][N] = {}, squares[kWays][N] = {};
+    float linear[kWays] = {};
+    const auto add = [&](std::size_t way, std::int64_t j) LEASHED_RACY
+        __attribute__((always_inline)) {
+      const float* record = records + static_cast<std::size_t>(row.columns[j]) * (1 + k);
+      const float x = row.value(j);
+      if (at == 0) linear[way] += x * load_one(record);
+#pragma GCC unroll 4
+      for (std::size_t n = 0; n < N; ++n) {
+        const auto v = V::load_once(record + 1 + at + n * L);
+        if (factors)
+          V::store(factors + (row.before + static_cast<std::size_t>(j)) * k + at + n * L, v);
+        sum[way][n] += x * v;
+        squares[way][n] += (x * v) * (x * v);
+      }
+    };
+    std::int64_t j = 0;
+    for (; j + static_cast<std::int64_t>(kWays) <= row.length;
+         j += static_cast<std::int64_t>(kWays)) {
+      if (at == 0 && j < fetched) {
+        for (std::size_t way = 0; way < kWays; ++way) fetch(j + static_cast<std::int64_t>(way));
+      }
+#pragma GCC unroll 2
+      for (std::size_t way = 0; way < kWays; ++way) add(way, j + static_cast<std::int64_t>(way));
+    }
+    for (; j < row.length; ++j) add(0, j);
+    out += linear[0] + (kWays == 2 ? linear[kWays - 1] : 0);
+    typename V::Vector pairs = {};
+    for (std::size_t n = 0; n < N; ++n) {
+      const auto all = kWays == 2 ? sum[0][n] + sum[kWays - 1][n] : sum[0][n];
+      const auto own = kWays == 2 ? squares[0][n] + squares[kWays - 1][n] : squares[0][n];
+      pairs += all * all - own;
+      if (sums) V::store(sums + at + n * L, all);
+    }
+    out += 0.5f * V::total(pairs);
+  }
+  LEASHED_BLOCK void fetch(std::int64_t j) const {
+    const float* record = records + static_cast<std::size_t>(row.columns[j + kAhead]) * (1 + k);
+    __builtin_prefetch(record);
+    __builtin_prefetch(record + k);
+    if (stride == 0) return;
+    __builtin_prefetch(record + stride);
+    __builtin_prefetch(record + stride + k);
+  }
+
+  static constexpr std::int64_t kAhead = 64;
+
+  const float* records;
+  std::size_t k;
+  Entries row;
+  std::int64_t fetched;  // entries of the row whose successors `kAhead` later may be fetched
+  std::size_t stride;
+  float* sums;
+  float* factors;
+  float out;
+};
+
+LEASHED_RACY void outputs(const float* records, const float* bias, std::size_t k,
+                          const SparseRows& rows, std::size_t count, const FactorsAhead& ahead,
+                          float* out, const FactorSums& kept) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Output output{records,          k,
+                  Entries(rows, i), ahead.end - Output::kAhead - rows.offsets[i] - 1,
+                  ahead.stride,     kept.sums ? kept.sums + i * k : nullptr,
+                  kept.factors,     load_one(bias)};
+    in_blocks(k, output);
+    out[i] = output.out;
+  }
+}
+
+// What a row adds to a vector of records: f(place, gradient) for the weights, and the same with a
+// vector type for blocks of factors.
+template <class Target>
+struct Gradient {
+  template <std::size_t L, std::size_t N>
+  LEASHED_BLOCK void block(std::size_t at) {
+    using V = Lanes<L>;
+    typename V::Vector sum[N];
+    for (std::size_t n = 0; n < N; ++n) sum[n] = V::load(sums + at + n * L);
+    for (std::int64_t j = 0; j < row.length; ++j) {
+      const std::size_t entry = row.before + static_cast<std::size_t>(j);
+      const std::size_t record = static_cast<std::size_t>(row.columns[j]) * (1 + k);
+      const std::size_t place = places ? static_cast<std::size_t>(places[entry]) * (1 + k) : record;
+      const float x = row.value(j), share = change * x;
+      if (at == 0) target.template add<1>(place, share);
+#pragma GCC unroll 4
+      for (std::size_t n = 0; n < N; ++n) {
+        const std::size_t factor = at + n * L;
+        const auto v = factors ? V::load(factors + entry * k + factor)
+                               : V::load_once(records + record + 1 + factor);
+        target.template add<L>(place + 1 + factor, share * (sum[n] - x * v));
+      }
+    }
+  }
+
+  Target target;
+  const float* records;
+  std::size_t k;
+  Entries row;
+  const float* sums;
+  const float* factors;
+  const std::int32_t* places;
+  float change;  // scale · the residual
+};
+
+template <class Target>
+LEASHED_INLINE LEASHED_RACY void add_to(Target target, const float* records, std::size_t k,
+                                        const SparseRows& rows, std::size_t count,
+                                        const float* residuals, const FactorSums& kept, float scale,
+                                        const std::int32_t* places) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float change = scale * residuals[i];
+    if (change == 0) continue;
+    Gradient<Target> gradient{target,       records, k,     Entries(rows, i), kept.sums + i * k,
+                              kept.factors, places,  change};
+    in_blocks(k, gradient);
+  }
+}
+
+struct Own {
+  template <std::size_t L>
+  LEASHED_BLOCK void add(std::size_t place, typename Lanes<L>::Vector x) const {
+    Lanes<L>::store(to + place, Lanes<L>::load(to + place) + x);
+  }
+  float* to;
+};
+struct Shared {
+  template <std::size_t L>
+  LEASHED_BLOCK void add(std::size_t place, typename Lanes<L>::Vector x) const {
+    Lanes<L>::store_once(to + place, Lanes<L>::load_once(to + place) + x);
+  }
+  float* to;
+};
+
+LEASHED_RACY void add(const float* records, std::size_t k, const SparseRows& rows,
+                      std::size_t count, const float* residuals, const float* sums, float scale,
+                      const std::int32_t* places, float* gradient) {
+  // (Only read.)
+  const FactorSums kept{const_cast<float*>(sums), nullptr};
+  add_to(Own{gradient}, records, k, rows, count, residuals, kept, scale, places);
+}
+
+LEASHED_RACY void add_racy(float* records, std::size_t k, const SparseRows& rows, std::size_t count,
+                           const float* residuals, const FactorSums& kept, float scale) {
+  add_to(Shared{records}, records, k, rows, count, residuals, kept, scale, nullptr);
+}
+
+// A rule on records whose gradient is known: the weight, then the factors.
+template <class Rule>
+struct Stepped {
+  template <std::size_t L, std::size_t N>
+  LEASHED_BLOCK void block(std::size_t at) {
+    if (at == 0) step<1>(0);
+#pragma GCC unroll 4
+    for (std::size_t n = 0; n < N; ++n) step<L>(1 + at + n * L);
+  }
+  template <std::size_t L>
+  LEASHED_BLOCK void step(std::size_t at) {
+    using V = Lanes<L>;
+    const auto g = V::load(gradient + at);
+    V::store(gradient + at, typename V::Vector{});
+    rule.template step<L>(record + at, g);
+  }
+
+  Rule rule;
+  float* record;
+  float* gradient;
+};
+
+struct SgdStep {
+  template <std::size_t L>
+  LEASHED_BLOCK void step(float* p, typename Lanes<L>::Vector g) const {
+    Lanes<L>::store_once(p, Lanes<L>::load_once(p) - lr * g);
+  }
+  float lr;
+};
+struct AdagradStep {
+  template <std::size_t L>
+  LEASHED_BLOCK void step(float* p, typename Lanes<L>::Vector g) const {
+    using V = Lanes<L>;
+    const auto v = V::load_once(p + stride) + g * g;
+    V::store_once(p + stride, v);
+    const typename V::Vector zero = {};
+    const auto change = lr * g / (V::root(v) + epsilon);
+    V::store_once(p, V::load_once(p) - (g == zero ? zero : change));
+  }
+  std::size_t stride;
+  float lr, epsilon;
+};
+
+template <class Rule>
+LEASHED_INLINE LEASHED_RACY void step_columns(Rule rule, float* records, std::size_t k,
+                                              const std::int32_t* columns, std::size_t count,
+                                              float* gradient) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Stepped<Rule> stepped{rule, records + static_cast<std::size_t>(columns[i]) * (1 + k),
+                          gradient + i * (1 + k)};
+    in_blocks(k, stepped);
+  }
+}
+
+LEASHED_RACY void sgd_racy(float* records, std::size_t k, const std::int32_t* columns,
+                           std::size_t count, float* gradient, float lr) {
+  step_columns(SgdStep{lr}, records, k, columns, count, gradient);
+}
+LEASHED_RACY void adagrad_racy(float* records, std::size_t stride, std::size_t k,
+                               const std::int32_t* columns, std::size_t count, float* gradient,
+                               float lr, float epsilon) {
+  step_columns(AdagradStep{stride, lr, epsilon}, records, k, columns, count, gradient);
+}
+
+}  // namespace
+
+extern const FactorKernels LEASHED_ISA_NAME(factor_kernels);
+const FactorKernels LEASHED_ISA_NAME(factor_kernels) = {outputs, add, add_racy, sgd_racy,
+                                                        adagrad_racy};
+
+}  // namespace leashed

@@ -1,0 +1,118 @@
+#include "leashed/model/sparse_model.h"
+
+#include <algorithm>
+#include <string>
+
+#include "leashed/base/error.h"
+#include "leashed/base/extent.h"
+
+namespace leashed {
+
+float* SparseModel::Scratch::gradient_for(std::size_t n) {
+  if (gradient.size() < n) {
+    gradient = AlignedArray<float>(n);
+    std::fill_n(gradient.data(), n, 0.0f);
+  }
+  return gradient.data();
+}
+
+SparseModel::SparseModel(const char* what, std::size_t features, std::size_t outputs,
+                         const ColumnShape& shape, std::string_view loss, double l2,
+                         bool intercepts_first, Isa isa)
+    : features_(features),
+      outputs_(outputs),
+      shape_(shape),
+      loss_(find_loss(loss, outputs, isa)),
+      l2_(l2),
+      intercepts_first_(intercepts_first),
+      isa_(isa) {
+  if (features == 0 || outputs == 0) {
+    throw Error(std::string(what) + " needs at least 1 feature and 1 output");
+  }
+  if (extent({features, shape.width}) > kMostValues) {
+    throw Error(std::string(what) + " of " + std::to_string(features) + " features and " +
+                std::to_string(shape.width) +
+                " parameters for each is too large for any memory; make it smaller");
+  }
+}
+
+std::vector<std::size_t> SparseModel::block_ends() const {
+  return {intercepts_first_ ? columns() : intercepts(), dimension()};
+}
+
+bool SparseModel::updates_in_place(const Rule& rule) const {
+  return rule.sparse() && (rule.is<Sgd>() || (rule.is<Adagrad>() && l2_ == 0));
+}
+
+double SparseModel::begin_gradient(const float* theta, float* gradient) const {
+  const float* w = theta + columns();
+  float* dw = gradient + columns();
+  const std::size_t size = features_ * shape_.width;
+  const auto l2 = static_cast<float>(l2_);
+  double penalty = 0;
+  if (l2 > 0) {
+    for (std::size_t i = 0; i < size; ++i) {
+      dw[i] = l2 * w[i];
+      penalty += double{w[i]} * double{w[i]};
+    }
+  } else {
+    std::fill_n(dw, size, 0.0f);
+  }
+  std::fill_n(gradient + intercepts(), shape_.intercepts, 0.0f);
+  return penalty;
+}
+
+float SparseModel::residuals(float* outputs, std::size_t count, const Targets& targets,
+                             double* loss) const {
+  double sum = 0;
+  float check = 0;
+  if (loss_.residuals_alone && outputs_ == 1) {
+    check = loss_.residuals_alone(outputs, count, targets, loss ? &sum : nullptr);
+  } else {
+    sum = loss_.residuals(outputs, outputs, count, outputs_, outputs_, targets, 1);
+    check = static_cast<float>(sum);
+  }
+  if (loss) *loss += sum;
+  return check;
+}
+
+void SparseModel::add_residuals(float* sums, std::size_t n, const float* residuals,
+                                std::size_t rows, float scale) {
+  for (std::size_t k = 0; k < n; ++k) {
+    float sum = 0;
+    for (std::size_t i = 0; i < rows; ++i) sum += residuals[i * n + k];
+    sums[k] += scale * sum;
+  }
+}
+
+SparseRows SparseModel::one_row() {
+  static constexpr std::int64_t offsets[2] = {0, 1};
+  static constexpr std::int32_t column = 0;
+  static constexpr float one = 1;
+  return {offsets, &column, &one};
+}
+
+Evaluation SparseModel::evaluate(const float* theta, const BatchView& batch,
+                                 Workspace& workspace) const {
+  float* o = static_cast<Scratch&>(workspace).outputs_for(kMicroBatch * outputs_);
+  Evaluation sums;
+  sums.rows = batch.size;
+  for (std::size_t first = 0; first < batch.size; first += kMicroBatch) {
+    const std::size_t count = std::min(kMicroBatch, batch.size - first);
+    const Targets targets = batch.targets.from(first);
+    outputs_of(theta, batch.sparse.from(first), count, o);
+    if (loss_.correct) {
+      sums.correct += loss_.correct(o, count, outputs_, outputs_, targets.labels);
+    }
+    sums.loss_sum += loss_.residuals(o, o, count, outputs_, outputs_, targets, 1);
+  }
+  return sums;
+}
+
+void SparseModel::predict(const float* theta, const SparseRows& rows, std::size_t size,
+                          float* out) const {
+  outputs_of(theta, rows, size, out);
+  if (loss_.predict) loss_.predict(out, size, outputs_, outputs_);
+}
+
+}  // namespace leashed

@@ -1,0 +1,94 @@
+// Models of sparse rows: parameters of each column, and intercepts; updates of SGD or Adagrad that
+// touch nothing but the columns of a batch's rows, as in the original Hogwild (Niu et al.,
+// "Hogwild!: A lock-free approach to parallelizing stochastic gradient descent", 2011).
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "leashed/base/aligned.h"
+#include "leashed/base/isa.h"
+#include "leashed/model/gradient_source.h"
+#include "leashed/model/loss.h"
+#include "leashed/sparse/column_shape.h"
+
+namespace leashed {
+
+class SparseModel : public GradientSource {
+ public:
+  std::size_t dimension() const override { return shape_.dimension(features_); }
+  std::size_t features() const override { return features_; }
+  std::size_t outputs() const { return outputs_; }
+  std::size_t classes() const override { return loss_.classes(outputs_); }
+  // Theta is the columns' parameters, then the intercepts; or these first.
+  const ColumnShape& shape() const { return shape_; }
+  virtual std::unique_ptr<SparseModel> intercepts_first() const = 0;
+  // Whether no row may have a column twice.
+  virtual bool takes_distinct_columns() const { return false; }
+  // The columns' and the intercepts.
+  std::vector<std::size_t> block_ends() const override;
+
+  bool updates_in_place(const Rule& rule) const override;
+  double l2() const override { return l2_; }
+  double curvature() const override { return loss_.curvature; }
+  Evaluation evaluate(const float* theta, const BatchView& batch,
+                      Workspace& workspace) const override;
+  // What a prediction is (loss.h), [size][outputs].
+  void predict(const float* theta, const SparseRows& rows, std::size_t size, float* out) const;
+
+ protected:
+  static constexpr std::size_t kMicroBatch = 64;  // rows between two looks at whether to go on
+
+  // Scratch memory that only ever grows.
+  struct Scratch : Workspace {
+    // Outputs of so many rows, then their residuals.
+    float* outputs_for(std::size_t n) { return grown(outputs, n); }
+    // So many zeros, which whoever has written to them makes zeros again.
+    float* gradient_for(std::size_t n);
+
+    AlignedArray<float> outputs, gradient;
+
+   protected:
+    // Padded for kernels that write whole vectors.
+    static float* grown(AlignedArray<float>& values, std::size_t n) {
+      constexpr std::size_t kPadding = 16;
+      if (values.size() < n + kPadding) values = AlignedArray<float>(2 * n + kPadding);
+      return values.data();
+    }
+  };
+
+  // Throws Error where there is nothing to train, or more than any memory holds, or the loss takes
+  // another number of outputs. `what`: a model's name in messages.
+  SparseModel(const char* what, std::size_t features, std::size_t outputs, const ColumnShape& shape,
+              std::string_view loss, double l2, bool intercepts_first, Isa isa);
+
+  // out [count][outputs].
+  virtual void outputs_of(const float* theta, const SparseRows& rows, std::size_t count,
+                          float* out) const = 0;
+
+  // Where they begin in theta.
+  std::size_t columns() const { return intercepts_first_ ? shape_.intercepts : 0; }
+  std::size_t intercepts() const { return intercepts_first_ ? 0 : features_ * shape_.width; }
+  // gradient = the penalty's, 0 for the intercepts. Returns |w|², w being what is penalised; 0
+  // without a penalty.
+  double begin_gradient(const float* theta, float* gradient) const;
+
+  // Outputs → residuals, in place. Adds the losses to *loss, where one is given; the result is not
+  // finite where an output is not.
+  float residuals(float* outputs, std::size_t count, const Targets& targets, double* loss) const;
+  // sums [n] += scale · the sums of the residuals [rows][n].
+  static void add_residuals(float* sums, std::size_t n, const float* residuals, std::size_t rows,
+                            float scale);
+  // A row that has the first column, for kernels to update intercepts by: an intercept is one
+  // column more, which every row has.
+  static SparseRows one_row();
+
+  const std::size_t features_, outputs_;
+  const ColumnShape shape_;
+  const Loss& loss_;
+  const double l2_;
+  const bool intercepts_first_;
+  const Isa isa_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,53 @@
+"""Whether a data set is one that a model takes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from leashed import _core
+from leashed.datasets import Dataset, SparseDataset
+
+__all__ = ["check_fits"]
+
+
+class Judged(Protocol):
+    """What is asked of a model. ``native`` and ``sparse`` raise ValueError where it takes no dense
+    data, or no sparse.
+    """
+
+    @property
+    def native(self) -> _core.GradientSource: ...
+    @property
+    def sparse(self) -> _core.SparseModel: ...
+    @property
+    def features(self) -> int: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def loss(self) -> str: ...
+
+
+def check_fits(model: Judged, data: Dataset | SparseDataset, name: str) -> None:
+    """TypeError where ``data`` is no data set, ValueError where the model does not take its kind, or
+    it has not the model's number of features, too many classes, or numbers for a model of classes.
+    """
+    if not isinstance(data, (Dataset, SparseDataset)):
+        raise TypeError(f"{name} must be a Dataset, got {type(data).__name__}")
+    _ = model.sparse if isinstance(data, SparseDataset) else model.native
+    if data.features != model.features:
+        raise ValueError(
+            f"{name} has {data.features} features, but the model takes {model.features}"
+        )
+    if model.classes == 0 or data.classes == 0:
+        if model.classes != data.classes:
+            raise ValueError(
+                f"{name} has {'numbers' if data.classes == 0 else 'labels'}, but the loss "
+                f"{model.loss} takes {'numbers' if model.classes == 0 else 'labels'}; "
+                "Dataset.regression(x, y) and Dataset.from_arrays(x, y) make the one and the other"
+            )
+        return
+    if int(data.y.max()) >= model.classes:
+        raise ValueError(
+            f"{name} has labels up to {int(data.y.max())}, but the model knows "
+            f"{model.classes} classes"
+        )

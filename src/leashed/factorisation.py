@@ -1,0 +1,150 @@
+"""Factorisation machines on sparse rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _check, _core
+from leashed._fits import check_fits
+from leashed.datasets import Dataset, SparseDataset
+
+__all__ = ["FactorisationMachine"]
+
+_LOSSES = ("log_loss", "hinge", "squared_error")
+_LARGEST_SIZE = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class FactorisationMachine:
+    """o = b + Σ_j w_j x_j + Σ_{i<j} ⟨v_i, v_j⟩ x_i x_j (Rendle, "Factorization machines", 2010,
+    eq. 1), with a loss on o; made by ``models.fm``, which says what the arguments are.
+
+    Its parameters, float32 [d], are the columns' records [features, 1 + k], a weight and k factors
+    each, then the intercept.
+    """
+
+    features: int
+    k: int = 8
+    name: str = "fm"
+    loss: str = "log_loss"
+    l2: float = 0.0
+    sigma: float = 0.1
+
+    flops_per_example = None  # as many as an example has values
+
+    def __post_init__(self) -> None:
+        for name in ("features", "k"):
+            _check.whole(name, getattr(self, name), 1, _LARGEST_SIZE)
+        if self.loss not in _LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(_LOSSES)}, got {self.loss!r}")
+        object.__setattr__(self, "l2", _check.real("l2", self.l2, 0.0, allow=True))
+        object.__setattr__(self, "sigma", _check.real("sigma", self.sigma, 0.0))
+        if not isinstance(self.name, str):
+            raise TypeError(f"name must be a str, got {self.name!r}")
+        _ = self.sparse
+
+    def __getstate__(self) -> dict[str, object]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # no native parts
+
+    @cached_property
+    def sparse(self) -> _core.FactorisationMachine:
+        """The native model."""
+        return _core.FactorisationMachine(self.features, self.k, self.loss, self.l2)
+
+    @property
+    def native(self) -> _core.GradientSource:
+        """Of dense data there is none.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            f"model {self.name} takes sparse rows alone; make them with "
+            "SparseDataset.from_csr(scipy.sparse.csr_array(x), y)"
+        )
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the tensors that files hold, by name, in the order of the parameters."""
+        return {"columns": (self.features, 1 + self.k), "bias": (1,)}
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of parameters."""
+        return self.sparse.dimension
+
+    @property
+    def outputs(self) -> int:
+        """1."""
+        return 1
+
+    @property
+    def classes(self) -> int:
+        """2; 0 with the loss ``"squared_error"``."""
+        return 0 if self.loss == "squared_error" else 2
+
+    def init(self, seed: int = 0, scheme: str = "he") -> NDArray[np.float32]:
+        """Initial parameters, float32 [d], a function of ``seed`` alone.
+
+        Args:
+            seed: whole number from 0.
+            scheme: ``"he"`` or ``"glorot"``: factors N(0, sigma), weights and intercept 0;
+                ``"normal"``: N(0, 0.01) over the whole vector, as for networks. (Factors that are
+                all 0 would stay so: each one's gradient is a sum of the others.)
+
+        Raises:
+            TypeError: ``seed`` is not a whole number.
+            ValueError: ``scheme`` is unknown or ``seed`` is negative.
+        """
+        random = np.random.Generator(np.random.Philox(_check.whole("seed", seed, 0)))
+        if scheme == "normal":
+            return random.normal(0.0, 0.01, self.dimension).astype(np.float32)
+        if scheme not in ("he", "glorot"):
+            raise ValueError(f"init must be one of normal, he, glorot, got {scheme!r}")
+        theta = np.zeros(self.dimension, np.float32)
+        factors = self.unflatten(theta)["factors"]
+        factors[...] = random.normal(0.0, self.sigma, factors.shape)
+        return theta
+
+    def unflatten(self, parameters: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """Views of the parts of ``parameters`` [d], by name: ``"weight"`` [features], ``"factors"``
+        [features, k] and ``"bias"`` [1].
+        """
+        if parameters.shape != (self.dimension,):
+            raise ValueError(
+                f"parameters must have shape ({self.dimension},), got {parameters.shape}"
+            )
+        columns = parameters[:-1].reshape(self.features, 1 + self.k)
+        return {"weight": columns[:, 0], "factors": columns[:, 1:], "bias": parameters[-1:]}
+
+    def predict(self, parameters: ArrayLike, x: SparseDataset) -> NDArray[np.float32]:
+        """What the model says of examples ``x``, float32 [n, 1]: the probability of class 1 with the
+        loss ``"log_loss"``, o with the others.
+
+        Args:
+            parameters: float32 [d].
+            x: the rows, whose labels are not read.
+
+        Raises:
+            TypeError: ``x`` is no SparseDataset.
+            ValueError: ``x`` or ``parameters`` has the wrong shape or is not finite.
+        """
+        check_fits(self, x, "x")
+        return self.sparse.predict(_check.vector("parameters", parameters, self.dimension), x.rows)
+
+    def evaluate(self, parameters: ArrayLike, data: Dataset | SparseDataset) -> tuple[float, float]:
+        """Mean loss and accuracy over a data set; 0 for the accuracy where there are no classes.
+        Losses count with the examples' weights, accuracy without.
+
+        Raises:
+            TypeError: ``data`` is no data set, or ``parameters`` holds no real numbers.
+            ValueError: ``parameters`` or ``data`` does not fit the model.
+        """
+        check_fits(self, data, "data")
+        assert isinstance(data, SparseDataset)
+        theta = _check.vector("parameters", parameters, self.dimension)
+        return self.sparse.evaluate(theta, data.rows, data.y, data.weights)
