@@ -1,5 +1,6 @@
 #include "leashed/model/graph.h"
 
+#include <optional>
 #include <utility>
 
 #include "leashed/base/aligned.h"
@@ -45,12 +46,22 @@ struct GraphWorkspace final : Workspace {
       return {values[buffer].data() + column, d + column, row_stride(layout.widths[buffer]),
               plan.values[v].width};
     };
+    // Rows that only one block reads, which can do so itself, by their values.
+    std::vector<std::optional<TableFeature>> rows(plan.values.size());
+    for (const auto& block : plan.blocks) {
+      if (plan.values[block.output].readers == 1) rows[block.output] = block.plan->rows();
+    }
+    for (const auto& block : plan.blocks) {
+      if (block.plan->reads_rows()) continue;
+      for (const std::size_t v : block.inputs) rows[v].reset();
+    }
     for (std::size_t b = 0; b < plan.blocks.size(); ++b) {
       const auto& block = plan.blocks[b];
-      Ports ports{{}, window(block.output), isa, kMicroBatch};
+      Ports ports{{}, window(block.output), rows[block.output].has_value(), isa, kMicroBatch};
       for (std::size_t i = 0; i < block.inputs.size(); ++i) {
         const std::size_t v = block.inputs[i];
-        ports.inputs.push_back({window(v), layout.adds[b][i] != 0, plan.values[v].needs_gradient});
+        ports.inputs.push_back(
+            {window(v), layout.adds[b][i] != 0, plan.values[v].needs_gradient, rows[v]});
       }
       blocks.push_back(block.plan->make(ports));
     }

@@ -33,8 +33,9 @@ class Graph final : public GradientSource {
   double flops_per_example() const;
 
   std::unique_ptr<Workspace> make_workspace() const override;
-  // A row's gradient is added up micro-batch by micro-batch, in each feature by feature, in each
-  // entry by entry: the same bits wherever the batch ran.
+  // A row's gradient is added up in the order of a feature's entries; where features share a table,
+  // those of one micro-batch come before those of the next. Which order the features have within
+  // one depends on the graph and the batch alone: the same bits wherever the batch ran.
   float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
                  const std::atomic<bool>& cancel) const override;
   Evaluation evaluate(const float* theta, const BatchView& batch,
