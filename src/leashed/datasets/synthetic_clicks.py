@@ -1,7 +1,7 @@
 """Clicks drawn from a seed, by a hidden model whose own AUC is known.
 
-The rows are made by the core (``cpp/leashed/data/clicks.h`` has the model), more than a million a
-second; the arrays for them by NumPy.
+The rows are made by the core (``cpp/leashed/data/clicks.h`` has the model), on two threads more than
+a million a second; the arrays for them by NumPy.
 """
 
 from __future__ import annotations
