@@ -117,10 +117,10 @@ endif
 test-sanitizers: .venv/test-all
 	$(BEGIN)
 	$(call BUILD,thread,-DLEASHED_SANITIZE=thread,--target test_base test_vector test_update \
-	  test_staleness test_table test_sparse test_discipline test_engine test_net test_policy test_cluster)
+	  test_staleness test_data test_table test_sparse test_discipline test_engine test_net test_policy test_cluster)
 	tests/packaging/check-kernels build/thread
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(base|net|vector|update|staleness|table|sparse|discipline|engine|policy|cluster)$$'
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(base|net|vector|update|staleness|data|table|sparse|discipline|engine|policy|cluster)$$'
 	$(call BUILD,address,-DLEASHED_SANITIZE=address)
 	tests/packaging/check-kernels build/address
 	ASAN_OPTIONS=detect_leaks=1 $(call CTEST,address)

@@ -47,9 +47,10 @@ void in_parts(std::size_t rows, Work work) {
 
 // Over all rows, on as many threads as that is worth, at most so many.
 inline Evaluation evaluate_all(const GradientSource& source, const FloatArray& theta,
-                               const DatasetView& data, std::optional<std::size_t> threads = {}) {
+                               const DatasetView& data, std::optional<std::size_t> threads = {},
+                               RowStore* rows = nullptr) {
   const py::gil_scoped_release release;
-  Evaluator evaluator(source, SignalWatch());
+  Evaluator evaluator(source, SignalWatch(), rows);
   const std::size_t most = threads.value_or(std::numeric_limits<std::size_t>::max());
   return evaluator(theta.data(), data, most).value();
 }

@@ -24,6 +24,9 @@ py::dict to_dict(const Evaluated& e) {
   using namespace pybind11::literals;
   return py::dict("seconds"_a = e.seconds, "updates"_a = e.updates, "loss"_a = e.loss,
                   "accuracy"_a = e.accuracy, "validation_accuracy"_a = e.validation_accuracy,
+                  "auc"_a = e.auc, "normalised_entropy"_a = e.normalised_entropy,
+                  "validation_auc"_a = e.validation_auc,
+                  "validation_normalised_entropy"_a = e.validation_normalised_entropy,
                   "gradients"_a = e.gradients, "memory_bytes"_a = e.memory_bytes,
                   "live_vectors"_a = e.live_vectors, "staleness"_a = to_array(e.staleness));
 }
@@ -58,8 +61,8 @@ py::dict to_dict(TrainResult result) {
       "worker_updates"_a = to_array(std::move(result.worker_updates)),
       "read_seconds"_a = result.read_seconds, "sampling_seconds"_a = result.sampling_seconds,
       "waiting_seconds"_a = result.waiting_seconds, "running_seconds"_a = result.running_seconds,
-      "in_place"_a = result.sparse_runs, "peak_vectors"_a = result.peak_vectors,
-      "peak_memory_bytes"_a = result.peak_memory_bytes);
+      "row_seconds"_a = result.row_seconds, "in_place"_a = result.sparse_runs,
+      "peak_vectors"_a = result.peak_vectors, "peak_memory_bytes"_a = result.peak_memory_bytes);
 }
 
 using Settings = std::map<std::string, double>;
@@ -126,7 +129,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                      const std::optional<Checkpoint>& resume,
                      const std::optional<FloatArray>& weights, std::size_t recorded_passes,
                      const std::optional<std::shared_ptr<Leases>>& leases,
-                     const std::optional<std::shared_ptr<TrainerSync>>& synchronisation) {
+                     const std::optional<std::shared_ptr<TrainerSync>>& synchronisation,
+                     const std::vector<std::shared_ptr<Table>>& tables) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
@@ -137,7 +141,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                  nullptr,
                  to_choice(discipline),
                  to_choice(rule),
-                 to_choice(staleness)};
+                 to_choice(staleness),
+                 tables};
   if (validation_x && validation_y) {
     parts.validation = view_of(source, *validation_x, *validation_y);
   }
@@ -152,6 +157,7 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                              checkpoint_every,
                              {},
                              std::numeric_limits<double>::quiet_NaN(),
+                             nullptr,
                              leases ? leases->get() : nullptr,
                              synchronisation ? synchronisation->get() : nullptr};
 
@@ -229,6 +235,7 @@ void bind_train(py::module_& m) {
         py::arg("checkpoint"), py::arg("checkpoint_every"), py::arg("resume"),
         py::arg("weights").noconvert() = py::none(), py::arg("recorded_passes") = 0,
         py::arg("leases") = py::none(), py::arg("synchronisation") = py::none(),
+        py::arg("tables") = std::vector<std::shared_ptr<Table>>(),
         "Trains and returns what engine/result.h calls TrainResult, as a dict.");
 }
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core
 
-__all__ = ["ClickMetrics", "auc", "calibration", "log_loss", "normalised_entropy"]
+__all__ = ["ClickMetrics", "Values", "auc", "calibration", "log_loss", "normalised_entropy"]
 
 
 def auc(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) -> float:

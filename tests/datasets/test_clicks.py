@@ -192,6 +192,10 @@ def test_the_constructor_takes_no_other_types() -> None:
         ClickDataset(X, IDS.astype(np.int64), Y.astype(np.int32), ("a", "b", "c"))
     with pytest.raises(TypeError, match="y must be a int32 array"):
         ClickDataset(X, IDS, Y.astype(np.int64), ("a", "b", "c"))
+    with pytest.raises(TypeError, match="y must be a int32 array, got NoneType"):
+        ClickDataset(X, IDS, None, ("a", "b", "c"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="name must be a str"):
+        made(name=3)
     with pytest.raises(ValueError, match="C-contiguous"):
         ClickDataset(X, np.asfortranarray(IDS), Y.astype(np.int32), ("a", "b", "c"))
 

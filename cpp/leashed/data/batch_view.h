@@ -19,6 +19,8 @@ struct BatchView {
   // those of its table.
   std::span<const TableRows> tables = {};
   const std::uint32_t* const* places = nullptr;
+  // Where evaluating a source that gives logits writes each row's; null: nowhere.
+  float* logits = nullptr;
 };
 
 }  // namespace leashed

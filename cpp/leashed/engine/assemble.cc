@@ -8,6 +8,7 @@
 #include "leashed/discipline/updater.h"
 #include "leashed/model/sparse_model.h"
 #include "leashed/sparse/lazy_shrink.h"
+#include "leashed/table/local_rows.h"
 #include "leashed/update/registry.h"
 
 namespace leashed {
@@ -101,6 +102,13 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
     };
   }
   const auto discipline = make_discipline(parts.discipline, context);
+  std::optional<LocalRows> rows;
+  if (!parts.tables.empty()) {
+    const std::size_t readers = std::min(options.workers, processors());  // an Evaluator's threads
+    rows.emplace(parts.tables, source.features_of_tables(), options.workers, readers,
+                 discipline->lockstep());
+    options.rows = &*rows;
+  }
   return train(source, parts.data, parts.validation ? &*parts.validation : nullptr, *discipline,
                context, options, callbacks);
 }

@@ -9,6 +9,7 @@
 #include "leashed/base/choice.h"
 #include "leashed/engine/trainer.h"
 #include "leashed/sparse/ordered_rows.h"
+#include "leashed/table/table.h"
 
 namespace leashed {
 
@@ -20,6 +21,8 @@ struct Assembly {
   // Of sparse data, the copy that is trained on; data's targets are in the rows' own order.
   std::shared_ptr<const OrderedRows> ordered;
   Choice discipline, rule, staleness;
+  // Those that the source reads, in its order.
+  std::vector<std::shared_ptr<Table>> tables = {};
 };
 
 // Checkpoints, given and taken, are in the model's order. Null: the training begins here.

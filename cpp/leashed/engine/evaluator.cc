@@ -32,30 +32,66 @@ struct Evaluator::Job {
   void end() { ended.store(true, std::memory_order_relaxed); }
 };
 
-Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, Scratch& scratch) const {
+Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, std::size_t reader) {
+  Scratch& scratch = scratch_[reader];
   const DatasetView& data = job.data;
   const std::size_t begin = chunk * kChunk;
   const std::size_t size = std::min(kChunk, data.rows - begin);
+  BatchView& batch = scratch.batch.view;
   fill_in_order(data, begin, size, scratch.batch);
-  return source_.evaluate(job.theta, scratch.batch.view, *scratch.workspace);
+  if (rows_) rows_->read(reader, batch, *scratch.rows);
+  if (scratch.metrics) batch.logits = scratch.logits.data();
+  const Evaluation found = source_.evaluate(job.theta, batch, *scratch.workspace);
+  if (scratch.metrics) scratch.metrics->add({batch.logits, size}, batch.targets);
+  return found;
 }
 
 // At most so many chunks, until there are no more.
-void Evaluator::work(Job& job, Scratch& scratch, const std::function<bool()>& keep_on,
+void Evaluator::work(Job& job, std::size_t reader, const std::function<bool()>& keep_on,
                      std::size_t most) {
   try {
-    if (!scratch.workspace) scratch.workspace = source_.make_workspace();
+    prepare(scratch_[reader]);
     for (std::size_t done = 0; done < most; ++done) {
       if (keep_on && !keep_on()) job.end();
       if (job.ended.load(std::memory_order_relaxed)) return;
       const std::size_t chunk = job.next.fetch_add(1, std::memory_order_relaxed);
       if (chunk >= job.parts.size()) return;
-      job.parts[chunk] = evaluate_chunk(job, chunk * job.every, scratch);
+      job.parts[chunk] = evaluate_chunk(job, chunk * job.every, reader);
     }
   } catch (...) {
     const std::lock_guard lock(job.mutex);
     if (!job.failure) job.failure = std::current_exception();
     job.end();
+  }
+}
+
+void Evaluator::prepare(Scratch& scratch) const {
+  if (scratch.workspace) return;
+  if (source_.gives_logits()) {
+    scratch.logits.resize(kChunk);
+    scratch.metrics.emplace();
+  }
+  if (rows_) scratch.rows = rows_->make_batch();
+  scratch.workspace = source_.make_workspace();
+}
+
+// Of the evaluation that has ended; the next begins anew.
+std::optional<ClickMetrics> Evaluator::gather_metrics() {
+  if (!source_.gives_logits()) return std::nullopt;
+  std::optional<ClickMetrics> all;
+  for (Scratch& scratch : scratch_) {
+    if (!scratch.metrics) continue;
+    if (!all) all.emplace();
+    all->merge(*scratch.metrics);
+    scratch.metrics->clear();
+  }
+  return all;
+}
+
+// Holding rows keeps their tables from using again what is gone.
+void Evaluator::release() {
+  for (std::size_t reader = 0; rows_ && reader < scratch_.size(); ++reader) {
+    if (scratch_[reader].rows) rows_->release(reader);
   }
 }
 
@@ -74,17 +110,17 @@ std::optional<Evaluation> Evaluator::operator()(const float* theta, const Datase
   std::size_t chunks = job.parts.size();
   if (threads > 1 && chunk_seconds_ == 0 && chunks > 1) {
     const double begin = now();
-    work(job, scratch_[0], keep_on_, 1);
+    work(job, 0, keep_on_, 1);
     chunk_seconds_ = now() - begin;
     --chunks;
   }
   const std::size_t others = helpers(threads, chunks);
   if (others > 0) {
     team_.begin(others, [this, &job] {
-      work(job, scratch_[job.scratch.fetch_add(1, std::memory_order_relaxed)], nullptr, kAll);
+      work(job, job.scratch.fetch_add(1, std::memory_order_relaxed), nullptr, kAll);
     });
   }
-  work(job, scratch_[0], keep_on_, kAll);
+  work(job, 0, keep_on_, kAll);
   if (others > 0) {
     try {
       while (!team_.wait(kAsk)) {
@@ -93,9 +129,12 @@ std::optional<Evaluation> Evaluator::operator()(const float* theta, const Datase
     } catch (...) {
       job.end();
       team_.finish();
+      release();
       throw;
     }
   }
+  release();
+  std::optional<ClickMetrics> metrics = gather_metrics();
   if (job.failure) std::rethrow_exception(job.failure);
   if (job.ended.load(std::memory_order_relaxed)) return std::nullopt;
   Evaluation total;
@@ -103,6 +142,10 @@ std::optional<Evaluation> Evaluator::operator()(const float* theta, const Datase
     total.loss_sum += part.loss_sum;
     total.correct += part.correct;
     total.rows += part.rows;
+  }
+  if (metrics) {
+    total.auc = metrics->area_under_curve().value;
+    total.normalised_entropy = metrics->normalised_entropy();
   }
   return total;
 }

@@ -12,18 +12,20 @@
 #include "leashed/base/team.h"
 #include "leashed/data/batch_source.h"
 #include "leashed/model/gradient_source.h"
+#include "leashed/table/row_store.h"
 
 namespace leashed {
 
 class Evaluator {
  public:
   // `keep_on` is asked now and then on the calling thread; where it says no, evaluation ends early.
-  Evaluator(const GradientSource& source, std::function<bool()> keep_on)
-      : source_(source), keep_on_(std::move(keep_on)) {}
+  // rows: of the tables that the source reads, which has as many readers as threads evaluate.
+  Evaluator(const GradientSource& source, std::function<bool()> keep_on, RowStore* rows = nullptr)
+      : source_(source), keep_on_(std::move(keep_on)), rows_(rows) {}
 
   // Nothing where it ended early. On at most `threads`, and no more than there are processors; the
-  // result has the same bits whatever their number. Of every `every`-th chunk of the rows
-  // alone.
+  // loss and what is right have the same bits whatever their number. Of every `every`-th chunk of
+  // the rows alone.
   std::optional<Evaluation> operator()(const float* theta, const DatasetView& data,
                                        std::size_t threads, std::size_t every = 1);
 
@@ -34,17 +36,24 @@ class Evaluator {
   struct Scratch {
     std::unique_ptr<Workspace> workspace;
     Batch batch;
+    std::unique_ptr<BatchRows> rows;
+    std::vector<float> logits;
+    std::optional<ClickMetrics> metrics;
   };
   // Of one evaluation.
   struct Job;
-  void work(Job& job, Scratch& scratch, const std::function<bool()>& keep_on, std::size_t most);
-  Evaluation evaluate_chunk(const Job& job, std::size_t chunk, Scratch& scratch) const;
+  void work(Job& job, std::size_t reader, const std::function<bool()>& keep_on, std::size_t most);
+  Evaluation evaluate_chunk(const Job& job, std::size_t chunk, std::size_t reader);
+  void prepare(Scratch& scratch) const;
+  void release();
+  std::optional<ClickMetrics> gather_metrics();
   // How many threads beside the caller's are worth waking for so many chunks.
   std::size_t helpers(std::size_t threads, std::size_t chunks) const;
 
   const GradientSource& source_;
   const std::function<bool()> keep_on_;
-  std::vector<Scratch> scratch_;  // the caller's is the first
+  RowStore* const rows_;
+  std::vector<Scratch> scratch_;  // by reader; the caller's is the first
   double chunk_seconds_ = 0;      // what a chunk takes; 0: not known yet
   Team team_;
 };

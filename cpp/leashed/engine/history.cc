@@ -73,6 +73,11 @@ bool History::measure(Evaluated& e, const float* theta, std::size_t threads) {
   const bool classes = training_.data.targets.labels && training_.source.classifies();
   e.accuracy = classes ? share(*train) : std::nan("");
   e.validation_accuracy = validate && classes ? share(*validate) : std::nan("");
+  e.auc = train->auc;
+  e.normalised_entropy = train->normalised_entropy;
+  const Evaluation validated = validate.value_or(Evaluation());
+  e.validation_auc = validated.auc;
+  e.validation_normalised_entropy = validated.normalised_entropy;
   return true;
 }
 

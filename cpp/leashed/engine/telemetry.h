@@ -58,10 +58,12 @@ struct alignas(kCacheLine) WorkerTelemetry {
 
 // One look at the run by the monitor.
 struct Evaluated {
-  double seconds;                        // on the training clock, when the snapshot was taken
-  std::uint64_t updates;                 // its version
-  double loss, accuracy;                 // on the training set
-  double validation_accuracy;            // NaN without a validation set
+  double seconds;              // on the training clock, when the snapshot was taken
+  std::uint64_t updates;       // its version
+  double loss, accuracy;       // on the training set
+  double validation_accuracy;  // NaN without a validation set
+  // Of clicks (click_metrics.h), of either set; NaN of everything else.
+  double auc, normalised_entropy, validation_auc, validation_normalised_entropy;
   std::uint64_t gradients;               // computed so far
   std::uint64_t memory_bytes;            // resident set
   std::uint64_t live_vectors;            // parameter vectors and gradients in use

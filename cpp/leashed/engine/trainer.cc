@@ -78,7 +78,8 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
   std::vector<Worker> workers = workers_of(training, options.recorded_passes);
   Stopwatch clock;
   Monitor* watching = nullptr;
-  Evaluator evaluator(source, [&watching] { return watching->keep_evaluating(); });
+  Evaluator evaluator(
+      source, [&watching] { return watching->keep_evaluating(); }, options.rows);
   History history(training, workers, validation, evaluator, clock, options.initial_loss);
   Saving saving(training, workers, Updater(context).layout(), &context.staleness);
   Monitor monitor(training, history, saving, clock,
@@ -115,7 +116,9 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
   result.sparse_runs = training.sparse_runs != nullptr;
   result.evaluations = history.evaluations();
   if (result.evaluations.empty()) {
-    result.evaluations.push_back({0, 0, std::nan(""), std::nan(""), std::nan(""), 0, 0, 0, {}});
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    result.evaluations.push_back(
+        {0, 0, kNone, kNone, kNone, kNone, kNone, kNone, kNone, 0, 0, 0, {}});
   }
   result.elapsed = clock.seconds();
   for (const Worker& worker : workers) result.add(worker.telemetry());

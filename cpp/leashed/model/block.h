@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "leashed/base/isa.h"
@@ -19,16 +20,30 @@ struct Window {
   std::size_t stride, width;
 };
 
+// A feature that is ids, and the table of its rows.
+struct TableFeature {
+  std::size_t feature, table;
+
+  // Whether each of a batch's examples has one row, as it is.
+  bool is_row(const BatchView& batch) const {
+    return !batch.columns[feature].offsets && !batch.columns[feature].weights;
+  }
+};
+
 // As a block reads it: it writes the whole gradient, or adds to the one that others have written.
 // Which of both is fixed when the graph is laid out (graph_layout.h).
 struct InputWindow : Window {
   bool adds;
   bool needed;  // the gradient; else there is nobody to read it
+  // Where nobody else reads it and examples have one row each, neither values nor gradient are
+  // here: the block reads the rows themselves, and adds to their gradients.
+  std::optional<TableFeature> rows = {};
 };
 
 struct Ports {
   std::vector<InputWindow> inputs;
   Window output;
+  bool is_left_to_reader;  // where its examples have one row each
   Isa isa;
   std::size_t max_rows;
 };
@@ -64,6 +79,10 @@ class BlockPlan {
   virtual std::unique_ptr<Block> make(const Ports&) const = 0;
   // Whether its output is its inputs side by side, so that these can lie where it does.
   virtual bool is_side_by_side() const { return false; }
+  // The feature whose rows it gives as they are, of examples that have one each.
+  virtual std::optional<TableFeature> rows() const { return {}; }
+  // Whether it can read such rows itself.
+  virtual bool reads_rows() const { return false; }
 };
 
 }  // namespace leashed

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ struct Evaluation {
   double loss_sum = 0;
   std::uint64_t correct = 0;
   std::uint64_t rows = 0;
+  // Of the rows together, where they have logits (click_metrics.h).
+  double auc = std::numeric_limits<double>::quiet_NaN();
+  double normalised_entropy = std::numeric_limits<double>::quiet_NaN();
 };
 
 // A table that a source reads rows of.
@@ -60,6 +64,8 @@ class GradientSource {
   virtual bool classifies() const { return true; }
   // Whether rows may have weights.
   virtual bool takes_weights() const { return true; }
+  // Whether it has one output, the logit of label 1 among two labels.
+  virtual bool gives_logits() const { return false; }
   // What a worker's thread holds for as long as it works for this source.
   virtual std::shared_ptr<void> attach() const { return nullptr; }
   // Where the variables that theta is made of end, in order; empty: it is one.

@@ -1,5 +1,6 @@
 #include "leashed/model/graph.h"
 
+#include <optional>
 #include <utility>
 
 #include "leashed/base/aligned.h"
@@ -45,12 +46,22 @@ struct GraphWorkspace final : Workspace {
       return {values[buffer].data() + column, d + column, row_stride(layout.widths[buffer]),
               plan.values[v].width};
     };
+    // Rows that only one block reads, which can do so itself, by their values.
+    std::vector<std::optional<TableFeature>> rows(plan.values.size());
+    for (const auto& block : plan.blocks) {
+      if (plan.values[block.output].readers == 1) rows[block.output] = block.plan->rows();
+    }
+    for (const auto& block : plan.blocks) {
+      if (block.plan->reads_rows()) continue;
+      for (const std::size_t v : block.inputs) rows[v].reset();
+    }
     for (std::size_t b = 0; b < plan.blocks.size(); ++b) {
       const auto& block = plan.blocks[b];
-      Ports ports{{}, window(block.output), isa, kMicroBatch};
+      Ports ports{{}, window(block.output), rows[block.output].has_value(), isa, kMicroBatch};
       for (std::size_t i = 0; i < block.inputs.size(); ++i) {
         const std::size_t v = block.inputs[i];
-        ports.inputs.push_back({window(v), layout.adds[b][i] != 0, plan.values[v].needs_gradient});
+        ports.inputs.push_back(
+            {window(v), layout.adds[b][i] != 0, plan.values[v].needs_gradient, rows[v]});
       }
       blocks.push_back(block.plan->make(ports));
     }
@@ -88,6 +99,9 @@ std::vector<TableShape> Graph::tables() const { return plan_->tables; }
 std::vector<std::size_t> Graph::features_of_tables() const { return plan_->features_of_tables; }
 std::size_t Graph::outputs() const { return plan_->outputs; }
 std::size_t Graph::classes() const { return plan_->judge.classes(plan_->outputs); }
+bool Graph::gives_logits() const {
+  return plan_->outputs == 1 && plan_->judge.name == std::string_view("log_loss");
+}
 const std::vector<ParameterBlock>& Graph::parameters() const { return plan_->parameters; }
 double Graph::flops_per_example() const { return plan_->flops; }
 
@@ -129,6 +143,11 @@ Evaluation Graph::evaluate(const float* theta, const BatchView& batch, Workspace
     own.forward({theta, batch, first, count, none});
     sums.loss_sum += own.head.loss(own.outputs, count, targets, 1);
     sums.correct += own.head.correct(own.outputs, count, targets);
+    if (batch.logits) {
+      for (std::size_t i = 0; i < count; ++i) {
+        batch.logits[first + i] = own.outputs[i * own.head.stride()];
+      }
+    }
     return true;
   });
   return sums;

@@ -28,13 +28,15 @@ class Graph final : public GradientSource {
   std::vector<std::size_t> features_of_tables() const override;
   std::size_t outputs() const;
   std::size_t classes() const override;
+  bool gives_logits() const override;
   const std::vector<ParameterBlock>& parameters() const;
   // Floating-point operations of one example's forward and backward pass (2 per multiply-add).
   double flops_per_example() const;
 
   std::unique_ptr<Workspace> make_workspace() const override;
-  // A row's gradient is added up micro-batch by micro-batch, in each feature by feature, in each
-  // entry by entry: the same bits wherever the batch ran.
+  // A row's gradient is added up in the order of a feature's entries; where features share a table,
+  // those of one micro-batch come before those of the next. Which order the features have within
+  // one depends on the graph and the batch alone: the same bits wherever the batch ran.
   float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
                  const std::atomic<bool>& cancel) const override;
   Evaluation evaluate(const float* theta, const BatchView& batch,

@@ -18,18 +18,4 @@ void Combiner::begin(std::size_t entries, std::vector<std::uint64_t>& distinct) 
   distinct_ = &distinct;
 }
 
-void Combiner::add(const std::uint64_t* ids, std::size_t n, std::uint32_t* places) {
-  const std::size_t mask = (std::size_t{1} << (64 - shift_)) - 1;
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint64_t id = ids[i];
-    std::size_t slot = id * 0x9E3779B97F4A7C15 >> shift_;
-    while (slots_[slot].stamp == stamp_ && slots_[slot].id != id) slot = (slot + 1) & mask;
-    if (slots_[slot].stamp != stamp_) {
-      slots_[slot] = {id, stamp_, static_cast<std::uint32_t>(distinct_->size())};
-      distinct_->push_back(id);
-    }
-    places[i] = slots_[slot].place;
-  }
-}
-
 }  // namespace leashed

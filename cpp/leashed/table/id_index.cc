@@ -45,14 +45,16 @@ std::size_t rows_per_shard(const IdIndex::Settings& settings) {
 }  // namespace
 
 struct IdIndex::Segment {
-  explicit Segment(unsigned bits) : bits(bits), ids(slots(bits)), rows(slots(bits)) {
-    for (std::size_t i = 0; i < slots(bits); ++i) {
-      new (&ids[i]) std::atomic<std::uint64_t>(kEmpty);
-    }
+  struct Slot {
+    std::atomic<std::uint64_t> id;
+    std::uint32_t row;  // where there is an id
+  };
+
+  Segment(unsigned bits, std::byte* memory) : bits(bits), table(reinterpret_cast<Slot*>(memory)) {
+    for (std::size_t i = 0; i < slots(bits); ++i)
+      new (&table[i].id) std::atomic<std::uint64_t>(kEmpty);
   }
-  static std::size_t bytes(unsigned bits) {
-    return slots(bits) * (sizeof(std::uint64_t) + sizeof(std::uint32_t));
-  }
+  static std::size_t bytes(unsigned bits) { return slots(bits) * sizeof(Slot); }
   std::size_t next(std::size_t i) const { return (i + 1) & (slots(bits) - 1); }
   std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - 1); }
 
@@ -60,24 +62,23 @@ struct IdIndex::Segment {
   std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
     for (std::size_t i = first(hash);; i = next(i)) {
       // Acquire: pairs with put(); the slot's row is seen, and what the row began with.
-      const std::uint64_t found = ids[i].load(std::memory_order_acquire);
-      if (found == id) return rows[i];
+      const std::uint64_t found = table[i].id.load(std::memory_order_acquire);
+      if (found == id) return table[i].row;
       if (found == kEmpty) return kNone;
     }
   }
   void put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) {
     std::size_t i = first(hash);
-    while (ids[i].load(kRelaxed) != kEmpty) i = next(i);
-    rows[i] = row;
+    while (table[i].id.load(kRelaxed) != kEmpty) i = next(i);
+    table[i].row = row;
     // Release: pairs with find().
-    ids[i].store(id, std::memory_order_release);
+    table[i].id.store(id, std::memory_order_release);
     ++used;
   }
 
   const unsigned bits;
   std::size_t used = 0;  // slots that are not empty; under the lock
-  AlignedArray<std::atomic<std::uint64_t>> ids;
-  AlignedArray<std::uint32_t> rows;  // of slots that have an id
+  Slot* const table;
 };
 
 struct alignas(kCacheLine) IdIndex::Shard {
@@ -99,6 +100,7 @@ struct alignas(kCacheLine) IdIndex::Shard {
     std::uint64_t number;
   };
   std::vector<Retired> retired;  // the oldest first
+  std::byte* memory = nullptr;   // that they lie in
   std::size_t bytes = 0;         // of all segments
   std::vector<Left> limbo;       // a ring of so many
   std::size_t oldest = 0, waiting = 0;
@@ -127,6 +129,7 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
       score_(std::move(score)),
       rows_per_shard_(rows_per_shard(settings)),
       most_bytes_(most_bytes(settings) >> settings.shard_bits),
+      segments_(slots(settings.shard_bits), most_bytes_, "a table's index"),
       shards_(std::make_unique<Shard[]>(slots(settings.shard_bits))) {
   if (rows.count() < rows_of(settings) || rows.count() >= kNone) {
     throw Error("an index of " + std::to_string(rows_of(settings)) + " rows cannot use " +
@@ -135,7 +138,8 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
   const std::size_t most = settings.reserve + kWorst;
   for (std::size_t k = 0; k < slots(settings.shard_bits); ++k) {
     Shard& shard = shards_[k];
-    shard.owned = std::make_unique<Segment>(kLeastBits);
+    shard.memory = segments_.data() + k * most_bytes_;
+    shard.owned = std::make_unique<Segment>(kLeastBits, shard.memory);
     shard.bytes = Segment::bytes(kLeastBits);
     shard.retired.reserve(std::numeric_limits<std::size_t>::digits);
     shard.current.store(shard.owned.get(), kRelaxed);
@@ -167,8 +171,7 @@ std::uint32_t IdIndex::find(std::uint64_t id) const {
 void IdIndex::prefetch(std::uint64_t id) const {
   const std::uint64_t hash = mix(id);
   const Segment& segment = *shard_of(hash).current.load(std::memory_order_acquire);
-  __builtin_prefetch(&segment.ids[segment.first(hash)]);
-  __builtin_prefetch(&segment.rows[segment.first(hash)]);
+  __builtin_prefetch(&segment.table[segment.first(hash)]);
 }
 
 IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period) {
@@ -209,20 +212,39 @@ bool IdIndex::make_room(Shard& shard) {
   return rebuild(shard, segment.bits + (grows ? 1 : 0));
 }
 
+// Where none of the shard's segments lies; null: nowhere. Each lies at a multiple of its size, so
+// one that has grown from the least fits behind all before it.
+std::byte* IdIndex::place_for(const Shard& shard, unsigned bits) const {
+  const std::size_t bytes = Segment::bytes(bits);
+  const auto free = [&](const Segment& segment, const std::byte* at) {
+    const auto* const begin = reinterpret_cast<const std::byte*>(segment.table);
+    return at + bytes <= begin || begin + Segment::bytes(segment.bits) <= at;
+  };
+  for (std::size_t at = 0; at + bytes <= most_bytes_; at += bytes) {
+    std::byte* const place = shard.memory + at;
+    if (free(*shard.owned, place) &&
+        std::all_of(shard.retired.begin(), shard.retired.end(),
+                    [&](const auto& each) { return free(*each.segment, place); })) {
+      return place;
+    }
+  }
+  return nullptr;
+}
+
 // What lives, without tombs; false where segments before are still held, or there is no memory.
-// (All that a shard has grown through take less than the one it ends with.)
 bool IdIndex::rebuild(Shard& shard, unsigned bits) {
-  if (shard.bytes + Segment::bytes(bits) > most_bytes_) return false;
+  std::byte* const memory = place_for(shard, bits);
+  if (!memory) return false;
   std::unique_ptr<Segment> next;
   try {
-    next = std::make_unique<Segment>(bits);
+    next = std::make_unique<Segment>(bits, memory);
   } catch (const std::bad_alloc&) {
     return false;
   }
   const Segment& segment = *shard.owned;
   for (std::size_t i = 0; i < slots(segment.bits); ++i) {
-    const std::uint64_t id = segment.ids[i].load(kRelaxed);
-    if (!is_special(id)) next->put(id, mix(id), segment.rows[i]);
+    const std::uint64_t id = segment.table[i].id.load(kRelaxed);
+    if (!is_special(id)) next->put(id, mix(id), segment.table[i].row);
   }
   // Release: see Shard.
   shard.current.store(next.get(), std::memory_order_release);
@@ -270,8 +292,8 @@ void IdIndex::evict(Shard& shard, std::uint32_t newest) {
   std::size_t count = 0;
   for (std::size_t seen = 0; seen < slots(segment.bits) && count < kSample; ++seen) {
     shard.hand = segment.next(shard.hand);
-    if (is_special(segment.ids[shard.hand].load(kRelaxed))) continue;
-    const std::uint32_t row = segment.rows[shard.hand];
+    if (is_special(segment.table[shard.hand].id.load(kRelaxed))) continue;
+    const std::uint32_t row = segment.table[shard.hand].row;
     if (row == newest) continue;
     const float score = score_(rows_.head(row), rows_.values(row));
     sample[count++] = {std::isnan(score) ? std::numeric_limits<float>::infinity() : score,
@@ -281,8 +303,8 @@ void IdIndex::evict(Shard& shard, std::uint32_t newest) {
   std::partial_sort(sample.begin(), sample.begin() + worst, sample.begin() + count,
                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
   for (std::size_t k = 0; k < worst; ++k) {
-    const std::uint32_t row = segment.rows[sample[k].slot];
-    segment.ids[sample[k].slot].store(kTomb, kRelaxed);
+    const std::uint32_t row = segment.table[sample[k].slot].row;
+    segment.table[sample[k].slot].id.store(kTomb, kRelaxed);
     rows_.head(row).version.fetch_or(RowHead::kDead, kRelaxed);
     shard.limbo[(shard.oldest + shard.waiting++) % shard.limbo.size()] = {row, 0};
   }
@@ -315,8 +337,8 @@ void IdIndex::each(const std::function<void(std::uint64_t, std::uint32_t)>& f) c
   for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
     const Segment& segment = *shards_[k].current.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < slots(segment.bits); ++i) {
-      const std::uint64_t id = segment.ids[i].load(std::memory_order_acquire);
-      if (!is_special(id)) f(id, segment.rows[i]);
+      const std::uint64_t id = segment.table[i].id.load(std::memory_order_acquire);
+      if (!is_special(id)) f(id, segment.table[i].row);
     }
   }
   for (const std::uint64_t id : {kEmpty, kTomb}) f(id, find(id));

@@ -20,6 +20,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/table/epochs.h"
+#include "leashed/table/reserved.h"
 #include "leashed/table/rows.h"
 
 namespace leashed {
@@ -80,6 +81,7 @@ class IdIndex {
 
   Shard& shard_of(std::uint64_t hash) const;
   bool make_room(Shard& shard);
+  std::byte* place_for(const Shard& shard, unsigned bits) const;
   bool rebuild(Shard& shard, unsigned bits);
   void reclaim(Shard& shard);
   void evict(Shard& shard, std::uint32_t newest);
@@ -91,6 +93,7 @@ class IdIndex {
   const Initialise initialise_;
   const Score score_;
   const std::size_t rows_per_shard_, most_bytes_;  // of one shard
+  const Reserved segments_;
   const std::unique_ptr<Shard[]> shards_;
 };
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "leashed/base/aligned.h"
+#include "leashed/table/reserved.h"
 
 namespace leashed {
 
@@ -29,9 +29,6 @@ class Rows {
  public:
   // Throws Error where so much cannot be reserved.
   Rows(std::size_t count, std::size_t floats);
-  ~Rows();
-  Rows(const Rows&) = delete;
-  Rows& operator=(const Rows&) = delete;
 
   std::size_t count() const { return count_; }
   std::size_t floats() const { return floats_; }  // of a row: θ and its states
@@ -53,8 +50,9 @@ class Rows {
   }
 
  private:
-  const std::size_t count_, floats_, stride_, bytes_;
-  std::byte* memory_;
+  const std::size_t count_, floats_, stride_;
+  const Reserved reserved_;
+  std::byte* const memory_;
 };
 
 }  // namespace leashed

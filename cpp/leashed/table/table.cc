@@ -17,12 +17,11 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr std::size_t kLeastRows = 64;  // of a table that grows
 constexpr std::size_t kMostRows = std::numeric_limits<std::uint32_t>::max() - 2;
 constexpr std::size_t kMostFloats = std::size_t{1} << 20;  // of a row
-constexpr std::size_t kAhead = 16;                         // ids that are looked for at once
 constexpr std::size_t kBlock = 32;                         // rows that are updated at once
 constexpr std::size_t kLine = kCacheLine / sizeof(float);
 
 IdIndex::Settings index_settings(std::size_t rows, bool evicts) {
-  const auto bits = static_cast<int>(std::bit_width(rows / 1024));
+  const auto bits = static_cast<int>(std::bit_width(rows / 4096));
   const auto shard_bits = static_cast<unsigned>(std::clamp(bits, 0, 10));
   const std::size_t rows_per_shard = rows >> shard_bits;
   return {.rows = rows,
@@ -66,7 +65,7 @@ Table::Table(const Settings& settings)
   if (evicts && settings.evict != "age" && settings.evict != "norm") {
     throw Error("unknown eviction '" + settings.evict + "'; choose one of: none, age, norm");
   }
-  const std::size_t row = Rows::bytes_of_row(rule_.floats(settings.dim));
+  const std::size_t row = row_bytes_ = Rows::bytes_of_row(rule_.floats(settings.dim));
   const std::size_t limit = settings.max_bytes;
   const auto too_small = [&](std::size_t rows, std::size_t bytes) {
     throw Error(name + "of " + std::to_string(rows) + " rows needs " + std::to_string(bytes) +
@@ -178,14 +177,6 @@ void Table::check(const std::uint64_t* ids, std::size_t n) const {
   }
 }
 
-void Table::prefetch(std::uint32_t row) const {
-  const auto begin = reinterpret_cast<std::uintptr_t>(&rows_->head(row));
-  const std::uintptr_t end = begin + rows_->bytes_per_row();
-  for (std::uintptr_t line = begin / kCacheLine * kCacheLine; line < end; line += kCacheLine) {
-    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
-  }
-}
-
 std::uint32_t Table::admit(std::uint64_t id, RowPublication& missed) {
   if (admission_ && !admission_->sighted(id)) {
     ++missed.unadmitted;
@@ -205,15 +196,10 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
   located.rows.resize(n);
   std::size_t found = 0;
   if (!grows()) {
-    for (std::size_t i = 0; i < n; ++i) {
-      located.rows[i] = static_cast<std::uint32_t>(ids[i]);
-      prefetch(located.rows[i]);
-    }
+    for (std::size_t i = 0; i < n; ++i) located.rows[i] = static_cast<std::uint32_t>(ids[i]);
     found = n;
   } else {
-    for (std::size_t i = 0; i < std::min(n, kAhead); ++i) index_->prefetch(ids[i]);
     for (std::size_t i = 0; i < n; ++i) {
-      if (i + kAhead < n) index_->prefetch(ids[i + kAhead]);
       std::uint32_t row = index_->find(ids[i]);
       found += row != IdIndex::kNone;
       if (row == IdIndex::kNone && admits) row = admit(ids[i], located.missed);
@@ -377,7 +363,7 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   Located& located = scratch.located;
   scratch.places.resize(n);
   scratch.combiner.begin(n, located.ids);
-  scratch.combiner.add(ids, n, scratch.places.data());
+  scratch.combiner.add(ids, n, scratch.places.data(), [this](std::uint64_t id) { expect(id); });
   const std::size_t distinct = located.ids.size();
   locate(seat, located, true);
   pull(located);

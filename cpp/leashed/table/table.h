@@ -80,6 +80,14 @@ class Table {
   // Floats from one gradient to the next, so that none is on more lines than it must be.
   std::size_t gradient_stride() const;
 
+  // An id that is to be located soon: what that reads is brought into the cache.
+  void expect(std::uint64_t id) const {
+    if (index_) {
+      index_->prefetch(id);
+    } else {
+      prefetch(id);
+    }
+  }
   // Finds the rows of located.ids and has them brought into the cache; where it admits, ids that
   // have none are counted, and get one when they have come often enough. Throws Error where one is
   // no row of a fixed table.
@@ -157,7 +165,14 @@ class Table {
   std::uint16_t time() const;
   void check(const std::uint64_t* ids, std::size_t n) const;
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);
-  void prefetch(std::uint32_t row) const;
+  // (A row that there is not does no harm.)
+  void prefetch(std::uint64_t row) const {
+    const auto begin = reinterpret_cast<std::uintptr_t>(&rows_->head(0)) + row * row_bytes_;
+    const std::uintptr_t end = begin + row_bytes_;
+    for (std::uintptr_t line = begin / kCacheLine * kCacheLine; line < end; line += kCacheLine) {
+      __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+    }
+  }
   void reach(std::uint16_t period);
   void count(Seat& seat, const RowPublication& publication);
 
@@ -166,7 +181,7 @@ class Table {
   const RowRule rule_;
   const std::unique_ptr<const StalenessPolicy> staleness_;
   const RowKernels& kernels_;
-  std::size_t capacity_, most_bytes_;
+  std::size_t capacity_, most_bytes_, row_bytes_;
   IdIndex::Settings index_settings_{};
   Epochs epochs_{kSeats};
   const std::unique_ptr<Slot[]> slots_;

@@ -109,8 +109,10 @@ class ClickDataset:
     hidden: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
-        n = len(self.y)
+        n = np.size(self.y)
         _check_array("y", self.y, np.int32, (n,))
+        if not isinstance(self.name, str):
+            raise TypeError(f"name must be a str, got {type(self.name).__name__}")
         if n == 0:
             raise ValueError("y is empty; pass at least one example")
         check_y(self.y, 2)
@@ -201,7 +203,7 @@ class ClickDataset:
             columns = _as_ids("ids", ids, 2)
             if names is None:
                 names = names_of(columns.shape[1])
-        return ClickDataset(
+        return cls(
             x32,
             columns,
             labels.astype(np.int32),

@@ -1,7 +1,7 @@
 """Clicks drawn from a seed, by a hidden model whose own AUC is known.
 
-The rows are made by the core (``cpp/leashed/data/clicks.h`` has the model), more than a million a
-second; the arrays for them by NumPy.
+The rows are made by the core (``cpp/leashed/data/clicks.h`` has the model), on two threads more than
+a million a second; the arrays for them by NumPy.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def synthetic_clicks(
     rows = _check.whole("rows", rows)
     seed = _check.whole("seed", seed, 0, 2**64 - 1)
     test = _check.whole("test", test)
-    days = _check.whole("days", days, 1, 2**31)
+    days = _check.whole("days", days, 1, 2**16)
     drift = _check.real("drift", drift, 0.0, allow=True)
     if drift > 1:
         raise ValueError(f"drift must be at most 1, got {drift:g}")
@@ -95,7 +95,8 @@ def _empty(rows: int, features: int) -> _Arrays:
 
 def _fill(native: _core.ClickGenerator, test: bool, arrays: Any, threads: int) -> None:
     for begin in range(0, len(arrays[0]), _PART):
-        native.fill(test, begin, *(a[begin : begin + _PART] for a in arrays), threads=threads)
+        x, ids, labels, hidden = (a[begin : begin + _PART] for a in arrays)
+        native.fill(test, begin, x, ids, labels, hidden, threads)
 
 
 def _dataset(arrays: _Arrays, name: str) -> ClickDataset:

@@ -17,15 +17,16 @@ class DotBlock final : public Block {
         scratch_(kernels_.dot_scratch(ports.inputs.size(), ports.inputs.front().width)) {}
 
   void forward(const MicroBatch& step) override {
-    kernels_.dot(in_.values(), step.count, out_.values, out_.stride, scratch_.data());
+    kernels_.dot_racy(in_.values(step), step.count, out_.values, out_.stride, scratch_.data());
   }
   void backward(const MicroBatch& step, float*, bool) override {
-    kernels_.dot_backward(in_.values(), step.count, out_.gradient, out_.stride, in_.gradients(),
-                          scratch_.data());
+    const Vectors values = in_.values(step);
+    kernels_.dot_backward_racy(values, step.count, out_.gradient, out_.stride, in_.gradients(),
+                               scratch_.data());
   }
 
  private:
-  const VectorInputs in_;
+  VectorInputs in_;
   const Window out_;
   const InteractionKernels& kernels_;
   AlignedArray<float> scratch_;
@@ -36,6 +37,7 @@ class DotPlan final : public BlockPlan {
   std::unique_ptr<Block> make(const Ports& ports) const override {
     return std::make_unique<DotBlock>(ports);
   }
+  bool reads_rows() const override { return true; }
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ const std::map<std::string, Pooling> kPoolings = {{"sum", Pooling::sum},
                                                   {"sequence", Pooling::sequence}};
 
 struct Embedded {
-  std::size_t feature, table, dim, length;
+  TableFeature of;
+  std::size_t dim, length;
   Pooling pooling;
 };
 
@@ -25,16 +26,19 @@ class EmbeddingBlock final : public Block {
   EmbeddingBlock(const Embedded& what, const Ports& ports)
       : what_(what),
         out_(ports.output),
+        is_left_to_reader_(ports.is_left_to_reader),
         kernels_(embedding_kernels(ports.isa)),
         largest_(what.pooling == Pooling::max ? ports.max_rows * what.dim : 0) {}
 
   void forward(const MicroBatch& step) override {
-    kernels_.pool_racy(rows(step), step.batch.tables[what_.table].values, out_.values, out_.stride);
+    if (is_left_to_reader_ && what_.of.is_row(step.batch)) return;
+    kernels_.pool_racy(rows(step), step.batch.tables[what_.of.table].values, out_.values,
+                       out_.stride);
   }
 
   void backward(const MicroBatch& step, float*, bool) override {
-    const TableRows& table = step.batch.tables[what_.table];
-    if (!table.gradient) return;
+    const TableRows& table = step.batch.tables[what_.of.table];
+    if (!table.gradient || (is_left_to_reader_ && what_.of.is_row(step.batch))) return;
     kernels_.scatter(rows(step), out_.gradient, out_.stride, table.gradient, table.stride);
   }
 
@@ -43,8 +47,8 @@ class EmbeddingBlock final : public Block {
     return {what_.pooling,
             what_.dim,
             what_.length,
-            step.batch.columns[what_.feature],
-            step.batch.places[what_.feature],
+            step.batch.columns[what_.of.feature],
+            step.batch.places[what_.of.feature],
             step.first,
             step.count,
             largest_.data()};
@@ -52,6 +56,7 @@ class EmbeddingBlock final : public Block {
 
   const Embedded what_;
   const Window out_;
+  const bool is_left_to_reader_;
   const EmbeddingKernels& kernels_;
   std::vector<std::uint32_t> largest_;
 };
@@ -61,6 +66,10 @@ class EmbeddingPlan final : public BlockPlan {
   explicit EmbeddingPlan(const Embedded& what) : what_(what) {}
   std::unique_ptr<Block> make(const Ports& ports) const override {
     return std::make_unique<EmbeddingBlock>(what_, ports);
+  }
+  std::optional<TableFeature> rows() const override {
+    const bool pools_one = what_.pooling == Pooling::sum || what_.pooling == Pooling::mean;
+    return pools_one ? std::optional(what_.of) : std::nullopt;
   }
 
  private:
@@ -73,17 +82,18 @@ void plan_embedding_node(const Node& node, GraphPlanner& graph) {
   graph.takes(0, 0);
   GraphPlan& plan = graph.plan();
   Embedded what;
-  what.feature = plan.features_of_tables.size();
-  what.table = graph.size("table", 0);
-  if (what.table >= plan.tables.size()) {
-    graph.fail("table " + std::to_string(what.table) + " is not among the " +
+  what.of.feature = plan.features_of_tables.size();
+  what.of.table = graph.size("table", 0);
+  if (what.of.table >= plan.tables.size()) {
+    graph.fail("table " + std::to_string(what.of.table) + " is not among the " +
                std::to_string(plan.tables.size()) + " there are");
   }
-  what.dim = plan.tables[what.table].dim;
-  if (what.dim == 0) graph.fail("table " + plan.tables[what.table].name + " has rows of no floats");
+  what.dim = plan.tables[what.of.table].dim;
+  if (what.dim == 0)
+    graph.fail("table " + plan.tables[what.of.table].name + " has rows of no floats");
   what.pooling = find_choice(kPoolings, "pooling", node.kind.part("pooling").name);
   what.length = what.pooling == Pooling::sequence ? graph.size("length", 1) : 1;
-  plan.features_of_tables.push_back(what.table);
+  plan.features_of_tables.push_back(what.of.table);
   const std::size_t width = graph.values(extent({what.length, what.dim}));
   graph.becomes(std::make_unique<EmbeddingPlan>(what), width, true);
 }

@@ -1,7 +1,6 @@
 // The inputs of a block that takes vectors of one width, as its kernels read them.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "leashed/model/block.h"
@@ -11,26 +10,35 @@ namespace leashed {
 
 class VectorInputs {
  public:
-  explicit VectorInputs(const Ports& ports)
-      : width_(ports.inputs.front().width), adds_(new bool[ports.inputs.size()]) {
-    for (std::size_t i = 0; i < ports.inputs.size(); ++i) {
-      const InputWindow& in = ports.inputs[i];
-      values_.push_back(in.values);
-      strides_.push_back(in.stride);
-      gradients_.push_back(in.needed ? in.gradient : nullptr);
-      adds_[i] = in.adds;
+  explicit VectorInputs(const Ports& ports) : inputs_(ports.inputs) {
+    for (const InputWindow& in : inputs_) {
+      vectors_.push_back({in.values, in.stride});
+      gradients_.push_back({in.needed ? in.gradient : nullptr, in.stride, nullptr, in.adds});
     }
   }
 
-  Vectors values() const { return {values_.size(), width_, values_.data(), strides_.data()}; }
-  VectorGradients gradients() const { return {gradients_.data(), adds_.get()}; }
+  // Of a micro-batch.
+  Vectors values(const MicroBatch& step) {
+    for (std::size_t j = 0; j < inputs_.size(); ++j) {
+      const InputWindow& in = inputs_[j];
+      if (!in.rows) continue;
+      vectors_[j] = {in.values, in.stride};
+      gradients_[j] = {in.gradient, in.stride, nullptr, in.adds};
+      if (!in.rows->is_row(step.batch)) continue;
+      const TableRows& table = step.batch.tables[in.rows->table];
+      const std::uint32_t* places = step.batch.places[in.rows->feature] + step.first;
+      vectors_[j] = {nullptr, 0, table.values, places};
+      gradients_[j] = {table.gradient, table.stride, places, true};
+    }
+    return {inputs_.size(), inputs_.front().width, vectors_.data()};
+  }
+  // Of the last one that values() was called for.
+  const VectorGradient* gradients() const { return gradients_.data(); }
 
  private:
-  const std::size_t width_;
-  std::vector<const float*> values_;
-  std::vector<std::size_t> strides_;
-  std::vector<float*> gradients_;
-  std::unique_ptr<bool[]> adds_;
+  const std::vector<InputWindow> inputs_;
+  std::vector<Vector> vectors_;
+  std::vector<VectorGradient> gradients_;
 };
 
 }  // namespace leashed

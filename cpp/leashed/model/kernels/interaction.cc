@@ -13,16 +13,21 @@
 #include "leashed/base/isa_table.h"
 #include "leashed/base/simd.h"
 #include "leashed/model/kernels/partial.h"
+#include "leashed/update/kernels/racy.h"
 
 namespace leashed {
 namespace {
 
-// Sums of a tile, its vectors and a broadcast must fit the registers, those of the way back also
-// one address a row.
+// Sums of a tile of V vectors a row, its vectors and a broadcast must fit the registers, those of
+// the way back also one address a row.
 #if defined(__AVX512F__) || defined(__aarch64__)
-constexpr std::size_t kRows = 12, kRowsBack = 10;  // of 32 registers
+template <std::size_t V>
+constexpr std::size_t kRows = V == 1 ? 16 : 12;  // of 32 registers
+constexpr std::size_t kRowsBack = 10;
 #else
-constexpr std::size_t kRows = 6, kRowsBack = 5;  // of 16
+template <std::size_t V>
+constexpr std::size_t kRows = V == 1 ? 8 : 6;  // of 16
+constexpr std::size_t kRowsBack = 5;
 #endif
 
 constexpr std::size_t round_up(std::size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
@@ -67,16 +72,37 @@ LEASHED_INLINE void transpose(const float* in, std::size_t ld_in, float* out, st
   for (std::size_t i = 0; i < kLanes; ++i) vstore(out + i * ld_out, r[i]);
 }
 
+LEASHED_INLINE const float* vector_of(const Vector& v, std::size_t row) {
+  return v.values ? v.values[v.places[row]] : v.at + row * v.stride;
+}
+LEASHED_INLINE float* gradient_of(const VectorGradient& d, std::size_t row) {
+  return d.at + (d.places ? d.places[row] : row) * d.stride;
+}
+
+LEASHED_INLINE LEASHED_RACY vfloat load_racy(const float* p, std::size_t count) {
+  if (count >= kLanes) return load_once(p);
+  float lanes[kLanes] = {};
+  for (std::size_t i = 0; i < count; ++i) lanes[i] = load_one(p + i);
+  return vload(lanes);
+}
+
 // The vectors of one example, [round_up(n)][round_up(dim)], padded with zeros; rows from n on are
 // the caller's.
-LEASHED_INLINE void collect(const Vectors& v, std::size_t row, float* out) {
+LEASHED_INLINE LEASHED_RACY void collect(const Vectors& v, std::size_t row, float* out) {
   const std::size_t ld = round_up(v.dim);
   for (std::size_t j = 0; j < v.n; ++j, out += ld) {
-    const float* from = v.at[j] + row * v.strides[j];
+    const float* from = vector_of(v.vectors[j], row);
     for (std::size_t k = 0; k < v.dim; k += kLanes) {
-      vstore(out + k, load_up_to(from + k, v.dim - k));
+      vstore(out + k, load_racy(from + k, v.dim - k));
     }
   }
+}
+
+// Rows of tables that are needed soon, a few at a time beside the work: many at once would wait for
+// each other.
+LEASHED_INLINE void fetch(const float* row, std::size_t dim) {
+  constexpr std::size_t kLine = 64 / sizeof(float);
+  for (std::size_t k = 0; k < dim; k += kLine) __builtin_prefetch(row + k);
 }
 
 // Rows [j, j + R) of the triangle in columns [column, column + V * kLanes), of Vᵀ with stride ld.
@@ -89,14 +115,14 @@ void dot_tile(const float* transposed, std::size_t ld, std::size_t dim, std::siz
     vfloat tv[V];
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < V; ++v) tv[v] = vload(t + column + v * kLanes);
-#pragma GCC unroll 12
+#pragma GCC unroll 16
     for (std::size_t r = 0; r < R; ++r) {
       const vfloat x = vset(t[j + r]);
 #pragma GCC unroll 2
       for (std::size_t v = 0; v < V; ++v) sum[r][v] += x * tv[v];
     }
   }
-#pragma GCC unroll 12
+#pragma GCC unroll 16
   for (std::size_t r = 0; r < R; ++r) {
     float* row = out + triangle(j + r);
 #pragma GCC unroll 2
@@ -113,12 +139,27 @@ constexpr std::array<DotTile, sizeof...(I)> make_dot_tiles(std::index_sequence<I
   return {dot_tile<I + 1, V>...};
 }
 template <std::size_t V>
-constexpr std::array<DotTile, kRows> dot_tiles =
-    make_dot_tiles<V>(std::make_index_sequence<kRows>());
+constexpr std::array<DotTile, kRows<V>> dot_tiles =
+    make_dot_tiles<V>(std::make_index_sequence<kRows<V>>());
+
+// Rows [begin, end) of the triangle, whose columns end in the same vector, dealt out evenly among
+// tiles of V vectors from `column` on.
+template <std::size_t V>
+LEASHED_INLINE void dot_tiles_of(const float* transposed, std::size_t ld, std::size_t dim,
+                                 std::size_t begin, std::size_t end, std::size_t column,
+                                 float* out) {
+  const std::size_t tiles = (end - begin + kRows<V> - 1) / kRows<V>;
+  for (std::size_t i = 0, j = begin; i < tiles; ++i) {
+    const std::size_t count = (end - j + tiles - i - 1) / (tiles - i);
+    dot_tiles<V>[count - 1](transposed, ld, dim, j, column, out);
+    j += count;
+  }
+}
 
 std::size_t dot_scratch(std::size_t n, std::size_t dim) { return 2 * round_up(n) * round_up(dim); }
 
-void dot(const Vectors& v, std::size_t rows, float* out, std::size_t ld, float* scratch) {
+LEASHED_RACY void dot_racy(const Vectors& v, std::size_t rows, float* out, std::size_t ld,
+                           float* scratch) {
   const std::size_t height = round_up(v.n), width = round_up(v.dim);
   float* const transposed = scratch + height * width;
   for (std::size_t i = v.n * width; i < height * width; ++i) scratch[i] = 0;
@@ -129,20 +170,18 @@ void dot(const Vectors& v, std::size_t rows, float* out, std::size_t ld, float* 
         transpose(scratch + j * width + k, width, transposed + k * height + j, height);
       }
     }
-    // Rows whose columns end in the same vector, dealt out evenly among tiles.
     for (std::size_t begin = 1, end; begin < v.n; begin = end) {
-      end = min(v.n, round_up(begin) + 1);
-      const std::size_t tiles = (end - begin + kRows - 1) / kRows;
-      for (std::size_t i = 0, j = begin; i < tiles; ++i) {
-        const std::size_t count = (end - j + tiles - i - 1) / (tiles - i);
-        std::size_t column = 0;
-        for (; column + kLanes < round_up(begin); column += 2 * kLanes) {
-          dot_tiles<2>[count - 1](transposed, height, v.dim, j, column, out);
-        }
-        if (column < round_up(begin)) {
-          dot_tiles<1>[count - 1](transposed, height, v.dim, j, column, out);
-        }
-        j += count;
+      const std::size_t columns = round_up(begin);
+      end = min(v.n, columns + 1);
+      for (std::size_t j = begin; j < end && row + 1 < rows; ++j) {
+        if (v.vectors[j].values) fetch(vector_of(v.vectors[j], row + 1), v.dim);
+      }
+      std::size_t column = 0;
+      for (; column + kLanes < columns; column += 2 * kLanes) {
+        dot_tiles_of<2>(transposed, height, v.dim, begin, end, column, out);
+      }
+      if (column < columns) {
+        dot_tiles_of<1>(transposed, height, v.dim, begin, end, column, out);
       }
     }
   }
@@ -151,7 +190,7 @@ void dot(const Vectors& v, std::size_t rows, float* out, std::size_t ld, float* 
 // The gradients of vectors [j, j + R) in V * kLanes of their floats, from `column` on.
 template <std::size_t R, std::size_t V>
 void dot_back_tile(const Vectors& vectors, const float* v, const float* g, std::size_t row,
-                   std::size_t j, std::size_t column, const VectorGradients& d) {
+                   std::size_t j, std::size_t column, const VectorGradient* d) {
   const std::size_t ld = round_up(vectors.dim);
   const float* g_row[R];
 #pragma GCC unroll 10
@@ -192,20 +231,21 @@ void dot_back_tile(const Vectors& vectors, const float* v, const float* g, std::
   }
 #pragma GCC unroll 10
   for (std::size_t r = 0; r < R; ++r) {
-    if (!d.at[j + r]) continue;
-    float* to = d.at[j + r] + row * vectors.strides[j + r] + column;
+    const VectorGradient& own = d[j + r];
+    if (!own.at) continue;
+    float* to = gradient_of(own, row) + column;
 #pragma GCC unroll 2
     for (std::size_t k = 0; k < V; ++k) {
       const std::size_t count = vectors.dim - column - k * kLanes;
       vfloat x = sum[r][k];
-      if (d.adds[j + r]) x += load_up_to(to + k * kLanes, count);
+      if (own.adds) x += load_up_to(to + k * kLanes, count);
       store_up_to(to + k * kLanes, x, count);
     }
   }
 }
 
 using DotBackTile = void (*)(const Vectors&, const float*, const float*, std::size_t, std::size_t,
-                             std::size_t, const VectorGradients&);
+                             std::size_t, const VectorGradient*);
 template <std::size_t V, std::size_t... I>
 constexpr std::array<DotBackTile, sizeof...(I)> make_dot_back_tiles(std::index_sequence<I...>) {
   return {dot_back_tile<I + 1, V>...};
@@ -214,13 +254,18 @@ template <std::size_t V>
 constexpr std::array<DotBackTile, kRowsBack> dot_back_tiles =
     make_dot_back_tiles<V>(std::make_index_sequence<kRowsBack>());
 
-void dot_backward(const Vectors& v, std::size_t rows, const float* d_out, std::size_t ld,
-                  const VectorGradients& d, float* scratch) {
+LEASHED_RACY void dot_backward_racy(const Vectors& v, std::size_t rows, const float* d_out,
+                                    std::size_t ld, const VectorGradient* d, float* scratch) {
   const std::size_t width = round_up(v.dim), tiles = (v.n + kRowsBack - 1) / kRowsBack;
   for (std::size_t row = 0; row < rows; ++row, d_out += ld) {
     collect(v, row, scratch);
     for (std::size_t i = 0, j = 0; i < tiles; ++i) {
       const std::size_t count = (v.n - j + tiles - i - 1) / (tiles - i);
+      for (std::size_t k = j; k < j + count && row + 1 < rows; ++k) {
+        if (!v.vectors[k].values) continue;
+        fetch(vector_of(v.vectors[k], row + 1), v.dim);
+        if (d[k].at) fetch(gradient_of(d[k], row + 1), v.dim);
+      }
       std::size_t column = 0;
       for (; column + kLanes < width; column += 2 * kLanes) {
         dot_back_tiles<2>[count - 1](v, scratch, d_out, row, j, column, d);
@@ -231,22 +276,13 @@ void dot_backward(const Vectors& v, std::size_t rows, const float* d_out, std::s
   }
 }
 
-// Σⱼ vⱼ of kLanes floats from k on.
-LEASHED_INLINE vfloat sum_of(const Vectors& v, std::size_t row, std::size_t k) {
-  vfloat sum = {};
-  for (std::size_t j = 0; j < v.n; ++j) {
-    sum += load_up_to(v.at[j] + row * v.strides[j] + k, v.dim - k);
-  }
-  return sum;
-}
-
-void fm(const Vectors& v, std::size_t rows, float* out, std::size_t ld) {
+LEASHED_RACY void fm_racy(const Vectors& v, std::size_t rows, float* out, std::size_t ld) {
   for (std::size_t row = 0; row < rows; ++row) {
     vfloat total = {};
     for (std::size_t k = 0; k < v.dim; k += kLanes) {
       vfloat sum = {}, squares = {};
       for (std::size_t j = 0; j < v.n; ++j) {
-        const vfloat x = load_up_to(v.at[j] + row * v.strides[j] + k, v.dim - k);
+        const vfloat x = load_racy(vector_of(v.vectors[j], row) + k, v.dim - k);
         sum += x;
         squares += x * x;
       }
@@ -258,19 +294,22 @@ void fm(const Vectors& v, std::size_t rows, float* out, std::size_t ld) {
   }
 }
 
-void fm_backward(const Vectors& v, std::size_t rows, const float* d_out, std::size_t ld,
-                 const VectorGradients& d) {
+LEASHED_RACY void fm_backward_racy(const Vectors& v, std::size_t rows, const float* d_out,
+                                   std::size_t ld, const VectorGradient* d) {
   for (std::size_t row = 0; row < rows; ++row) {
     const vfloat g = vset(d_out[row * ld]);
     for (std::size_t k = 0; k < v.dim; k += kLanes) {
       const std::size_t count = v.dim - k;
-      const vfloat sum = sum_of(v, row, k);
+      vfloat sum = {};
       for (std::size_t j = 0; j < v.n; ++j) {
-        if (!d.at[j]) continue;
-        const std::size_t at = row * v.strides[j] + k;
-        vfloat x = g * (sum - load_up_to(v.at[j] + at, count));
-        if (d.adds[j]) x += load_up_to(d.at[j] + at, count);
-        store_up_to(d.at[j] + at, x, count);
+        sum += load_racy(vector_of(v.vectors[j], row) + k, count);
+      }
+      for (std::size_t j = 0; j < v.n; ++j) {
+        if (!d[j].at) continue;
+        float* to = gradient_of(d[j], row) + k;
+        vfloat x = g * (sum - load_racy(vector_of(v.vectors[j], row) + k, count));
+        if (d[j].adds) x += load_up_to(to, count);
+        store_up_to(to, x, count);
       }
     }
   }
@@ -279,7 +318,7 @@ void fm_backward(const Vectors& v, std::size_t rows, const float* d_out, std::si
 }  // namespace
 
 extern const InteractionKernels LEASHED_ISA_NAME(interaction_kernels);
-const InteractionKernels LEASHED_ISA_NAME(interaction_kernels) = {dot_scratch, dot, dot_backward,
-                                                                  fm, fm_backward};
+const InteractionKernels LEASHED_ISA_NAME(interaction_kernels) = {
+    dot_scratch, dot_racy, dot_backward_racy, fm_racy, fm_backward_racy};
 
 }  // namespace leashed

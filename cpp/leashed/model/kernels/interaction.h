@@ -1,25 +1,37 @@
 // Kernels for products between vectors of one example: all their dot products, and the second-order
-// term of a factorisation machine. See interaction.cc for how they work.
+// term of a factorisation machine. See interaction.cc for how they work. All read rows of tables
+// while others write them (update/kernels/racy.h), forward and backward each anew.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "leashed/base/isa.h"
 
 namespace leashed {
 
-// `n` vectors of `dim` floats an example: vector j of example i is at at[j] + i * strides[j].
-struct Vectors {
-  std::size_t n, dim;
-  const float* const* at;
-  const std::size_t* strides;
+// One of the vectors that examples have: example i has the one at at + i * stride or, where there
+// are `values`, the row of a table at values[places[i]], which others may write meanwhile.
+struct Vector {
+  const float* at;
+  std::size_t stride;
+  const float* const* values = nullptr;
+  const std::uint32_t* places = nullptr;
 };
 
-// Where the gradients with respect to them go, at the same strides: at[j] is null where nobody
-// needs one, and adds[j] tells whether it is added to what is there.
-struct VectorGradients {
-  float* const* at;
-  const bool* adds;
+// Where its gradient goes: likewise to at + i * stride, or to at + places[i] * stride; nowhere
+// where `at` is null.
+struct VectorGradient {
+  float* at;
+  std::size_t stride;
+  const std::uint32_t* places;
+  bool adds;  // to what is there, and does not overwrite it
+};
+
+// `n` vectors of `dim` floats an example.
+struct Vectors {
+  std::size_t n, dim;
+  const Vector* vectors;
 };
 
 struct InteractionKernels {
@@ -27,14 +39,14 @@ struct InteractionKernels {
   std::size_t (*dot_scratch)(std::size_t n, std::size_t dim);
   // out [rows][n (n − 1) / 2] = vᵢ·vⱼ of the pairs i < j, in the order (0, 1), (0, 2), (1, 2),
   // (0, 3), …, with row stride ld.
-  void (*dot)(const Vectors&, std::size_t rows, float* out, std::size_t ld, float* scratch);
-  void (*dot_backward)(const Vectors&, std::size_t rows, const float* d_out, std::size_t ld,
-                       const VectorGradients&, float* scratch);
+  void (*dot_racy)(const Vectors&, std::size_t rows, float* out, std::size_t ld, float* scratch);
+  void (*dot_backward_racy)(const Vectors&, std::size_t rows, const float* d_out, std::size_t ld,
+                            const VectorGradient*, float* scratch);
 
   // out [rows][1] = ½ Σ_k ((Σⱼ vⱼₖ)² − Σⱼ vⱼₖ²).
-  void (*fm)(const Vectors&, std::size_t rows, float* out, std::size_t ld);
-  void (*fm_backward)(const Vectors&, std::size_t rows, const float* d_out, std::size_t ld,
-                      const VectorGradients&);
+  void (*fm_racy)(const Vectors&, std::size_t rows, float* out, std::size_t ld);
+  void (*fm_backward_racy)(const Vectors&, std::size_t rows, const float* d_out, std::size_t ld,
+                           const VectorGradient*);
 };
 
 const InteractionKernels& interaction_kernels(Isa isa);
