@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from leashed import _core
-from leashed.datasets import Dataset, SparseDataset
+from leashed.datasets import ClickDataset, Dataset, SparseDataset
 
-__all__ = ["check_fits"]
+__all__ = ["check_fits", "check_labels"]
 
 
 class Judged(Protocol):
@@ -28,8 +28,8 @@ class Judged(Protocol):
 
 
 def check_fits(model: Judged, data: Dataset | SparseDataset, name: str) -> None:
-    """TypeError where ``data`` is no data set, ValueError where the model does not take its kind, or
-    it has not the model's number of features, too many classes, or numbers for a model of classes.
+    """TypeError where ``data`` is no data set, ValueError where the model does not take its kind, it
+    has not the model's number of features, or other labels.
     """
     if not isinstance(data, (Dataset, SparseDataset)):
         raise TypeError(f"{name} must be a Dataset, got {type(data).__name__}")
@@ -38,6 +38,11 @@ def check_fits(model: Judged, data: Dataset | SparseDataset, name: str) -> None:
         raise ValueError(
             f"{name} has {data.features} features, but the model takes {model.features}"
         )
+    check_labels(model, data, name)
+
+
+def check_labels(model: Judged, data: Dataset | SparseDataset | ClickDataset, name: str) -> None:
+    """ValueError where the data has too many classes, or numbers for a model of classes."""
     if model.classes == 0 or data.classes == 0:
         if model.classes != data.classes:
             raise ValueError(

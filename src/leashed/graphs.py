@@ -7,16 +7,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core, _parameters
 from leashed.choice import Choice
+from leashed.datasets import ClickDataset
 from leashed.layers import Dense, Layer, ReLU
+from leashed.tables import Table
+from leashed.tables import check as check_tables
 
 __all__ = [
     "FM",
@@ -25,6 +29,7 @@ __all__ = [
     "Cross",
     "Dot",
     "Embedding",
+    "Evaluated",
     "Graph",
     "Input",
     "Node",
@@ -56,6 +61,24 @@ class TableSpec:
         _check.size("dim", self.dim)
         if self.rows is not None:
             _check.whole("rows", self.rows)
+
+
+class Evaluated(NamedTuple):
+    """What a model comes to over a data set.
+
+    Attributes:
+        loss: mean.
+        accuracy: share of examples that are classified right.
+        auc: the area under the ROC curve; NaN where the model's outputs are no logits of one label,
+            or all labels are the same.
+        normalised_entropy: the mean log loss over the entropy of the share of label 1 (He et al.,
+            2014); NaN likewise.
+    """
+
+    loss: float
+    accuracy: float
+    auc: float
+    normalised_entropy: float
 
 
 class Node:
@@ -346,6 +369,84 @@ class Graph:
     def flops_per_example(self) -> float:
         """Floating-point operations of one example's forward and backward pass."""
         return self.native.flops_per_example
+
+    @property
+    def sparse(self) -> _core.SparseModel:
+        """No native model of sparse rows.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(f"model {self.name} takes no sparse rows; a ClickDataset has ids")
+
+    def rows(self, data: ClickDataset, name: str = "data") -> _core.ClickRows:
+        """The native rows of a data set, with the features that the graph reads.
+
+        Raises:
+            TypeError: it is no ``ClickDataset``.
+            ValueError: it lacks a feature, has another number of numbers, or an id that is no row
+                of its table.
+        """
+        if not isinstance(data, ClickDataset):
+            raise TypeError(
+                f"{name} must be a ClickDataset where the model reads tables, got "
+                f"{type(data).__name__}"
+            )
+        if data.numbers != self.features:
+            raise ValueError(
+                f"{name} has {data.numbers} numbers, but the model takes {self.features}"
+            )
+        if max(self.id_features) >= data.features:
+            raise ValueError(
+                f"{name} has {data.features} features that are ids, but the model reads number "
+                f"{max(self.id_features)}, counted from 0"
+            )
+        for node, feature in zip(self.embeddings, self.id_features, strict=True):
+            rows = node.table.rows
+            if rows is not None and (most := data.largest(feature)) >= rows:
+                raise ValueError(
+                    f"{name}'s {data.names[feature]} has id {most}, outside 0 to {rows - 1} of "
+                    f"table {node.table.name}"
+                )
+        return data.rows_of(self.id_features)
+
+    def evaluate(
+        self,
+        parameters: ArrayLike,
+        data: ClickDataset,
+        tables: Mapping[str, Table],
+        threads: int | None = None,
+    ) -> Evaluated:
+        """Loss and metrics over a data set; no id gets a row, and nothing is counted.
+
+        Args:
+            parameters: [d].
+            data: examples.
+            tables: by name, as ``TrainResult.tables``.
+            threads: at most. Default: all processors, where that is worth it.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong or does not fit the model.
+        """
+        theta = _check.vector("parameters", parameters, self.dimension)
+        rows, native = self.rows(data), check_tables(self.tables, tables)
+        if threads is not None:
+            threads = _check.whole("threads", threads)
+        found = self.native.evaluate_clicks(theta, rows, data.y, native, data.weights, threads)
+        return Evaluated(*found)
+
+    def predict(
+        self, parameters: ArrayLike, data: ClickDataset, tables: Mapping[str, Table]
+    ) -> NDArray[np.float32]:
+        """What the model gives for each example, float32 [n, outputs]: with ``"log_loss"`` and one
+        output the probability of label 1.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong or does not fit the model.
+        """
+        theta = _check.vector("parameters", parameters, self.dimension)
+        rows = self.rows(data)
+        return self.native.predict_clicks(theta, rows, check_tables(self.tables, tables))
 
     def init(self, seed: int = 0, scheme: str = "he") -> NDArray[np.float32]:
         """Initial parameters, float32 [d], as ``Model.init`` has them."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from leashed import _check
 from leashed.histogram import Histogram, TimeDistribution
+from leashed.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,11 +35,14 @@ REASONS = (
 
 _FORMAT = "leashed.TrainResult"
 _VERSION = 1
-_FLOAT_SERIES = ("seconds", "loss", "accuracy", "validation_accuracy", "eps")
+_QUALITY = ("auc", "normalised_entropy", "validation_auc", "validation_normalised_entropy")
+_FLOAT_SERIES = ("seconds", "loss", "accuracy", "validation_accuracy", "eps", *_QUALITY)
 _INT_SERIES = ("updates", "memory_bytes", "live_vectors")
 _HISTOGRAMS = ("staleness", "staleness_compute", "staleness_schedule", "tries")
 _TIMES = ("gradient_seconds", "update_seconds", "attempt_seconds")
-_LATER = ("excluded", "attempt_seconds", "worker_updates")  # not in files written before them
+# Not in files written before them.
+_LATER = ("excluded", "attempt_seconds", "worker_updates", *_QUALITY)
+_NOT_WRITTEN = ("tables",)
 _INT_TOTALS = (
     "examples",
     "total_updates",
@@ -118,10 +122,19 @@ class TrainResult:
         worker_updates: int64 [m]; updates published by each thread.
         breakdown: seconds of all threads together by what they did: ``gradient``, ``update``,
             ``sampling`` (choosing the batch), ``read`` (getting at the parameters), ``waiting``
-            (for locks and barriers) and ``rest``.
+            (for locks and barriers) and ``rest``; where the model reads tables, ``rows`` (updating
+            theirs).
         peak_vectors: most parameter vectors and gradients ever allocated at once.
         peak_memory_bytes: most resident memory of the process.
-        config: what was asked for and on what machine, as JSON's own types.
+        config: what was asked for and on what machine, as JSON's own types; where the model reads
+            tables, ``config["tables"]`` has what each has counted by then.
+        auc: float64 [E]; area under the ROC curve of the training set, NaN unless the model gives
+            one logit for two labels.
+        normalised_entropy: float64 [E]; the mean log loss of the training set over the entropy of
+            its share of label 1, NaN likewise.
+        validation_auc: float64 [E]; of the validation set, NaN without one.
+        validation_normalised_entropy: float64 [E]; likewise.
+        tables: the tables that the model read, by name, as they are now; not written to JSON.
 
     Raises:
         ValueError: ``outcome`` or ``reason`` is unknown, or a series has another length than
@@ -158,8 +171,16 @@ class TrainResult:
     excluded: int = 0
     attempt_seconds: TimeDistribution = field(default_factory=TimeDistribution.empty)
     worker_updates: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    auc: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    normalised_entropy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    validation_auc: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    validation_normalised_entropy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    tables: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in _QUALITY:
+            if not len(getattr(self, name)):
+                object.__setattr__(self, name, np.full(len(self.seconds), math.nan))
         if self.outcome not in OUTCOMES:
             raise ValueError(f"outcome must be one of {', '.join(OUTCOMES)}, not {self.outcome!r}")
         if self.reason not in REASONS:
@@ -227,6 +248,8 @@ class TrainResult:
         """
         document: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
         for item in fields(self):
+            if item.name in _NOT_WRITTEN:
+                continue
             value = getattr(self, item.name)
             if item.name == "parameters":
                 document[item.name] = _encode_parameters(value) if parameters else None
@@ -260,7 +283,7 @@ class TrainResult:
             raise ValueError(f"version {document.get('version')!r} of the format is unknown")
         values: dict[str, Any] = {}
         for item in fields(cls):
-            if item.name in _LATER and item.name not in document:
+            if item.name in _NOT_WRITTEN or (item.name in _LATER and item.name not in document):
                 continue
             if item.name not in document:
                 raise ValueError(f"a training result without {item.name!r}")

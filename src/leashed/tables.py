@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,7 @@ __all__ = [
     "Table",
     "constant",
     "normal",
+    "of",
     "uniform",
     "zeros",
 ]
@@ -152,6 +154,7 @@ class Table:
             Euclidean norm); about so, by sampling.
         max_bytes: the most that it keeps, in bytes; needed where it grows.
         seed: of what rows begin with; from 0.
+        number: among the tables of one seed, whose rows begin with other numbers; from 0.
         name: in messages.
 
     Raises:
@@ -171,6 +174,7 @@ class Table:
         evict: Literal["age", "norm"] | None = None,
         max_bytes: int | None = None,
         seed: int = 0,
+        number: int = 0,
         name: str = "table",
     ) -> None:
         self.dim = _check.whole("dim", dim, maximum=_MOST_DIM)
@@ -192,6 +196,7 @@ class Table:
             raise ValueError("evict and admit_after are of a table that grows; leave rows out")
         self.max_bytes = max_bytes
         self.seed = _check.whole("seed", seed, 0, 2**64 - 1)
+        self.number = _check.whole("number", number, 0, 2**32 - 1)
         if not isinstance(name, str):
             raise TypeError(f"name must be a string, got {name!r}")
         self.name = name
@@ -206,7 +211,7 @@ class Table:
             admit_after=self.admit_after,
             evict=evict or "none",
             seed=self.seed,
-            number=0,
+            number=self.number,
         )
 
     @overload
@@ -327,6 +332,7 @@ class Table:
                 "rule": native,
                 "swap": "swap" in settings,
                 "seed": self.seed,
+                "number": self.number,
             }
         )
 
@@ -352,6 +358,82 @@ class Table:
 
     def __reduce__(self) -> Any:
         raise TypeError("a table cannot be pickled; save() and load() it")
+
+
+class Described(Protocol):
+    """What a model says of a table that it reads."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def rows(self) -> int | None: ...
+
+
+def of(
+    described: Iterable[Described],
+    *,
+    rule: Rule | None = None,
+    init: Initial | None = None,
+    staleness: Policy | None = None,
+    admit_after: int = 1,
+    evict: Literal["age", "norm"] | None = None,
+    max_bytes: int = 2**26,
+    seed: int = 0,
+) -> dict[str, Table]:
+    """New tables for a model: ``tables.of(model.tables, rule=lsh.Adagrad(0.01))``.
+
+    Args:
+        described: their names, sizes and dimensions; one without a number of rows grows.
+        rule, init, staleness, seed: as for ``Table``, of all of them.
+        admit_after, evict, max_bytes: as for ``Table``, of each that grows.
+
+    Returns:
+        A table by each name.
+
+    Raises:
+        TypeError, ValueError: as ``Table``.
+    """
+    found = {}
+    for number, one in enumerate(described):
+        grows: dict[str, Any] = {}
+        if one.rows is None:
+            grows = {"admit_after": admit_after, "evict": evict, "max_bytes": max_bytes}
+        found[one.name] = Table(
+            dim=one.dim,
+            rows=one.rows,
+            init=init,
+            rule=rule,
+            staleness=staleness,
+            seed=seed,
+            number=number,
+            name=one.name,
+            **grows,
+        )
+    return found
+
+
+def check(described: Sequence[Described], given: Mapping[str, Table]) -> list[_core.Table]:
+    """The native tables, in that order; TypeError or ValueError where one is missing or other than
+    the model says.
+    """
+    names = [one.name for one in described]
+    if not isinstance(given, Mapping) or not all(isinstance(t, Table) for t in given.values()):
+        raise TypeError(f"tables must map names to leashed.Table, got {given!r}")
+    if set(given) != set(names):
+        raise ValueError(
+            f"tables must be {', '.join(names) or 'left out: the model reads none'}; "
+            f"got {', '.join(given) or 'none'}"
+        )
+    for one in described:
+        table = given[one.name]
+        if (table.dim, table.rows) != (one.dim, one.rows):
+            raise ValueError(
+                f"tables[{one.name!r}] has dim {table.dim} and rows {table.rows}, but the model "
+                f"reads dim {one.dim} and rows {one.rows}"
+            )
+    return [given[name].native for name in names]
 
 
 def _check_rows(rule: Rule) -> Rule:

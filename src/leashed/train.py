@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,24 +14,28 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core, resuming
 from leashed import staleness as policies
-from leashed._fits import check_fits
-from leashed.datasets import Dataset, SparseDataset, Split
+from leashed._fits import check_fits, check_labels
+from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
 from leashed.external import External, Samples
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
-from leashed.models import FactorisationMachine, Model
+from leashed.models import FactorisationMachine, Graph, Model
 from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
 from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
+from leashed.tables import Table
+from leashed.tables import check as check_tables
+from leashed.tables import of as new_tables
 from leashed.threads import candidates, fastest
 
 __all__ = ["Progress", "train"]
 
+_QUALITY = ("auc", "normalised_entropy", "validation_auc", "validation_normalised_entropy")
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
 PROBE_SECONDS = 0.08
@@ -51,6 +55,10 @@ class Progress:
         eps: examples per second since the start.
         mean_staleness: of the updates so far.
         initial_loss: the loss before training.
+        auc: of the training set; NaN unless the model gives one logit for two labels.
+        normalised_entropy: likewise.
+        validation_auc: of the validation set; NaN likewise.
+        validation_normalised_entropy: likewise.
     """
 
     seconds: float
@@ -61,11 +69,21 @@ class Progress:
     eps: float
     mean_staleness: float
     initial_loss: float
+    auc: float = math.nan
+    normalised_entropy: float = math.nan
+    validation_auc: float = math.nan
+    validation_normalised_entropy: float = math.nan
 
 
 def train(
-    model: Model | FactorisationMachine | External,
-    data: Dataset | SparseDataset | Samples | Split | tuple[Any, ArrayLike],
+    model: Model | FactorisationMachine | Graph | External,
+    data: Dataset
+    | SparseDataset
+    | ClickDataset
+    | Samples
+    | Split
+    | ClickSplit
+    | tuple[Any, ArrayLike],
     *,
     until: Until,
     discipline: Discipline | None = None,
@@ -75,7 +93,13 @@ def train(
     batch_size: int = 64,
     seed: int = 0,
     init: str | ArrayLike = "he",
-    validation: Dataset | SparseDataset | Samples | tuple[ArrayLike, ArrayLike] | None = None,
+    validation: Dataset
+    | SparseDataset
+    | ClickDataset
+    | Samples
+    | tuple[ArrayLike, ArrayLike]
+    | None = None,
+    tables: Mapping[str, Table] | None = None,
     evaluate_every: float | None = None,
     progress: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | resuming.Kept | None = None,
@@ -118,7 +142,11 @@ def train(
         batch_size: examples per gradient.
         seed: of the initial parameters and of the batches.
         init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
-        validation: evaluated for accuracy, without weights, beside the training set.
+        validation: evaluated for accuracy, without weights, beside the training set, and where the
+            model gives one logit for two labels for AUC and normalised entropy.
+        tables: those that the model reads, by name, trained where they are: each row by its
+            table's rule and staleness policy, also where the gradient of the parameters is dropped
+            or excluded. Default: ``leashed.tables.of(model.tables, rule=rule, seed=seed)``.
         evaluate_every: seconds between evaluations of the loss, which run on the calling thread
             beside the workers. Default: as often as keeps them to a tenth of one thread. Where a
             loss ends the run, it is evaluated at other times too, by as many threads as train, when
@@ -198,6 +226,17 @@ def train(
             raise ValueError("checkpoint_every needs checkpoint, the file to write")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable, got {progress!r}")
+    reads = isinstance(model, Graph) and bool(model.tables)
+    if reads:
+        for name, value in (
+            ("cluster", cluster),
+            ("checkpoint", checkpoint),
+            ("resume", resume),
+            ("threads", "auto" if auto else None),
+        ):
+            if value is not None:
+                raise ValueError(f"{name} is not for models that read tables; {_INSTEAD[name]}")
+    tables = _tables(model, tables, rule, seed)
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -324,6 +363,7 @@ def train(
             0,
             None if session is None else session.leases,
             None if session is None else session.native,
+            check_tables(model.tables, tables) if isinstance(model, Graph) else [],
         )
         if session is not None:
             config["cluster"] = session.finish(outcome["parameters"], _counted(outcome))
@@ -331,7 +371,12 @@ def train(
                 config["cluster_ended"] = session.cut_short
                 config["cluster_lost"] = session.lost
     config["sparse_updates"] = outcome["in_place"]
-    return _result(outcome, mean_batch, config)
+    if tables:
+        config["tables"] = {
+            name: {"dim": table.dim, "rule": table.rule.config(), **table.statistics()}
+            for name, table in tables.items()
+        }
+    return _result(outcome, mean_batch, config, dict(tables))
 
 
 def train_passes(
@@ -400,6 +445,27 @@ def mean_loss(
     return model.native.evaluate(theta, x, y, weights, threads)[0]
 
 
+_INSTEAD = {
+    "cluster": "train on one machine",
+    "checkpoint": "save parameters and tables (Table.save) when training has ended",
+    "resume": "give init and tables",
+    "threads": "give a number",
+}
+
+
+def _tables(
+    model: Model | FactorisationMachine | Graph | External,
+    given: Mapping[str, Table] | None,
+    rule: Rule,
+    seed: int,
+) -> dict[str, Table]:
+    described = model.tables if isinstance(model, Graph) else ()
+    if given is None:
+        return new_tables(described, rule=rule, seed=seed)
+    check_tables(described, given)
+    return dict(given)
+
+
 def batches_of(data: Dataset | SparseDataset | Samples, batch_size: int, epochs: int) -> int:
     """How many batches so many epochs are."""
     return batches_in(epochs, _drawn(data, batch_size), batch_size)
@@ -433,17 +499,31 @@ def _check_threads(threads: int, discipline: Discipline) -> int:
 def _source(
     model: Model | FactorisationMachine | External, data: Dataset | SparseDataset | Samples
 ) -> _core.GradientSource:
-    if not isinstance(model, External) and isinstance(data, SparseDataset):
+    if isinstance(data, SparseDataset) and not isinstance(model, External):
         return model.sparse
     return model.native
 
 
+class _Clicks:
+    """Clicks as a model that reads tables reads them."""
+
+    def __init__(self, model: Graph, data: ClickDataset, name: str) -> None:
+        self.rows = model.rows(data, name)
+        check_labels(model, data, name)
+        self.y, self.weights, self.name = data.y, data.weights, data.name
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
 def _head(
-    data: Dataset | SparseDataset | Samples, rows: int | None = None
+    data: Dataset | SparseDataset | Samples | _Clicks, rows: int | None = None
 ) -> tuple[Any, NDArray[Any], NDArray[np.float32] | None]:
     """The examples, or the first so many, what they are to give and their weights, for the native
     core.
     """
+    if isinstance(data, _Clicks):
+        return data.rows, data.y, data.weights
     if isinstance(data, SparseDataset):
         part = data if rows is None or rows >= len(data) else data.head(rows)
         return part.rows, part.y, part.weights
@@ -460,7 +540,14 @@ def _sets(
             data, validation = data.train, data.test if validation is None else validation
         checked = None if validation is None else model.samples("validation", validation)
         return model.samples("data", data), checked
-    if not isinstance(model, (Model, FactorisationMachine)):
+    if isinstance(model, Graph) and model.tables:
+        if isinstance(data, ClickSplit):
+            data, validation = data.train, data.test if validation is None else validation
+        return (
+            _Clicks(model, data, "data"),
+            None if validation is None else _Clicks(model, validation, "validation"),
+        )
+    if not isinstance(model, (Model, FactorisationMachine, Graph)):
         raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
     data, validation = _datasets(data, validation)
     check_fits(model, data, "data")
@@ -501,6 +588,7 @@ def _progress(now: dict[str, Any], initial_loss: float, batch_size: float) -> Pr
         eps=now["gradients"] * batch_size / seconds if seconds > 0 else math.nan,
         mean_staleness=Histogram(now["staleness"]).mean(),
         initial_loss=initial_loss,
+        **{name: now[name] for name in _QUALITY},
     )
 
 
@@ -520,6 +608,8 @@ def _breakdown(outcome: dict[str, Any]) -> dict[str, float]:
         "read": outcome["read_seconds"],
         "waiting": outcome["waiting_seconds"],
     }
+    if outcome["row_seconds"]:
+        parts["rows"] = outcome["row_seconds"]
     return {**parts, "rest": max(0.0, outcome["running_seconds"] - sum(parts.values()))}
 
 
@@ -534,7 +624,12 @@ def _counted(outcome: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _result(outcome: dict[str, Any], batch_size: float, config: dict[str, Any]) -> TrainResult:
+def _result(
+    outcome: dict[str, Any],
+    batch_size: float,
+    config: dict[str, Any],
+    tables: dict[str, Table],
+) -> TrainResult:
     evaluations = outcome["evaluations"]
 
     def series(name: str, dtype: type[np.generic]) -> NDArray[Any]:
@@ -563,6 +658,8 @@ def _result(outcome: dict[str, Any], batch_size: float, config: dict[str, Any]) 
         accuracy=series("accuracy", np.float64),
         validation_accuracy=series("validation_accuracy", np.float64),
         eps=eps,
+        **{name: series(name, np.float64) for name in _QUALITY},
+        tables=tables,
         memory_bytes=series("memory_bytes", np.int64),
         live_vectors=series("live_vectors", np.int64),
         staleness_over_time=_staleness_over_time(evaluations),

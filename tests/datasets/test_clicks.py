@@ -35,7 +35,7 @@ def test_arrays_become_what_the_core_reads() -> None:
     assert data.names == ("C1", "C2", "C3")
     assert not any(array.flags.writeable for array in (data.x, data.ids, data.y))
     assert repr(data) == "ClickDataset(name='clicks', n=4, numbers=2, features=3)"
-    rows = data.rows
+    rows = data.rows_of(range(data.features))
     assert isinstance(rows, _core.ClickRows)
     assert (rows.rows, rows.numbers, rows.features) == (4, 2, 3)
     assert lsh.ClickDataset is ClickDataset
@@ -60,7 +60,7 @@ def test_features_by_name_have_one_id_or_a_bag() -> None:
     assert liked.ids.tolist() == [7, 8, 9, 7]
     assert (liked.offsets.dtype, liked.weights.dtype) == (np.int64, np.float32)
     assert repr(liked) == "Bags(n=4, entries=4, weighed)"
-    assert data.rows.features == 2
+    assert data.rows_of(range(2)).features == 2
 
 
 def test_negative_ids_are_taken_by_their_bits() -> None:
@@ -87,7 +87,7 @@ def test_slices_share_and_rows_are_taken_in_any_order() -> None:
     assert taken.ids[2].weights.tolist() == [4, 1, 2, 1, 2]
     assert data.head(2).y.tolist() == [0, 1]
     assert data.take(np.arange(4)).ids[2].ids.tolist() == [7, 8, 9, 7]
-    assert taken.rows.rows == 3
+    assert taken.rows_of(range(taken.features)).rows == 3
     split = data.split(test=1)
     assert (len(split.train), len(split.test), split.test.x[0, 0]) == (3, 1, 6)
     for wrong, error in (

@@ -23,7 +23,8 @@ FLOORS = (
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
     "spelled",  # what words of the command line and of plans stand for
     "_fits _parameters layers",  # what models are made of
-    "external graphs result tables vector",
+    "tables",
+    "external graphs result vector",
     "factorisation recommenders",
     "models engine shared",
     "checkpoint",

@@ -11,6 +11,7 @@
 
 #include "leashed/base/team.h"
 #include "leashed/data/batch_source.h"
+#include "leashed/data/click_metrics.h"
 #include "leashed/model/gradient_source.h"
 #include "leashed/table/row_store.h"
 

@@ -227,15 +227,20 @@ class ClickDataset:
         """Features that are ids."""
         return len(self.ids) if isinstance(self.ids, tuple) else int(self.ids.shape[1])
 
-    @cached_property
-    def rows(self) -> _core.ClickRows:
-        """The native rows."""
+    def rows_of(self, features: Sequence[int]) -> _core.ClickRows:
+        """The native rows, with these features that are ids, in this order."""
         columns = self.ids if isinstance(self.ids, tuple) else tuple(self.ids.T)
         parts: list[Any] = [
             (f.ids, f.offsets, f.weights) if isinstance(f, Bags) else (f, None, None)
-            for f in columns
+            for f in (columns[feature] for feature in features)
         ]
         return _core.ClickRows(self.x, parts)
+
+    def largest(self, feature: int) -> int:
+        """The largest id of a feature; −1 where it has none."""
+        column = self.ids[feature] if isinstance(self.ids, tuple) else self.ids[:, feature]
+        ids = column.ids if isinstance(column, Bags) else column
+        return int(ids.max()) if len(ids) else -1
 
     @cached_property
     def hidden_auc(self) -> float:
