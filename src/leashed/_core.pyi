@@ -16,6 +16,7 @@ __all__: list[str] = [
     "Error",
     "ExternalSource",
     "FRAGMENT",
+    "FactorisationMachine",
     "GradientSource",
     "Graph",
     "Leases",
@@ -28,6 +29,7 @@ __all__: list[str] = [
     "RuleState",
     "SharedVector",
     "SparseLinear",
+    "SparseModel",
     "SparseRows",
     "SyncServer",
     "Table",
@@ -99,71 +101,6 @@ class Network(GradientSource):
     ) -> numpy.typing.NDArray[numpy.float32]: ...
     @property
     def classes(self) -> int: ...
-    @property
-    def flops_per_example(self) -> float: ...
-    @property
-    def outputs(self) -> int: ...
-    @property
-    def parameters(self) -> list[ParameterBlock]: ...
-
-class Graph(GradientSource):
-    def __init__(
-        self,
-        nodes: collections.abc.Sequence[
-            tuple[str, dict, collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]]
-        ],
-        tables: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex]],
-        isa: str | None = None,
-        loss: str = "log_loss",
-        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-    ) -> None: ...
-    def evaluate(
-        self,
-        theta: numpy.typing.NDArray[numpy.float32],
-        x: numpy.typing.NDArray[numpy.float32] | None,
-        y: numpy.ndarray,
-        columns: collections.abc.Sequence[
-            tuple[
-                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
-                typing.Annotated[numpy.typing.ArrayLike, numpy.uint32] | None,
-                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
-            ]
-        ],
-        tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
-        weights: numpy.typing.NDArray[numpy.float32] | None = None,
-    ) -> tuple[float, float]: ...
-    def gradient(
-        self,
-        theta: numpy.typing.NDArray[numpy.float32],
-        x: numpy.typing.NDArray[numpy.float32] | None,
-        y: numpy.ndarray,
-        columns: collections.abc.Sequence[
-            tuple[
-                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
-                typing.Annotated[numpy.typing.ArrayLike, numpy.uint32] | None,
-                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
-            ]
-        ],
-        tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
-        weights: numpy.typing.NDArray[numpy.float32] | None = None,
-    ) -> tuple: ...
-    def predict(
-        self,
-        theta: numpy.typing.NDArray[numpy.float32],
-        x: numpy.typing.NDArray[numpy.float32] | None,
-        columns: collections.abc.Sequence[
-            tuple[
-                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
-                typing.Annotated[numpy.typing.ArrayLike, numpy.uint32] | None,
-                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
-            ]
-        ],
-        tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
-    ) -> numpy.typing.NDArray[numpy.float32]: ...
-    @property
-    def classes(self) -> int: ...
-    @property
-    def features_of_tables(self) -> list[int]: ...
     @property
     def flops_per_example(self) -> float: ...
     @property
@@ -292,6 +229,124 @@ class ClickMetrics:
     ) -> None: ...
     def merge(self, other: ClickMetrics) -> None: ...
     def values(self) -> dict: ...
+
+class Table:
+    """
+    Rows that threads read and update.
+    """
+    def __init__(
+        self,
+        *,
+        name: str,
+        dim: typing.SupportsInt | typing.SupportsIndex,
+        rows: typing.SupportsInt | typing.SupportsIndex,
+        max_bytes: typing.SupportsInt | typing.SupportsIndex,
+        initial: tuple[str, dict],
+        rule: tuple[str, dict],
+        staleness: tuple[str, dict],
+        admit_after: typing.SupportsInt | typing.SupportsIndex,
+        evict: str,
+        seed: typing.SupportsInt | typing.SupportsIndex,
+        number: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def load(self, path: str, description: str) -> None: ...
+    def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
+        """
+        (values [n, dim], versions [n])
+        """
+    def save(self, path: str, description: str) -> None: ...
+    def statistics(self) -> dict: ...
+    def update(
+        self,
+        ids: numpy.typing.NDArray[numpy.int64],
+        gradients: numpy.typing.NDArray[numpy.float32],
+        versions: numpy.typing.NDArray[numpy.uint32] | None = None,
+    ) -> dict:
+        """
+        What became of each distinct id.
+        """
+    @property
+    def steps(self) -> int: ...
+
+class Graph(GradientSource):
+    def __init__(
+        self,
+        nodes: collections.abc.Sequence[
+            tuple[str, dict, collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]]
+        ],
+        tables: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex]],
+        isa: str | None = None,
+        loss: str = "log_loss",
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+    ) -> None: ...
+    def evaluate(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: numpy.typing.NDArray[numpy.float32] | None,
+        y: numpy.ndarray,
+        columns: collections.abc.Sequence[
+            tuple[
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint32] | None,
+                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
+            ]
+        ],
+        tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    ) -> tuple[float, float]: ...
+    def evaluate_clicks(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: typing.Any,
+        y: numpy.ndarray,
+        tables: collections.abc.Sequence[Table],
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
+        threads: typing.SupportsInt | typing.SupportsIndex | None = None,
+    ) -> tuple: ...
+    def gradient(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: numpy.typing.NDArray[numpy.float32] | None,
+        y: numpy.ndarray,
+        columns: collections.abc.Sequence[
+            tuple[
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint32] | None,
+                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
+            ]
+        ],
+        tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    ) -> tuple: ...
+    def predict(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: numpy.typing.NDArray[numpy.float32] | None,
+        columns: collections.abc.Sequence[
+            tuple[
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint32] | None,
+                typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
+            ]
+        ],
+        tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
+    def predict_clicks(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: ClickRows,
+        tables: collections.abc.Sequence[Table],
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def features_of_tables(self) -> list[int]: ...
+    @property
+    def flops_per_example(self) -> float: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def parameters(self) -> list[ParameterBlock]: ...
 
 class Leases:
     """
@@ -645,16 +700,7 @@ class SparseRows:
     @property
     def rows(self) -> int: ...
 
-class SparseLinear(GradientSource):
-    def __init__(
-        self,
-        features: typing.SupportsInt | typing.SupportsIndex,
-        outputs: typing.SupportsInt | typing.SupportsIndex,
-        loss: str,
-        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        isa: str | None = None,
-        trains_bias: bool = True,
-    ) -> None: ...
+class SparseModel(GradientSource):
     def evaluate(
         self,
         theta: numpy.typing.NDArray[numpy.float32],
@@ -674,43 +720,26 @@ class SparseLinear(GradientSource):
         self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows
     ) -> numpy.typing.NDArray[numpy.float32]: ...
 
-class Table:
-    """
-    Rows that threads read and update.
-    """
+class SparseLinear(SparseModel):
     def __init__(
         self,
-        *,
-        name: str,
-        dim: typing.SupportsInt | typing.SupportsIndex,
-        rows: typing.SupportsInt | typing.SupportsIndex,
-        max_bytes: typing.SupportsInt | typing.SupportsIndex,
-        initial: tuple[str, dict],
-        rule: tuple[str, dict],
-        staleness: tuple[str, dict],
-        admit_after: typing.SupportsInt | typing.SupportsIndex,
-        evict: str,
-        seed: typing.SupportsInt | typing.SupportsIndex,
-        number: typing.SupportsInt | typing.SupportsIndex,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        outputs: typing.SupportsInt | typing.SupportsIndex,
+        loss: str,
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        isa: str | None = None,
+        trains_bias: bool = True,
     ) -> None: ...
-    def load(self, path: str, description: str) -> None: ...
-    def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
-        """
-        (values [n, dim], versions [n])
-        """
-    def save(self, path: str, description: str) -> None: ...
-    def statistics(self) -> dict: ...
-    def update(
+
+class FactorisationMachine(SparseModel):
+    def __init__(
         self,
-        ids: numpy.typing.NDArray[numpy.int64],
-        gradients: numpy.typing.NDArray[numpy.float32],
-        versions: numpy.typing.NDArray[numpy.uint32] | None = None,
-    ) -> dict:
-        """
-        What became of each distinct id.
-        """
-    @property
-    def steps(self) -> int: ...
+        features: typing.SupportsInt | typing.SupportsIndex,
+        k: typing.SupportsInt | typing.SupportsIndex,
+        loss: str,
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        isa: str | None = None,
+    ) -> None: ...
 
 class Resumption:
     """
@@ -875,6 +904,7 @@ def train(
     recorded_passes: typing.SupportsInt | typing.SupportsIndex = 0,
     leases: Leases | None = None,
     synchronisation: TrainerSync | None = None,
+    tables: collections.abc.Sequence[Table] = [],
 ) -> dict:
     """
     Trains and returns what engine/result.h calls TrainResult, as a dict.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,8 +75,12 @@ class Progress:
     validation_normalised_entropy: float = math.nan
 
 
+AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
+_Data: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks"
+
+
 def train(
-    model: Model | FactorisationMachine | Graph | External,
+    model: AnyModel,
     data: Dataset
     | SparseDataset
     | ClickDataset
@@ -198,7 +202,7 @@ def train(
         OSError: a checkpoint cannot be read, or could not be written; or the cluster's master
             cannot be reached.
     """
-    data, validation = _sets(model, data, validation)
+    train_set, test_set = _sets(model, data, validation)
     discipline = Leashed() if discipline is None else discipline
     _check_discipline(discipline)
     rule = SGD(0.05) if rule is None else rule
@@ -213,9 +217,9 @@ def train(
         raise TypeError(f'threads must be a whole number or "auto", got {threads!r}')
     threads = _check_threads(threads, discipline)
     batch_size = _check.whole("batch_size", batch_size)
-    if batch_size > len(data):
+    if batch_size > len(train_set):
         raise ValueError(
-            f"batch_size must be at most the {len(data)} examples of the data, got {batch_size}"
+            f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
     seed = _check.whole("seed", seed, 0, MAX_SEED)
     if evaluate_every is not None:
@@ -226,17 +230,17 @@ def train(
             raise ValueError("checkpoint_every needs checkpoint, the file to write")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable, got {progress!r}")
-    reads = isinstance(model, Graph) and bool(model.tables)
-    if reads:
-        for name, value in (
-            ("cluster", cluster),
-            ("checkpoint", checkpoint),
-            ("resume", resume),
-            ("threads", "auto" if auto else None),
-        ):
+    if isinstance(model, Graph):
+        refused = {
+            "cluster": cluster,
+            "checkpoint": checkpoint,
+            "resume": resume,
+            "threads": "auto" if auto else None,
+        }
+        for name, value in refused.items():
             if value is not None:
-                raise ValueError(f"{name} is not for models that read tables; {_INSTEAD[name]}")
-    tables = _tables(model, tables, rule, seed)
+                raise ValueError(f"{name} is not for models that are graphs; {_INSTEAD[name]}")
+    trained = _tables(model, tables, rule, seed)
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -255,9 +259,9 @@ def train(
         "model": model.name,
         "dimension": model.dimension,
         "flops_per_example": model.flops_per_example,
-        "data": data.name,
-        "sparse": isinstance(data, SparseDataset),
-        "examples": len(data),
+        "data": train_set.name,
+        "sparse": isinstance(train_set, SparseDataset),
+        "examples": len(train_set),
         "isa": _core.default_isa(),
         "cpu": cpu_model(),
         "cores": cores(),
@@ -270,6 +274,7 @@ def train(
     if isinstance(resume, resuming.Kept):
         resumption = resume.reached
     elif resume is not None:
+        assert not isinstance(model, Graph)
         resumption, position = resuming.resume(resume, model, config)
     if resumption is not None:
         config["resumed_at"] = resumption.updates
@@ -278,16 +283,18 @@ def train(
         assert progress is not None
         progress(_progress(now, initial_loss, mean_batch))
 
-    sparse = isinstance(data, SparseDataset)
-    native = _source(model, data)
-    mean_batch = len(data) / batches_of(data, batch_size, 1) if sparse else float(batch_size)
+    sparse = isinstance(train_set, SparseDataset)
+    native = _source(model, train_set)
+    mean_batch = (
+        len(train_set) / batches_of(train_set, batch_size, 1) if sparse else float(batch_size)
+    )
 
-    examples = _head(data)
-    validating = None if validation is None else _head(validation)
+    examples = _head(train_set)
+    validating = None if test_set is None else _head(test_set)
 
     def eps(m: int) -> float:
         """Of a short run on a part of the data, to choose the number of threads."""
-        part = _head(data, max(batch_size, PROBE_ROWS))
+        part = _head(train_set, max(batch_size, PROBE_ROWS))
         probe = _core.train(
             native,
             theta,
@@ -321,8 +328,9 @@ def train(
         if isinstance(checkpoint, resuming.Kept):
             checkpointer = checkpoint
         elif checkpoint is not None:
+            assert not isinstance(model, Graph)
             checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
-        rules = until.rules(_drawn(data, batch_size), batch_size)
+        rules = until.rules(_drawn(train_set, batch_size), batch_size)
         session: Session | None = None
         if cluster is not None:
             total = rules.pop("batches", None)
@@ -363,7 +371,7 @@ def train(
             0,
             None if session is None else session.leases,
             None if session is None else session.native,
-            check_tables(model.tables, tables) if isinstance(model, Graph) else [],
+            [table.native for table in trained.values()],
         )
         if session is not None:
             config["cluster"] = session.finish(outcome["parameters"], _counted(outcome))
@@ -371,12 +379,12 @@ def train(
                 config["cluster_ended"] = session.cut_short
                 config["cluster_lost"] = session.lost
     config["sparse_updates"] = outcome["in_place"]
-    if tables:
+    if trained:
         config["tables"] = {
             name: {"dim": table.dim, "rule": table.rule.config(), **table.statistics()}
-            for name, table in tables.items()
+            for name, table in trained.items()
         }
-    return _result(outcome, mean_batch, config, dict(tables))
+    return _result(outcome, mean_batch, config, trained)
 
 
 def train_passes(
@@ -454,7 +462,7 @@ _INSTEAD = {
 
 
 def _tables(
-    model: Model | FactorisationMachine | Graph | External,
+    model: AnyModel,
     given: Mapping[str, Table] | None,
     rule: Rule,
     seed: int,
@@ -463,15 +471,15 @@ def _tables(
     if given is None:
         return new_tables(described, rule=rule, seed=seed)
     check_tables(described, given)
-    return dict(given)
+    return {one.name: given[one.name] for one in described}
 
 
-def batches_of(data: Dataset | SparseDataset | Samples, batch_size: int, epochs: int) -> int:
+def batches_of(data: _Data, batch_size: int, epochs: int) -> int:
     """How many batches so many epochs are."""
     return batches_in(epochs, _drawn(data, batch_size), batch_size)
 
 
-def _drawn(data: Dataset | SparseDataset | Samples, batch_size: int) -> int:
+def _drawn(data: _Data, batch_size: int) -> int:
     """The examples of an epoch, with those that the last batch of a pass over sparse rows, which may
     be smaller than the others, would have to be as large.
     """
@@ -496,9 +504,7 @@ def _check_threads(threads: int, discipline: Discipline) -> int:
     return threads
 
 
-def _source(
-    model: Model | FactorisationMachine | External, data: Dataset | SparseDataset | Samples
-) -> _core.GradientSource:
+def _source(model: AnyModel, data: _Data) -> _core.GradientSource:
     if isinstance(data, SparseDataset) and not isinstance(model, External):
         return model.sparse
     return model.native
@@ -517,7 +523,7 @@ class _Clicks:
 
 
 def _head(
-    data: Dataset | SparseDataset | Samples | _Clicks, rows: int | None = None
+    data: _Data, rows: int | None = None
 ) -> tuple[Any, NDArray[Any], NDArray[np.float32] | None]:
     """The examples, or the first so many, what they are to give and their weights, for the native
     core.
@@ -531,9 +537,7 @@ def _head(
     return data.x[:rows], data.y[:rows], None if weights is None else weights[:rows]
 
 
-def _sets(
-    model: Model | FactorisationMachine | External, data: Any, validation: Any
-) -> tuple[Dataset | SparseDataset | Samples, Dataset | SparseDataset | Samples | None]:
+def _sets(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
     """The training and validation sets, as ``model`` reads them."""
     if isinstance(model, External):
         if isinstance(data, Split):
