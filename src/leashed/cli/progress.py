@@ -91,4 +91,6 @@ def describe(now: Progress) -> str:
     ]
     if not math.isnan(now.validation_accuracy):
         parts.append(f"val {100.0 * now.validation_accuracy:.1f}%")
+    if not math.isnan(now.validation_auc):
+        parts.append(f"val AUC {now.validation_auc:.4f}")
     return "  ".join(parts)

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed import _check, checkpoint
+from leashed.cli import clicks
 from leashed.cli.arguments import add_data, add_discipline, load_data
 from leashed.cli.progress import Line, bar, completed, describe
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
-from leashed.models import INITIALISATIONS, Model
+from leashed.datasets import ClickSplit, Split
+from leashed.models import INITIALISATIONS, Graph, Model
 from leashed.report.table import duration, mebibytes, number, pairs
 from leashed.result import TrainResult
 from leashed.spelled import discipline_of
@@ -37,7 +39,9 @@ def add(commands: Commands) -> None:
         "crashed; 2 for a wrong argument; 130 after Ctrl-C, which stops all threads and keeps the state reached.",
     )
     add_data(parser)
-    parser.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
+    parser.add_argument(
+        "--model", choices=(*MODELS, *clicks.MODELS), default="mlp", help="default: %(default)s"
+    )
     add_discipline(parser)
     parser.add_argument(
         "--threads",
@@ -56,6 +60,13 @@ def add(commands: Commands) -> None:
         help="between evaluations of the loss (default: so that they take a tenth of a thread)",
     )
     add_rule(parser)
+    clicks.add_clicks(
+        parser.add_argument_group(
+            "models of clicks",
+            f"{', '.join(clicks.MODELS)}: with --data {clicks.WORD}, from the seed (default), or "
+            "--data FILE in Criteo's format",
+        )
+    )
     until = parser.add_argument_group(
         "stop rules", f"the first to hold ends the run (default: --epochs {_EPOCHS:g})"
     )
@@ -112,8 +123,19 @@ def _train(options: argparse.Namespace) -> int:
     rule, staleness = rule_of(options), staleness_of(options)
     for path in (options.save, options.output, options.checkpoint):
         _check.writable(path)
-    data = load_data(options)
-    model = build_model(options.model, data.train)
+    given = None
+    model: Model | Graph
+    data: Split | ClickSplit
+    if options.model in clicks.MODELS:
+        if options.save is not None:
+            raise ValueError("--save is not for models of clicks, whose rows lie in tables")
+        model, data = clicks.build(options.model, options), clicks.load(options)
+        given = clicks.make_tables(model, options, rule)
+    else:
+        if options.data == clicks.WORD:
+            raise ValueError(f"--data {clicks.WORD} goes with --model {', '.join(clicks.MODELS)}")
+        data = load_data(options)
+        model = build_model(options.model, data.train)
     line = Line(sys.stderr)
 
     def progress(now: Progress) -> None:
@@ -138,12 +160,16 @@ def _train(options: argparse.Namespace) -> int:
         checkpoint=options.checkpoint,
         checkpoint_every=options.checkpoint_every,
         resume=options.resume,
+        tables=given,
     )
     line.clear()
     if options.json_lines:
         print(result.to_json(), flush=True)
-    print(_summary(result), file=sys.stderr if options.json_lines else sys.stdout)
-    if options.save is not None:
+    told = _summary(result)
+    if isinstance(data, ClickSplit):
+        told += clicks.metrics(result, data) + clicks.statistics(result)
+    print(pairs(told), file=sys.stderr if options.json_lines else sys.stdout)
+    if options.save is not None and isinstance(model, Model):
         _save(options.save, model, result)
     if options.output is not None:
         options.output.write_text(result.to_json() + "\n", encoding="utf-8")
@@ -167,30 +193,28 @@ def _evaluation(now: Progress) -> str:
     return json.dumps(values)
 
 
-def _summary(result: TrainResult) -> str:
+def _summary(result: TrainResult) -> list[tuple[str, str]]:
     config = result.config
-    return pairs(
-        [
-            ("model", f"{config['model']}, d = {config['dimension']:,}"),
-            ("data", f"{config['data']}, {config['examples']:,} examples"),
-            ("algorithm", f"{config['discipline']}, m = {config['threads']}"),
-            ("rule", _rule(config["rule"])),
-            ("step", f"η = {config['rule']['lr']:g}, batch {config['batch_size']}"),
-            ("machine", f"{config['cpu']}, {config['isa']}, {config['cores']} cores"),
-            ("outcome", f"{result.outcome} ({result.reason}) after {duration(result.elapsed)}"),
-            ("loss", f"{number(result.initial_loss)} → {number(result.final_loss)}"),
-            ("accuracy", f"{_percentage(result.accuracy[-1])} of the training set"),
-            ("validation", f"{_percentage(result.validation_accuracy[-1])} of the test set"),
-            ("updates", f"{result.total_updates:,} ({_left_out(result)})"),
-            ("throughput", f"{result.mean_eps:,.0f} examples/s"),
-            ("policy", config["staleness"]),
-            ("staleness", f"mean {number(result.staleness.mean())}, most {result.staleness.max()}"),
-            ("T_c", f"{duration(result.gradient_seconds.mean())} per gradient"),
-            ("T_u", f"{duration(result.update_seconds.mean())} per update"),
-            ("vectors", f"{result.peak_vectors} (parameters and gradients, most in use)"),
-            ("memory", f"{mebibytes(result.peak_memory_bytes)} (of the process)"),
-        ]
-    )
+    return [
+        ("model", f"{config['model']}, d = {config['dimension']:,}"),
+        ("data", f"{config['data']}, {config['examples']:,} examples"),
+        ("algorithm", f"{config['discipline']}, m = {config['threads']}"),
+        ("rule", _rule(config["rule"])),
+        ("step", f"η = {config['rule']['lr']:g}, batch {config['batch_size']}"),
+        ("machine", f"{config['cpu']}, {config['isa']}, {config['cores']} cores"),
+        ("outcome", f"{result.outcome} ({result.reason}) after {duration(result.elapsed)}"),
+        ("loss", f"{number(result.initial_loss)} → {number(result.final_loss)}"),
+        ("accuracy", f"{_percentage(result.accuracy[-1])} of the training set"),
+        ("validation", f"{_percentage(result.validation_accuracy[-1])} of the test set"),
+        ("updates", f"{result.total_updates:,} ({_left_out(result)})"),
+        ("throughput", f"{result.mean_eps:,.0f} examples/s"),
+        ("policy", config["staleness"]),
+        ("staleness", f"mean {number(result.staleness.mean())}, most {result.staleness.max()}"),
+        ("T_c", f"{duration(result.gradient_seconds.mean())} per gradient"),
+        ("T_u", f"{duration(result.update_seconds.mean())} per update"),
+        ("vectors", f"{result.peak_vectors} (parameters and gradients, most in use)"),
+        ("memory", f"{mebibytes(result.peak_memory_bytes)} (of the process)"),
+    ]
 
 
 def _rule(config: dict[str, Any]) -> str:

@@ -1,0 +1,134 @@
+"""Models of clicks on the command line: their data, their tables, and what a run says of them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leashed import datasets, models, tables
+from leashed.datasets import ClickSplit
+from leashed.models import Graph
+from leashed.report.table import mebibytes, number
+from leashed.result import TrainResult
+from leashed.rules import Rule
+from leashed.tables import Table
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Arguments
+
+__all__ = ["MODELS", "WORD", "add_clicks", "build", "load", "make_tables", "metrics", "statistics"]
+
+MODELS: dict[str, Callable[[int | None], Graph]] = {
+    "dlrm": models.dlrm,
+    "deepfm": models.deepfm,
+    "dcn": models.dcn,
+    "wide_deep": models.wide_deep,
+}
+WORD = "clicks"
+"""What ``--data`` calls the generator."""
+
+_TEST_SHARE = 5  # one row of so many of a file is kept for testing
+_CARDINALITY = 100_000  # of every feature that is generated
+_MEBIBYTE = 2**20
+
+
+def add_clicks(parser: Arguments) -> None:
+    """The arguments of models of clicks."""
+    parser.add_argument(
+        "--rows", type=int, help="training rows that are generated (default: 100000)"
+    )
+    parser.add_argument(
+        "--table-mib",
+        type=float,
+        help="memory of each table that grows, in MiB: those of ids from a file (default: 64)",
+    )
+    parser.add_argument(
+        "--admit-after", type=int, help="updates that have an id before it gets a row (default: 1)"
+    )
+    parser.add_argument(
+        "--evict", choices=("age", "norm"), help="rows that make room (default: none do)"
+    )
+
+
+def load(options: argparse.Namespace) -> ClickSplit:
+    """Clicks from the seed, or the file that ``--data`` names, whose last fifth is for testing.
+
+    Raises:
+        OSError, ValueError: the file is missing or wrong, or ``--rows`` is given with it.
+    """
+    if options.data in (None, WORD):
+        rows = 100_000 if options.rows is None else options.rows
+        return datasets.synthetic_clicks(rows, options.seed, cardinalities=_CARDINALITY)
+    if options.rows is not None:
+        raise ValueError("--rows goes with --data clicks, not with a file")
+    data = datasets.criteo(Path(options.data))
+    if len(data) < 2:
+        raise ValueError(f"{options.data} has one row; it takes two, one to test")
+    return data.split(test=max(1, len(data) // _TEST_SHARE))
+
+
+def build(name: str, options: argparse.Namespace) -> Graph:
+    """The named model. Ids that are generated are rows of fixed tables; those of a file are hashes,
+    whose tables grow.
+    """
+    generated = options.data in (None, WORD)
+    if generated and (options.table_mib or options.admit_after or options.evict):
+        raise ValueError(
+            "--table-mib, --admit-after and --evict are of tables that grow: those of a file's ids"
+        )
+    return MODELS[name](_CARDINALITY if generated else None)
+
+
+def make_tables(model: Graph, options: argparse.Namespace, rule: Rule) -> dict[str, Table]:
+    """New tables for it."""
+    mebibytes_each = 64.0 if options.table_mib is None else options.table_mib
+    if not 0 < mebibytes_each < 2**40:
+        raise ValueError(f"--table-mib must be above 0, got {mebibytes_each:g}")
+    return tables.of(
+        model.tables,
+        rule=rule,
+        seed=options.seed,
+        max_bytes=math.ceil(mebibytes_each * _MEBIBYTE),
+        admit_after=1 if options.admit_after is None else options.admit_after,
+        evict=options.evict,
+    )
+
+
+def metrics(result: TrainResult, data: ClickSplit) -> list[tuple[str, str]]:
+    """Lines of the summary about the predictions."""
+    test = f"{number(result.validation_auc[-1])} of the test set"
+    if data.test.hidden is not None:
+        test += f" (the hidden model's own: {number(data.test.hidden_auc)})"
+    entropy = (
+        f"{number(result.normalised_entropy[-1])} of the training set, "
+        f"{number(result.validation_normalised_entropy[-1])} of the test set"
+    )
+    return [
+        ("AUC", f"{number(result.auc[-1])} of the training set, {test}"),
+        ("norm. entropy", entropy),
+    ]
+
+
+def statistics(result: TrainResult) -> list[tuple[str, str]]:
+    """Lines of the summary about the tables, all together."""
+    counted = [table.statistics() for table in result.tables.values()]
+    total = {name: sum(each[name] for each in counted) for name in counted[0]}
+    stalest = max(each["stalest"] for each in counted)
+    mean = total["staleness"] / total["applied"] if total["applied"] else math.nan
+    hit = total["found"] / total["asked"] if total["asked"] else math.nan
+    lost = ", ".join(
+        f"{total[name]:,} {name}"
+        for name in ("late", "excluded", "unadmitted", "deferred", "refused")
+        if total[name]
+    )
+    rows = f"{total['rows']:,} of {total['capacity']:,} rows"
+    return [
+        ("tables", f"{len(counted)}, {rows}, {mebibytes(total['bytes'])}"),
+        ("admitted", f"{total['admitted']:,} rows, {total['evicted']:,} evicted"),
+        ("hit rate", f"{100 * hit:.2f}% of {total['asked']:,} distinct ids of batches"),
+        ("row updates", f"{total['applied']:,} applied" + (f", {lost}" if lost else "")),
+        ("row staleness", f"mean {number(mean)}, most {stalest}"),
+    ]
