@@ -231,9 +231,12 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
 bool IdIndex::make_room(Shard& shard) {
   const Segment& segment = shard.owned;
   const std::size_t all = slots(segment.bits);
-  if (4 * (shard.used + 1) <= 3 * all) return true;
-  const bool grows = segment.bits < bits_for(rows_per_shard_) && 20 * shard.live > 9 * all;
-  return rebuild(shard, segment.bits + (grows ? 1 : 0));
+  const bool fits = 4 * (shard.used + 1) <= 3 * all;
+  const bool largest = segment.bits == bits_for(rows_per_shard_);
+  // One that can grow does so earlier, for probes are shorter then.
+  if (largest ? fits : 5 * (shard.used + 1) <= 3 * all) return true;
+  const bool grows = !largest && 20 * shard.live > 9 * all;
+  return rebuild(shard, segment.bits + (grows ? 1 : 0)) || fits;
 }
 
 // Where none of the shard's segments lies; null: nowhere. Each lies at a multiple of its size, so
