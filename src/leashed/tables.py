@@ -289,15 +289,14 @@ class Table:
                 f"ids must be whole numbers, got dtype {found.dtype}; convert them with "
                 ".astype(np.int64)"
             )
-        if self.rows is not None and found.size:
-            wrong = np.flatnonzero((found < 0) | (found >= self.rows))
-            if len(wrong):
-                where = np.unravel_index(wrong[0], found.shape)
-                place = ", ".join(str(int(i)) for i in where)
-                raise IndexError(
-                    f"ids{f'[{place}]' if place else ''} is {found[where]}, outside 0 to "
-                    f"{self.rows - 1} of {self.name}"
-                )
+        rows = self.rows
+        if rows is not None and found.size and (found.min() < 0 or found.max() >= rows):
+            where = np.unravel_index(np.flatnonzero((found < 0) | (found >= rows))[0], found.shape)
+            place = ", ".join(str(int(i)) for i in where)
+            raise IndexError(
+                f"ids{f'[{place}]' if place else ''} is {found[where]}, outside 0 to {rows - 1} of "
+                f"{self.name}"
+            )
         if found.dtype == np.uint64:
             return np.asarray(found, order="C").view(np.int64)
         return np.asarray(found, np.int64, order="C")

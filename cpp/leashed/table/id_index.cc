@@ -44,17 +44,31 @@ std::size_t rows_per_shard(const IdIndex::Settings& settings) {
 
 }  // namespace
 
+// Where the slots of a segment lie, and how many.
 struct IdIndex::Segment {
   struct Slot {
     std::atomic<std::uint64_t> id;
     std::uint32_t row;  // where there is an id
   };
 
-  Segment(unsigned bits, std::byte* memory) : bits(bits), table(reinterpret_cast<Slot*>(memory)) {
-    for (std::size_t i = 0; i < slots(bits); ++i)
-      new (&table[i].id) std::atomic<std::uint64_t>(kEmpty);
-  }
+  Slot* table = nullptr;
+  unsigned bits = 0;
+
   static std::size_t bytes(unsigned bits) { return slots(bits) * sizeof(Slot); }
+  static Segment make(unsigned bits, std::byte* memory) {
+    const Segment made{reinterpret_cast<Slot*>(memory), bits};
+    for (std::size_t i = 0; i < slots(bits); ++i) {
+      new (&made.table[i].id) std::atomic<std::uint64_t>(kEmpty);
+    }
+    return made;
+  }
+  // Both in one word: a segment begins at a multiple of its bytes.
+  std::uintptr_t word() const { return reinterpret_cast<std::uintptr_t>(table) | bits; }
+  static Segment of(std::uintptr_t word) {
+    static_assert((std::size_t{1} << kLeastBits) * sizeof(Slot) > 64);
+    return {reinterpret_cast<Slot*>(word & ~std::uintptr_t{63}), static_cast<unsigned>(word & 63)};
+  }
+
   std::size_t next(std::size_t i) const { return (i + 1) & (slots(bits) - 1); }
   std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - 1); }
 
@@ -67,24 +81,16 @@ struct IdIndex::Segment {
       if (found == kEmpty) return kNone;
     }
   }
-  void put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) {
+  void put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) const {
     std::size_t i = first(hash);
     while (table[i].id.load(kRelaxed) != kEmpty) i = next(i);
     table[i].row = row;
     // Release: pairs with find().
     table[i].id.store(id, std::memory_order_release);
-    ++used;
   }
-
-  const unsigned bits;
-  std::size_t used = 0;  // slots that are not empty; under the lock
-  Slot* const table;
 };
 
 struct alignas(kCacheLine) IdIndex::Shard {
-  // Release where it is stored, acquire where it is loaded: the slots of a segment are seen as they
-  // were when it was made, at least.
-  std::atomic<Segment*> current{nullptr};
   // Relaxed: counted without the lock.
   std::atomic<std::uint64_t> deferred{0};
 
@@ -94,9 +100,10 @@ struct alignas(kCacheLine) IdIndex::Shard {
     std::uint32_t row;
     std::uint64_t number;  // of the epoch that it must outlive
   };
-  std::unique_ptr<Segment> owned;
+  Segment owned;
+  std::size_t used = 0;  // slots of it that are not empty
   struct Retired {
-    std::unique_ptr<Segment> segment;
+    Segment segment;
     std::uint64_t number;
   };
   std::vector<Retired> retired;  // the oldest first
@@ -116,8 +123,19 @@ std::size_t IdIndex::rows_of(const Settings& settings) {
   return slots(settings.shard_bits) * rows_per_shard(settings) + 2;
 }
 
+// Of one shard's segments: two of the largest.
+std::size_t IdIndex::segment_bytes(const Settings& settings) {
+  return 2 * Segment::bytes(bits_for(rows_per_shard(settings)));
+}
+
+// Of all else that there is from the start.
+std::size_t IdIndex::shard_bytes(const Settings& settings) {
+  const std::size_t each = sizeof(Shard::Left) + sizeof(std::uint32_t);  // in limbo, and free
+  return slots(settings.shard_bits) * (sizeof(Shard) + (settings.reserve + kWorst) * each);
+}
+
 std::size_t IdIndex::most_bytes(const Settings& settings) {
-  return 2 * slots(settings.shard_bits) * Segment::bytes(bits_for(rows_per_shard(settings)));
+  return slots(settings.shard_bits) * segment_bytes(settings) + shard_bytes(settings);
 }
 
 IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise,
@@ -128,8 +146,9 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
       initialise_(std::move(initialise)),
       score_(std::move(score)),
       rows_per_shard_(rows_per_shard(settings)),
-      most_bytes_(most_bytes(settings) >> settings.shard_bits),
-      segments_(slots(settings.shard_bits), most_bytes_, "a table's index"),
+      segment_bytes_(segment_bytes(settings)),
+      segments_(slots(settings.shard_bits), segment_bytes_, "a table's index"),
+      current_(std::make_unique<std::atomic<std::uintptr_t>[]>(slots(settings.shard_bits))),
       shards_(std::make_unique<Shard[]>(slots(settings.shard_bits))) {
   if (rows.count() < rows_of(settings) || rows.count() >= kNone) {
     throw Error("an index of " + std::to_string(rows_of(settings)) + " rows cannot use " +
@@ -138,11 +157,11 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
   const std::size_t most = settings.reserve + kWorst;
   for (std::size_t k = 0; k < slots(settings.shard_bits); ++k) {
     Shard& shard = shards_[k];
-    shard.memory = segments_.data() + k * most_bytes_;
-    shard.owned = std::make_unique<Segment>(kLeastBits, shard.memory);
+    shard.memory = segments_.data() + k * segment_bytes_;
+    shard.owned = Segment::make(kLeastBits, shard.memory);
     shard.bytes = Segment::bytes(kLeastBits);
     shard.retired.reserve(std::numeric_limits<std::size_t>::digits);
-    shard.current.store(shard.owned.get(), kRelaxed);
+    current_[k].store(shard.owned.word(), kRelaxed);
     shard.limbo.resize(most);
     shard.free.reserve(most);
     shard.next = static_cast<std::uint32_t>(k * rows_per_shard_);
@@ -155,8 +174,13 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
 
 IdIndex::~IdIndex() = default;
 
-IdIndex::Shard& IdIndex::shard_of(std::uint64_t hash) const {
-  return shards_[settings_.shard_bits == 0 ? 0 : hash >> (64 - settings_.shard_bits)];
+std::size_t IdIndex::shard_of(std::uint64_t hash) const {
+  return settings_.shard_bits == 0 ? 0 : hash >> (64 - settings_.shard_bits);
+}
+
+// Acquire: pairs with rebuild(); its slots are seen as they were when it was made, at least.
+IdIndex::Segment IdIndex::current(std::size_t shard) const {
+  return Segment::of(current_[shard].load(std::memory_order_acquire));
 }
 
 std::uint32_t IdIndex::find(std::uint64_t id) const {
@@ -164,26 +188,25 @@ std::uint32_t IdIndex::find(std::uint64_t id) const {
     return static_cast<std::uint32_t>(rows_of(settings_) - (id == kEmpty ? 2 : 1));
   }
   const std::uint64_t hash = mix(id);
-  // Acquire: see Shard.
-  return shard_of(hash).current.load(std::memory_order_acquire)->find(id, hash);
+  return current(shard_of(hash)).find(id, hash);
 }
 
 void IdIndex::prefetch(std::uint64_t id) const {
   const std::uint64_t hash = mix(id);
-  const Segment& segment = *shard_of(hash).current.load(std::memory_order_acquire);
+  const Segment segment = current(shard_of(hash));
   __builtin_prefetch(&segment.table[segment.first(hash)]);
 }
 
 IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period) {
   if (is_special(id)) return {find(id), Outcome::known};
   const std::uint64_t hash = mix(id);
-  Shard& shard = shard_of(hash);
+  Shard& shard = shards_[shard_of(hash)];
   const std::unique_lock lock(shard.lock, std::try_to_lock);
   if (!lock) {
     shard.deferred.fetch_add(1, kRelaxed);
     return {kNone, Outcome::deferred};
   }
-  if (const std::uint32_t row = shard.owned->find(id, hash); row != kNone) {
+  if (const std::uint32_t row = shard.owned.find(id, hash); row != kNone) {
     return {row, Outcome::known};
   }
   reclaim(shard);
@@ -193,7 +216,8 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
     rows_.head(row).touched.store(touched, kRelaxed);
     rows_.head(row).period.store(period, kRelaxed);
     initialise_(id, rows_.values(row));
-    shard.owned->put(id, hash, row);
+    shard.owned.put(id, hash, row);
+    ++shard.used;
     ++shard.live;
     ++shard.inserted;
   } else {
@@ -205,11 +229,14 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
 
 // Whether one slot more may be used.
 bool IdIndex::make_room(Shard& shard) {
-  const Segment& segment = *shard.owned;
+  const Segment& segment = shard.owned;
   const std::size_t all = slots(segment.bits);
-  if (4 * (segment.used + 1) <= 3 * all) return true;
-  const bool grows = segment.bits < bits_for(rows_per_shard_) && 20 * shard.live > 9 * all;
-  return rebuild(shard, segment.bits + (grows ? 1 : 0));
+  const bool fits = 4 * (shard.used + 1) <= 3 * all;
+  const bool largest = segment.bits == bits_for(rows_per_shard_);
+  // One that can grow does so earlier, for probes are shorter then.
+  if (largest ? fits : 5 * (shard.used + 1) <= 3 * all) return true;
+  const bool grows = !largest && 20 * shard.live > 9 * all;
+  return rebuild(shard, segment.bits + (grows ? 1 : 0)) || fits;
 }
 
 // Where none of the shard's segments lies; null: nowhere. Each lies at a multiple of its size, so
@@ -220,37 +247,34 @@ std::byte* IdIndex::place_for(const Shard& shard, unsigned bits) const {
     const auto* const begin = reinterpret_cast<const std::byte*>(segment.table);
     return at + bytes <= begin || begin + Segment::bytes(segment.bits) <= at;
   };
-  for (std::size_t at = 0; at + bytes <= most_bytes_; at += bytes) {
+  for (std::size_t at = 0; at + bytes <= segment_bytes_; at += bytes) {
     std::byte* const place = shard.memory + at;
-    if (free(*shard.owned, place) &&
+    if (free(shard.owned, place) &&
         std::all_of(shard.retired.begin(), shard.retired.end(),
-                    [&](const auto& each) { return free(*each.segment, place); })) {
+                    [&](const auto& each) { return free(each.segment, place); })) {
       return place;
     }
   }
   return nullptr;
 }
 
-// What lives, without tombs; false where segments before are still held, or there is no memory.
+// What lives, without tombs; false where segments before are still held.
 bool IdIndex::rebuild(Shard& shard, unsigned bits) {
   std::byte* const memory = place_for(shard, bits);
   if (!memory) return false;
-  std::unique_ptr<Segment> next;
-  try {
-    next = std::make_unique<Segment>(bits, memory);
-  } catch (const std::bad_alloc&) {
-    return false;
+  const Segment before = shard.owned, next = Segment::make(bits, memory);
+  shard.used = 0;
+  for (std::size_t i = 0; i < slots(before.bits); ++i) {
+    const std::uint64_t id = before.table[i].id.load(kRelaxed);
+    if (is_special(id)) continue;
+    next.put(id, mix(id), before.table[i].row);
+    ++shard.used;
   }
-  const Segment& segment = *shard.owned;
-  for (std::size_t i = 0; i < slots(segment.bits); ++i) {
-    const std::uint64_t id = segment.table[i].id.load(kRelaxed);
-    if (!is_special(id)) next->put(id, mix(id), segment.table[i].row);
-  }
-  // Release: see Shard.
-  shard.current.store(next.get(), std::memory_order_release);
+  // Release: pairs with current().
+  current_[&shard - shards_.get()].store(next.word(), std::memory_order_release);
   shard.bytes += Segment::bytes(bits);
-  std::swap(shard.owned, next);
-  shard.retired.push_back({std::move(next), epochs_.begin()});
+  shard.owned = next;
+  shard.retired.push_back({before, epochs_.begin()});
   shard.hand = 0;
   ++shard.rebuilt;
   return true;
@@ -262,7 +286,7 @@ void IdIndex::reclaim(Shard& shard) {
   const std::uint64_t oldest = epochs_.oldest();
   std::erase_if(shard.retired, [&](const Shard::Retired& each) {
     if (each.number > oldest) return false;
-    shard.bytes -= Segment::bytes(each.segment->bits);
+    shard.bytes -= Segment::bytes(each.segment.bits);
     return true;
   });
   while (shard.waiting > 0 && shard.limbo[shard.oldest].number <= oldest) {
@@ -283,7 +307,7 @@ std::uint32_t IdIndex::take_row(Shard& shard) {
 
 // The worst of the next rows under the hand, but for the newest; one epoch for all of them.
 void IdIndex::evict(Shard& shard, std::uint32_t newest) {
-  Segment& segment = *shard.owned;
+  const Segment segment = shard.owned;
   struct Candidate {
     float score;
     std::size_t slot;
@@ -319,6 +343,7 @@ void IdIndex::evict(Shard& shard, std::uint32_t newest) {
 
 IdIndex::Counts IdIndex::counts() const {
   Counts counts;
+  counts.bytes = shard_bytes(settings_);
   for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
     Shard& shard = shards_[k];
     const std::lock_guard lock(shard.lock);
@@ -335,7 +360,7 @@ IdIndex::Counts IdIndex::counts() const {
 
 void IdIndex::each(const std::function<void(std::uint64_t, std::uint32_t)>& f) const {
   for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
-    const Segment& segment = *shards_[k].current.load(std::memory_order_acquire);
+    const Segment segment = current(k);
     for (std::size_t i = 0; i < slots(segment.bits); ++i) {
       const std::uint64_t id = segment.table[i].id.load(std::memory_order_acquire);
       if (!is_special(id)) f(id, segment.table[i].row);

@@ -44,7 +44,7 @@ class IdIndex {
 
   // Rows to be made for these settings.
   static std::size_t rows_of(const Settings& settings);
-  // Bytes of slots, at most, where so many rows are in so many shards.
+  // Bytes that it keeps, at most, where so many rows are in so many shards.
   static std::size_t most_bytes(const Settings& settings);
 
   // For readers that have joined. The row of that id; kNone: it has none.
@@ -68,7 +68,7 @@ class IdIndex {
 
   struct Counts {
     std::uint64_t inserted = 0, evicted = 0, deferred = 0, refused = 0, rebuilt = 0;
-    std::size_t live = 0, bytes = 0;  // rows, and bytes of slots, now
+    std::size_t live = 0, bytes = 0;  // rows, and bytes, now
   };
   Counts counts() const;
   // f(id, row) of each id, which is inserted before or while it runs, and not evicted before. For
@@ -79,7 +79,10 @@ class IdIndex {
   struct Segment;
   struct alignas(kCacheLine) Shard;
 
-  Shard& shard_of(std::uint64_t hash) const;
+  static std::size_t segment_bytes(const Settings& settings);
+  static std::size_t shard_bytes(const Settings& settings);
+  std::size_t shard_of(std::uint64_t hash) const;
+  Segment current(std::size_t shard) const;
   bool make_room(Shard& shard);
   std::byte* place_for(const Shard& shard, unsigned bits) const;
   bool rebuild(Shard& shard, unsigned bits);
@@ -92,8 +95,10 @@ class IdIndex {
   const Settings settings_;
   const Initialise initialise_;
   const Score score_;
-  const std::size_t rows_per_shard_, most_bytes_;  // of one shard
+  const std::size_t rows_per_shard_, segment_bytes_;  // of one shard
   const Reserved segments_;
+  // Of each shard. Release where it is stored, acquire where it is loaded.
+  const std::unique_ptr<std::atomic<std::uintptr_t>[]> current_;
   const std::unique_ptr<Shard[]> shards_;
 };
 

@@ -72,6 +72,10 @@ LocalRows::Member& LocalRows::member(std::size_t number) {
 }
 
 void LocalRows::locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits) {
+  if (batch.columns.size() != features_of_tables_.size()) {
+    throw Error("a batch has " + std::to_string(batch.columns.size()) + " features of ids, and " +
+                std::to_string(features_of_tables_.size()) + " are of tables");
+  }
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     rows.numbers[t] = member.seats[t]->look();
     std::size_t entries = 0;

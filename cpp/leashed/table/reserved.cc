@@ -17,7 +17,7 @@ Reserved::Reserved(std::size_t count, std::size_t bytes, const std::string& what
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
                  : MAP_FAILED;
   if (mapped_ == MAP_FAILED) {
-    throw Error("no memory for " + what + " of " + std::to_string(count) + " times " +
+    throw Error("no memory for " + what + ": " + std::to_string(count) + " times " +
                 std::to_string(bytes) + " bytes");
   }
   const auto begin = reinterpret_cast<std::uintptr_t>(mapped_);

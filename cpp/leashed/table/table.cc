@@ -21,7 +21,7 @@ constexpr std::size_t kBlock = 32;                         // rows that are upda
 constexpr std::size_t kLine = kCacheLine / sizeof(float);
 
 IdIndex::Settings index_settings(std::size_t rows, bool evicts) {
-  const auto bits = static_cast<int>(std::bit_width(rows / 4096));
+  const auto bits = static_cast<int>(std::bit_width(rows / 2048));
   const auto shard_bits = static_cast<unsigned>(std::clamp(bits, 0, 10));
   const std::size_t rows_per_shard = rows >> shard_bits;
   return {.rows = rows,

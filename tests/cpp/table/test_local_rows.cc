@@ -175,6 +175,9 @@ TEST_CASE("a batch of nothing, and ids that are no rows") {
   CHECK(store.push(0, *rows, {0}).applied == 0);
   view.size = 1;
   CHECK_THROWS_WITH_AS(store.prefetch(0, view, *rows), doctest::Contains("id 10 is no row"), Error);
+  view.columns = {};
+  CHECK_THROWS_WITH_AS(store.prefetch(0, view, *rows), doctest::Contains("0 features of ids"),
+                       Error);
   store.leave(0);
   CHECK_THROWS_AS(LocalRows({table}, {1}, 1, 0, false), Error);
   CHECK_THROWS_AS(LocalRows({table}, {0}, Table::kSeats, 1, false), Error);
