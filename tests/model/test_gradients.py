@@ -37,7 +37,7 @@ class Problem:
         return reference.Network(self.model.input_shape, self.model.layers)
 
     def native(self, isa: str) -> _core.Network:
-        layers = [models._native(layer) for layer in self.model.layers]
+        layers = [layer.choice() for layer in self.model.layers]
         return _core.Network(self.model.input_shape, layers, isa=isa)
 
     def __repr__(self) -> str:
@@ -265,7 +265,7 @@ def test_a_parameter_that_is_not_finite_gives_a_loss_that_is_not(
 def test_levels_agree_on_a_whole_data_set(digits: Dataset) -> None:
     model = models.cnn()
     theta = model.init(3)
-    layers = [models._native(layer) for layer in model.layers]
+    layers = [layer.choice() for layer in model.layers]
     losses, accuracies = zip(
         *(
             _core.Network(model.input_shape, layers, isa=isa).evaluate(theta, digits.x, digits.y)

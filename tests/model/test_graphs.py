@@ -29,6 +29,7 @@ from leashed.models import (
 )
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # its own threads would only wait for each other here
 
 ROWS = 12  # few, so that ids repeat within a batch
 

@@ -69,7 +69,7 @@ def descend(model: Model, data: Any, weights: NDArray[np.float32] | None = None)
 def test_an_example_of_weight_two_is_the_example_twice(isa: str, name: str) -> None:
     model = NETWORKS[name]
     x, y, weights = draw(model)
-    layers = [models._native(layer) for layer in model.layers]
+    layers = [layer.choice() for layer in model.layers]
     source = _core.Network(model.input_shape, layers, isa=isa, loss=model.loss)
     theta = model.init(1)
     times = weights.astype(int)

@@ -1,5 +1,7 @@
 // The interaction of DLRM: the dot products of all pairs of its inputs, in the order (0, 1), (0,
 // 2), (1, 2), (0, 3), … (Naumov et al., 2019).
+#include <algorithm>
+
 #include "leashed/base/aligned.h"
 #include "leashed/base/extent.h"
 #include "leashed/model/blocks/vectors.h"
@@ -13,23 +15,29 @@ class DotBlock final : public Block {
   explicit DotBlock(const Ports& ports)
       : in_(ports),
         out_(ports.output),
+        n_(ports.inputs.size()),
+        dim_(ports.inputs.front().width),
         kernels_(interaction_kernels(ports.isa)),
-        scratch_(kernels_.dot_scratch(ports.inputs.size(), ports.inputs.front().width)) {}
+        kept_(kernels_.dot_kept(n_, dim_, ports.max_rows)),
+        scratch_(kernels_.dot_scratch(n_, dim_)) {
+    std::fill_n(kept_.data(), kept_.size(), 0.0f);
+  }
 
   void forward(const MicroBatch& step) override {
-    kernels_.dot_racy(in_.values(step), step.count, out_.values, out_.stride, scratch_.data());
+    kernels_.dot_racy(in_.values(step), step.count, out_.values, out_.stride, kept_.data(),
+                      scratch_.data());
   }
   void backward(const MicroBatch& step, float*, bool) override {
-    const Vectors values = in_.values(step);
-    kernels_.dot_backward_racy(values, step.count, out_.gradient, out_.stride, in_.gradients(),
-                               scratch_.data());
+    kernels_.dot_backward(n_, dim_, kept_.data(), step.count, out_.gradient, out_.stride,
+                          in_.gradients());
   }
 
  private:
   VectorInputs in_;
   const Window out_;
+  const std::size_t n_, dim_;
   const InteractionKernels& kernels_;
-  AlignedArray<float> scratch_;
+  AlignedArray<float> kept_, scratch_;
 };
 
 class DotPlan final : public BlockPlan {

@@ -12,11 +12,10 @@ class FmBlock final : public Block {
       : in_(ports), out_(ports.output), kernels_(interaction_kernels(ports.isa)) {}
 
   void forward(const MicroBatch& step) override {
-    kernels_.fm_racy(in_.values(step), step.count, out_.values, out_.stride);
+    kernels_.fm(in_.values(step), step.count, out_.values, out_.stride);
   }
   void backward(const MicroBatch& step, float*, bool) override {
-    const Vectors values = in_.values(step);
-    kernels_.fm_backward_racy(values, step.count, out_.gradient, out_.stride, in_.gradients());
+    kernels_.fm_backward(in_.values(step), step.count, out_.gradient, out_.stride, in_.gradients());
   }
 
  private:
@@ -30,7 +29,6 @@ class FmPlan final : public BlockPlan {
   std::unique_ptr<Block> make(const Ports& ports) const override {
     return std::make_unique<FmBlock>(ports);
   }
-  bool reads_rows() const override { return true; }
 };
 
 }  // namespace

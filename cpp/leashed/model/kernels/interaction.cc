@@ -86,8 +86,7 @@ LEASHED_INLINE LEASHED_RACY vfloat load_racy(const float* p, std::size_t count) 
   return vload(lanes);
 }
 
-// The vectors of one example, [round_up(n)][round_up(dim)], padded with zeros; rows from n on are
-// the caller's.
+// The vectors of one example, [n][round_up(dim)], padded with zeros.
 LEASHED_INLINE LEASHED_RACY void collect(const Vectors& v, std::size_t row, float* out) {
   const std::size_t ld = round_up(v.dim);
   for (std::size_t j = 0; j < v.n; ++j, out += ld) {
@@ -156,18 +155,20 @@ LEASHED_INLINE void dot_tiles_of(const float* transposed, std::size_t ld, std::s
   }
 }
 
-std::size_t dot_scratch(std::size_t n, std::size_t dim) { return 2 * round_up(n) * round_up(dim); }
+// The last row's vectors are read in blocks of kLanes.
+std::size_t dot_kept(std::size_t n, std::size_t dim, std::size_t rows) {
+  return (rows * n + kLanes) * round_up(dim);
+}
+std::size_t dot_scratch(std::size_t n, std::size_t dim) { return round_up(n) * round_up(dim); }
 
 LEASHED_RACY void dot_racy(const Vectors& v, std::size_t rows, float* out, std::size_t ld,
-                           float* scratch) {
+                           float* kept, float* transposed) {
   const std::size_t height = round_up(v.n), width = round_up(v.dim);
-  float* const transposed = scratch + height * width;
-  for (std::size_t i = v.n * width; i < height * width; ++i) scratch[i] = 0;
-  for (std::size_t row = 0; row < rows; ++row, out += ld) {
-    collect(v, row, scratch);
+  for (std::size_t row = 0; row < rows; ++row, out += ld, kept += v.n * width) {
+    collect(v, row, kept);
     for (std::size_t j = 0; j < height; j += kLanes) {
       for (std::size_t k = 0; k < width; k += kLanes) {
-        transpose(scratch + j * width + k, width, transposed + k * height + j, height);
+        transpose(kept + j * width + k, width, transposed + k * height + j, height);
       }
     }
     for (std::size_t begin = 1, end; begin < v.n; begin = end) {
@@ -189,9 +190,9 @@ LEASHED_RACY void dot_racy(const Vectors& v, std::size_t rows, float* out, std::
 
 // The gradients of vectors [j, j + R) in V * kLanes of their floats, from `column` on.
 template <std::size_t R, std::size_t V>
-void dot_back_tile(const Vectors& vectors, const float* v, const float* g, std::size_t row,
+void dot_back_tile(std::size_t n, std::size_t dim, const float* v, const float* g, std::size_t row,
                    std::size_t j, std::size_t column, const VectorGradient* d) {
-  const std::size_t ld = round_up(vectors.dim);
+  const std::size_t ld = round_up(dim);
   const float* g_row[R];
 #pragma GCC unroll 10
   for (std::size_t r = 0; r < R; ++r) g_row[r] = g + triangle(j + r);
@@ -225,7 +226,7 @@ void dot_back_tile(const Vectors& vectors, const float* v, const float* g, std::
     other += ld;
   }
   const float* below = g + triangle(j + R) + j;
-  for (std::size_t i = j + R; i < vectors.n; ++i) {
+  for (std::size_t i = j + R; i < n; ++i) {
     add([&](std::size_t r) { return below[r]; });
     below += i;
   }
@@ -236,7 +237,7 @@ void dot_back_tile(const Vectors& vectors, const float* v, const float* g, std::
     float* to = gradient_of(own, row) + column;
 #pragma GCC unroll 2
     for (std::size_t k = 0; k < V; ++k) {
-      const std::size_t count = vectors.dim - column - k * kLanes;
+      const std::size_t count = dim - column - k * kLanes;
       vfloat x = sum[r][k];
       if (own.adds) x += load_up_to(to + k * kLanes, count);
       store_up_to(to + k * kLanes, x, count);
@@ -244,8 +245,8 @@ void dot_back_tile(const Vectors& vectors, const float* v, const float* g, std::
   }
 }
 
-using DotBackTile = void (*)(const Vectors&, const float*, const float*, std::size_t, std::size_t,
-                             std::size_t, const VectorGradient*);
+using DotBackTile = void (*)(std::size_t, std::size_t, const float*, const float*, std::size_t,
+                             std::size_t, std::size_t, const VectorGradient*);
 template <std::size_t V, std::size_t... I>
 constexpr std::array<DotBackTile, sizeof...(I)> make_dot_back_tiles(std::index_sequence<I...>) {
   return {dot_back_tile<I + 1, V>...};
@@ -254,35 +255,32 @@ template <std::size_t V>
 constexpr std::array<DotBackTile, kRowsBack> dot_back_tiles =
     make_dot_back_tiles<V>(std::make_index_sequence<kRowsBack>());
 
-LEASHED_RACY void dot_backward_racy(const Vectors& v, std::size_t rows, const float* d_out,
-                                    std::size_t ld, const VectorGradient* d, float* scratch) {
-  const std::size_t width = round_up(v.dim), tiles = (v.n + kRowsBack - 1) / kRowsBack;
-  for (std::size_t row = 0; row < rows; ++row, d_out += ld) {
-    collect(v, row, scratch);
+void dot_backward(std::size_t n, std::size_t dim, const float* kept, std::size_t rows,
+                  const float* d_out, std::size_t ld, const VectorGradient* d) {
+  const std::size_t width = round_up(dim), tiles = (n + kRowsBack - 1) / kRowsBack;
+  for (std::size_t row = 0; row < rows; ++row, d_out += ld, kept += n * width) {
     for (std::size_t i = 0, j = 0; i < tiles; ++i) {
-      const std::size_t count = (v.n - j + tiles - i - 1) / (tiles - i);
+      const std::size_t count = (n - j + tiles - i - 1) / (tiles - i);
       for (std::size_t k = j; k < j + count && row + 1 < rows; ++k) {
-        if (!v.vectors[k].values) continue;
-        fetch(vector_of(v.vectors[k], row + 1), v.dim);
-        if (d[k].at) fetch(gradient_of(d[k], row + 1), v.dim);
+        if (d[k].at && d[k].places) fetch(gradient_of(d[k], row + 1), dim);
       }
       std::size_t column = 0;
       for (; column + kLanes < width; column += 2 * kLanes) {
-        dot_back_tiles<2>[count - 1](v, scratch, d_out, row, j, column, d);
+        dot_back_tiles<2>[count - 1](n, dim, kept, d_out, row, j, column, d);
       }
-      if (column < width) dot_back_tiles<1>[count - 1](v, scratch, d_out, row, j, column, d);
+      if (column < width) dot_back_tiles<1>[count - 1](n, dim, kept, d_out, row, j, column, d);
       j += count;
     }
   }
 }
 
-LEASHED_RACY void fm_racy(const Vectors& v, std::size_t rows, float* out, std::size_t ld) {
+void fm(const Vectors& v, std::size_t rows, float* out, std::size_t ld) {
   for (std::size_t row = 0; row < rows; ++row) {
     vfloat total = {};
     for (std::size_t k = 0; k < v.dim; k += kLanes) {
       vfloat sum = {}, squares = {};
       for (std::size_t j = 0; j < v.n; ++j) {
-        const vfloat x = load_racy(vector_of(v.vectors[j], row) + k, v.dim - k);
+        const vfloat x = load_up_to(vector_of(v.vectors[j], row) + k, v.dim - k);
         sum += x;
         squares += x * x;
       }
@@ -294,20 +292,20 @@ LEASHED_RACY void fm_racy(const Vectors& v, std::size_t rows, float* out, std::s
   }
 }
 
-LEASHED_RACY void fm_backward_racy(const Vectors& v, std::size_t rows, const float* d_out,
-                                   std::size_t ld, const VectorGradient* d) {
+void fm_backward(const Vectors& v, std::size_t rows, const float* d_out, std::size_t ld,
+                 const VectorGradient* d) {
   for (std::size_t row = 0; row < rows; ++row) {
     const vfloat g = vset(d_out[row * ld]);
     for (std::size_t k = 0; k < v.dim; k += kLanes) {
       const std::size_t count = v.dim - k;
       vfloat sum = {};
       for (std::size_t j = 0; j < v.n; ++j) {
-        sum += load_racy(vector_of(v.vectors[j], row) + k, count);
+        sum += load_up_to(vector_of(v.vectors[j], row) + k, count);
       }
       for (std::size_t j = 0; j < v.n; ++j) {
         if (!d[j].at) continue;
         float* to = gradient_of(d[j], row) + k;
-        vfloat x = g * (sum - load_racy(vector_of(v.vectors[j], row) + k, count));
+        vfloat x = g * (sum - load_up_to(vector_of(v.vectors[j], row) + k, count));
         if (d[j].adds) x += load_up_to(to, count);
         store_up_to(to, x, count);
       }
@@ -319,6 +317,6 @@ LEASHED_RACY void fm_backward_racy(const Vectors& v, std::size_t rows, const flo
 
 extern const InteractionKernels LEASHED_ISA_NAME(interaction_kernels);
 const InteractionKernels LEASHED_ISA_NAME(interaction_kernels) = {
-    dot_scratch, dot_racy, dot_backward_racy, fm_racy, fm_backward_racy};
+    dot_kept, dot_scratch, dot_racy, dot_backward, fm, fm_backward};
 
 }  // namespace leashed

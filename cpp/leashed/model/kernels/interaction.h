@@ -1,6 +1,5 @@
 // Kernels for products between vectors of one example: all their dot products, and the second-order
-// term of a factorisation machine. See interaction.cc for how they work. All read rows of tables
-// while others write them (update/kernels/racy.h), forward and backward each anew.
+// term of a factorisation machine. See interaction.cc for how they work.
 #pragma once
 
 #include <cstddef>
@@ -35,18 +34,23 @@ struct Vectors {
 };
 
 struct InteractionKernels {
-  // Floats of scratch, on a cache line, for either kernel of dot products.
+  // Floats that dot_racy() keeps of so many rows, on a cache line, set to 0 once; and floats of
+  // scratch.
+  std::size_t (*dot_kept)(std::size_t n, std::size_t dim, std::size_t rows);
   std::size_t (*dot_scratch)(std::size_t n, std::size_t dim);
   // out [rows][n (n − 1) / 2] = vᵢ·vⱼ of the pairs i < j, in the order (0, 1), (0, 2), (1, 2),
-  // (0, 3), …, with row stride ld.
-  void (*dot_racy)(const Vectors&, std::size_t rows, float* out, std::size_t ld, float* scratch);
-  void (*dot_backward_racy)(const Vectors&, std::size_t rows, const float* d_out, std::size_t ld,
-                            const VectorGradient*, float* scratch);
+  // (0, 3), …, with row stride ld. Rows of tables are read while others write them
+  // (update/kernels/racy.h), once: what was read is kept.
+  void (*dot_racy)(const Vectors&, std::size_t rows, float* out, std::size_t ld, float* kept,
+                   float* scratch);
+  // After dot_racy() of the same rows.
+  void (*dot_backward)(std::size_t n, std::size_t dim, const float* kept, std::size_t rows,
+                       const float* d_out, std::size_t ld, const VectorGradient*);
 
-  // out [rows][1] = ½ Σ_k ((Σⱼ vⱼₖ)² − Σⱼ vⱼₖ²).
-  void (*fm_racy)(const Vectors&, std::size_t rows, float* out, std::size_t ld);
-  void (*fm_backward_racy)(const Vectors&, std::size_t rows, const float* d_out, std::size_t ld,
-                           const VectorGradient*);
+  // out [rows][1] = ½ Σ_k ((Σⱼ vⱼₖ)² − Σⱼ vⱼₖ²), of vectors that are no rows of tables.
+  void (*fm)(const Vectors&, std::size_t rows, float* out, std::size_t ld);
+  void (*fm_backward)(const Vectors&, std::size_t rows, const float* d_out, std::size_t ld,
+                      const VectorGradient*);
 };
 
 const InteractionKernels& interaction_kernels(Isa isa);
