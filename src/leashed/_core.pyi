@@ -13,6 +13,7 @@ __all__: list[str] = [
     "Error",
     "ExternalSource",
     "FRAGMENT",
+    "FactorisationMachine",
     "GradientSource",
     "Leases",
     "Network",
@@ -24,6 +25,7 @@ __all__: list[str] = [
     "RuleState",
     "SharedVector",
     "SparseLinear",
+    "SparseModel",
     "SparseRows",
     "SyncServer",
     "TrainerSync",
@@ -520,16 +522,7 @@ class SparseRows:
     @property
     def rows(self) -> int: ...
 
-class SparseLinear(GradientSource):
-    def __init__(
-        self,
-        features: typing.SupportsInt | typing.SupportsIndex,
-        outputs: typing.SupportsInt | typing.SupportsIndex,
-        loss: str,
-        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        isa: str | None = None,
-        trains_bias: bool = True,
-    ) -> None: ...
+class SparseModel(GradientSource):
     def evaluate(
         self,
         theta: numpy.typing.NDArray[numpy.float32],
@@ -548,6 +541,27 @@ class SparseLinear(GradientSource):
     def predict(
         self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows
     ) -> numpy.typing.NDArray[numpy.float32]: ...
+
+class SparseLinear(SparseModel):
+    def __init__(
+        self,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        outputs: typing.SupportsInt | typing.SupportsIndex,
+        loss: str,
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        isa: str | None = None,
+        trains_bias: bool = True,
+    ) -> None: ...
+
+class FactorisationMachine(SparseModel):
+    def __init__(
+        self,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        k: typing.SupportsInt | typing.SupportsIndex,
+        loss: str,
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        isa: str | None = None,
+    ) -> None: ...
 
 class Resumption:
     """
