@@ -193,6 +193,30 @@ TEST_CASE("SGD and Adagrad step the columns named, and take the gradient away") 
   });
 }
 
+TEST_CASE("Adagrad on one row is Adagrad on its gradient") {
+  for_each_problem([](const FactorKernels& kernels, Problem p) {
+    const std::size_t stride = p.records.size();
+    std::vector<float> before = p.records, out(1), sums(p.k);
+    before.resize(2 * stride, 0.25f);
+    for (std::size_t row = 0; row < kRows; ++row) {
+      const SparseRows one = p.rows.from(row);
+      std::vector<float> at_once = before, summed = before;
+      kernels.outputs(before.data(), &p.bias, p.k, one, 1, {}, out.data(), {sums.data()});
+      kernels.adagrad_row_racy(at_once.data(), stride, p.k, one, p.residuals[row], sums.data(),
+                               0.5f, 0.125f, 1e-10f);
+      const auto length = static_cast<std::size_t>(p.offsets[row + 1] - p.offsets[row]);
+      std::vector<std::int32_t> places(length);
+      for (std::size_t i = 0; i < length; ++i) places[i] = static_cast<std::int32_t>(i);
+      std::vector<float> gradient(length * (1 + p.k));
+      kernels.add(before.data(), p.k, one, 1, &p.residuals[row], sums.data(), 0.5f, places.data(),
+                  gradient.data());
+      kernels.adagrad_racy(summed.data(), stride, p.k, one.columns + one.offsets[0], length,
+                           gradient.data(), 0.125f, 1e-10f);
+      CHECK(p.worst(at_once, {summed.begin(), summed.end()}) < 1e-6);
+    }
+  });
+}
+
 TEST_CASE("a batch too large for its factors to be kept takes the same step") {
   constexpr std::size_t kMany = 4000, kEach = 12, kWidth = 8;
   std::mt19937 random(3);
