@@ -22,7 +22,8 @@ FLOORS = (
     "disciplines gradients histogram schedules staleness stopping sync",
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
     "spelled",  # what words of the command line and of plans stand for
-    "external result vector",
+    "_fits",  # whether a data set is one that a model takes
+    "external factorisation result vector",
     "models engine shared",
     "checkpoint",
     "resuming",
