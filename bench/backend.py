@@ -1,5 +1,5 @@
 """What the page says of the engine under gradients from elsewhere: update rules, Engine, functions
-from outside, PyTorch and sparse rows.
+from outside, PyTorch, sparse rows and factorisation machines on them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bench.turns import quiet_median
 
 _BUFFERS = ("another buffer", "in place", "racy")
 _RESIDENT = ("L2", "memory")
+FACTORISATION_RULES = ("sgd", "adagrad")
 
 
 def rate(record: Record, contender: str) -> float:
@@ -83,6 +84,33 @@ def sparse_ratio(peer: str, results: Results) -> float | None:
     if not found or peer in found["missing"]:
         return None
     return ratio(found, "leashed", _fastest(found, peer))
+
+
+def _loops(found: Record, rule: str) -> list[str]:
+    """The classical loop's settings for a rule, on all threads."""
+    wanted = f"classical loop, {rule}, -"
+    return [name for name in found["rate"] if name.startswith(wanted)]
+
+
+def factorisation_ratio(rule: str, results: Results) -> float | None:
+    """Rows per second over the classical loop's, compiled to be fastest."""
+    found = figures.figures(results, "factorisation")
+    if not found:
+        return None
+    loop = max(_loops(found, rule), key=partial(rate, found))
+    return ratio(found, f"leashed, {rule}", loop)
+
+
+def factorisation_loss(results: Results) -> float | None:
+    """The loss over the classical loop's, most of both rules."""
+    found = figures.figures(results, "factorisation")
+    if not found:
+        return None
+    return max(
+        statistics.median(found["loss"][f"leashed, {rule}"])
+        / min(statistics.median(found["loss"][loop]) for loop in _loops(found, rule))
+        for rule in FACTORISATION_RULES
+    )
 
 
 def rules(results: Results) -> str:
@@ -309,6 +337,29 @@ def sparse(results: Results) -> str:
     )
 
 
+def factorisation(results: Results) -> str:
+    """Factorisation machines."""
+    found = figures.figures(results, "factorisation")
+    if not found:
+        return ""
+    rows = [
+        [
+            name,
+            f"{rate(found, name) / 1e6:.2f}",
+            f"{statistics.median(found['cpu_share'][name]):.2f}",
+            f"{statistics.median(found['loss'][name]):.4f}",
+            f"{min(found['loss'][name]):.4f} to {max(found['loss'][name]):.4f}",
+        ]
+        for name in found["rate"]
+    ]
+    return paragraphs(
+        f"`models.fm` with k = {found['k']} on rows as above; {count(found['threads'], 'thread')} "
+        "where nothing else is said. The loop (`bench/hogwild_fm.cc`) is compiled with "
+        "`-march=native`, at two levels. Losses after 6 passes with the same step for every example.",
+        table(["", "M rows/s", "CPU share", "loss, median", "its runs"], rows),
+    )
+
+
 def estimator_rows(results: Results) -> list[dict[str, Any]]:
     """A record a problem, loss and setting: both contenders', and the ratio of their times."""
     records = figures.figures(results, "estimators") or []
@@ -380,12 +431,29 @@ def sparse_profile(results: Results) -> str:
     )
 
 
+def factorisation_profile(results: Results) -> str:
+    """How both scale."""
+    found = figures.figures(results, "factorisation")
+    lines = []
+    for rule in FACTORISATION_RULES:
+        loop = max(_loops(found, rule), key=partial(rate, found))
+        alone = loop.replace(", -", ", 1 thread, -")
+        lines.append(
+            f"{rule}: one thread is {ratio(found, f'leashed, {rule}, 1 thread', alone):.2f} times as "
+            "fast as the classical loop's; all threads are "
+            f"{ratio(found, f'leashed, {rule}', f'leashed, {rule}, 1 thread'):.2f} times as fast as "
+            f"one here, the classical loop's {ratio(found, loop, alone):.2f} times."
+        )
+    return " ".join(lines)
+
+
 SECTIONS: dict[str, Callable[[Results], str]] = {
     "Update rules": rules,
     "Engine": engine,
     "Gradients from outside": gradients,
     "PyTorch on the engine": torch,
     "Sparse rows": sparse,
+    "Factorisation machines": factorisation,
     "Estimators": estimators,
 }
 PROFILES: dict[str, tuple[str, Callable[[Results], str]]] = {
@@ -394,4 +462,5 @@ PROFILES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "gradients": ("Gradients from outside", gradients_profile),
     "torch": ("PyTorch on the engine", torch_profile),
     "sparse": ("Sparse rows", sparse_profile),
+    "factorisation": ("Factorisation machines", factorisation_profile),
 }

@@ -280,4 +280,21 @@ def _backend(results: Results) -> list[Goal]:
                 ("classical loop", 1.5),
             )
         ),
+        *(
+            Goal(
+                f"factorisation machine, k = 8, {rule}, rows/s over the classical loop",
+                2.0,
+                partial(backend.factorisation_ratio, rule),
+                "factorisation",
+                unit="×",
+            )
+            for rule in backend.FACTORISATION_RULES
+        ),
+        Goal(
+            "factorisation machine, loss over the classical loop's, most of both rules",
+            1.02,
+            backend.factorisation_loss,
+            "factorisation",
+            least=False,
+        ),
     ]

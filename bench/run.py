@@ -40,6 +40,7 @@ SECTIONS = (
     "gradients",
     "torch_backend",
     "sparse",
+    "factorisation",
     "estimators",
     "net",
     "synchronisation",

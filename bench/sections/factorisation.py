@@ -109,12 +109,13 @@ def contenders(p: Problem, threads: int, folder: Path) -> dict[str, tuple[int, C
     }
     found: dict[str, tuple[int, Contender]] = {}
     for name, (rule, batch) in rules.items():
-        for count in sorted({1, threads}):
-            discipline = lsh.Sequential() if count == 1 else lsh.Hogwild()
-            found[f"leashed, {name}, {count}"] = count, leashed(p, rule, count, discipline, batch)
+        for count, alone in ((threads, ""), (1, ", 1 thread")):
+            discipline = lsh.Hogwild() if not alone else lsh.Sequential()
+            ours = leashed(p, rule, count, discipline, batch)
+            found[f"leashed, {name}{alone}"] = count, ours
             for level in ("-O2", "-O3"):
                 loop = classical(p, name, count, folder, level)
-                found[f"classical loop {level}, {name}, {count}"] = count, loop
+                found[f"classical loop, {name}{alone}, {level}"] = count, loop
     return found
 
 
@@ -146,7 +147,6 @@ def measure(bench: Bench) -> dict[str, Any]:
         "k": K,
         "threads": bench.threads,
         "batch_size": BATCH,
-        "rates": RATES,
         "loss": losses,
         **record(turns),
     }

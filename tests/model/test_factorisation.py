@@ -208,6 +208,41 @@ def test_fifty_steps_are_numpys(
     np.testing.assert_allclose(result.parameters, expected, atol=2e-4)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adagrad"])
+def test_fifty_steps_are_pytorchs(name: str) -> None:
+    """Values in two parts, weights, and a gradient that PyTorch finds by itself."""
+    torch = pytest.importorskip("torch")
+    k, lr = 8, 0.05
+    x, data = rows_of(80, 30, "log_loss", 11)
+    weights = np.random.default_rng(4).exponential(size=80).astype(np.float32)
+    data = SparseDataset(data.indptr, data.indices, data.data, 30, data.y, 2, weights=weights)
+    model = models.fm(30, k)
+    theta = model.init(2)
+    found = lsh.train(
+        model,
+        data,
+        until=lsh.until(updates=50),
+        discipline=lsh.Sequential(),
+        rule=getattr(lsh, name)(lr),
+        batch_size=80,
+        init=theta,
+    ).parameters
+
+    parameters = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
+    optimizer = getattr(torch.optim, name)([parameters], lr=lr)
+    rows, y = torch.tensor(x), torch.tensor(data.y, dtype=torch.float64)
+    for _ in range(50):
+        columns = parameters[:-1].reshape(30, 1 + k)
+        factors = columns[:, 1:]
+        pairs = (rows @ factors) ** 2 - rows**2 @ factors**2
+        o = parameters[-1] + rows @ columns[:, 0] + pairs.sum(dim=1) / 2
+        losses = torch.nn.functional.binary_cross_entropy_with_logits(o, y, reduction="none")
+        optimizer.zero_grad()
+        (torch.tensor(weights, dtype=torch.float64) * losses).mean().backward()
+        optimizer.step()
+    np.testing.assert_allclose(found, parameters.detach().numpy(), atol=1e-4)
+
+
 N, FEATURES = 2500, 120
 
 

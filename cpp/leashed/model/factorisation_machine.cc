@@ -95,9 +95,10 @@ float FactorisationMachine::gradient(const float* theta, const BatchView& batch,
   return static_cast<float>(loss / static_cast<double>(batch.size) + 0.5 * l2_ * penalty);
 }
 
-// A batch's gradient is that of the parameters as they were before it. SGD adds it entry by entry,
-// with the factors as they were read; where these would be too many, and for Adagrad, which squares
-// the sum over a batch, it is summed up first.
+// A batch's gradient is that of the parameters as they were before it. In a row alone no column
+// comes again. Of more rows SGD adds it entry by entry, with the factors as they were read; where
+// these would be too many, and for Adagrad, which squares the sum over a batch, it is summed up
+// first.
 float FactorisationMachine::update(const SparseUpdate& update, const BatchView& batch,
                                    Workspace& workspace) const {
   const FactorKernels& kernels = factor_kernels(isa_);
@@ -116,9 +117,8 @@ float FactorisationMachine::update(const SparseUpdate& update, const BatchView& 
     const std::size_t count = std::min(update.batch_size, batch.size - first);
     const SparseRows rows = batch.sparse.from(first);
     const auto entries = static_cast<std::size_t>(rows.offsets[count] - rows.offsets[0]);
-    const bool summed = adagrad || entries * k() > kMostKept;
-    // In a row alone no column comes again.
-    const bool kept = !summed && count > 1;
+    const bool summed = count > 1 && (adagrad || entries * k() > kMostKept);
+    const bool kept = count > 1 && !summed;
     const FactorSums sums_kept{sums, kept ? own.factors_for(entries * k()) : nullptr};
     kernels.outputs(records, b, k(), rows, count, ahead, o, sums_kept);
     check += residuals(o, count, batch.targets.from(first), update.loss);
@@ -138,6 +138,8 @@ float FactorisationMachine::update(const SparseUpdate& update, const BatchView& 
       } else {
         kernels.sgd_racy(records, k(), found.columns(), found.size(), gradient, c.lr);
       }
+    } else if (adagrad) {
+      kernels.adagrad_row_racy(records, update.stride, k(), rows, *o, sums, share, c.lr, c.epsilon);
     } else {
       kernels.add_racy(records, k(), rows, count, o, sums_kept, -c.lr * share);
     }

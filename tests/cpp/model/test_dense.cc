@@ -105,6 +105,16 @@ TEST_CASE("gemm equals plain loops for random shapes") {
   }
 }
 
+TEST_CASE("gemm with one column, and with one column of A, equals plain loops") {
+  for (Isa isa : leashed::available_isas()) {
+    Random random{std::mt19937(7)};
+    for (int i = 0; i < 100; ++i) {
+      check_product(isa, random, random.between(1, 150), 1, random.between(0, 100));
+      check_product(isa, random, random.between(1, 150), random.between(1, 100), 1);
+    }
+  }
+}
+
 TEST_CASE("gemm without inner dimension gives the bias") {
   for (Isa isa : leashed::available_isas()) {
     Random random{std::mt19937(3)};

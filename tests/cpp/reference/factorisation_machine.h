@@ -1,4 +1,5 @@
-// A factorisation machine by its definition (Rendle 2010, eq. 1), pair by pair, in double precision.
+// A factorisation machine by its definition (Rendle 2010, eq. 1), pair by pair, in double
+// precision.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,8 @@
 // Copies that are merged, driven by one thread, against plain sums.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -117,6 +119,25 @@ TEST_CASE("a copy's decay is merged with it, and leaves the intercept alone") {
   shared.replicas.merge(0, shared.buffer.data(), {.log_shrink = std::log(0.75)});
   CHECK(double{shared.buffer[4]} == doctest::Approx(0.75 * before[4]));
   CHECK(shared.buffer[12] == before[12]);
+}
+
+TEST_CASE("columns of several parameters are merged whole") {
+  constexpr std::size_t kColumns = 300, kWidth = 9;
+  const std::vector<float> mean_squares(kColumns, 0.01f);
+  const ColumnShape shape{kWidth, 1};
+  const SparseUse use{shape.dimension(kColumns), shape, mean_squares.data()};
+  std::vector<float> buffer(use.active);
+  Replicas replicas(buffer.data(), Layout{use.active}, 2, use);
+  const std::size_t ends[] = {64, 128, 256, kColumns};
+  for (std::uint64_t s = 1; s <= 16; ++s) {
+    const std::vector<float> before = buffer;
+    for (std::size_t i = 0; i < use.active; ++i) replicas.local(0)[i] += 1;
+    replicas.merge(0, buffer.data(), {});
+    const std::size_t tiers = std::min<std::size_t>(1 + std::countr_zero(s), std::size(ends));
+    for (std::size_t i = 0; i < use.active; ++i) {
+      CHECK((buffer[i] != before[i]) == (i < 1 + kWidth * ends[tiers - 1]));
+    }
+  }
 }
 
 TEST_CASE("without workers there are no copies") {

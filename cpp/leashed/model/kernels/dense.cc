@@ -281,58 +281,90 @@ void multiply_transposed(const Gemm& g, float* scratch) {
   transpose(scratch, g.n, g.m, g.m, g.c, g.ldc);
 }
 
-// The sums of kLanes vectors' lanes, in order: vectors are added in pairs, lane by lane, until one
-// is left.
+// The sums of kLanes vectors' lanes, in order. Of two vectors whose numbers differ in one bit, one
+// is made: the lanes whose number has not that bit are sums of two of the first's, the others of
+// the second's. Half of what is moved for that stays in its lane, which costs less than to cross.
+template <std::size_t Bit>
 LEASHED_INLINE vfloat sums(vfloat (&v)[kLanes]) {
-  vint low, high;
+  vint stays, crosses;
   for (std::size_t i = 0; i < kLanes; ++i) {
-    const std::size_t from = i / 2 + (i % 2) * kLanes;
-    low[i] = static_cast<std::int32_t>(from);
-    high[i] = static_cast<std::int32_t>(from + kLanes / 2);
+    const std::size_t from = i & Bit ? kLanes : 0;
+    stays[i] = static_cast<std::int32_t>(from + i);
+    crosses[i] = static_cast<std::int32_t>(from + (i ^ Bit));
   }
-#pragma GCC unroll 4
-  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < half; ++i) {
-      v[i] = __builtin_shuffle(v[i], v[i + half], low) + __builtin_shuffle(v[i], v[i + half], high);
-    }
+  for (std::size_t i = 0; i < Bit; ++i) {
+    v[i] =
+        __builtin_shuffle(v[i], v[i + Bit], stays) + __builtin_shuffle(v[i], v[i + Bit], crosses);
   }
+  if constexpr (Bit > 1) return sums<Bit / 2>(v);
   return v[0];
 }
+LEASHED_INLINE vfloat sums(vfloat (&v)[kLanes]) { return sums<kLanes / 2>(v); }
 
-// C's only column: the rows of A, each contiguous, times the contiguous B. kLanes rows at a time,
-// whose sums wait for nothing but their own last; the last rows are read again where there are
-// fewer.
-void multiply_vector(const Gemm& g) {
-  const std::size_t whole = g.k / kLanes * kLanes;
-  for (std::size_t row = 0; row < g.m; row += kLanes) {
-    const std::size_t rows = min(kLanes, g.m - row);
-    const float* a[kLanes];
+// From `rows` rows' sums to C's only column.
+LEASHED_INLINE void finish_column(const Gemm& g, std::size_t row, std::size_t rows, vfloat x) {
+  const vfloat zero = {};
+  float lanes[kLanes];
+  vstore(lanes, zero);
+  float* c = g.c + row * g.ldc;
+  x += vset(g.bias ? *g.bias : 0);
+  if (g.accumulate) {
+    for (std::size_t r = 0; r < rows; ++r) lanes[r] = c[r * g.ldc];
+    x += vload(lanes);
+  }
+  if (g.relu) x = x < zero ? zero : x;
+  if (g.gate) {
+    for (std::size_t r = 0; r < rows; ++r) lanes[r] = g.gate[(row + r) * g.ldc];
+    x = vload(lanes) > zero ? x : zero;
+  }
+  vstore(lanes, x);
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < rows; ++r) c[r * g.ldc] = lanes[r];
+}
+
+// kLanes rows of A, each contiguous, times the contiguous B: each waits for nothing but its own
+// last sum. `Rest`: k fills no whole vectors.
+template <bool Rest>
+void multiply_rows(const Gemm& g, std::size_t row) {
+  const std::size_t stride = g.a_row, rest = g.k % kLanes;
+  const float* group[kLanes / 4];  // as in tile
+  group[0] = g.a + row * stride;
+  for (std::size_t i = 1; i < kLanes / 4; ++i) group[i] = opaque(group[i - 1]) + 4 * stride;
+  const float* b = g.b;
+  vfloat v[kLanes] = {};
+  for (const float* end = g.b + (g.k - rest); b != end; b += kLanes) {
+    const vfloat x = vload(b);
 #pragma GCC unroll 16
-    for (std::size_t r = 0; r < kLanes; ++r) a[r] = g.a + (row + min(r, rows - 1)) * g.a_row;
-    vfloat v[kLanes] = {};
-    for (std::size_t k = 0; k < whole; k += kLanes) {
-      const vfloat b = vload(g.b + k);
+    for (std::size_t r = 0; r < kLanes; ++r) v[r] += vload(group[r / 4] + (r % 4) * stride) * x;
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < kLanes / 4; ++i) group[i] += kLanes;
+  }
+  if constexpr (Rest) {
+    const vfloat x = vload_partial(b, rest);
 #pragma GCC unroll 16
-      for (std::size_t r = 0; r < kLanes; ++r) v[r] += vload(a[r] + k) * b;
-    }
-    if (whole < g.k) {
-      const std::size_t rest = g.k - whole;
-      const vfloat b = vload_partial(g.b + whole, rest);
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < kLanes; ++r) v[r] += vload_partial(a[r] + whole, rest) * b;
-    }
-    float sum[kLanes];
-    vstore(sum, sums(v));
-    const float bias = g.bias ? *g.bias : 0;
-    for (std::size_t r = 0; r < rows; ++r) {
-      float* c = g.c + (row + r) * g.ldc;
-      float x = sum[r] + bias + (g.accumulate ? *c : 0);
-      if (g.relu) x = x < 0 ? 0 : x;
-      if (g.gate && !(g.gate[(row + r) * g.ldc] > 0)) x = 0;
-      *c = x;
+    for (std::size_t r = 0; r < kLanes; ++r) {
+      v[r] += vload_partial(group[r / 4] + (r % 4) * stride, rest) * x;
     }
   }
+  finish_column(g, row, kLanes, sums(v));
+}
+
+// C's only column: rows of dot products.
+void multiply_vector(const Gemm& g) {
+  const std::size_t rest = g.k % kLanes, whole = g.k - rest;
+  std::size_t row = 0;
+  for (; row + kLanes <= g.m; row += kLanes) {
+    rest > 0 ? multiply_rows<true>(g, row) : multiply_rows<false>(g, row);
+  }
+  if (row == g.m) return;
+  vfloat v[kLanes] = {};
+  for (std::size_t r = 0; row + r < g.m; ++r) {
+    const float* a = g.a + (row + r) * g.a_row;
+    for (std::size_t k = 0; k < whole; k += kLanes) v[r] += vload(a + k) * vload(g.b + k);
+    if (rest > 0) v[r] += vload_partial(a + whole, rest) * vload_partial(g.b + whole, rest);
+  }
+  finish_column(g, row, g.m - row, sums(v));
 }
 
 // Rows [row, row + V · kLanes) of C's only column, A being given by columns: `rest` of them where

@@ -94,17 +94,25 @@ LEASHED_INLINE LEASHED_RACY void in_blocks(std::size_t k, Work& work) {
   for (; at < k; ++at) work.template block<1, 1>(at);
 }
 
-// One row.
+// One row. (Without branches on what is the same for all entries, of which there are few enough
+// instructions for that to count.)
 struct Entries {
   Entries(const SparseRows& rows, std::size_t row)
       : columns(rows.columns + rows.offsets[row]),
-        values(rows.values ? rows.values + rows.offsets[row] : nullptr),
+        values(rows.values ? rows.values + rows.offsets[row] : &kOne),
+        mask(rows.values ? ~std::int64_t{0} : 0),
         length(rows.offsets[row + 1] - rows.offsets[row]),
         before(static_cast<std::size_t>(rows.offsets[row] - rows.offsets[0])) {}
-  LEASHED_BLOCK float value(std::int64_t j) const { return values ? values[j] : 1.0f; }
+  LEASHED_BLOCK float value(std::int64_t j) const { return values[j & mask]; }
+  LEASHED_BLOCK std::size_t record(std::int64_t j, std::size_t k) const {
+    return static_cast<std::size_t>(columns[j]) * (1 + k);
+  }
+
+  static constexpr float kOne = 1;
 
   const std::int32_t* columns;
-  const float* values;  // null: all of them are 1
+  const float* values;
+  std::int64_t mask;
   std::int64_t length;
   std::size_t before;  // entries of the rows before it
 };
@@ -117,26 +125,35 @@ struct Output {
     constexpr std::size_t kWays = N == 1 ? 2 : 1;
     typename V::Vector sum[kWays][N] = {}, squares[kWays][N] = {};
     float linear[kWays] = {};
+    float unkept[N * L];
+    float* keep = factors ? factors + row.before * k + at : unkept;
+    const std::size_t step = factors ? k : 0;
     const auto add = [&](std::size_t way, std::int64_t j) LEASHED_RACY
         __attribute__((always_inline)) {
-      const float* record = records + static_cast<std::size_t>(row.columns[j]) * (1 + k);
+      const float* record = records + row.record(j, k);
       const float x = row.value(j);
       if (at == 0) linear[way] += x * load_one(record);
 #pragma GCC unroll 4
       for (std::size_t n = 0; n < N; ++n) {
         const auto v = V::load_once(record + 1 + at + n * L);
-        if (factors)
-          V::store(factors + (row.before + static_cast<std::size_t>(j)) * k + at + n * L, v);
+        V::store(keep + n * L, v);
         sum[way][n] += x * v;
         squares[way][n] += (x * v) * (x * v);
       }
+      keep += step;
     };
+    // First the entries that others are fetched ahead of.
+    const std::int64_t last = row.length - static_cast<std::int64_t>(kWays) + 1;
+    const std::int64_t fetching = at == 0 ? min(last, fetched) : 0;
     std::int64_t j = 0;
-    for (; j + static_cast<std::int64_t>(kWays) <= row.length;
-         j += static_cast<std::int64_t>(kWays)) {
-      if (at == 0 && j < fetched) {
-        for (std::size_t way = 0; way < kWays; ++way) fetch(j + static_cast<std::int64_t>(way));
+    for (; j < fetching; j += static_cast<std::int64_t>(kWays)) {
+#pragma GCC unroll 2
+      for (std::size_t way = 0; way < kWays; ++way) {
+        fetch(j + static_cast<std::int64_t>(way));
+        add(way, j + static_cast<std::int64_t>(way));
       }
+    }
+    for (; j < last; j += static_cast<std::int64_t>(kWays)) {
 #pragma GCC unroll 2
       for (std::size_t way = 0; way < kWays; ++way) add(way, j + static_cast<std::int64_t>(way));
     }
@@ -152,7 +169,7 @@ struct Output {
     out += 0.5f * V::total(pairs);
   }
   LEASHED_BLOCK void fetch(std::int64_t j) const {
-    const float* record = records + static_cast<std::size_t>(row.columns[j + kAhead]) * (1 + k);
+    const float* record = records + row.record(j + kAhead, k);
     __builtin_prefetch(record);
     __builtin_prefetch(record + k);
     if (stride == 0) return;
@@ -185,9 +202,48 @@ LEASHED_RACY void outputs(const float* records, const float* bias, std::size_t k
   }
 }
 
-// What a row adds to a vector of records: f(place, gradient) for the weights, and the same with a
-// vector type for blocks of factors.
-template <class Target>
+// Where a row's factors are read for its gradient: as they were kept, or as they are.
+struct Kept {
+  template <std::size_t L>
+  LEASHED_BLOCK typename Lanes<L>::Vector read(const float*, std::size_t entry, std::size_t k,
+                                               std::size_t factor) const {
+    return Lanes<L>::load(factors + entry * k + factor);
+  }
+  const float* factors;
+};
+struct Current {
+  template <std::size_t L>
+  LEASHED_BLOCK typename Lanes<L>::Vector read(const float* record, std::size_t, std::size_t,
+                                               std::size_t factor) const {
+    return Lanes<L>::load_once(record + 1 + factor);
+  }
+};
+
+// Where it is added: to records that others change meanwhile, or to a gradient of one's own, there
+// to the record of the entry's column or of its place.
+struct Shared {
+  LEASHED_BLOCK float* at(std::size_t record, std::size_t, std::size_t) const {
+    return records + record;
+  }
+  template <std::size_t L>
+  LEASHED_BLOCK void add(float* p, typename Lanes<L>::Vector x) const {
+    Lanes<L>::store_once(p, Lanes<L>::load_once(p) + x);
+  }
+  float* records;
+};
+struct Own {
+  LEASHED_BLOCK float* at(std::size_t record, std::size_t entry, std::size_t k) const {
+    return gradient + (places ? static_cast<std::size_t>(places[entry]) * (1 + k) : record);
+  }
+  template <std::size_t L>
+  LEASHED_BLOCK void add(float* p, typename Lanes<L>::Vector x) const {
+    Lanes<L>::store(p, Lanes<L>::load(p) + x);
+  }
+  float* gradient;
+  const std::int32_t* places;
+};
+
+template <class Source, class Target>
 struct Gradient {
   template <std::size_t L, std::size_t N>
   LEASHED_BLOCK void block(std::size_t at) {
@@ -196,94 +252,58 @@ struct Gradient {
     for (std::size_t n = 0; n < N; ++n) sum[n] = V::load(sums + at + n * L);
     for (std::int64_t j = 0; j < row.length; ++j) {
       const std::size_t entry = row.before + static_cast<std::size_t>(j);
-      const std::size_t record = static_cast<std::size_t>(row.columns[j]) * (1 + k);
-      const std::size_t place = places ? static_cast<std::size_t>(places[entry]) * (1 + k) : record;
+      const std::size_t record = row.record(j, k);
+      float* to = target.at(record, entry, k);
       const float x = row.value(j), share = change * x;
-      if (at == 0) target.template add<1>(place, share);
+      if (at == 0) target.template add<1>(to, share);
 #pragma GCC unroll 4
       for (std::size_t n = 0; n < N; ++n) {
         const std::size_t factor = at + n * L;
-        const auto v = factors ? V::load(factors + entry * k + factor)
-                               : V::load_once(records + record + 1 + factor);
-        target.template add<L>(place + 1 + factor, share * (sum[n] - x * v));
+        const auto v = source.template read<L>(records + record, entry, k, factor);
+        target.template add<L>(to + 1 + factor, share * (sum[n] - x * v));
       }
     }
   }
 
+  Source source;
   Target target;
   const float* records;
   std::size_t k;
   Entries row;
   const float* sums;
-  const float* factors;
-  const std::int32_t* places;
   float change;  // scale · the residual
 };
 
-template <class Target>
-LEASHED_INLINE LEASHED_RACY void add_to(Target target, const float* records, std::size_t k,
-                                        const SparseRows& rows, std::size_t count,
-                                        const float* residuals, const FactorSums& kept, float scale,
-                                        const std::int32_t* places) {
+template <class Source, class Target>
+LEASHED_INLINE LEASHED_RACY void add_to(Source source, Target target, const float* records,
+                                        std::size_t k, const SparseRows& rows, std::size_t count,
+                                        const float* residuals, const float* sums, float scale) {
   for (std::size_t i = 0; i < count; ++i) {
     const float change = scale * residuals[i];
     if (change == 0) continue;
-    Gradient<Target> gradient{target,       records, k,     Entries(rows, i), kept.sums + i * k,
-                              kept.factors, places,  change};
+    Gradient<Source, Target> gradient{source,           target,       records, k,
+                                      Entries(rows, i), sums + i * k, change};
     in_blocks(k, gradient);
   }
 }
 
-struct Own {
-  template <std::size_t L>
-  LEASHED_BLOCK void add(std::size_t place, typename Lanes<L>::Vector x) const {
-    Lanes<L>::store(to + place, Lanes<L>::load(to + place) + x);
-  }
-  float* to;
-};
-struct Shared {
-  template <std::size_t L>
-  LEASHED_BLOCK void add(std::size_t place, typename Lanes<L>::Vector x) const {
-    Lanes<L>::store_once(to + place, Lanes<L>::load_once(to + place) + x);
-  }
-  float* to;
-};
-
 LEASHED_RACY void add(const float* records, std::size_t k, const SparseRows& rows,
                       std::size_t count, const float* residuals, const float* sums, float scale,
                       const std::int32_t* places, float* gradient) {
-  // (Only read.)
-  const FactorSums kept{const_cast<float*>(sums), nullptr};
-  add_to(Own{gradient}, records, k, rows, count, residuals, kept, scale, places);
+  add_to(Current{}, Own{gradient, places}, records, k, rows, count, residuals, sums, scale);
 }
 
 LEASHED_RACY void add_racy(float* records, std::size_t k, const SparseRows& rows, std::size_t count,
                            const float* residuals, const FactorSums& kept, float scale) {
-  add_to(Shared{records}, records, k, rows, count, residuals, kept, scale, nullptr);
+  const Shared shared{records};
+  if (kept.factors) {
+    add_to(Kept{kept.factors}, shared, records, k, rows, count, residuals, kept.sums, scale);
+  } else {
+    add_to(Current{}, shared, records, k, rows, count, residuals, kept.sums, scale);
+  }
 }
 
-// A rule on records whose gradient is known: the weight, then the factors.
-template <class Rule>
-struct Stepped {
-  template <std::size_t L, std::size_t N>
-  LEASHED_BLOCK void block(std::size_t at) {
-    if (at == 0) step<1>(0);
-#pragma GCC unroll 4
-    for (std::size_t n = 0; n < N; ++n) step<L>(1 + at + n * L);
-  }
-  template <std::size_t L>
-  LEASHED_BLOCK void step(std::size_t at) {
-    using V = Lanes<L>;
-    const auto g = V::load(gradient + at);
-    V::store(gradient + at, typename V::Vector{});
-    rule.template step<L>(record + at, g);
-  }
-
-  Rule rule;
-  float* record;
-  float* gradient;
-};
-
+// Rules on records whose gradient is known.
 struct SgdStep {
   template <std::size_t L>
   LEASHED_BLOCK void step(float* p, typename Lanes<L>::Vector g) const {
@@ -303,6 +323,28 @@ struct AdagradStep {
   }
   std::size_t stride;
   float lr, epsilon;
+};
+
+// On a whole record: the weight, then the factors.
+template <class Rule>
+struct Stepped {
+  template <std::size_t L, std::size_t N>
+  LEASHED_BLOCK void block(std::size_t at) {
+    if (at == 0) step<1>(0);
+#pragma GCC unroll 4
+    for (std::size_t n = 0; n < N; ++n) step<L>(1 + at + n * L);
+  }
+  template <std::size_t L>
+  LEASHED_BLOCK void step(std::size_t at) {
+    using V = Lanes<L>;
+    const auto g = V::load(gradient + at);
+    V::store(gradient + at, typename V::Vector{});
+    rule.template step<L>(record + at, g);
+  }
+
+  Rule rule;
+  float* record;
+  float* gradient;
 };
 
 template <class Rule>
@@ -326,10 +368,30 @@ LEASHED_RACY void adagrad_racy(float* records, std::size_t stride, std::size_t k
   step_columns(AdagradStep{stride, lr, epsilon}, records, k, columns, count, gradient);
 }
 
+// Where a row's gradient goes that is all of the batch's.
+struct Adagraded {
+  LEASHED_BLOCK float* at(std::size_t record, std::size_t, std::size_t) const {
+    return records + record;
+  }
+  template <std::size_t L>
+  LEASHED_BLOCK void add(float* p, typename Lanes<L>::Vector g) const {
+    rule.template step<L>(p, g);
+  }
+  float* records;
+  AdagradStep rule;
+};
+
+LEASHED_RACY void adagrad_row_racy(float* records, std::size_t stride, std::size_t k,
+                                   const SparseRows& row, float residual, const float* sums,
+                                   float scale, float lr, float epsilon) {
+  const Adagraded target{records, {stride, lr, epsilon}};
+  add_to(Current{}, target, records, k, row, 1, &residual, sums, scale);
+}
+
 }  // namespace
 
 extern const FactorKernels LEASHED_ISA_NAME(factor_kernels);
-const FactorKernels LEASHED_ISA_NAME(factor_kernels) = {outputs, add, add_racy, sgd_racy,
-                                                        adagrad_racy};
+const FactorKernels LEASHED_ISA_NAME(factor_kernels) = {outputs,  add,          add_racy,
+                                                        sgd_racy, adagrad_racy, adagrad_row_racy};
 
 }  // namespace leashed

@@ -44,6 +44,10 @@ struct FactorKernels {
   void (*adagrad_racy)(float* records, std::size_t stride, std::size_t k,
                        const std::int32_t* columns, std::size_t count, float* gradient, float lr,
                        float epsilon);
+  // The same for one row, in which no column comes again: its gradient is scale · residual · that
+  // of its output, whose sums were kept, and goes from one to the other in registers.
+  void (*adagrad_row_racy)(float* records, std::size_t stride, std::size_t k, const SparseRows& row,
+                           float residual, const float* sums, float scale, float lr, float epsilon);
 };
 
 const FactorKernels& factor_kernels(Isa isa);
