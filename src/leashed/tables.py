@@ -378,7 +378,7 @@ def of(
     staleness: Policy | None = None,
     admit_after: int = 1,
     evict: Literal["age", "norm"] | None = None,
-    max_bytes: int = 2**26,
+    max_bytes: int = 2**24,
     seed: int = 0,
 ) -> dict[str, Table]:
     """New tables for a model: ``tables.of(model.tables, rule=lsh.Adagrad(0.01))``.

@@ -112,11 +112,12 @@ struct alignas(kCacheLine) IdIndex::Shard {
   std::vector<Left> limbo;       // a ring of so many
   std::size_t oldest = 0, waiting = 0;
   std::vector<std::uint32_t> free;
-  std::uint32_t next = 0, end = 0;  // rows that have never been used
+  std::uint32_t next = 0;  // the first row that has never been used
+  std::size_t unused = 0;  // how many there are
   std::size_t live = 0, hand = 0;
   std::uint64_t inserted = 0, evicted = 0, refused = 0, rebuilt = 0;
 
-  std::size_t at_hand() const { return (end - next) + free.size() + waiting; }
+  std::size_t at_hand() const { return unused + free.size() + waiting; }
 };
 
 std::size_t IdIndex::rows_of(const Settings& settings) {
@@ -164,8 +165,9 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
     current_[k].store(shard.owned.word(), kRelaxed);
     shard.limbo.resize(most);
     shard.free.reserve(most);
-    shard.next = static_cast<std::uint32_t>(k * rows_per_shard_);
-    shard.end = static_cast<std::uint32_t>((k + 1) * rows_per_shard_);
+    // Every so-many-th row, so that memory comes as rows do, and not at once for all shards.
+    shard.next = static_cast<std::uint32_t>(k);
+    shard.unused = rows_per_shard_;
   }
   const std::size_t special = rows_of(settings) - 2;
   initialise_(kEmpty, rows_.values(static_cast<std::uint32_t>(special)));
@@ -302,7 +304,10 @@ std::uint32_t IdIndex::take_row(Shard& shard) {
     shard.free.pop_back();
     return row;
   }
-  return shard.next < shard.end ? shard.next++ : kNone;
+  if (shard.unused == 0) return kNone;
+  --shard.unused;
+  const auto shards = static_cast<std::uint32_t>(slots(settings_.shard_bits));
+  return std::exchange(shard.next, shard.next + shards);
 }
 
 // The worst of the next rows under the hand, but for the newest; one epoch for all of them.

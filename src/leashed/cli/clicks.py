@@ -43,7 +43,7 @@ def add_clicks(parser: Arguments) -> None:
     parser.add_argument(
         "--table-mib",
         type=float,
-        help="memory of each table that grows, in MiB: those of ids from a file (default: 64)",
+        help="memory of each table that grows, in MiB: those of ids from a file (default: 16)",
     )
     parser.add_argument(
         "--admit-after", type=int, help="updates that have an id before it gets a row (default: 1)"
@@ -84,7 +84,7 @@ def build(name: str, options: argparse.Namespace) -> Graph:
 
 def make_tables(model: Graph, options: argparse.Namespace, rule: Rule) -> dict[str, Table]:
     """New tables for it."""
-    mebibytes_each = 64.0 if options.table_mib is None else options.table_mib
+    mebibytes_each = 16.0 if options.table_mib is None else options.table_mib
     if not 0 < mebibytes_each < 2**40:
         raise ValueError(f"--table-mib must be above 0, got {mebibytes_each:g}")
     return tables.of(
