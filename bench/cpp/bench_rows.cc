@@ -18,6 +18,7 @@
 #include "ceiling.h"
 #include "json_line.h"
 #include "leashed/base/aligned.h"
+#include "zipf.h"
 
 using namespace leashed;
 
@@ -65,31 +66,10 @@ Update update_of(Isa isa) {
   return update_plain;
 }
 
-class Zipf {
- public:
-  Zipf(std::size_t rows, double exponent) : cumulative_(rows) {
-    double sum = 0;
-    for (std::size_t i = 0; i < rows; ++i) {
-      cumulative_[i] = sum += std::pow(static_cast<double>(i + 1), -exponent);
-    }
-  }
-  // Ranks lie scattered over the rows.
-  template <class Random>
-  std::uint32_t operator()(Random& random) const {
-    std::uniform_real_distribution<double> uniform(0, cumulative_.back());
-    const auto found = std::lower_bound(cumulative_.begin(), cumulative_.end(), uniform(random));
-    const auto rank = static_cast<std::uint64_t>(found - cumulative_.begin());
-    return static_cast<std::uint32_t>(rank * 2654435761u % cumulative_.size());
-  }
-
- private:
-  std::vector<double> cumulative_;
-};
-
 // The places of a batch's distinct rows among those of all tables.
 using Places = std::vector<std::uint32_t>;
 
-Places draw(const Zipf& zipf, std::size_t tables, std::size_t rows, std::size_t batch,
+Places draw(const bench::Zipf& zipf, std::size_t tables, std::size_t rows, std::size_t batch,
             std::mt19937_64& random) {
   Places all, some(batch);
   for (std::size_t table = 0; table < tables; ++table) {
@@ -114,7 +94,7 @@ int main(int argc, char** argv) {
   const auto number = [argv](int i) { return static_cast<std::size_t>(std::atol(argv[i])); };
   const std::size_t threads = number(1), tables = number(3), rows = number(4), batch = number(6);
   const double seconds = std::atof(argv[2]);
-  const Zipf zipf(rows, std::atof(argv[5]));
+  const bench::Zipf zipf(rows, std::atof(argv[5]));
   const Isa isa = default_isa();
   const Update update = update_of(isa);
 
