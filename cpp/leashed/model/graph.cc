@@ -76,14 +76,15 @@ struct GraphWorkspace final : Workspace {
     for (const auto& block : blocks) block->forward(step);
   }
 
-  // The cache lines that the micro-batch from example `first` on will read, but for bags: a product
-  // fetches a few of them after each of its tiles.
+  // The cache lines that the micro-batch from example `first` on will read, but for bags, or those
+  // of the next batch's dense features: a product fetches a few of them after each of its tiles.
   RowsAhead look_ahead(const BatchView& batch, std::size_t first, const GraphPlan& plan) {
     const float** next = ahead.data();
-    const std::size_t end = std::min(batch.size, first + kMicroBatch);
     if (plan.features > 0) {
-      for (std::size_t i = first; i < end; ++i) next = add(batch.rows[i], plan.features, next);
+      const RowsAhead dense = rows_after(batch, first, plan.features);
+      for (auto row = dense.row; row != dense.end; ++row) next = add(*row, plan.features, next);
     }
+    const std::size_t end = std::min(batch.size, first + kMicroBatch);
     for (std::size_t f = 0; f < batch.columns.size(); ++f) {
       if (batch.columns[f].offsets) continue;
       const TableRows& table = batch.tables[plan.features_of_tables[f]];
