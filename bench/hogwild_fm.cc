@@ -1,7 +1,7 @@
 // The classical Hogwild loop of a factorisation machine, as one writes it first: every thread goes
 // through its share of the rows, one example at a time, and updates the shared weights and factors
-// coordinate by coordinate. The number of factors is a constant, so that the compiler has vectors of
-// them. Built and called by bench/sections/factorisation.py.
+// coordinate by coordinate. The number of factors is a constant, so that the compiler has vectors
+// of them. Built and called by bench/sections/factorisation.py.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -87,9 +87,8 @@ void train(const Rows& data, const Parameters& p, Rule rule, std::size_t passes,
 
 extern "C" void hogwild_fm(const std::int64_t* offsets, const std::int32_t* columns,
                            const float* values, const float* y, std::size_t rows, float* w,
-                           float* v, float* b, float* w_squares, float* v_squares,
-                           float* b_squares, float lr, int adagrad, std::size_t passes,
-                           std::size_t threads) {
+                           float* v, float* b, float* w_squares, float* v_squares, float* b_squares,
+                           float lr, int adagrad, std::size_t passes, std::size_t threads) {
   const Rows data{offsets, columns, values, y, rows};
   const Parameters p{w, v, b, w_squares, v_squares, b_squares};
   if (adagrad != 0) {
