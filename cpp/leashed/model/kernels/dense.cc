@@ -367,12 +367,12 @@ void multiply_vector(const Gemm& g) {
   finish_column(g, row, g.m - row, sums(v));
 }
 
-// Rows [row, row + V · kLanes) of C's only column, A being given by columns: `rest` of them where
-// Edge. The sums over every kWays-th k are independent.
+// Rows [row, row + rows) of C's only column, A being given by columns: V vectors, the last of them
+// in part where Edge. The sums over every kWays-th k are independent.
 template <std::size_t V, bool Edge>
-void multiply_columns(const Gemm& g, std::size_t row, std::size_t rest) {
+void multiply_columns(const Gemm& g, std::size_t row, std::size_t rows) {
   constexpr std::size_t kWays = 8 / V;
-  const std::size_t last = rest - (V - 1) * kLanes;
+  const std::size_t last = rows - (V - 1) * kLanes;
   const auto load = [=](const float* p, std::size_t v) __attribute__((always_inline)) {
     return Edge && v + 1 == V ? vload_partial(p + v * kLanes, last) : vload(p + v * kLanes);
   };
@@ -406,34 +406,28 @@ void multiply_columns(const Gemm& g, std::size_t row, std::size_t rest) {
     vstore(found + v * kLanes, sum[0][v]);
   }
   float* c = g.c + row * g.ldc;
-  for (std::size_t i = 0; i < rest; ++i) {
+  for (std::size_t i = 0; i < rows; ++i) {
     c[i * g.ldc] = g.accumulate ? c[i * g.ldc] + found[i] : found[i];
   }
 }
 
+// As many rows from that one on as V vectors hold, and are there. Returns the next row.
 template <std::size_t V>
-void multiply_block(const Gemm& g, std::size_t row, std::size_t rest) {
-  rest < V* kLanes ? multiply_columns<V, true>(g, row, rest)
-                   : multiply_columns<V, false>(g, row, rest);
+std::size_t multiply_block(const Gemm& g, std::size_t row) {
+  const std::size_t rows = min(V * kLanes, g.m - row);
+  rows < V* kLanes ? multiply_columns<V, true>(g, row, rows)
+                   : multiply_columns<V, false>(g, row, rows);
+  if (g.ahead) fetch(*g.ahead);
+  return row + rows;
 }
 
+// C's only column, A being given by columns: their sum.
 void multiply_column(const Gemm& g) {
-  for (std::size_t row = 0; row < g.m; row += 4 * kLanes) {
-    const std::size_t rest = min(4 * kLanes, g.m - row);
-    if (rest > 2 * kLanes) {
-      // Where three vectors would do, the fourth is not there to be read.
-      if (rest <= 3 * kLanes) {
-        multiply_block<2>(g, row, 2 * kLanes);
-        multiply_block<1>(g, row + 2 * kLanes, rest - 2 * kLanes);
-      } else {
-        multiply_block<4>(g, row, rest);
-      }
-    } else if (rest > kLanes) {
-      multiply_block<2>(g, row, rest);
-    } else {
-      multiply_block<1>(g, row, rest);
-    }
-    if (g.ahead) fetch(*g.ahead);
+  for (std::size_t row = 0; row < g.m;) {
+    const std::size_t rest = g.m - row;
+    row = rest > 3 * kLanes ? multiply_block<4>(g, row)
+          : rest > kLanes   ? multiply_block<2>(g, row)
+                            : multiply_block<1>(g, row);
   }
 }
 
