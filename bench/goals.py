@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench import backend, figures, synchronisation, transport
+from bench import backend, clicks, dlrm, figures, synchronisation, transport
 from bench.context import BATCHES, only
 from bench.figures import Results
 from bench.markdown import count
@@ -296,5 +296,36 @@ def _backend(results: Results) -> list[Goal]:
             backend.factorisation_loss,
             "factorisation",
             least=False,
+        ),
+        *(
+            Goal(
+                f"DLRM, batch {batch}, training at its ceiling, all threads",
+                0.6,
+                partial(clicks.of_ceiling, batch),
+                "tables",
+            )
+            for batch in dlrm.BATCHES
+        ),
+        *(
+            Goal(
+                f"DLRM, batch {batch}, examples/s over PyTorch's best",
+                target,
+                partial(clicks.over_torch, batch),
+                "tables",
+                unit="×",
+            )
+            for batch, target in zip(dlrm.BATCHES, (6.0, 5.0, 4.0), strict=True)
+        ),
+        Goal(
+            "DLRM, all threads over one, over what the ceiling gains, least",
+            1.8 / 1.9,
+            clicks.gain,
+            "tables",
+        ),
+        Goal(
+            "growing tables that know their ids, rows/s over fixed ones",
+            0.8,
+            clicks.growing,
+            "tables",
         ),
     ]

@@ -42,6 +42,7 @@ SECTIONS = (
     "sparse",
     "factorisation",
     "estimators",
+    "tables",
     "net",
     "synchronisation",
 )
