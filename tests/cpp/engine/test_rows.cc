@@ -364,3 +364,56 @@ TEST_CASE("evaluation lets its rows go, however it ends") {
     CHECK(fails(theta, data.view(), threads)->auc == whole->auc);
   }
 }
+
+TEST_CASE("who stops waiting for another's part of an evaluation leaves nothing of it behind") {
+  // Of two threads the one that helps has its first part for so long that the other has all else.
+  struct Held final : GradientSource {
+    std::size_t dimension() const override { return inner.dimension(); }
+    std::size_t features() const override { return 1; }
+    bool gives_logits() const override { return true; }
+    std::unique_ptr<Workspace> make_workspace() const override { return inner.make_workspace(); }
+    float gradient(const float*, const BatchView&, float*, Workspace&,
+                   const std::atomic<bool>&) const override {
+      return 0;
+    }
+    Evaluation evaluate(const float* theta, const BatchView& batch,
+                        Workspace& workspace) const override {
+      if (hold.load() && std::this_thread::get_id() != caller) {
+        holds = true;
+        while (hold.load()) std::this_thread::yield();
+      }
+      // (The first part is timed, before there is a helper.)
+      while (hold.load() && parts > 0 && !holds.load()) std::this_thread::yield();
+      ++parts;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return inner.evaluate(theta, batch, workspace);
+    }
+    const Source inner;
+    const std::thread::id caller = std::this_thread::get_id();
+    mutable std::atomic<int> parts{0};
+    mutable std::atomic<bool> hold{true}, holds{false};
+  };
+  if (processors() < 2) return;
+  const Data data(5'000);
+  const float theta[kDimension] = {};
+  Recorder store(0, 2);
+  const Held source;
+  int late = 0;
+  Evaluator evaluator(
+      source,
+      [&]() -> bool {
+        if (source.parts < 19 || ++late < 3) return true;
+        source.hold = false;
+        throw std::domain_error("enough");
+      },
+      &store);
+  CHECK_THROWS_AS(evaluator(theta, data.view(), 2), std::domain_error);
+  CHECK_FALSE(store.held());
+  late = -1000;
+  const Data other(1'000);
+  const auto next = evaluator(theta, other.view(), 2);
+  const auto expected = Evaluator(source, [] { return true; })(theta, other.view(), 1);
+  REQUIRE(next);
+  CHECK(next->auc == expected->auc);
+  CHECK(next->normalised_entropy == doctest::Approx(expected->normalised_entropy).epsilon(1e-12));
+}
