@@ -100,6 +100,7 @@ void LocalRows::show(const LocalBatch& rows, BatchView& batch) const {
 void LocalRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
   auto& local = static_cast<LocalBatch&>(rows);
   Member& member = this->member(worker);
+  if (lockstep_ && member.newest) let_go(member, local);
   member.newest = &local;
   locate(member, batch, local, true);
 }
@@ -137,12 +138,13 @@ RowPublication LocalRows::push(std::size_t worker, BatchRows& rows, const RowSte
                    : tables_[t]->push(*member.seats[t], local.located[t], local.gradients[t].data(),
                                       local.rows[t].stride, step.t));
   }
-  let_go(member, local);
+  // In lockstep others may still fold what it has found: until it prefetches again.
+  if (!lockstep_) let_go(member, local);
   return result;
 }
 
-// The rows of one table that the worker owns. Rows found by others are held by them until all are
-// past their push.
+// The rows of one table that the worker owns. Rows found by others are held by them, since they
+// prefetch again only when all are past their push.
 RowPublication LocalRows::fold(std::size_t worker, std::size_t table, const RowStep& step) {
   Member& member = members_[worker];
   Located& folded = member.folded;
@@ -186,7 +188,13 @@ void LocalRows::drop(std::size_t worker, BatchRows& rows) {
   let_go(members_[worker], static_cast<LocalBatch&>(rows));
 }
 
-void LocalRows::leave(std::size_t worker) { members_[worker].seats.clear(); }
+// In lockstep others may be folding what it has found: the last to leave lets all of it go.
+void LocalRows::leave(std::size_t worker) {
+  if (!lockstep_) return members_[worker].seats.clear();
+  // Release: what the worker did with its seats; acquire: by the last, of all.
+  if (left_.fetch_add(1, std::memory_order_acq_rel) + 1 < workers_) return;
+  for (std::size_t w = 0; w < workers_; ++w) members_[w].seats.clear();
+}
 
 void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
   auto& local = static_cast<LocalBatch&>(rows);

@@ -7,6 +7,7 @@
 // whose ids all have rows).
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -50,6 +51,7 @@ class LocalRows final : public RowStore {
   const std::size_t workers_;
   const bool lockstep_;
   const std::unique_ptr<Member[]> members_;
+  std::atomic<std::size_t> left_{0};  // in lockstep: workers
 };
 
 }  // namespace leashed
