@@ -44,10 +44,12 @@ class LocalRows final : public RowStore {
   void locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits);
   void show(const LocalBatch& rows, BatchView& batch) const;
   void let_go(Member& member, const LocalBatch& rows);
-  RowPublication fold(std::size_t worker, std::size_t table, const RowStep& step);
+  // t: of the table, as Table::push has it.
+  RowPublication fold(std::size_t worker, std::size_t table, std::uint64_t t);
 
   const std::vector<std::shared_ptr<Table>> tables_;
   const std::vector<std::size_t> features_of_tables_;
+  std::vector<std::uint64_t> begun_;  // by table: the steps it had made before
   const std::size_t workers_;
   const bool lockstep_;
   const std::unique_ptr<Member[]> members_;
