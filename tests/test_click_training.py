@@ -226,6 +226,36 @@ def test_tables_given_again_go_on() -> None:
     assert again.config["tables"]["c0"]["applied"] > once.config["tables"]["c0"]["applied"]
 
 
+def test_a_table_given_again_goes_on_with_its_steps() -> None:
+    """Schedules, bias corrections and SWAP's periods go by the steps of the table."""
+    graph = small()
+    data = clicks(graph)
+    rule = lsh.SGD(lsh.schedules.step(0.1, every=4, factor=1e-20))
+    until = lsh.until(updates=4)
+    new = tables.of(graph.tables, rule=rule)
+    first = everything(run(graph, data, tables=new, until=until, rule=lsh.SGD(0.1)))
+    assert {table.statistics()["steps"] for table in new.values()} == {4}
+    second = everything(run(graph, data, tables=new, until=until, rule=lsh.SGD(0.1)))
+    assert {table.statistics()["steps"] for table in new.values()} == {8}
+    for got, wanted in zip(second[1:], first[1:], strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-12)
+
+
+def test_swaps_periods_go_on_where_a_table_is_given_again() -> None:
+    """Modulo 2¹⁶: to begin at 0 again would be to come after 64,000 more, and forget all."""
+    graph = small()
+    data = clicks(graph)
+    swap = lsh.SWAP(lsh.Adagrad(1e-6), 1, 0.999)
+    new = tables.of(graph.tables, rule=swap, init=tables.zeros())
+    ids = np.arange(ROWS)
+    run(graph, data, tables=new, until=lsh.until(updates=1100), rule=lsh.SGD(0.01))
+    before = [table.lookup(ids) for table in new.values()]
+    run(graph, data, tables=new, until=lsh.until(updates=1), rule=lsh.SGD(0.01))
+    for table, old in zip(new.values(), before, strict=True):
+        # A first step of Adagrad is as long as its rate; one after many is far shorter.
+        assert np.abs(table.lookup(ids) - old).max() < 0.5e-6
+
+
 def test_ctrl_c_ends_it_and_tables_stay_usable() -> None:
     graph = small(rows=None)
     data = clicks(graph)
@@ -318,3 +348,33 @@ def test_few_examples_and_features_that_are_all_empty(n: int, batch_size: int) -
             assert np.isfinite(result.loss[-1])
             assert (result.tables["items"].statistics()["applied"] > 0) == (len(given.ids) > 0)
             assert graph.predict(result.parameters, data, result.tables).shape == (n, 1)
+
+
+def test_a_loss_that_is_asked_for_ends_it(discipline: lsh.Discipline) -> None:
+    graph = small()
+    data = clicks(graph)
+    threads = 1 if isinstance(discipline, lsh.Sequential) else 2
+    until = lsh.until(loss_fraction=0.6, seconds=60.0)
+    result = run(graph, data, discipline=discipline, threads=threads, until=until)
+    assert (result.outcome, result.reason) == ("converged", "loss_fraction")
+    assert result.loss.min() <= 0.6 * result.loss[0]
+
+
+def test_two_outputs_have_no_logit_and_what_was_found_is_written() -> None:
+    items = lsh.models.TableSpec("items", 4, ROWS)
+    graph = Graph(lsh.models.Embedding(items) >> lsh.models.Dense(2), "softmax")
+    result = run(graph, clicks(graph))
+    assert np.isnan(result.auc).all()
+    assert result.accuracy[-1] > 0.5
+    assert graph.predict(result.parameters, clicks(graph), result.tables).shape == (400, 2)
+    again = lsh.TrainResult.from_json(result.to_json())
+    np.testing.assert_array_equal(again.loss, result.loss)
+    assert again.config["tables"] == result.config["tables"]
+    assert not again.tables
+
+
+def test_numbers_are_no_labels() -> None:
+    items = lsh.models.TableSpec("items", 4, ROWS)
+    graph = Graph(lsh.models.Embedding(items) >> lsh.models.Dense(1), "squared_error")
+    with pytest.raises(ValueError, match="data has labels, but the loss squared_error takes"):
+        run(graph, clicks(graph))
