@@ -130,6 +130,7 @@ std::optional<Evaluation> Evaluator::operator()(const float* theta, const Datase
       job.end();
       team_.finish();
       release();
+      gather_metrics();  // which the next evaluation is not to find
       throw;
     }
   }

@@ -143,7 +143,24 @@ void Worker::look_ahead() {
 
 void Worker::fill(Claim& claim) {
   training_.batches->fill(claim.k, claim.batch);
-  if (training_.rows) training_.rows->prefetch(id_, claim.batch.view, *claim.rows);
+  claim.located = false;
+  // An id that no batch trains on is not to get a row, nor to be counted.
+  if (training_.rows && !beyond_end(claim.place)) locate(claim);
+}
+
+void Worker::locate(Claim& claim) {
+  training_.rows->prefetch(id_, claim.batch.view, *claim.rows);
+  claim.located = true;
+}
+
+bool Worker::beyond_end(std::uint64_t place) const {
+  const Position& from = training_.from;
+  if (training_.discipline.lockstep()) {  // whole steps
+    const std::uint64_t steps = (place - from.batches) / training_.workers;
+    return from.updates + steps >= training_.until.updates ||
+           from.batches + steps * training_.workers >= training_.end;
+  }
+  return place >= training_.end || training_.next_update.load(kRelaxed) >= training_.until.updates;
 }
 
 // Also where theta's part was dropped or excluded: each row decides for itself.
@@ -165,6 +182,7 @@ void Worker::record(std::uint64_t k, double loss_sum, std::size_t rows) {
 void Worker::step() {
   WorkerTelemetry& telemetry = *telemetry_;
   std::swap(current_, next_);
+  if (training_.rows && !current_.located) locate(current_);
   look_ahead();
   const View view = training_.discipline.read(id_);
 

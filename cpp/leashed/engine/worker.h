@@ -30,6 +30,7 @@ class Worker {
     bool waiting = false;     // for a lease to tell that number
     Batch batch;
     std::unique_ptr<BatchRows> rows;  // of tables; null: there are none
+    bool located = false;             // they are prefetched
   };
   bool exists(std::uint64_t place);
   // Learns the next batch's number from its lease, where it is there in so many seconds.
@@ -50,8 +51,13 @@ class Worker {
   // Claims the next batch number and fills that batch, so that its rows can come into the cache
   // while the batch before it is worked on.
   void look_ahead();
-  // Makes it the batch of its number, and has the rows of tables brought near.
+  // Makes it the batch of its number, and has the rows of tables brought near where it may be
+  // trained on.
   void fill(Claim& claim);
+  void locate(Claim& claim);
+  // Whether the run ends before the batch at that place, as far as can be told now: not where a
+  // gradient under way turns out to be dropped.
+  bool beyond_end(std::uint64_t place) const;
   void push_rows(const Publication& publication, std::uint64_t read);
 
   Training& training_;

@@ -33,6 +33,7 @@ struct alignas(kCacheLine) LocalRows::Member {
   Combiner combiner;
   const LocalBatch* newest = nullptr;   // that has been prefetched into
   const LocalBatch* current = nullptr;  // in lockstep: what all fold
+  std::uint64_t steps = 0;              // of the run, when it last pushed
   // What it folds.
   Located folded;
   AlignedArray<float> sums;
@@ -49,6 +50,7 @@ LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
   for (const std::size_t table : features_of_tables_) {
     if (table >= tables_.size()) throw Error("a feature is of a table that there is not");
   }
+  for (const auto& table : tables_) begun_.push_back(table->steps());
   if (workers + readers > Table::kSeats) {
     throw Error("a table can be used by " + std::to_string(Table::kSeats) +
                 " threads at once, not by " + std::to_string(workers + readers));
@@ -104,6 +106,7 @@ void LocalRows::show(const LocalBatch& rows, BatchView& batch) const {
 void LocalRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
   auto& local = static_cast<LocalBatch&>(rows);
   Member& member = this->member(worker);
+  if (lockstep_ && member.newest) let_go(member, local);
   member.newest = &local;
   locate(member, batch, local, true);
 }
@@ -136,18 +139,21 @@ RowPublication LocalRows::push(std::size_t worker, BatchRows& rows, const RowSte
   Member& member = members_[worker];
   RowPublication result;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const std::uint64_t before = begun_[t] + step.t;
     result.add(lockstep_
-                   ? fold(worker, t, step)
+                   ? fold(worker, t, before)
                    : tables_[t]->push(*member.seats[t], local.located[t], local.gradients[t].data(),
-                                      local.rows[t].stride, step.t));
+                                      local.rows[t].stride, before));
   }
-  let_go(member, local);
+  member.steps = std::max(member.steps, step.t + 1);
+  // In lockstep others may still fold what it has found: until it prefetches again.
+  if (!lockstep_) let_go(member, local);
   return result;
 }
 
-// The rows of one table that the worker owns. Rows found by others are held by them until all are
-// past their push.
-RowPublication LocalRows::fold(std::size_t worker, std::size_t table, const RowStep& step) {
+// The rows of one table that the worker owns. Rows found by others are held by them, since they
+// prefetch again only when all are past their push.
+RowPublication LocalRows::fold(std::size_t worker, std::size_t table, std::uint64_t t) {
   Member& member = members_[worker];
   Located& folded = member.folded;
   std::size_t most = 0;
@@ -182,7 +188,7 @@ RowPublication LocalRows::fold(std::size_t worker, std::size_t table, const RowS
     }
   }
   folded.missed = members_[worker].current->located[table].missed;
-  return tables_[table]->push(*member.seats[table], folded, member.sums.data(), stride, step.t,
+  return tables_[table]->push(*member.seats[table], folded, member.sums.data(), stride, t,
                               1 / static_cast<float>(workers_));
 }
 
@@ -190,7 +196,16 @@ void LocalRows::drop(std::size_t worker, BatchRows& rows) {
   let_go(members_[worker], static_cast<LocalBatch&>(rows));
 }
 
-void LocalRows::leave(std::size_t worker) { members_[worker].seats.clear(); }
+// In lockstep others may be folding what it has found: the last to leave lets all of it go.
+void LocalRows::leave(std::size_t worker) {
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    tables_[t]->reach_steps(begun_[t] + members_[worker].steps);
+  }
+  if (!lockstep_) return members_[worker].seats.clear();
+  // Release: what the worker did with its seats; acquire: by the last, of all.
+  if (left_.fetch_add(1, std::memory_order_acq_rel) + 1 < workers_) return;
+  for (std::size_t w = 0; w < workers_; ++w) members_[w].seats.clear();
+}
 
 void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
   auto& local = static_cast<LocalBatch&>(rows);

@@ -7,6 +7,7 @@
 // whose ids all have rows).
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -43,13 +44,16 @@ class LocalRows final : public RowStore {
   void locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits);
   void show(const LocalBatch& rows, BatchView& batch) const;
   void let_go(Member& member, const LocalBatch& rows);
-  RowPublication fold(std::size_t worker, std::size_t table, const RowStep& step);
+  // t: of the table, as Table::push has it.
+  RowPublication fold(std::size_t worker, std::size_t table, std::uint64_t t);
 
   const std::vector<std::shared_ptr<Table>> tables_;
   const std::vector<std::size_t> features_of_tables_;
+  std::vector<std::uint64_t> begun_;  // by table: the steps it had made before
   const std::size_t workers_;
   const bool lockstep_;
   const std::unique_ptr<Member[]> members_;
+  std::atomic<std::size_t> left_{0};  // in lockstep: workers
 };
 
 }  // namespace leashed

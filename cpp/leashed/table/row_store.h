@@ -18,7 +18,9 @@
 // A dense gradient that the persistence bound dropped or a policy excluded still pushes its rows:
 // each row decides for itself. Where there is a batch ahead or not makes no difference to what is
 // read, but for how early; a batch is prefetched before it is pulled, pulled before it is pushed,
-// and pushed or dropped before its BatchRows is prefetched into again.
+// and pushed or dropped before its BatchRows is prefetched into again. One behind the end of the
+// run is not prefetched: its ids are not to be admitted (where another worker ends the run first,
+// or what ends it is not a number of batches or updates, one may have been).
 //
 // Under a discipline in lockstep every worker calls push between its publish and its next proceed:
 // then all workers' rows are there, and none of them is prefetched into before all have been

@@ -240,6 +240,12 @@ void Table::reach(std::uint16_t period) {
   if (RowRule::after(period, period_.load(kRelaxed))) period_.store(period, kRelaxed);
 }
 
+void Table::reach_steps(std::uint64_t steps) {
+  std::uint64_t before = steps_.load(kRelaxed);
+  while (before < steps && !steps_.compare_exchange_weak(before, steps, kRelaxed)) {
+  }
+}
+
 RowPublication Table::push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
                            std::uint64_t t, float scale) {
   Coefficients coefficients = rule_.coefficients(t);

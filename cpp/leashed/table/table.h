@@ -95,7 +95,7 @@ class Table {
   // Where their values lie, and their versions now.
   void pull(Located& located);
   // Applies gradient[i · stride ...] to the i-th, `scale` times as much as it is. t: updates of the
-  // model before this one.
+  // table before this one.
   RowPublication push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
                       std::uint64_t t, float scale = 1);
 
@@ -106,8 +106,10 @@ class Table {
   // nothing, where an id is no row or a gradient is not finite.
   RowPublication update(const std::uint64_t* ids, std::size_t n, const float* gradients,
                         const std::uint32_t* versions);
-  // Steps made by update().
+  // Steps made so far: by update(), and by models that were trained on the table.
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+  // At least so many have been made.
+  void reach_steps(std::uint64_t steps);
 
   struct Statistics {
     std::size_t rows = 0, capacity = 0;     // that ids have, and may have

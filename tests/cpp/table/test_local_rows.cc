@@ -4,6 +4,7 @@
 
 #include <barrier>
 #include <map>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -251,4 +252,54 @@ TEST_CASE("in lockstep rows change by the mean over workers, the same bits every
   };
   const auto first = run(true);
   for (int again = 0; again < 3; ++again) CHECK(run(false) == first);
+}
+
+// Rows that one worker has found and another folds: a third thread gives what is evicted meanwhile
+// to ids of its own.
+TEST_CASE("in lockstep nobody's rows become another's before all have been folded") {
+  constexpr std::size_t kDim = 4;
+  for (const bool leaves : {false, true}) {
+    CAPTURE(leaves);
+    Table::Settings settings = settings_of(kDim, 0, "a");
+    settings.initial = {"zeros"};
+    settings.evict = "age";
+    settings.max_bytes = 40'000;
+    const auto table = std::make_shared<Table>(settings);
+    const std::size_t many = 3 * table->statistics().capacity;
+    std::uint64_t next = 1000;
+    const std::vector<float> nothing(kDim);
+    const auto insert = [&] {
+      for (std::size_t i = 0; i < many; ++i, ++next) {
+        table->update(&next, 1, nothing.data(), nullptr);
+      }
+    };
+    LocalRows store({table}, {0}, 2, 0, true);
+    const auto first = store.make_batch(), second = store.make_batch();
+    std::vector<std::uint64_t> ids(40);
+    std::iota(ids.begin(), ids.end(), 1);
+    const IdColumn column{ids.data()};
+    BatchView view{nullptr, Targets(), ids.size()}, other = view;
+    view.columns = other.columns = {&column, 1};
+    store.prefetch(0, view, *first);
+    store.pull(0, view, *first);
+    const TableRows& rows = view.tables[0];
+    std::fill_n(rows.gradient, rows.count * rows.stride, 1.0f);
+    insert();  // which evicts them
+    store.prefetch(1, other, *second);
+    store.pull(1, other, *second);
+    std::fill_n(other.tables[0].gradient, ids.size() * other.tables[0].stride, 1.0f);
+    store.push(0, *first, {0});
+    if (leaves) store.leave(0);
+    insert();
+    store.push(1, *second, {0});
+    std::size_t wrong = 0;
+    for (std::uint64_t id = 1000; id < next; ++id) wrong += row_of(*table, id) != nothing;
+    CHECK(wrong == 0);
+    store.leave(1);
+    if (!leaves) store.leave(0);
+    // Now they are let go: what else is inserted finds as much room as before.
+    const std::uint64_t before = table->statistics().admitted;
+    insert();
+    CHECK(table->statistics().admitted > before + many / 2);
+  }
 }
