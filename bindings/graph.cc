@@ -247,7 +247,8 @@ py::tuple evaluate_clicks(const Graph& graph, const FloatArray& theta, const py:
                           std::optional<std::size_t> threads) {
   require_length(theta, graph.dimension(), "theta");
   const DatasetView data = view_of(graph, x, y, weights);
-  const std::size_t readers = std::min(threads.value_or(processors()), processors());
+  const std::size_t readers =
+      std::min({threads.value_or(processors()), processors(), LocalRows::kReaders});
   LocalRows rows(tables, graph.features_of_tables(), 0, readers, false);
   const Evaluation sum = evaluate_all(graph, theta, data, readers, &rows);
   const auto n = static_cast<double>(sum.rows);

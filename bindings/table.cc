@@ -68,7 +68,7 @@ py::dict update(Table& table, const IdArray& ids, const FloatArray& gradients,
   return to_dict(result);
 }
 
-py::dict statistics(const Table& table) {
+py::dict statistics(Table& table) {
   using namespace pybind11::literals;
   const Table::Statistics s = [&] {
     const py::gil_scoped_release release;

@@ -43,6 +43,8 @@ class FactorisationMachine:
             raise ValueError(f"loss must be one of {', '.join(_LOSSES)}, got {self.loss!r}")
         object.__setattr__(self, "l2", _check.real("l2", self.l2, 0.0, allow=True))
         object.__setattr__(self, "sigma", _check.real("sigma", self.sigma, 0.0))
+        if not 1e-30 <= self.sigma <= 1e30:  # in float32 the factors would be 0, or infinite
+            raise ValueError(f"sigma must be from 1e-30 to 1e30, got {self.sigma:g}")
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {self.name!r}")
         _ = self.sparse

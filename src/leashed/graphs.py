@@ -69,8 +69,8 @@ class Evaluated(NamedTuple):
     Attributes:
         loss: mean.
         accuracy: share of examples that are classified right.
-        auc: the area under the ROC curve; NaN where the model's outputs are no logits of one label,
-            or all labels are the same.
+        auc: the area under the ROC curve, as near as ``metrics.ClickMetrics`` tells; NaN where the
+            model's outputs are no logits of one label, or all labels are the same.
         normalised_entropy: the mean log loss over the entropy of the share of label 1 (He et al.,
             2014); NaN likewise.
     """
@@ -387,6 +387,8 @@ class Graph:
             ValueError: it lacks a feature, has another number of numbers, or an id that is no row
                 of its table.
         """
+        if not self.embeddings:
+            raise TypeError(f"model {self.name} reads no tables, and takes no rows with ids")
         if not isinstance(data, ClickDataset):
             raise TypeError(
                 f"{name} must be a ClickDataset where the model reads tables, got "

@@ -43,7 +43,7 @@ def auc(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) 
     clicks_at = np.diff(np.cumsum(clicks)[last], prepend=0.0)
     below = np.append(0.0, up_to[:-1])
     pairs = clicks.sum() * up_to[-1]
-    return float(clicks_at @ (below + up_to) / 2 / pairs) if pairs else math.nan
+    return min(1.0, float(clicks_at @ (below + up_to) / 2 / pairs)) if pairs else math.nan
 
 
 def log_loss(
@@ -86,9 +86,9 @@ def normalised_entropy(
     clicks, others = _weighed(labels, weights, len(p))
     if not (clicks.any() and others.any()):
         return math.nan
-    share = clicks.sum() / (clicks.sum() + others.sum())
-    entropy = -share * math.log(share) - (1 - share) * math.log1p(-share)
-    return float(_log_loss(p, clicks, others) / entropy)
+    total = clicks.sum() + others.sum()
+    shares = np.array([clicks.sum(), others.sum()]) / total  # either may be next to nothing
+    return float(_log_loss(p, clicks, others) / -(shares @ np.log(shares)))
 
 
 def calibration(
@@ -160,7 +160,7 @@ class ClickMetrics:
             TypeError, ValueError: As for ``auc``; then nothing has been counted.
         """
         score = _scores("logits", logits)
-        if not len(score):
+        if not len(score) and not len(np.atleast_1d(labels)):
             return
         with np.errstate(over="ignore"):
             single = score.astype(np.float32)

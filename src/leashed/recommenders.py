@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from leashed import _check
 from leashed.graphs import FM, Concat, Cross, Dot, Embedding, Graph, Input, Node, Sum, TableSpec
@@ -15,7 +15,7 @@ Rows = int | Sequence[int | None] | None
 
 def _counts(rows: Rows, categories: int) -> list[int | None]:
     """Rows of each table."""
-    if rows is None or isinstance(rows, int):
+    if rows is None or not isinstance(rows, Iterable):
         return [rows] * _check.size("categories", categories)
     counts = list(rows)
     if not counts:

@@ -128,8 +128,8 @@ class TrainResult:
         peak_memory_bytes: most resident memory of the process.
         config: what was asked for and on what machine, as JSON's own types; where the model reads
             tables, ``config["tables"]`` has what each has counted by then.
-        auc: float64 [E]; area under the ROC curve of the training set, NaN unless the model gives
-            one logit for two labels.
+        auc: float64 [E]; area under the ROC curve of the training set, as near as
+            ``metrics.ClickMetrics`` tells, NaN unless the model gives one logit for two labels.
         normalised_entropy: float64 [E]; the mean log loss of the training set over the entropy of
             its share of label 1, NaN likewise.
         validation_auc: float64 [E]; of the validation set, NaN without one.

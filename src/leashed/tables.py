@@ -329,7 +329,9 @@ class Table:
                 **size,
                 "init": choice.to_json(self.init.choice()),
                 "rule": native,
-                "swap": "swap" in settings,
+                "swap": choice.to_json((native, settings))[1].get("swap"),
+                "evicts": self.evict is not None,
+                "admits_at_once": self.admit_after == 1,
                 "seed": self.seed,
                 "number": self.number,
             }
@@ -338,7 +340,8 @@ class Table:
     def statistics(self) -> dict[str, int]:
         """What has been counted so far, by name.
 
-        - ``rows``: that ids have; ``capacity``: that they may have at most.
+        - ``rows``: that ids have, those of 0 and 2⁶⁴ − 1 among them, which always have one where the
+          table grows; ``capacity``: that they may have at most.
         - ``bytes`` and ``most_bytes``: of rows, index and filter, now and at most;
           ``bytes_per_row``.
         - ``steps``: updates of the table.
@@ -424,6 +427,10 @@ def check(described: Sequence[Described], given: Mapping[str, Table]) -> list[_c
         raise ValueError(
             f"tables must be {', '.join(names) or 'left out: the model reads none'}; "
             f"got {', '.join(given) or 'none'}"
+        )
+    if len({id(table) for table in given.values()}) < len(given):
+        raise ValueError(
+            "tables has one Table under two names; let the embeddings share a TableSpec instead"
         )
     for one in described:
         table = given[one.name]

@@ -119,7 +119,8 @@ def train(
     ``reason == "interrupted"``.
 
     Args:
-        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own.
+        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own. A graph
+            that reads tables takes a ``ClickDataset``, or a ``ClickSplit``.
         data: the training set; a ``Split`` brings its test set as ``validation``; a pair of arrays
             goes through ``Dataset.from_arrays``, of a matrix in CSR form and an array through
             ``SparseDataset.from_csr``. For ``models.external`` x and y may be any numbers.
@@ -150,7 +151,8 @@ def train(
             model gives one logit for two labels for AUC and normalised entropy.
         tables: those that the model reads, by name, trained where they are: each row by its
             table's rule and staleness policy, also where the gradient of the parameters is dropped
-            or excluded. Default: ``leashed.tables.of(model.tables, rule=rule, seed=seed)``.
+            or excluded. Default: ``leashed.tables.of(model.tables, rule=rule,
+            staleness=staleness, seed=seed)``; give tables where rows take no such rule or policy.
         evaluate_every: seconds between evaluations of the loss, which run on the calling thread
             beside the workers. Default: as often as keeps them to a tenth of one thread. Where a
             loss ends the run, it is evaluated at other times too, by as many threads as train, when
@@ -240,7 +242,7 @@ def train(
         for name, value in refused.items():
             if value is not None:
                 raise ValueError(f"{name} is not for models that are graphs; {_INSTEAD[name]}")
-    trained = _tables(model, tables, rule, seed)
+    trained = _tables(model, tables, rule, staleness, seed)
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -465,11 +467,12 @@ def _tables(
     model: AnyModel,
     given: Mapping[str, Table] | None,
     rule: Rule,
+    staleness: Policy,
     seed: int,
 ) -> dict[str, Table]:
     described = model.tables if isinstance(model, Graph) else ()
     if given is None:
-        return new_tables(described, rule=rule, seed=seed)
+        return new_tables(described, rule=rule, staleness=staleness, seed=seed)
     check_tables(described, given)
     return {one.name: given[one.name] for one in described}
 

@@ -104,7 +104,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   const auto discipline = make_discipline(parts.discipline, context);
   std::optional<LocalRows> rows;
   if (!parts.tables.empty()) {
-    const std::size_t readers = std::min(options.workers, processors());  // an Evaluator's threads
+    const std::size_t readers = std::min({options.workers, processors(), LocalRows::kReaders});
     rows.emplace(parts.tables, source.features_of_tables(), options.workers, readers,
                  discipline->lockstep());
     options.rows = &*rows;

@@ -104,6 +104,7 @@ std::size_t Evaluator::helpers(std::size_t threads, std::size_t chunks) const {
 std::optional<Evaluation> Evaluator::operator()(const float* theta, const DatasetView& data,
                                                 std::size_t threads, std::size_t every) {
   threads = std::min(threads, processors());
+  if (rows_) threads = std::min(threads, rows_->readers());
   if (scratch_.size() < threads) scratch_.resize(threads);
   const std::size_t taken = kChunk * every;
   Job job{theta, data, every, std::vector<Evaluation>((data.rows + taken - 1) / taken)};

@@ -20,7 +20,7 @@ namespace leashed {
 class Evaluator {
  public:
   // `keep_on` is asked now and then on the calling thread; where it says no, evaluation ends early.
-  // rows: of the tables that the source reads, which has as many readers as threads evaluate.
+  // rows: of the tables that the source reads; no more threads evaluate than it has readers.
   Evaluator(const GradientSource& source, std::function<bool()> keep_on, RowStore* rows = nullptr)
       : source_(source), keep_on_(std::move(keep_on)), rows_(rows) {}
 

@@ -59,7 +59,8 @@ std::unique_ptr<Executor> executor_of(Training& training, std::vector<Worker>& w
                        std::isfinite(options.checkpoint_every) ||
                        std::isfinite(training.until.seconds) || training.until.wants_loss() ||
                        training.leases || training.synchronisation;
-  const bool is_short = training.batch_size <= kShortStep / training.source.dimension();
+  const bool is_short =
+      training.batch_size <= kShortStep / std::max<std::size_t>(1, training.source.dimension());
   if (workers.size() == 1 && !watches && is_short) {
     return std::make_unique<CallerExecutor>(training, workers.front());
   }

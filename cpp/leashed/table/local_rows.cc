@@ -29,7 +29,7 @@ struct LocalRows::LocalBatch final : BatchRows {
 };
 
 struct alignas(kCacheLine) LocalRows::Member {
-  std::vector<std::unique_ptr<Table::Seat>> seats;  // by table; empty: it does not take part
+  std::vector<std::unique_ptr<Table::Seat>> seats;  // by table; empty: it has left
   Combiner combiner;
   const LocalBatch* newest = nullptr;   // that has been prefetched into
   const LocalBatch* current = nullptr;  // in lockstep: what all fold
@@ -45,15 +45,24 @@ LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
     : tables_(std::move(tables)),
       features_of_tables_(std::move(features_of_tables)),
       workers_(workers),
+      readers_(readers),
       lockstep_(lockstep),
       members_(std::make_unique<Member[]>(workers + readers)) {
   for (const std::size_t table : features_of_tables_) {
     if (table >= tables_.size()) throw Error("a feature is of a table that there is not");
   }
   for (const auto& table : tables_) begun_.push_back(table->steps());
-  if (workers + readers > Table::kSeats) {
-    throw Error("a table can be used by " + std::to_string(Table::kSeats) +
-                " threads at once, not by " + std::to_string(workers + readers));
+  // All of them now: nobody waits for one in the middle of a run.
+  for (std::size_t m = 0; m < workers + readers; ++m) {
+    for (const auto& table : tables_) {
+      members_[m].seats.push_back(Table::Seat::keep(*table));
+      if (!members_[m].seats.back()) {
+        throw Error("table '" + table->settings().name + "' can be used by " +
+                    std::to_string(Table::kKept) +
+                    " threads of trainings and evaluations at once; use fewer threads");
+      }
+      if (m >= workers) members_[m].seats.back()->rest();
+    }
   }
 }
 
@@ -61,16 +70,6 @@ LocalRows::~LocalRows() = default;
 
 std::unique_ptr<BatchRows> LocalRows::make_batch() const {
   return std::make_unique<LocalBatch>(tables_.size(), features_of_tables_.size());
-}
-
-LocalRows::Member& LocalRows::member(std::size_t number) {
-  Member& member = members_[number];
-  if (member.seats.empty()) {
-    for (const auto& table : tables_) {
-      member.seats.push_back(std::make_unique<Table::Seat>(*table));
-    }
-  }
-  return member;
 }
 
 void LocalRows::locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits) {
@@ -105,7 +104,7 @@ void LocalRows::show(const LocalBatch& rows, BatchView& batch) const {
 
 void LocalRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
   auto& local = static_cast<LocalBatch&>(rows);
-  Member& member = this->member(worker);
+  Member& member = members_[worker];
   if (lockstep_ && member.newest) let_go(member, local);
   member.newest = &local;
   locate(member, batch, local, true);
@@ -187,9 +186,10 @@ RowPublication LocalRows::fold(std::size_t worker, std::size_t table, std::uint6
       for (std::size_t j = 0; j < stride; ++j) sum[j] += gradient[j];
     }
   }
+  const float share = 1 / static_cast<float>(workers_);
+  for (std::size_t j = 0; j < folded.ids.size() * stride; ++j) member.sums[j] *= share;
   folded.missed = members_[worker].current->located[table].missed;
-  return tables_[table]->push(*member.seats[table], folded, member.sums.data(), stride, t,
-                              1 / static_cast<float>(workers_));
+  return tables_[table]->push(*member.seats[table], folded, member.sums.data(), stride, t);
 }
 
 void LocalRows::drop(std::size_t worker, BatchRows& rows) {
@@ -209,8 +209,11 @@ void LocalRows::leave(std::size_t worker) {
 
 void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
   auto& local = static_cast<LocalBatch&>(rows);
-  Member& member = this->member(workers_ + reader);
-  for (const auto& seat : member.seats) seat->announce(seat->look());
+  Member& member = members_[workers_ + reader];
+  for (const auto& seat : member.seats) {
+    seat->begin();
+    seat->announce(seat->look());
+  }
   locate(member, batch, local, false);
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     Located& located = local.located[t];
@@ -221,6 +224,8 @@ void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
   show(local, batch);
 }
 
-void LocalRows::release(std::size_t reader) { members_[workers_ + reader].seats.clear(); }
+void LocalRows::release(std::size_t reader) {
+  for (const auto& seat : members_[workers_ + reader].seats) seat->rest();
+}
 
 }  // namespace leashed

@@ -20,8 +20,11 @@ namespace leashed {
 
 class LocalRows final : public RowStore {
  public:
+  // As many as are worth it.
+  static constexpr std::size_t kReaders = 64;
+
   // Of each feature the table's number among `tables`. Throws Error where there are not so many
-  // tables, or more workers and readers than a table has seats.
+  // tables, or a table has no seats left for all workers and readers.
   LocalRows(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> features_of_tables,
             std::size_t workers, std::size_t readers, bool lockstep);
   ~LocalRows() override;
@@ -32,6 +35,7 @@ class LocalRows final : public RowStore {
   RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) override;
   void drop(std::size_t worker, BatchRows& rows) override;
   void leave(std::size_t worker) override;
+  std::size_t readers() const override { return readers_; }
   void read(std::size_t reader, BatchView& batch, BatchRows& rows) override;
   void release(std::size_t reader) override;
 
@@ -39,8 +43,6 @@ class LocalRows final : public RowStore {
   struct LocalBatch;
   struct Member;
 
-  // Of a worker, or behind them a reader.
-  Member& member(std::size_t number);
   void locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits);
   void show(const LocalBatch& rows, BatchView& batch) const;
   void let_go(Member& member, const LocalBatch& rows);
@@ -50,7 +52,7 @@ class LocalRows final : public RowStore {
   const std::vector<std::shared_ptr<Table>> tables_;
   const std::vector<std::size_t> features_of_tables_;
   std::vector<std::uint64_t> begun_;  // by table: the steps it had made before
-  const std::size_t workers_;
+  const std::size_t workers_, readers_;
   const bool lockstep_;
   const std::unique_ptr<Member[]> members_;
   std::atomic<std::size_t> left_{0};  // in lockstep: workers

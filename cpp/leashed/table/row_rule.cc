@@ -15,16 +15,15 @@ struct RowRule::Entry {
 
 namespace {
 
+template <class Rule>
+constexpr bool kIsRowwise = requires {
+  Rule::kRowwise;
+};
+
 template <class Entry, class... All>
 std::map<std::string, Entry> entries_of(RuleList<All...>) {
-  return {{All::kName, {Arithmetic{RowRules::place<All>()}, All::kStates, All::kSquares,
-                        requires {All::kRowwise;
-}
-}  // namespace
-}  // namespace leashed
-...
-}
-;
+  return {{All::kName,
+           {Arithmetic{RowRules::place<All>()}, All::kStates, All::kSquares, kIsRowwise<All>}}...};
 }
 
 // The vector's rule of the same settings, without SWAP.

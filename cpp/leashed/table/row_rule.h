@@ -31,8 +31,8 @@ class RowRule {
   RowPass pass() const { return pass_; }
 
   bool swaps() const { return swap_.period > 0; }
-  // Modulo 2^16. A row that is touched again after more than 64,511 periods is decayed by what is
-  // left of them modulo that.
+  // Modulo 2^16. A row that is touched again after 2^15 periods or more is decayed by what is left
+  // of them modulo 2^16, or not at all.
   std::uint16_t period(std::uint64_t t) const {
     return static_cast<std::uint16_t>(t / swap_.period);
   }
@@ -48,7 +48,7 @@ class RowRule {
  private:
   struct Entry;
   // Threads that are not that far ahead of another are behind it.
-  static constexpr std::uint16_t kBehind = 0xFC00;
+  static constexpr std::uint16_t kBehind = 0x8000;
 
   std::unique_ptr<const Rule> rule_;
   RowPass pass_;

@@ -87,6 +87,8 @@ class RowStore {
 
   // prefetch and pull for who evaluates: an id that has no row reads what it would begin with, and
   // no gradient is wanted. Valid until the reader's next read or release.
+  // How many threads may.
+  virtual std::size_t readers() const = 0;
   virtual void read(std::size_t reader, BatchView& batch, BatchRows& rows) = 0;
   virtual void release(std::size_t reader) = 0;
 };

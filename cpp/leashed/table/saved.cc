@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -36,11 +37,18 @@ std::size_t rows_of_block(std::size_t row_bytes) {
   return std::max<std::size_t>(1, kBlock / row_bytes);
 }
 
+// Nobody else's, of this process or another.
+std::string partial_of(const std::string& path) {
+  static std::atomic<std::uint64_t> count{0};  // relaxed: distinct numbers are all that is asked
+  return path + ".partial-" + std::to_string(getpid()) + "-" +
+         std::to_string(count.fetch_add(1, std::memory_order_relaxed));
+}
+
 }  // namespace
 
 SavedWriter::SavedWriter(std::string path, const SavedHeader& header)
     : path_(std::move(path)),
-      partial_(path_ + ".partial"),
+      partial_(partial_of(path_)),
       file_(open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)),
       row_bytes_(sizeof(SavedRow) + header.floats * sizeof(float)),
       block_(rows_of_block(row_bytes_) * row_bytes_) {
@@ -127,6 +135,15 @@ SavedReader::SavedReader(std::string path)
   header_.steps = begin.steps;
   header_.touched = begin.touched;
   header_.period = static_cast<std::uint16_t>(begin.period);
+  rows_begin_ = static_cast<off_t>(sizeof(begin) + text.size() + sizeof(checksum));
+}
+
+void SavedReader::rewind() {
+  if (lseek(file_.get(), rows_begin_, SEEK_SET) < 0) {
+    fail(std::string("cannot be read: ") + std::strerror(errno));
+  }
+  rows_ = in_block_ = 0;
+  given_ = 0;
 }
 
 void SavedReader::fail(const std::string& what) const { throw Error("'" + path_ + "' " + what); }

@@ -55,6 +55,8 @@ class SavedReader {
   const SavedHeader& header() const { return header_; }
   // The floats of the next row, until the next call; null: that was all.
   const float* next(SavedRow& row);
+  // The first row is next again, of the same file whatever its name is by now.
+  void rewind();
 
  private:
   bool read_block();
@@ -64,6 +66,7 @@ class SavedReader {
   const std::string path_;
   Descriptor file_;
   SavedHeader header_;
+  off_t rows_begin_ = 0;
   std::vector<std::byte> block_;
   std::size_t rows_ = 0, in_block_ = 0;  // of the block, and given of them
   std::uint64_t given_ = 0;

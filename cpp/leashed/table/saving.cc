@@ -66,20 +66,19 @@ class Table::Alone {
 void Table::load(const std::string& path, const std::string& description) {
   std::size_t rows = 0;
   SavedRow row;
-  {  // All of it is looked at before anything changes.
-    SavedReader file(path);
-    if (file.header().description != description || file.header().floats != rows_->floats()) {
-      throw Error("'" + path + "' is of another table than '" + settings_.name +
-                  "': " + file.header().description + ", and not " + description);
-    }
-    for (; file.next(row); ++rows) check(&row.id, 1);
+  SavedReader file(path);
+  const Alone alone(*this);
+  // All of it is looked at before anything changes.
+  if (file.header().description != description || file.header().floats != rows_->floats()) {
+    throw Error("'" + path + "' is of another table than '" + settings_.name +
+                "': " + file.header().description + ", and not " + description);
   }
+  for (; file.next(row); ++rows) check(&row.id, 1);
   if (grows() ? rows > capacity_ : rows != capacity_) {
     throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" + settings_.name +
                 "' " + std::to_string(capacity_));
   }
-  SavedReader file(path);
-  const Alone alone(*this);
+  file.rewind();
   make_rows();
   const SavedHeader& header = file.header();
   steps_.store(header.steps, kRelaxed);

@@ -145,17 +145,33 @@ std::uint16_t Table::time() const {
                                     std::max<std::size_t>(1, capacity_ / 16));
 }
 
-Table::Seat::Seat(Table& table) : table_(table) {
-  for (;;) {
-    for (number_ = 0; number_ < kSeats; ++number_) {
-      std::atomic<bool>& taken = table.slots_[number_].taken;
-      if (taken.load(kRelaxed) || taken.exchange(true, std::memory_order_acquire)) continue;
-      table.epochs_.join(number_);
-      announce(look());
-      return;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+std::size_t Table::Seat::take(Table& table, std::size_t most) {
+  for (std::size_t number = 0; number < most; ++number) {
+    std::atomic<bool>& taken = table.slots_[number].taken;
+    if (!taken.load(kRelaxed) && !taken.exchange(true, std::memory_order_acquire)) return number;
   }
+  return kSeats;
+}
+
+Table::Seat::Seat(Table& table, std::size_t number) : table_(table), number_(number) {
+  begin();
+  announce(look());
+}
+
+Table::Seat::Seat(Table& table)
+    : Seat(table, [&table] {
+        std::size_t number = take(table, kSeats);
+        while (number == kSeats) {
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
+          number = take(table, kSeats);
+        }
+        return number;
+      }()) {}
+
+std::unique_ptr<Table::Seat> Table::Seat::keep(Table& table) {
+  const std::size_t number = take(table, kKept);
+  if (number == kSeats) return nullptr;
+  return std::unique_ptr<Seat>(new Seat(table, number));
 }
 
 Table::Seat::~Seat() {
@@ -247,9 +263,9 @@ void Table::reach_steps(std::uint64_t steps) {
 }
 
 RowPublication Table::push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
-                           std::uint64_t t, float scale) {
-  Coefficients coefficients = rule_.coefficients(t);
-  const float base = coefficients.scale * scale;
+                           std::uint64_t t) {
+  const Coefficients coefficients = rule_.coefficients(t);
+  const float base = coefficients.scale;
   const bool swaps = rule_.swaps();
   const std::uint16_t period = swaps ? rule_.period(t) : 0;
   if (swaps) reach(period);
@@ -261,15 +277,22 @@ RowPublication Table::push(Seat& seat, Located& located, const float* gradient, 
   RowUpdate updates[kBlock];
   std::uint32_t which[kBlock], tau[kBlock];
   float factors[kBlock];
+  // Whether the version that was read is one that the row has yet to reach: then it was of a row
+  // that is gone, whose id has got another.
+  const auto is_ahead = [&](std::uint32_t version, std::size_t i) {
+    return static_cast<std::int32_t>(version - (located.versions[i] & ~RowHead::kDead)) < 0;
+  };
   const auto staleness = [&](std::uint32_t version, std::size_t i) {
+    if (is_ahead(version, i)) return std::uint32_t{0};
     return (version - (located.versions[i] & ~RowHead::kDead)) / RowHead::kUpdate;
   };
-  // Counts the update; false where the row was evicted before.
+  // Counts the update; false where the row is gone.
   const auto count_update = [&](RowHead& head, std::size_t i, std::uint32_t& tau) {
     const std::uint32_t before = head.version.fetch_add(RowHead::kUpdate, kRelaxed);
     tau = staleness(before, i);
-    result.late += before & RowHead::kDead;
-    return (before & RowHead::kDead) == 0;
+    const bool late = (before & RowHead::kDead) != 0 || is_ahead(before, i);
+    result.late += late;
+    return !late;
   };
   for (std::size_t begin = 0; begin < n; begin += kBlock) {
     const std::size_t end = std::min(begin + kBlock, n);
@@ -371,11 +394,6 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   scratch.combiner.begin(n, located.ids);
   scratch.combiner.add(ids, n, scratch.places.data(), [this](std::uint64_t id) { expect(id); });
   const std::size_t distinct = located.ids.size();
-  locate(seat, located, true);
-  pull(located);
-  if (versions) {
-    for (std::size_t i = n; i-- > 0;) located.versions[scratch.places[i]] = versions[i];
-  }
   const float* sums = gradients;
   std::size_t stride = dim();
   if (distinct < n) {
@@ -386,11 +404,20 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
     std::fill_n(scratch.sums.data(), distinct * stride, 0.0f);
     kernels_.add(scratch.sums.data(), stride, gradients, scratch.places.data(), n, dim());
     sums = scratch.sums.data();
+    if (update_kernels().first_not_finite(sums, distinct * stride) < distinct * stride) {
+      throw Error("the gradients of an id add up to what is not finite; scale them down");
+    }
+  }
+  locate(seat, located, true);
+  pull(located);
+  if (versions) {
+    for (std::size_t i = n; i-- > 0;) located.versions[scratch.places[i]] = versions[i];
   }
   return push(seat, located, sums, stride, steps_.fetch_add(1, kRelaxed));
 }
 
-Table::Statistics Table::statistics() const {
+Table::Statistics Table::statistics() {
+  const Seat seat(*this);  // so that nothing is loaded meanwhile
   Statistics s;
   std::array<std::uint64_t, kCounts> sums{};
   for (std::size_t i = 0; i < kSeats; ++i) {

@@ -53,11 +53,14 @@ class Table {
   explicit Table(const Settings& settings);
   ~Table();
 
-  // The right to use the table, of one thread at a time. It waits for one while another has all of
-  // them, and what it finds stays what it is until it announces more, or ends (epochs.h).
+  // The right to use the table, of one thread at a time. What it finds stays what it is until it
+  // announces more, rests, or ends (epochs.h).
   class Seat {
    public:
+    // Waits while others have all of them.
     explicit Seat(Table& table);
+    // One of those that trainings keep for long; null: they have all of these.
+    static std::unique_ptr<Seat> keep(Table& table);
     ~Seat();
     Seat(const Seat&) = delete;
     Seat& operator=(const Seat&) = delete;
@@ -65,14 +68,20 @@ class Table {
     // The number to announce once nothing is held that was located before.
     std::uint64_t look() const { return table_.epochs_.look(); }
     void announce(std::uint64_t number) { table_.epochs_.announce(number_, number); }
+    // It holds nothing, and finds nothing until it begins again.
+    void rest() { table_.epochs_.leave(number_); }
+    void begin() { table_.epochs_.join(number_); }
 
    private:
     friend class Table;
+    Seat(Table& table, std::size_t number);
+    // The number of one that is taken now, of the first so many; none: kSeats.
+    static std::size_t take(Table& table, std::size_t most);
 
     Table& table_;
-    std::size_t number_;
+    const std::size_t number_;
   };
-  static constexpr std::size_t kSeats = 256;
+  static constexpr std::size_t kKept = 1152, kSeats = kKept + 64;
 
   const Settings& settings() const { return settings_; }
   std::size_t dim() const { return settings_.dim; }
@@ -94,10 +103,9 @@ class Table {
   void locate(Seat& seat, Located& located, bool admits);
   // Where their values lie, and their versions now.
   void pull(Located& located);
-  // Applies gradient[i · stride ...] to the i-th, `scale` times as much as it is. t: updates of the
-  // table before this one.
+  // Applies gradient[i · stride ...] to the i-th. t: updates of the model before this one.
   RowPublication push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
-                      std::uint64_t t, float scale = 1);
+                      std::uint64_t t);
 
   // For threads that come and go. θ of each id, and its version; ids may repeat. Changes nothing.
   void lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions);
@@ -120,7 +128,7 @@ class Table {
     std::uint64_t admitted = 0, evicted = 0, rebuilt = 0;
     RowPublication updates;
   };
-  Statistics statistics() const;
+  Statistics statistics();
 
   // Writes all rows while others go on; the same bits where nobody writes meanwhile. `description`
   // is kept with them. Throws Error where the file cannot be written.

@@ -14,12 +14,23 @@ from leashed.models import Graph
 from leashed.report.table import mebibytes, number
 from leashed.result import TrainResult
 from leashed.rules import Rule
+from leashed.staleness import Policy
 from leashed.tables import Table
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
 
-__all__ = ["MODELS", "WORD", "add_clicks", "build", "load", "make_tables", "metrics", "statistics"]
+__all__ = [
+    "MODELS",
+    "WORD",
+    "add_clicks",
+    "build",
+    "load",
+    "make_tables",
+    "metrics",
+    "refuse",
+    "statistics",
+]
 
 MODELS: dict[str, Callable[[int | None], Graph]] = {
     "dlrm": models.dlrm,
@@ -75,14 +86,26 @@ def build(name: str, options: argparse.Namespace) -> Graph:
     whose tables grow.
     """
     generated = options.data in (None, WORD)
-    if generated and (options.table_mib or options.admit_after or options.evict):
+    growing = (options.table_mib, options.admit_after, options.evict)
+    if generated and any(option is not None for option in growing):
         raise ValueError(
             "--table-mib, --admit-after and --evict are of tables that grow: those of a file's ids"
         )
     return MODELS[name](_CARDINALITY if generated else None)
 
 
-def make_tables(model: Graph, options: argparse.Namespace, rule: Rule) -> dict[str, Table]:
+def refuse(options: argparse.Namespace) -> None:
+    """ValueError where an argument is given that other models do not take."""
+    if options.data == WORD:
+        raise ValueError(f"--data {WORD} goes with --model {', '.join(MODELS)}")
+    for name in ("rows", "table_mib", "admit_after", "evict"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}")
+
+
+def make_tables(
+    model: Graph, options: argparse.Namespace, rule: Rule, staleness: Policy
+) -> dict[str, Table]:
     """New tables for it."""
     mebibytes_each = 16.0 if options.table_mib is None else options.table_mib
     if not 0 < mebibytes_each < 2**40:
@@ -90,6 +113,7 @@ def make_tables(model: Graph, options: argparse.Namespace, rule: Rule) -> dict[s
     return tables.of(
         model.tables,
         rule=rule,
+        staleness=staleness,
         seed=options.seed,
         max_bytes=math.ceil(mebibytes_each * _MEBIBYTE),
         admit_after=1 if options.admit_after is None else options.admit_after,

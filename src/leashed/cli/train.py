@@ -130,10 +130,9 @@ def _train(options: argparse.Namespace) -> int:
         if options.save is not None:
             raise ValueError("--save is not for models of clicks, whose rows lie in tables")
         model, data = clicks.build(options.model, options), clicks.load(options)
-        given = clicks.make_tables(model, options, rule)
+        given = clicks.make_tables(model, options, rule, staleness)
     else:
-        if options.data == clicks.WORD:
-            raise ValueError(f"--data {clicks.WORD} goes with --model {', '.join(clicks.MODELS)}")
+        clicks.refuse(options)
         data = load_data(options)
         model = build_model(options.model, data.train)
     line = Line(sys.stderr)

@@ -289,6 +289,8 @@ class ClickDataset:
         Raises:
             TypeError, ValueError: ``test`` is no whole number from 1 to n − 1.
         """
+        if len(self) < 2:
+            raise ValueError("one row cannot be split; it takes two, one of them to test")
         test = _check.whole("test", test, 1, len(self) - 1)
         return ClickSplit(self[:-test], self[-test:])
 

@@ -37,6 +37,7 @@ class Recorder final : public RowStore {
       : calls(workers), reading(readers) {}
 
   std::unique_ptr<BatchRows> make_batch() const override { return std::make_unique<Rows>(); }
+  std::size_t readers() const override { return reading.size(); }
   void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) override {
     note(worker, 'f', rows, State::free, State::located);
     static_cast<Rows&>(rows).ids = batch.columns[0].ids;
