@@ -67,7 +67,7 @@ LocalRows::Member& LocalRows::member(std::size_t number) {
   Member& member = members_[number];
   if (member.seats.empty()) {
     for (const auto& table : tables_) {
-      member.seats.push_back(std::make_unique<Table::Seat>(*table));
+      member.seats.push_back(std::make_unique<Table::Seat>(*table, false));
     }
   }
   return member;

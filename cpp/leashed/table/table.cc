@@ -145,7 +145,7 @@ std::uint16_t Table::time() const {
                                     std::max<std::size_t>(1, capacity_ / 16));
 }
 
-Table::Seat::Seat(Table& table) : table_(table) {
+Table::Seat::Seat(Table& table, bool waits) : table_(table) {
   for (;;) {
     for (number_ = 0; number_ < kSeats; ++number_) {
       std::atomic<bool>& taken = table.slots_[number_].taken;
@@ -153,6 +153,10 @@ Table::Seat::Seat(Table& table) : table_(table) {
       table.epochs_.join(number_);
       announce(look());
       return;
+    }
+    if (!waits) {
+      throw Error("table '" + table.settings_.name + "' is used by " + std::to_string(kSeats) +
+                  " threads, which is the most at once; train or evaluate on fewer");
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }

@@ -53,11 +53,12 @@ class Table {
   explicit Table(const Settings& settings);
   ~Table();
 
-  // The right to use the table, of one thread at a time. It waits for one while another has all of
-  // them, and what it finds stays what it is until it announces more, or ends (epochs.h).
+  // The right to use the table, of one thread at a time. While others have all of them it waits for
+  // one, or throws Error where it is to be kept for long: who waits for those that others keep may
+  // wait forever. What it finds stays what it is until it announces more, or ends (epochs.h).
   class Seat {
    public:
-    explicit Seat(Table& table);
+    explicit Seat(Table& table, bool waits = true);
     ~Seat();
     Seat(const Seat&) = delete;
     Seat& operator=(const Seat&) = delete;

@@ -300,3 +300,27 @@ TEST_CASE("in lockstep nobody's rows become another's before all have been folde
     CHECK(table->statistics().admitted > before + many / 2);
   }
 }
+
+TEST_CASE("who finds a table's seats all taken for long is told, and waits for nobody") {
+  const auto table = std::make_shared<Table>(settings_of(4, 10, "a"));
+  const std::uint64_t id = 3;
+  const IdColumn column{&id};
+  BatchView view{nullptr, Targets(), 1};
+  view.columns = {&column, 1};
+  constexpr std::size_t kMost = Table::kSeats - 1;
+  LocalRows all({table}, {0}, kMost, 1, true), others({table}, {0}, 2, 1, true);
+  std::vector<std::unique_ptr<BatchRows>> rows;
+  for (std::size_t w = 0; w < kMost; ++w) {
+    rows.push_back(all.make_batch());
+    all.prefetch(w, view, *rows.back());
+  }
+  const auto mine = others.make_batch(), hers = others.make_batch();
+  others.prefetch(0, view, *mine);
+  CHECK_THROWS_WITH_AS(others.prefetch(1, view, *hers), doctest::Contains("is used by 256 threads"),
+                       Error);
+  CHECK_THROWS_AS(others.read(0, view, *hers), Error);
+  for (std::size_t w = 0; w < kMost; ++w) all.leave(w);
+  others.leave(0);
+  others.read(0, view, *hers);
+  others.release(0);
+}
