@@ -58,6 +58,7 @@ RowRule::RowRule(const Choice& choice) {
     const Choice& swap = choice.part("swap");
     swap_ = {static_cast<std::uint64_t>(swap["period"]), swap["decay"]};
   }
+  if (choice.name == Adam::kName) epsilon_ = static_cast<float>(choice["eps"]);
   rule_ = vector_rule(choice);
 }
 

@@ -27,7 +27,11 @@ class RowRule {
   // What states hold before the first update.
   float initial_state() const { return rule_->initial_state(); }
   // `scale` is what gradients are multiplied by beside their staleness.
-  Coefficients coefficients(std::uint64_t t) const { return rule_->coefficients({t}); }
+  Coefficients coefficients(std::uint64_t t) const {
+    Coefficients c = rule_->coefficients({t});
+    if (epsilon_ > 0) c.epsilon = epsilon_;
+    return c;
+  }
   RowPass pass() const { return pass_; }
 
   bool swaps() const { return swap_.period > 0; }
@@ -54,6 +58,7 @@ class RowRule {
   RowPass pass_;
   std::size_t states_;
   bool rowwise_;
+  float epsilon_ = 0;  // of Adam, which on rows is torch.optim.SparseAdam: it does not correct ε
   Swap swap_;
 };
 

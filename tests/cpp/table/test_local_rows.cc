@@ -303,3 +303,45 @@ TEST_CASE("in lockstep nobody's rows become another's before all have been folde
     CHECK(table->statistics().admitted > before + many / 2);
   }
 }
+
+TEST_CASE("who would like to keep more seats than a table has is told, and waits for nobody") {
+  const auto table = std::make_shared<Table>(settings_of(4, 10, "a"));
+  const std::uint64_t id = 3;
+  float values[4];
+  {
+    const LocalRows all({table}, {0}, Table::kKept - 3, 1, true);
+    const LocalRows some({table}, {0}, 1, 1, true);
+    CHECK_THROWS_WITH_AS(LocalRows({table}, {0}, 1, 0, false),
+                         doctest::Contains("1152 threads of trainings and evaluations at once"),
+                         Error);
+    table->lookup(&id, 1, values, nullptr);  // for who comes and goes there are others
+  }
+  const LocalRows again({table}, {0}, Table::kKept, 0, false);
+}
+
+TEST_CASE("in lockstep values are clipped in the mean") {
+  const auto clipped = [](std::size_t workers) {
+    Table::Settings settings = settings_of(4, 10, "a");
+    settings.rule = {"sgd", {{"lr", 1.0}, {"clip_value", 0.01}}};
+    settings.initial = {"zeros", {}};
+    const auto table = std::make_shared<Table>(settings);
+    LocalRows store({table}, {0}, workers, 0, true);
+    const std::uint64_t id = 3;
+    const IdColumn column{&id};
+    std::vector<BatchView> views(workers, BatchView{nullptr, Targets(), 1});
+    std::vector<std::unique_ptr<BatchRows>> rows;
+    for (std::size_t w = 0; w < workers; ++w) {
+      views[w].columns = {&column, 1};
+      rows.push_back(store.make_batch());
+      store.prefetch(w, views[w], *rows[w]);
+      store.pull(w, views[w], *rows[w]);
+      std::fill_n(views[w].tables[0].gradient, 4, 1.0f);
+    }
+    for (std::size_t w = 0; w < workers; ++w) store.push(w, *rows[w], {});
+    float values[4];
+    table->lookup(&id, 1, values, nullptr);
+    return values[0];
+  };
+  CHECK(clipped(1) == -0.01f);
+  CHECK(clipped(2) == -0.01f);
+}
