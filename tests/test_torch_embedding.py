@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is an optional extra")
 torch.set_num_threads(1)  # its own threads would only wait for each other here
 
 ROWS, DIM, STEPS = 20, 6, 50
+IDS = torch.tensor([1, 2, 3])
 TOLERANCE = 2e-5
 # (SparseAdam adds its eps before the bias correction, and the rule after it, as Adam does: small
 # enough, it is the same.)
@@ -205,6 +206,60 @@ def test_what_a_look_up_gives_may_be_changed_in_place() -> None:
     torch.testing.assert_close(values(module)[4], before[4] - 0.2)
 
 
+def test_under_autocast_rows_and_their_gradients_stay_float32() -> None:
+    model = Model(embedding())
+    before = values(model.embedding)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model.embedding(IDS).dtype is torch.float32
+        loss = model(batch(0)[0])
+        assert loss.dtype is torch.bfloat16
+        loss.float().sum().backward()
+    (gathered,) = lsh.torch.RowOptimizer(model).gathered()
+    assert gathered.grad.dtype is torch.float32
+    model.embedding.step()
+    assert (values(model.embedding) != before).any()
+
+
+def test_a_backward_that_keeps_its_graph_counts_each_time() -> None:
+    module = embedding()
+    before = values(module)
+    loss = module(torch.tensor([4])).square().sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    module.step()
+    torch.testing.assert_close(values(module)[4], before[4] * (1 - 0.1 * 2 * 2))
+
+
+def test_gathered_gradients_are_no_memory_of_others() -> None:
+    module = embedding()
+    found = module(IDS)
+    moved = found + 1
+    moved.retain_grad()
+    moved.sum().backward()
+    lsh.torch.RowOptimizer(module).gathered()[0].grad.mul_(2)
+    assert (moved.grad == 1).all()
+
+
+def test_a_penalty_on_gradients_is_followed() -> None:
+    module = embedding()
+    theirs = reference(module)
+    theirs.sparse = False
+    for one in (module, theirs):
+        found = one(IDS)
+        (slope,) = torch.autograd.grad(found.pow(3).sum(), found, create_graph=True)
+        slope.square().sum().mul(0.01).backward()
+    module.step()
+    torch.optim.SGD(theirs.parameters(), 0.1).step()
+    assert_equal(module, theirs)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward:UserWarning")
+def test_gradients_that_have_a_graph_of_their_own_are_applied() -> None:
+    module = embedding()
+    (module(IDS) * torch.ones(1, requires_grad=True)).sum().backward(create_graph=True)
+    assert module.step().applied == 3
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
 def test_ids_are_of_any_shape_and_kind(dtype: Any) -> None:
     module = embedding()
@@ -374,7 +429,7 @@ def test_a_state_of_another_table_changes_nothing() -> None:
     module = embedding()
     before = values(module)
     state = embedding(lsh.Adam(0.01)).state_dict()
-    with pytest.raises(ValueError, match="of another table"):
+    with pytest.raises(ValueError, match="the state is of another table"):
         module.load_state_dict(state)
     damaged = module.state_dict()
     damaged["_extra_state"][-30] ^= 4
@@ -546,7 +601,6 @@ def test_a_trace_is_refused() -> None:
         torch.jit.trace(embedding(), torch.tensor([1]), check_trace=False)
 
 
-IDS = torch.tensor([1, 2, 3])
 BAGS: dict[str, tuple[tuple[Any, ...], bool, str]] = {
     "no offsets": ((IDS,), False, "without offsets"),
     "too many": ((IDS.view(1, 3), torch.tensor([0])), False, "with offsets"),

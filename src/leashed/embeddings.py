@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.autograd.function import once_differentiable
 
 from leashed import _check
 from leashed.tables import RowUpdate, Table
@@ -57,7 +56,6 @@ class _LookUp(torch.autograd.Function):
         return torch.from_numpy(values)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Any) -> tuple[None, None, None]:
         ctx.receive(gradient)
         return None, None, None
@@ -127,7 +125,7 @@ class _Rows(torch.nn.Module):
             kept, told = kept[mask.numpy()], told[mask.numpy()]
 
         def receive(gradient: Any) -> None:
-            of_rows = gradient.reshape(-1, self.table.dim)
+            of_rows = gradient.detach().reshape(-1, self.table.dim)
             if mask is not None:
                 of_rows = of_rows[mask]
             if len(of_rows):
@@ -177,7 +175,11 @@ class _Rows(torch.nn.Module):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "table"
             state.detach().cpu().contiguous().numpy().tofile(path)
-            self.table.load(path)
+            try:
+                self.table.load(path)
+            except ValueError as error:
+                told = str(error).replace(f"'{path}'", "the state")
+                raise ValueError(told) from None
         self._gathered.clear()
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:  # noqa: ARG002
