@@ -392,7 +392,6 @@ def test_staleness_is_told_from_the_earliest_look_up() -> None:
     first.sum().backward()
     mine.step()
     assert table.statistics()["staleness"] == 1
-    lsh.torch.RowOptimizer(mine)
     first = mine(torch.tensor([1, 1]))
     other(torch.tensor([1])).sum().backward()
     other.step()
@@ -400,6 +399,17 @@ def test_staleness_is_told_from_the_earliest_look_up() -> None:
     lsh.torch.RowOptimizer(mine).gathered()
     mine.step()
     assert table.statistics()["staleness"] == 2
+
+
+def test_each_of_the_distinct_ids_keeps_its_own_staleness() -> None:
+    module = embedding()
+    module(torch.tensor([3])).sum().backward()
+    module.step()
+    module(torch.tensor([3, 3, 1])).sum().backward()
+    lsh.torch.RowOptimizer(module).gathered()
+    module.step()
+    told = module.table.statistics()
+    assert (told["applied"], told["staleness"]) == (3, 0)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -488,6 +498,20 @@ def test_fit_steps_the_rows_of_every_thread(threads: int) -> None:
     assert (values(model.embedding) != before).any()
     assert np.isfinite(result.losses).all()
     assert model.embedding.step() is None
+
+
+def test_fit_leaves_rows_that_are_evaluated_as_they_are() -> None:
+    model = Model(embedding().eval())
+    before = values(model.embedding)
+    lsh.torch.fit(
+        model,
+        torch.nn.functional.binary_cross_entropy_with_logits,
+        batch(0),
+        until=lsh.until(updates=20),
+        threads=3,
+        batch_size=4,
+    )
+    torch.testing.assert_close(values(model.embedding), before, rtol=0, atol=0)
 
 
 def test_fit_with_one_thread_is_the_loop() -> None:
