@@ -1,5 +1,5 @@
-"""PyTorch modules on the engine's memory: an optimizer that changes one line, and training by
-threads (extra ``torch``).
+"""PyTorch modules on the engine's memory: an optimizer that changes one line, training by threads,
+and embeddings over tables (extra ``torch``).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ except ImportError as error:  # pragma: no cover
 
 from leashed import _check, _core, schedules
 from leashed.disciplines import Discipline, Hogwild, Sequential
+from leashed.embeddings import Embedding, EmbeddingBag, RowOptimizer, embedded
 from leashed.engine import Batches, Engine, check_discipline, check_rule
 from leashed.machine import cores
 from leashed.rules import SGD, SWAP, Adagrad, Adam, AdamW, Momentum, Nesterov, RMSprop, Rule
@@ -34,7 +35,7 @@ from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.sync import Cluster, Synchroniser
 
-__all__ = ["FitResult", "Optimizer", "fit"]
+__all__ = ["Embedding", "EmbeddingBag", "FitResult", "Optimizer", "RowOptimizer", "fit"]
 
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
@@ -388,8 +389,9 @@ def fit(
     the shared vector itself under ``Hogwild(copy=False)`` and ``Sequential``, of a pinned published
     vector under ``Leashed``, of a copy under ``Hogwild()`` and ``Locked``. Gradients are read where
     ``backward`` leaves them. Buffers (batch normalisation's) are each replica's own; the module
-    keeps those of the first thread. Afterwards the module's parameters, where they were before,
-    hold the result.
+    keeps those of the first thread. Tables under its ``Embedding`` are shared by all threads; rows
+    make a step after each push, also where that was dropped. Afterwards the module's parameters,
+    where they were before, hold the result.
 
     With more than one thread PyTorch's own threads within an operation are switched off meanwhile.
 
@@ -419,7 +421,7 @@ def fit(
         TypeError, ValueError: an argument is wrong; no thread has started.
         OSError: the cluster's master cannot be reached.
         FloatingPointError: a loss was NaN or infinite.
-        ValueError: a gradient was, and the loss not; the parameters are those before it.
+        ValueError: a gradient was, and the loss not; what it is of is as before it.
         Exception: whatever ``module``, ``loss_fn`` or a synchroniser of your own raised first, on any
             thread.
     """
@@ -431,6 +433,8 @@ def fit(
     if threads is None:
         threads = 1 if isinstance(discipline, Sequential) else cores()
     threads = _check.whole("threads", threads, maximum=MAX_THREADS)
+    if embedded(module) and (sync is not None or cluster is not None):
+        raise ValueError("sync and cluster: rows of tables are not synchronised; leave them out")
     batches = _Batches(dataset, _check.whole("batch_size", batch_size), seed, until)
     parameters = _parameters("module.parameters()", _trained(module))
     replicas = [module, *(_replica(module) for _ in range(threads - 1))]
@@ -461,6 +465,8 @@ def fit(
             data.copy_(final[end - p.numel() : end].view(data.shape))
             p.data = data
             p.grad = None
+        for one in embedded(module):
+            one.zero_grad()
     losses = [loss for _, loss in sorted(run.losses)]
     return FitResult(
         losses=np.array(losses, np.float32),
@@ -475,7 +481,7 @@ def fit(
 
 def _replica(module: Any) -> Any:
     with torch.no_grad():  # a ScriptModule's copied parameters are no leaves otherwise
-        replica = copy.deepcopy(module)
+        replica = copy.deepcopy(module, {id(one): one.twin() for one in embedded(module)})
     for mine, original in zip(replica.parameters(), module.parameters(), strict=True):
         mine.requires_grad_(original.requires_grad)
     return replica
@@ -642,12 +648,15 @@ class _Run:
         try:
             parameters = _trained(replica)
             ends = _ends(parameters)
+            rows = RowOptimizer(replica) if embedded(replica) else None
             if self.memory is not None:
                 _attach(parameters, self.memory, ends)
             for k in self.numbers():
                 if self.stop.is_set():
                     break
                 loss, update = self.step(replica, parameters, ends, self.batches.batch(k))
+                if rows is not None:
+                    rows.step()
                 losses.append((k, loss))
                 if update.published:
                     staleness.append(update.staleness)

@@ -30,6 +30,7 @@ FLOORS = (
     "checkpoint",
     "resuming",
     "train",
+    "embeddings",
     "torch sklearn",
     "studies",  # many trainings, and what they tell together
     "report",  # tables, figures and the page of what studies found
