@@ -129,28 +129,35 @@ def test_disciplines_go_on_from_each_other(
     assert_alike(run(30, resume=folder), whole, scratch)
 
 
-def test_several_threads_write_while_they_train_and_resume(folder: Path) -> None:
+def test_several_threads_write_while_they_train_and_resume(folder: Path, scratch: Path) -> None:
     seen = []
 
     def watch(_: lsh.Progress) -> None:
         if folders.is_one(folder):
             seen.append(manifest_of(folder)["exact"])
+            signal.raise_signal(signal.SIGINT)
 
     model = dlrm(None)
-    run(
-        4000,
+    first = run(
+        1,
         model,
+        until=lsh.until(seconds=60),
         threads=3,
         checkpoint=folder,
         checkpoint_every=0.002,
         evaluate_every=0.01,
         progress=watch,
     )
-    assert False in seen
+    assert first.reason == "interrupted"
+    assert seen[0] is False
     assert manifest_of(folder)["exact"]
     assert {p.name for p in folder.iterdir()} == named(folder)
-    resumed = run(4100, model, threads=2, resume=folder)
-    assert resumed.total_updates == 4100
+    tables = lsh.tables.of(model.tables, rule=lsh.Adagrad(0.05), seed=3)
+    np.testing.assert_array_equal(lsh.load(folder, model, tables)[1], first.parameters)
+    for name, table in tables.items():
+        assert rows_of(table, scratch) == rows_of(first.tables[name], scratch)
+    resumed = run(first.total_updates + 100, model, threads=2, resume=folder)
+    assert resumed.total_updates == first.total_updates + 100
 
 
 def test_what_was_written_under_way_is_told_to_be_fuzzy(folder: Path) -> None:
@@ -248,6 +255,18 @@ run(30, resume={str(folder)!r}, checkpoint={str(folder)!r})
     resumed = run(40, resume=folder, checkpoint=folder)
     assert resumed.config["resumed_at"] == (30 if where == "the old generation's end" else 20)
     assert_alike(resumed, run(40), scratch)
+    assert {p.name for p in folder.iterdir()} == named(folder)
+
+
+def test_what_a_killed_process_began_is_cleared_away(folder: Path) -> None:
+    folder.mkdir()
+    left = ["1.table0", "1.table1.partial", ".1.model.safetensors.7.8", ".manifest.json.7.8"]
+    for name in left:
+        (folder / name).touch()
+    with pytest.raises(FileNotFoundError, match="no checkpoint is complete"):
+        run(5, resume=folder)
+    run(5, checkpoint=folder)
+    assert manifest_of(folder)["generation"] == 2
     assert {p.name for p in folder.iterdir()} == named(folder)
 
 

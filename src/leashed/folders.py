@@ -27,7 +27,7 @@ _VERSION = 1
 _BLOCK = 2**20
 # Files of a generation, and what is left of one that was not written to the end.
 _OURS = re.compile(r"\.?(\d+)\.(?:model\.safetensors|table\d+)(?:\.\w+)*")
-_OUR_MANIFEST = re.compile(r"\.manifest\.json\.\d+\.\d+")
+_UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
 
 
 def is_one(path: str | os.PathLike[str]) -> bool:
@@ -50,7 +50,7 @@ def prepare(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, "cannot be written", str(folder))
-    others = [p.name for p in folder.iterdir() if not _OURS.fullmatch(p.name)]
+    others = [p.name for p in folder.iterdir() if not _number(p) and not _unfinished(p)]
     if others and not is_one(folder):
         raise FileExistsError(
             errno.EEXIST, f"has {others[0]} in it and is no checkpoint; name a new one", str(folder)
@@ -179,6 +179,12 @@ def _digest(path: Path) -> str:
 
 
 def _require_whole(path: Path, told: Mapping[str, Any]) -> None:
+    if not path.exists():
+        raise FileNotFoundError(
+            errno.ENOENT,
+            "the manifest beside it names it; use a whole copy of the folder",
+            str(path),
+        )
     if path.stat().st_size != told["bytes"] or _digest(path) != told["sha256"]:
         raise ValueError(
             f"cannot load {path}: it is not what the manifest beside it says; use an unaltered copy"
@@ -234,8 +240,13 @@ def _number(path: Path) -> int:
     return int(found[1]) if found else 0
 
 
+def _unfinished(path: Path) -> bool:
+    """Whether it is a manifest that did not get its name."""
+    return bool(_UNFINISHED.fullmatch(path.name))
+
+
 def _remove(folder: Path, gone: Callable[[int], bool]) -> None:
     for path in folder.iterdir():
         number = _number(path)
-        if (number and gone(number)) or _OUR_MANIFEST.fullmatch(path.name):
+        if (number and gone(number)) or _unfinished(path):
             path.unlink(missing_ok=True)

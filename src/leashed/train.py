@@ -249,6 +249,11 @@ def train(
         for name, value in refused.items():
             if value is not None:
                 raise ValueError(f"{name} is not for models that are graphs; {_INSTEAD[name]}")
+        if not model.dimension:
+            raise ValueError(
+                f"model {model.name} has no parameters but its tables' rows; give it a layer, such "
+                "as >> Dense(1)"
+            )
     trained = _tables(model, tables, rule, seed)
     if isinstance(init, str):
         theta = model.init(seed, init)
