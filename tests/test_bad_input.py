@@ -188,6 +188,14 @@ def test_sequential_has_one_thread() -> None:
         lsh.train(MODEL, DATA, until=UNTIL, batch_size=4, discipline=lsh.Sequential(), threads=2)
 
 
+def test_a_model_without_parameters_is_told() -> None:
+    a, b = (lsh.models.Embedding(lsh.models.TableSpec(name, 4, 10)) for name in "ab")
+    data = lsh.ClickDataset.from_arrays(x=None, ids=np.zeros((20, 2), int), y=Y % 2)
+    model = lsh.models.Graph(lsh.models.FM(a, b))
+    with pytest.raises(ValueError, match=r"no parameters but its tables' rows; give it a layer"):
+        lsh.train(model, data, until=UNTIL, batch_size=8)
+
+
 def test_a_stop_rule_is_required() -> None:
     with pytest.raises(ValueError, match="until needs at least one stop rule: loss_fraction, loss"):
         lsh.until()

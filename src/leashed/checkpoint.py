@@ -11,8 +11,7 @@ import hashlib
 import json
 import math
 import os
-import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -20,41 +19,73 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check
+from leashed import _atomic, _check, _graph_json, folders
 from leashed.external import Description, External
-from leashed.models import LAYERS, FactorisationMachine, Model
+from leashed.models import LAYERS, FactorisationMachine, Graph, Model
+from leashed.tables import Table
+from leashed.tables import check as check_tables
 
 __all__ = ["load", "save"]
 
 _FORMAT = "leashed.model"
-_VERSION = 4  # of the format; 3 had no factorisation machines, 2 no external models, 1 no checksum
+# Of the format; 4 had no graphs, 3 no factorisation machines, 2 no external models, 1 no checksum.
+_VERSION = 5
 _KINDS = {kind.__name__: kind for kind in LAYERS}
 _MAX_HEADER = 100_000_000
 
-BuiltIn = Model | FactorisationMachine
-AnyModel = TypeVar("AnyModel", Model, FactorisationMachine, External)
+BuiltIn = Model | FactorisationMachine | Graph
+AnyModel = TypeVar("AnyModel", Model, FactorisationMachine, Graph, External)
 
 
-def save(path: str | os.PathLike[str], model: BuiltIn | External, parameters: ArrayLike) -> None:
+def save(
+    path: str | os.PathLike[str],
+    model: BuiltIn | External,
+    parameters: ArrayLike,
+    tables: Mapping[str, Table] | None = None,
+) -> None:
     """Write a model and its parameters [d] to ``path``, atomically.
 
     A reader finds the old file or the whole new one. Of an external model its description is
     written: name, dimension, features, y and variables.
 
+    Args:
+        path: the file; with ``tables`` a folder, which is made where it is not there.
+        model: from :mod:`leashed.models`.
+        parameters: [d].
+        tables: by name, all that the model reads: their rows and states are written too. Default:
+            none are.
+
     Raises:
-        TypeError, ValueError: ``parameters`` does not fit the model.
-        OSError: the file cannot be written.
+        TypeError, ValueError: ``parameters`` or ``tables`` does not fit the model.
+        OSError: the file cannot be written, or the folder has something else in it.
     """
-    if not isinstance(model, (Model, FactorisationMachine, External)):
+    _require_model(model)
+    tensors = parts(model, _check.vector("parameters", parameters, model.dimension))
+    if tables is None:
+        write(path, model, tensors)
+        return
+    folder, given = Path(path), _tables_of(model, tables)
+    folders.prepare(folder)
+    folders.write(folder, given, lambda file: write(file, model, tensors), exact=True)
+
+
+def _require_model(model: object) -> None:
+    if not isinstance(model, (Model, FactorisationMachine, Graph, External)):
         raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
-    write(path, model, parts(model, _check.vector("parameters", parameters, model.dimension)))
+
+
+def _tables_of(model: object, tables: Mapping[str, Table]) -> dict[str, Table]:
+    """Those of a model, in its order."""
+    described = model.tables if isinstance(model, Graph) else ()
+    check_tables(described, tables)
+    return {one.name: tables[one.name] for one in described}
 
 
 def _shapes(model: BuiltIn | External | Description) -> dict[str, tuple[int, ...]]:
     """Of the tensors that parameters are made of, by name, in order."""
     if isinstance(model, FactorisationMachine):
         return model.shapes
-    if isinstance(model, Model):
+    if isinstance(model, (Model, Graph)):
         return {block.name: tuple(block.shape) for block in model.native.parameters}
     return {"parameters": (model.dimension,)}
 
@@ -110,7 +141,7 @@ def write(
     header["__metadata__"]["checksum"] = checksum(header, data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    _write_atomically(Path(path), [len(text).to_bytes(8, "little") + text, *data])
+    _atomic.write(Path(path), [len(text).to_bytes(8, "little") + text, *data])
 
 
 def _described(model: BuiltIn | External) -> dict[str, str]:
@@ -123,6 +154,12 @@ def _described(model: BuiltIn | External) -> dict[str, str]:
         settings = asdict(model)
         del settings["name"]
         return {"factorisation": json.dumps(settings)}
+    if isinstance(model, Graph):
+        return {
+            "loss": model.loss,
+            "l2": json.dumps(model.l2),
+            "graph": json.dumps(_graph_json.to_json(model)),
+        }
     layers = [{"kind": type(layer).__name__, **asdict(layer)} for layer in model.layers]
     return {
         "input_shape": json.dumps(model.input_shape),
@@ -143,69 +180,64 @@ def checksum(header: dict[str, Any], data: Iterable[bytes | memoryview]) -> str:
     return digest.hexdigest()
 
 
-def _write_atomically(path: Path, content: Iterable[bytes | memoryview]) -> None:
-    # Opened by name, not by tempfile, for the permissions that any new file gets.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        with temporary.open("xb") as file:
-            file.writelines(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name, too, survives a loss of power
-    finally:
-        os.close(folder)
+@overload
+def load(
+    path: str | os.PathLike[str], model: None = None, tables: Mapping[str, Table] | None = None
+) -> tuple[BuiltIn, NDArray[np.float32]]: ...
 
 
 @overload
-def load(path: str | os.PathLike[str]) -> tuple[BuiltIn, NDArray[np.float32]]: ...
-
-
-@overload
-def load(path: str | os.PathLike[str], model: AnyModel) -> tuple[AnyModel, NDArray[np.float32]]: ...
+def load(
+    path: str | os.PathLike[str], model: AnyModel, tables: Mapping[str, Table] | None = None
+) -> tuple[AnyModel, NDArray[np.float32]]: ...
 
 
 def load(
-    path: str | os.PathLike[str], model: BuiltIn | External | None = None
+    path: str | os.PathLike[str],
+    model: BuiltIn | External | None = None,
+    tables: Mapping[str, Table] | None = None,
 ) -> tuple[BuiltIn | External, NDArray[np.float32]]:
     """Read what ``save`` or a checkpoint holds: the model and its parameters, float32 [d].
 
     Args:
-        path: the file.
+        path: the file; of a model with tables the folder, or the file of its parameters.
         model: what the file must be of. An external model has to be given, since no file holds its
             gradient; layers are in the file.
+        tables: by name, all that the model reads: get the folder's rows and states in place of what
+            is there. ``leashed.tables.of(model.tables, ...)`` makes new ones. Nobody may use them
+            meanwhile.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is truncated, altered, of another kind, of a newer version, of another
-            model than the one given, or of an external model and none was given; the message has
-            its description.
+            model or other tables than those given, or of an external model and none was given; the
+            message has its description. No table has changed.
     """
-    found, tensors, _ = read(path)
+    folder = folders.opened(path) if tables is not None or folders.is_one(path) else None
+    found, tensors, _ = read(path if folder is None else folder.model)
     theta = whole(found, tensors)
     if model is not None:
-        if not isinstance(model, (Model, FactorisationMachine, External)):
-            raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
+        _require_model(model)
         if wrong := mismatch(found, model):
             raise ValueError(f"cannot load {path}: {wrong}")
-        return model, theta
-    if isinstance(found, Description):
-        raise ValueError(  # noqa: TRY004 (a fact of the file)
+    elif isinstance(found, Description):
+        raise ValueError(
             f"cannot load {path}: its model is external, and no file holds a gradient; give the "
             f"model: leashed.load(path, {found})"
         )
-    return found, theta
+    else:
+        model = found
+    if folder is not None and tables is not None:
+        given = _tables_of(model, tables)
+        folder.require(given)
+        folder.load(given)
+    return model, theta
 
 
 def mismatch(found: BuiltIn | Description, model: BuiltIn | External) -> str | None:
     """What speaks against a file of ``found`` where ``model`` is wanted, and the remedy."""
     here = model.description if isinstance(model, External) else model
-    if found == here:
+    if found == here or (isinstance(found, Graph) and _as_graph(found) == _as_graph(model)):
         return None
     if not isinstance(found, Description):
         remedy = "use the model that leashed.load(path) gives"
@@ -218,6 +250,11 @@ def mismatch(found: BuiltIn | Description, model: BuiltIn | External) -> str | N
     else:
         remedy = f"use {found}"
     return f"it is of another model ({found.name}, d = {found.dimension:,}); {remedy}"
+
+
+def _as_graph(model: BuiltIn | External) -> dict[str, str] | None:
+    """What makes two graphs the same."""
+    return {"name": model.name, **_described(model)} if isinstance(model, Graph) else None
 
 
 def read(
@@ -265,6 +302,9 @@ def _model(metadata: dict[str, str]) -> BuiltIn | Description:
     if "factorisation" in metadata:
         settings = json.loads(metadata["factorisation"])
         return FactorisationMachine(name=metadata["name"], **settings)
+    if "graph" in metadata:
+        graph, l2 = json.loads(metadata["graph"]), json.loads(metadata["l2"])
+        return _graph_json.from_json(graph, metadata["name"], metadata["loss"], l2)
     layers = []
     for fields in json.loads(metadata["layers"]):
         layers.append(_KINDS[fields.pop("kind")](**fields))

@@ -11,18 +11,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _check, _core, checkpoint
 from leashed.external import Description, External
-from leashed.models import FactorisationMachine, Model
+from leashed.models import FactorisationMachine, Graph, Model
 from leashed.sync import Position
 
-__all__ = ["Checkpointer", "Kept", "resume"]
+__all__ = ["Checkpointer", "Kept", "Reached", "contents", "resume"]
 
+AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 _LAST_UPDATES = "last_updates"
 _BEHIND = "behind."
 # What a run must be continued with, and how a message calls it.
@@ -86,16 +87,16 @@ class Checkpointer:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        model: Model | FactorisationMachine | External,
+        model: AnyModel,
         config: dict[str, Any],
     ) -> None:
         self._path = Path(path)
         self._model = model
         self._config = config
-        _check.writable(self._path)
+        self._prepare()
         self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
         self._lock = threading.Lock()
-        self._newest: _Reached | None = None  # to be written; None: the thread is idle
+        self._newest: Reached | None = None  # to be written; None: the thread is idle
         self._failure: Exception | None = None
         self.position: Callable[[], Position] | None = None
 
@@ -118,14 +119,20 @@ class Checkpointer:
         position = None if self.position is None else self.position()
         with self._lock:
             idle = self._newest is None
-            self._newest = _Reached(reached, position)
+            self._newest = Reached(reached, position)
         if idle:
             self._thread.submit(self._write)
+
+    def _prepare(self) -> None:
+        _check.writable(self._path)
+
+    def _put(self, reached: Reached) -> None:
+        _write(self._path, self._model, *reached, self._config)
 
     def _write(self) -> None:
         while (reached := self._newest) is not None:
             try:
-                _write(self._path, self._model, *reached, self._config)
+                self._put(reached)
             except Exception as error:  # noqa: BLE001 (told by the thread that trains)
                 self._failure = error
             with self._lock:
@@ -139,20 +146,36 @@ class Checkpointer:
             warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
-class _Reached(NamedTuple):
+class Reached(NamedTuple):
+    """How far a training is, and the run that it is a part of."""
+
     training: _core.Resumption
     run: Position | None
 
 
 def _write(
     path: Path,
-    model: Model | FactorisationMachine | External,
+    model: AnyModel,
     reached: _core.Resumption,
     position: Position | None,
     config: dict[str, Any],
 ) -> None:
+    told = contents(model, reached, position, config)
+    if told is not None:
+        checkpoint.write(path, model, *told)
+
+
+def contents(
+    model: AnyModel,
+    reached: _core.Resumption,
+    position: Position | None,
+    config: dict[str, Any],
+) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]] | None:
+    """A checkpoint's tensors and metadata; None: nothing is to be written, since training has
+    crashed, and the last checkpoint before that is worth more.
+    """
     if not np.isfinite(reached.vectors).all():
-        return  # training has crashed; the last checkpoint before that is worth more
+        return None
     theta, *states = reached.vectors
     tensors = checkpoint.parts(model, theta)
     for k, state in enumerate(states, 1):
@@ -172,7 +195,7 @@ def _write(
     }
     if position is not None:
         run |= position._asdict()
-    checkpoint.write(path, model, tensors, {"run": json.dumps(run)})
+    return tensors, {"run": json.dumps(run)}
 
 
 def _state(k: int) -> str:
@@ -181,7 +204,7 @@ def _state(k: int) -> str:
 
 def resume(
     path: str | os.PathLike[str],
-    model: Model | FactorisationMachine | External,
+    model: AnyModel,
     config: dict[str, Any],
 ) -> tuple[_core.Resumption, Position]:
     """What a checkpoint of a run of that model and configuration holds, and how far that run was.
@@ -208,7 +231,7 @@ def resume(
 
 def _resumption(
     path: str | os.PathLike[str],
-    model: Model | FactorisationMachine | Description,
+    model: Model | FactorisationMachine | Graph | Description,
     tensors: dict[str, NDArray[np.float32]],
     run: dict[str, Any],
     config: dict[str, Any],

@@ -308,7 +308,7 @@ class Table:
         Raises:
             ValueError: the file cannot be written.
         """
-        self.native.save(os.fspath(path), self._description())
+        self.native.save(os.fspath(path), json.dumps(self.description))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """What ``save`` has written, in place of what is there.
@@ -317,25 +317,24 @@ class Table:
             ValueError: the file is damaged or of another table, or a thread uses this one. Nothing
                 has changed.
         """
-        self.native.load(os.fspath(path), self._description())
+        self.native.load(os.fspath(path), json.dumps(self.description))
 
-    def _description(self) -> str:
-        """What a file must agree with."""
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a file must agree with, as JSON's own types: sizes, beginnings, kind of rule."""
         native, settings = self.rule.choice()
         size = {"max_bytes": self.max_bytes} if self.rows is None else {"rows": self.rows}
-        return json.dumps(
-            {
-                "dim": self.dim,
-                **size,
-                "init": choice.to_json(self.init.choice()),
-                "rule": native,
-                "swap": choice.to_json((native, settings))[1].get("swap"),
-                "evicts": self.evict is not None,
-                "admits_at_once": self.admit_after == 1,
-                "seed": self.seed,
-                "number": self.number,
-            }
-        )
+        return {
+            "dim": self.dim,
+            **size,
+            "init": choice.to_json(self.init.choice()),
+            "rule": native,
+            "swap": choice.to_json((native, settings))[1].get("swap"),
+            "evicts": self.evict is not None,
+            "admits_at_once": self.admit_after == 1,
+            "seed": self.seed,
+            "number": self.number,
+        }
 
     def statistics(self) -> dict[str, int]:
         """What has been counted so far, by name.

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core, resuming
+from leashed import _check, _core, resuming, table_checkpoints
 from leashed import staleness as policies
 from leashed._fits import check_fits, check_labels
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
@@ -168,6 +168,10 @@ def train(
             consistent as the views that they read (the one at the end is exact). Of an external
             model its description stands for the gradient. Written beside the old file, flushed,
             renamed; a RuntimeWarning where that fails.
+
+            Of a model that reads tables it is a folder, with a file for each table; rows that
+            workers change while they are written may be of either moment, and the manifest says so.
+            What is written at the end is exact.
         checkpoint_every: seconds between checkpoints.
         resume: a checkpoint to go on from, with the same model (of an external one the name,
             dimension, features, y and variables, and a gradient that computes the same), data,
@@ -177,6 +181,13 @@ def train(
             not at all. Stop rules count updates and epochs from the run's beginning, seconds from
             now; losses are compared with the run's initial loss. The result's ``updates`` count
             from the run's beginning, everything else in it from now.
+
+            Of a model that reads tables it is a folder: the rows are put into ``tables``, or into new
+            ones; these must have been made alike, each with the rule, staleness policy and limits
+            of then. Where the folder was not written at the end of a run
+            (``result.config["resumed_exact"]``), the rows may be some updates ahead of the
+            parameters. What a table has counted begins anew, and so do the sightings of ids that
+            ``admit_after`` waits for.
         sync: how this trainer's parameters are kept in sync with those of others, from
             ``leashed.sync``. Default: not at all.
         cluster: the run in which this process is one of several trainers, from
@@ -235,13 +246,16 @@ def train(
     if isinstance(model, Graph):
         refused = {
             "cluster": cluster,
-            "checkpoint": checkpoint,
-            "resume": resume,
             "threads": "auto" if auto else None,
         }
         for name, value in refused.items():
             if value is not None:
                 raise ValueError(f"{name} is not for models that are graphs; {_INSTEAD[name]}")
+        if not model.dimension:
+            raise ValueError(
+                f"model {model.name} has no parameters but its tables' rows; give it a layer, such "
+                "as >> Dense(1)"
+            )
     trained = _tables(model, tables, rule, staleness, seed)
     if isinstance(init, str):
         theta = model.init(seed, init)
@@ -272,11 +286,16 @@ def train(
     check_synchroniser(sync, cluster)
     if sync is not None:
         config["sync"] = sync.label
-    resumption, position = None, None
+    resumption, position, folder = None, None, None
+    if trained:
+        _check_kept(checkpoint=checkpoint, resume=resume)
     if isinstance(resume, resuming.Kept):
         resumption = resume.reached
+    elif resume is not None and trained:
+        assert isinstance(model, Graph)
+        resumption, folder = table_checkpoints.resume(resume, model, config, trained)
+        config["resumed_exact"] = folder.exact
     elif resume is not None:
-        assert not isinstance(model, Graph)
         resumption, position = resuming.resume(resume, model, config)
     if resumption is not None:
         config["resumed_at"] = resumption.updates
@@ -329,8 +348,12 @@ def train(
         checkpointer: resuming.Kept | resuming.Checkpointer | None = None
         if isinstance(checkpoint, resuming.Kept):
             checkpointer = checkpoint
+        elif checkpoint is not None and trained:
+            assert isinstance(model, Graph)
+            checkpointer = stack.enter_context(
+                table_checkpoints.TableCheckpointer(checkpoint, model, config, trained)
+            )
         elif checkpoint is not None:
-            assert not isinstance(model, Graph)
             checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
         rules = until.rules(_drawn(train_set, batch_size), batch_size)
         session: Session | None = None
@@ -349,6 +372,8 @@ def train(
             )
             if isinstance(checkpointer, resuming.Checkpointer):
                 checkpointer.position = session.follow()
+        if folder is not None:
+            folder.load(trained)
         outcome = _core.train(
             native,
             theta,
@@ -375,6 +400,11 @@ def train(
             None if session is None else session.native,
             [table.native for table in trained.values()],
         )
+        if (
+            isinstance(checkpointer, table_checkpoints.TableCheckpointer)
+            and outcome["outcome"] != "crashed"
+        ):
+            checkpointer.last_update = outcome["updates"]
         if session is not None:
             config["cluster"] = session.finish(outcome["parameters"], _counted(outcome))
             if session.cut_short is not None:
@@ -457,10 +487,16 @@ def mean_loss(
 
 _INSTEAD = {
     "cluster": "train on one machine",
-    "checkpoint": "save parameters and tables (Table.save) when training has ended",
-    "resume": "give init and tables",
     "threads": "give a number",
 }
+
+
+def _check_kept(**given: object) -> None:
+    for name, value in given.items():
+        if isinstance(value, resuming.Kept):
+            raise TypeError(
+                f"{name} in memory holds no rows; give a folder where a model has tables"
+            )
 
 
 def _tables(

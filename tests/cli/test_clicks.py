@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from table_files import rows_in
 
-from leashed import cli
+import leashed as lsh
+from leashed import cli, folders
 from leashed.cli.clicks import MODELS
 
 HEADER = ",".join(
@@ -74,8 +81,10 @@ def test_a_file_s_ids_are_of_tables_that_grow(
         (["--data", "{file}", "--table-mib", "-1"], "--table-mib must be above 0"),
         (["--data", "{file}", "--table-mib", "0.001"], "max_bytes"),
         (["--rows", "0"], "rows must be"),
-        (["--rows", "100", "--save", "x.safetensors"], "--save is not for models of clicks"),
-        (["--rows", "100", "--checkpoint", "x"], "checkpoint is not for models"),
+        (["--rows", "100", "--save", "{file}"], "a model with tables takes a folder"),
+        (["--rows", "100", "--checkpoint", "{file}"], "a model with tables takes a folder"),
+        (["--rows", "100", "--checkpoint-every", "1"], "checkpoint_every needs checkpoint"),
+        (["--rows", "100", "--resume", "nowhere"], "no checkpoint is complete in this folder"),
         (["--rows", "100", "--threads", "auto"], "threads is not for models"),
         (["--rows", "100", "--rule", "momentum"], "Momentum would have to move rows"),
         (["--model", "mlp", "--data", "clicks"], "--data clicks goes with --model dlrm"),
@@ -87,3 +96,51 @@ def test_what_does_not_go_is_told(
     given = [a.format(file=file) for a in arguments]
     assert train(*given) == 2
     assert complaint in capsys.readouterr().err
+
+
+def settings(file: Path) -> list[str]:
+    return ["--data", str(file), "--rule", "adagrad", "--batch-size", "16", "--table-mib", "0.1"]
+
+
+def test_a_run_goes_on_from_its_folder(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, halves, folder = tmp_path / "whole", tmp_path / "halves", str(tmp_path / "run")
+    command = [*settings(file), "--threads", "1"]
+    assert train(*command, "--updates", "20", "--save", str(whole)) == 0
+    assert train(*command, "--updates", "10", "--checkpoint", folder) == 0
+    again = ["--resume", folder, "--checkpoint", folder, "--checkpoint-every", "0.01"]
+    assert train(*command, "--updates", "20", *again, "--save", str(halves)) == 0
+    loaded = []
+    for path in (whole, halves):
+        model, theta = lsh.load(path)
+        loaded.append((theta, [rows_in(path / f"1.table{i}") for i in range(26)]))
+        assert model.name == "dlrm"
+    np.testing.assert_array_equal(loaded[0][0], loaded[1][0])
+    assert loaded[0][1] == loaded[1][1]
+    capsys.readouterr()
+    assert train(*command, "--updates", "30", "--resume", folder, "--evict", "age") == 2
+    assert "evict of table c0 was None and is age" in capsys.readouterr().err
+    assert train(*command, "--updates", "30", "--resume", str(file)) == 2
+    assert "name the folder with the tables" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_the_state_reached(file: Path, tmp_path: Path) -> None:
+    folder, command = tmp_path / "run", [*settings(file), "--seconds"]
+    more: list[Any] = ["60", "--json-lines", "--checkpoint", folder]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leashed", "train", "--model", "dlrm", *command, *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    updates = json.loads(out.splitlines()[-1])["total_updates"]
+    assert folders.opened(folder).exact
+    output = tmp_path / "result.json"
+    assert train(*command, "0.05", "--resume", str(folder), "--output", str(output)) == 0
+    assert json.loads(output.read_text())["config"]["resumed_at"] == updates

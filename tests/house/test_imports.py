@@ -17,7 +17,7 @@ PACKAGE = ROOT / "src" / "leashed"
 # From below; those of one line do not know each other. A folder is a room; the files beside the
 # rooms are what `import leashed` offers, and what that stands on.
 FLOORS = (
-    "_core _janitor",  # the native part, below all Python; what cleans up after killed processes
+    "_core _janitor _atomic",  # _atomic: files that are whole or not there; the native part, below all Python; what cleans up after killed processes
     "_check choice machine threads",  # checks of arguments, the processor, what the core is told
     "disciplines gradients histogram metrics schedules staleness stopping sync",
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
@@ -26,9 +26,10 @@ FLOORS = (
     "tables",
     "external graphs result vector",
     "factorisation recommenders",
-    "models engine shared",
+    "models engine shared _graph_json folders",  # folders: of a model and its tables
     "checkpoint",
     "resuming",
+    "table_checkpoints",
     "train",
     "embeddings",
     "torch sklearn",

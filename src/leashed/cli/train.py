@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leashed import _check, checkpoint
+from leashed import _check, checkpoint, folders
 from leashed.cli import clicks
 from leashed.cli.arguments import add_data, add_discipline, load_data
 from leashed.cli.progress import Line, bar, completed, describe
@@ -86,7 +86,8 @@ def add(commands: Commands) -> None:
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="write the state of the run at its end, also after Ctrl-C, to go on from",
+        help="write the state of the run at its end, also after Ctrl-C, to go on from; of models of "
+        "clicks a folder",
     )
     parser.add_argument(
         "--checkpoint-every",
@@ -98,11 +99,16 @@ def add(commands: Commands) -> None:
         "--resume",
         type=Path,
         metavar="FILE",
-        help="go on from a checkpoint, with the same model, data, rule, seed and batch size; "
+        help="go on from a checkpoint, with the same model, data, rule, seed, batch size and tables; "
         "--updates and --epochs count from the run's beginning",
     )
     parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
-    parser.add_argument("--save", type=Path, help="write model and parameters, as safetensors")
+    parser.add_argument(
+        "--save",
+        type=Path,
+        help="write model and parameters, as safetensors; of models of clicks a folder, with the "
+        "tables",
+    )
     parser.set_defaults(command=_train)
 
 
@@ -121,14 +127,16 @@ def _train(options: argparse.Namespace) -> int:
     discipline = discipline_of(options.discipline, options.persistence)
     until = _until(options)
     rule, staleness = rule_of(options), staleness_of(options)
-    for path in (options.save, options.output, options.checkpoint):
-        _check.writable(path)
+    _check.writable(options.output)
+    for path in (options.save, options.checkpoint):
+        if options.model not in clicks.MODELS:
+            _check.writable(path)
+        elif path is not None:
+            folders.prepare(path)
     given = None
     model: Model | Graph
     data: Split | ClickSplit
     if options.model in clicks.MODELS:
-        if options.save is not None:
-            raise ValueError("--save is not for models of clicks, whose rows lie in tables")
         model, data = clicks.build(options.model, options), clicks.load(options)
         given = clicks.make_tables(model, options, rule, staleness)
     else:
@@ -168,7 +176,7 @@ def _train(options: argparse.Namespace) -> int:
     if isinstance(data, ClickSplit):
         told += clicks.metrics(result, data) + clicks.statistics(result)
     print(pairs(told), file=sys.stderr if options.json_lines else sys.stdout)
-    if options.save is not None and isinstance(model, Model):
+    if options.save is not None:
         _save(options.save, model, result)
     if options.output is not None:
         options.output.write_text(result.to_json() + "\n", encoding="utf-8")
@@ -177,11 +185,11 @@ def _train(options: argparse.Namespace) -> int:
     return 1 if result.outcome in {"unfinished", "diverged", "crashed"} else 0
 
 
-def _save(path: Path, model: Model, result: TrainResult) -> None:
+def _save(path: Path, model: Model | Graph, result: TrainResult) -> None:
     if result.outcome == "crashed":
         print(f"leashed: {path} not written: the parameters are not finite", file=sys.stderr)
     else:
-        checkpoint.save(path, model, result.parameters)
+        checkpoint.save(path, model, result.parameters, result.tables or None)
 
 
 def _evaluation(now: Progress) -> str:

@@ -1,0 +1,252 @@
+"""Folders that hold a model and its tables, generation by generation.
+
+``manifest.json`` names the files of one generation, with their sizes and checksums. It is written
+last and renamed into place: what it names is always there and whole. Only then the generation before
+goes. docs/checkpoints.md has the format.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from leashed import _atomic
+from leashed.tables import Table
+
+__all__ = ["Opened", "is_one", "mark_exact", "opened", "prepare", "write"]
+
+_MANIFEST = "manifest.json"
+_FORMAT = "leashed.tables"
+_VERSION = 1
+_BLOCK = 2**20
+# Files of a generation, and what is left of one that was not written to the end.
+_OURS = re.compile(r"\.?(\d+)\.(?:model\.safetensors|table\d+)(?:\.\w+)*")
+_UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
+
+
+def is_one(path: str | os.PathLike[str]) -> bool:
+    """Whether it is a folder with a manifest."""
+    return (Path(path) / _MANIFEST).is_file()
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder, where it is not there.
+
+    Raises:
+        OSError: it cannot be made or written to, is a file, or has something else in it.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(
+            errno.ENOTDIR, "is a file, and a model with tables takes a folder", str(folder)
+        )
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(folder))
+    folder.mkdir(exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, "cannot be written", str(folder))
+    others = [p.name for p in folder.iterdir() if not _number(p) and not _unfinished(p)]
+    if others and not is_one(folder):
+        raise FileExistsError(
+            errno.EEXIST, f"has {others[0]} in it and is no checkpoint; name a new one", str(folder)
+        )
+
+
+def write(
+    folder: Path, tables: Mapping[str, Table], put_model: Callable[[Path], None], *, exact: bool
+) -> None:
+    """Write a generation, while other threads use the tables; ``put_model`` writes the model's file.
+    Where it fails, the one before stays.
+    """
+    number = 1 + max((_number(path) for path in folder.iterdir()), default=0)
+    try:
+        manifest = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "generation": number,
+            "exact": exact,
+            "tables": {
+                name: {
+                    **_saved(folder / f"{number}.table{i}", table.save),
+                    **_told(table),
+                }
+                for i, (name, table) in enumerate(tables.items())
+            },
+            # Last of the files: writing it flushes the folder.
+            "model": _saved(folder / f"{number}.model.safetensors", put_model),
+        }
+        _put(folder, manifest)
+    except BaseException:
+        if _named(folder) != number:
+            _remove(folder, lambda generation: generation == number)
+        raise
+    _remove(folder, lambda generation: generation != number)
+
+
+def mark_exact(folder: Path) -> None:
+    """Say of the generation there is that nobody changed the tables while it was written."""
+    manifest = _manifest(folder)
+    if not manifest["exact"]:
+        _put(folder, {**manifest, "exact": True})
+
+
+def opened(path: str | os.PathLike[str]) -> Opened:
+    """A folder whose files are what its manifest says.
+
+    Raises:
+        FileNotFoundError: the manifest, or a file that it names, is missing.
+        ValueError: one is damaged, or the manifest of a newer version.
+    """
+    folder = Path(path)
+    if folder.is_file():
+        raise ValueError(f"cannot load {folder}: it is a file; name the folder with the tables")
+    manifest = _manifest(folder)
+    for told in (manifest["model"], *manifest["tables"].values()):
+        _require_whole(folder / told["file"], told)
+    return Opened(folder, manifest)
+
+
+class Opened:
+    """What ``opened`` gives.
+
+    Attributes:
+        model: the file of the model and its parameters.
+        exact: whether nobody changed the tables while it was written.
+    """
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self._folder = folder
+        self._tables: dict[str, Any] = manifest["tables"]
+        self.model: Path = folder / manifest["model"]["file"]
+        self.exact: bool = manifest["exact"]
+
+    def require(self, tables: Mapping[str, Table], *, same_rule: bool = False) -> None:
+        """ValueError where the folder's tables are not these: of the same names and sizes, with the
+        same beginnings and kinds of rule; with ``same_rule`` all settings are the same.
+        """
+        if set(tables) != set(self._tables):
+            raise ValueError(
+                f"cannot load {self._folder}: its tables are {', '.join(self._tables)}, and not "
+                f"{', '.join(tables)}"
+            )
+        for name, table in tables.items():
+            was = _compared(self._tables[name], same_rule)
+            now = _compared(_told(table), same_rule)
+            for key in now:
+                if was.get(key) != now[key]:
+                    raise ValueError(
+                        f"cannot load {self._folder}: {key} of table {name} was {was.get(key)} and "
+                        f"is {now[key]}; give tables= with the same"
+                    )
+
+    def load(self, tables: Mapping[str, Table]) -> None:
+        """Put the folder's rows in place of those of tables that ``require`` has found to fit."""
+        for name, table in tables.items():
+            table.load(self._folder / self._tables[name]["file"])
+
+
+def _told(table: Table) -> dict[str, Any]:
+    """What is written of a table, as JSON's own types: what its rows depend on, and what a run."""
+    run = {
+        "rule": table.rule.config(),
+        "staleness": table.staleness.config(),
+        "admit_after": table.admit_after,
+        "evict": table.evict,
+    }
+    return json.loads(json.dumps({"rows": table.description, "run": run}))  # type: ignore[no-any-return]
+
+
+def _compared(told: Mapping[str, Any], same_rule: bool) -> dict[str, Any]:
+    return {**told["rows"], **(told["run"] if same_rule else {})}
+
+
+def _saved(path: Path, save: Callable[[Path], None]) -> dict[str, Any]:
+    save(path)
+    return {"file": path.name, "bytes": path.stat().st_size, "sha256": _digest(path)}
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _require_whole(path: Path, told: Mapping[str, Any]) -> None:
+    if not path.exists():
+        raise FileNotFoundError(
+            errno.ENOENT,
+            "the manifest beside it names it; use a whole copy of the folder",
+            str(path),
+        )
+    if path.stat().st_size != told["bytes"] or _digest(path) != told["sha256"]:
+        raise ValueError(
+            f"cannot load {path}: it is not what the manifest beside it says; use an unaltered copy"
+        )
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in manifest.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _put(folder: Path, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1)
+    _atomic.write(folder / _MANIFEST, [text.encode()])
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / _MANIFEST
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            errno.ENOENT, "no checkpoint is complete in this folder", str(path)
+        ) from None
+    try:
+        found: dict[str, Any] = json.loads(text)
+        if found["format"] != _FORMAT:
+            raise ValueError("it is of no model with tables")
+        if found["version"] != _VERSION:
+            raise ValueError(
+                f"its format version is {found['version']}, this release reads {_VERSION}; upgrade "
+                "leashed"
+            )
+        if found["checksum"] != _checksum(found):
+            raise ValueError("its checksum is not that of its content; use an unaltered copy")
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"cannot load {path}: {reason}") from error
+    return found
+
+
+def _named(folder: Path) -> int | None:
+    """The generation that the manifest names; None: there is none that can be read."""
+    try:
+        return int(_manifest(folder)["generation"])
+    except (OSError, ValueError):
+        return None
+
+
+def _number(path: Path) -> int:
+    """The generation that a file is of; 0: of none."""
+    found = _OURS.fullmatch(path.name)
+    return int(found[1]) if found else 0
+
+
+def _unfinished(path: Path) -> bool:
+    """Whether it is a manifest that did not get its name."""
+    return bool(_UNFINISHED.fullmatch(path.name))
+
+
+def _remove(folder: Path, gone: Callable[[int], bool]) -> None:
+    for path in folder.iterdir():
+        number = _number(path)
+        if (number and gone(number)) or _unfinished(path):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,92 @@
+"""Checkpoints of runs whose model reads tables: folders that a run goes on from, rows and all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from leashed import _core, checkpoint, folders, resuming
+from leashed.models import Graph
+from leashed.tables import Table
+
+__all__ = ["TableCheckpointer", "resume"]
+
+
+class TableCheckpointer(resuming.Checkpointer):
+    """As ``Checkpointer``, of a folder: rows are written while workers go on changing them.
+
+    Args:
+        path: the folder; made where it is not there.
+        model: what is trained.
+        config: what ``leashed.train`` was asked for, as JSON's own types.
+        tables: those that the model reads, by name.
+
+    Attributes:
+        last_update: where all workers have ended, the updates they made; None before.
+
+    Raises:
+        OSError: the folder could not be written, or has something else in it.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        model: Graph,
+        config: dict[str, Any],
+        tables: Mapping[str, Table],
+    ) -> None:
+        self._tables = tables
+        self._written: int | None = None
+        self.last_update: int | None = None
+        super().__init__(path, model, config)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._thread.shutdown()
+        # The last state is handed over when no worker is left, so its tables are of that moment.
+        if error is None and self._written is not None and self._written == self.last_update:
+            try:
+                folders.mark_exact(self._path)
+            except (OSError, ValueError) as failure:
+                self._failure = failure
+        super().__exit__(kind, error, traceback)
+
+    def _prepare(self) -> None:
+        folders.prepare(self._path)
+
+    def _put(self, reached: resuming.Reached) -> None:
+        self._written = None
+        told = resuming.contents(self._model, *reached, self._config)
+        if told is None:
+            return
+        folders.write(
+            self._path,
+            self._tables,
+            lambda file: checkpoint.write(file, self._model, *told),
+            exact=False,
+        )
+        self._written = reached.training.updates
+
+
+def resume(
+    path: str | os.PathLike[str],
+    model: Graph,
+    config: dict[str, Any],
+    tables: Mapping[str, Table],
+) -> tuple[_core.Resumption, folders.Opened]:
+    """What a folder of a run of that model, configuration and tables holds; no table has changed.
+
+    Raises:
+        OSError: a file is missing or cannot be read.
+        ValueError: one is damaged, or of another run, model or tables.
+    """
+    folder = folders.opened(path)
+    resumption, _ = resuming.resume(folder.model, model, config)
+    folder.require(tables, same_rule=True)
+    return resumption, folder
