@@ -86,10 +86,8 @@ CASES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "no table": ({"tables": new(c1=np.zeros((ROWS, 8)))}, TypeError, "tables must map names to"),
     "no mapping": ({"tables": list(new().values())}, TypeError, "tables must map names to"),
-    "a cluster": ({"cluster": object()}, ValueError, "cluster is not for models that read tables"),
-    "a checkpoint": ({"checkpoint": "x"}, ValueError, "checkpoint is not for models that read"),
-    "to resume": ({"resume": "x"}, ValueError, "resume is not for models that read tables"),
-    "auto": ({"threads": "auto"}, ValueError, "threads is not for models that read tables"),
+    "a cluster": ({"cluster": object()}, ValueError, "cluster is not for models that are graphs"),
+    "auto": ({"threads": "auto"}, ValueError, 'threads="auto" is not for models that are graphs'),
     "Momentum": ({"rule": lsh.Momentum(0.1)}, TypeError, "Momentum would have to move rows"),
     "weight decay": (
         {"rule": lsh.SGD(0.1, weight_decay=0.1)},
@@ -127,13 +125,17 @@ def test_momentum_is_for_parameters_where_tables_have_a_rule_of_their_own() -> N
     assert np.isfinite(result.loss[-1])
 
 
-def test_more_threads_than_a_table_has_room_for_are_refused() -> None:
-    given = new()
-    settings = {"until": lsh.until(updates=3), "batch_size": 8, "tables": given}
-    with pytest.raises(ValueError, match="a table can be used by 256 threads at once, not by"):
-        lsh.train(MODEL, DATA, threads=1024, **settings)
-    assert all(table.statistics()["applied"] == 0 for table in given.values())
-    lsh.train(MODEL, DATA, threads=1, **settings)
+def test_one_table_under_two_names_is_refused() -> None:
+    both = lsh.Table(dim=8, rows=ROWS, rule=lsh.SGD(0.1))
+    with pytest.raises(ValueError, match="one Table under two names; let the embeddings share"):
+        lsh.train(
+            MODEL,
+            DATA,
+            until=lsh.until(updates=3),
+            batch_size=8,
+            tables={"c0": both, "c1": both},
+        )
+    assert both.statistics()["applied"] == 0
 
 
 def test_evaluate_and_predict_name_what_is_wrong() -> None:

@@ -50,7 +50,7 @@ class PyTorch:
     def __init__(
         self, graph: Graph, data: ClickDataset, rule: str, start: dict[str, lsh.Table]
     ) -> None:
-        self.graph, self.data, self.steps = graph, data, 0
+        self.graph, self.data = graph, data
         self.theta = torch.tensor(graph.init(SEED), dtype=torch.float64, requires_grad=True)
         self.rows = [
             torch.tensor(start[t.name].lookup(np.arange(ROWS)), dtype=torch.float64)
@@ -85,10 +85,6 @@ class PyTorch:
                 touched = torch.tensor(np.unique(np.concatenate(read)).astype(np.int64))
                 rows.grad = torch.sparse_coo_tensor(touched[None], gradient[touched], rows.shape)
             for optimizer in self.optimizers:
-                if isinstance(optimizer, torch.optim.SparseAdam):  # which leaves ε uncorrected
-                    self.steps += 1
-                    eps = RULES["adam"][0].eps * (1 - 0.999**self.steps) ** 0.5
-                    optimizer.param_groups[0]["eps"] = eps
                 optimizer.step()
 
 

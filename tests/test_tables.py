@@ -256,12 +256,18 @@ def test_a_file_goes_on_to_the_same_bits(tmp_path: Path, size: dict[str, int]) -
         strict=True,
     ):
         np.testing.assert_array_equal(ours, theirs)
-    for changes in ({"dim": 5}, {"rule": lsh.Adam(0.01)}, {"seed": 1}, {"init": tables.zeros()}):
+    for changes in (
+        {"dim": 5},
+        {"rule": lsh.Adam(0.01)},
+        {"rule": lsh.SWAP(lsh.Adam(0.01), 5)},
+        {"seed": 1},
+        {"init": tables.zeros()},
+    ):
         wrong = make(**changes)
         with pytest.raises(ValueError, match="of another table"):
             wrong.load(tmp_path / "table")
         assert not wrong.statistics()["steps"]
-    make(rule=lsh.SWAP(lsh.Adam(0.02), 5)).load(tmp_path / "table")  # settings may change
+    make(rule=lsh.SWAP(lsh.Adam(0.02), 7)).load(tmp_path / "table")  # other settings may change
     damaged = bytearray((tmp_path / "table").read_bytes())
     damaged[-30] ^= 4
     (tmp_path / "table").write_bytes(damaged)

@@ -155,8 +155,6 @@ def _told(table: Table) -> dict[str, Any]:
     run = {
         "rule": table.rule.config(),
         "staleness": table.staleness.config(),
-        "admit_after": table.admit_after,
-        "evict": table.evict,
     }
     return json.loads(json.dumps({"rows": table.description, "run": run}))  # type: ignore[no-any-return]
 

@@ -330,8 +330,8 @@ class Table:
             "init": choice.to_json(self.init.choice()),
             "rule": native,
             "swap": choice.to_json((native, settings))[1].get("swap"),
-            "evicts": self.evict is not None,
-            "admits_at_once": self.admit_after == 1,
+            "evict": self.evict,
+            "admit_after": self.admit_after,
             "seed": self.seed,
             "number": self.number,
         }

@@ -246,7 +246,7 @@ def train(
     if isinstance(model, Graph):
         refused = {
             "cluster": cluster,
-            "threads": "auto" if auto else None,
+            'threads="auto"': "auto" if auto else None,
         }
         for name, value in refused.items():
             if value is not None:
@@ -487,7 +487,7 @@ def mean_loss(
 
 _INSTEAD = {
     "cluster": "train on one machine",
-    "threads": "give a number",
+    'threads="auto"': "give a number",
 }
 
 

@@ -106,7 +106,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   if (!parts.tables.empty()) {
     const std::size_t readers = std::min({options.workers, processors(), LocalRows::kReaders});
     rows.emplace(parts.tables, source.features_of_tables(), options.workers, readers,
-                 discipline->lockstep());
+                 discipline->lockstep(), options.from.updates);
     options.rows = &*rows;
   }
   return train(source, parts.data, parts.validation ? &*parts.validation : nullptr, *discipline,

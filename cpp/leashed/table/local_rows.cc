@@ -41,7 +41,7 @@ struct alignas(kCacheLine) LocalRows::Member {
 
 LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
                      std::vector<std::size_t> features_of_tables, std::size_t workers,
-                     std::size_t readers, bool lockstep)
+                     std::size_t readers, bool lockstep, std::uint64_t begun)
     : tables_(std::move(tables)),
       features_of_tables_(std::move(features_of_tables)),
       workers_(workers),
@@ -51,7 +51,8 @@ LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
   for (const std::size_t table : features_of_tables_) {
     if (table >= tables_.size()) throw Error("a feature is of a table that there is not");
   }
-  for (const auto& table : tables_) begun_.push_back(table->steps());
+  for (const auto& table : tables_)
+    begun_.push_back(table->steps() - std::min(table->steps(), begun));
   // All of them now: nobody waits for one in the middle of a run.
   for (std::size_t m = 0; m < workers + readers; ++m) {
     for (const auto& table : tables_) {

@@ -23,10 +23,11 @@ class LocalRows final : public RowStore {
   // As many as are worth it.
   static constexpr std::size_t kReaders = 64;
 
-  // Of each feature the table's number among `tables`. Throws Error where there are not so many
+  // Of each feature the table's number among `tables`; begun: updates of the run before this
+  // training, which the tables have made too. Throws Error where there are not so many
   // tables, or a table has no seats left for all workers and readers.
   LocalRows(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> features_of_tables,
-            std::size_t workers, std::size_t readers, bool lockstep);
+            std::size_t workers, std::size_t readers, bool lockstep, std::uint64_t begun = 0);
   ~LocalRows() override;
 
   std::unique_ptr<BatchRows> make_batch() const override;
@@ -51,7 +52,7 @@ class LocalRows final : public RowStore {
 
   const std::vector<std::shared_ptr<Table>> tables_;
   const std::vector<std::size_t> features_of_tables_;
-  std::vector<std::uint64_t> begun_;  // by table: the steps it had made before
+  std::vector<std::uint64_t> begun_;  // by table: the steps it had made before the run
   const std::size_t workers_, readers_;
   const bool lockstep_;
   const std::unique_ptr<Member[]> members_;
