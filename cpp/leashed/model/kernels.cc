@@ -3,8 +3,8 @@
 #include "leashed/model/kernels/dense.h"
 #include "leashed/model/kernels/elementwise.h"
 #include "leashed/model/kernels/embedding.h"
-#include "leashed/model/kernels/interaction.h"
 #include "leashed/model/kernels/factors.h"
+#include "leashed/model/kernels/interaction.h"
 #include "leashed/model/kernels/sparse.h"
 #include "leashed/model/kernels/spatial.h"
 
