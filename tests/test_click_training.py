@@ -147,7 +147,8 @@ def test_a_policy_that_leaves_a_gradient_out_leaves_its_rows_in() -> None:
     graph = small()
     data = clicks(graph, 480)
     until = lsh.until(epochs=20)
-    result = run(graph, data, threads=3, until=until, staleness=lsh.staleness.cutoff(0))
+    new = tables.of(graph.tables, rule=lsh.SGD(0.1))  # whose rows have no policy
+    result = run(graph, data, threads=3, until=until, staleness=lsh.staleness.cutoff(0), tables=new)
     for feature, table in enumerate(result.tables.values()):
         told = table.statistics()
         assert told["applied"] == distinct(data, [feature], SEED, result.gradients)
