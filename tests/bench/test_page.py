@@ -83,9 +83,32 @@ def test_where_no_peer_is_installed_their_goals_are_not_measured(
     results["sections"]["time_to_loss"]["figures"]["PyTorch"] = []
     for section in ("rules", "torch_backend"):
         results["sections"].pop(section)
+    for record in results["sections"]["tables"]["figures"]:
+        for peer in [name for name in record.get("rate", ()) if name.startswith("PyTorch")]:
+            del record["rate"][peer]
     lines = _goal_lines(page.page(results, tmp_path))
     for word in ("PyTorch", "GEMM"):
         assert all("not measured" in line for line in lines if word in line)
+
+
+@pytest.mark.usefixtures("words_only")
+def test_dlrm_is_judged_by_its_ceiling_and_by_the_best_peer(
+    results: figures.Results, tmp_path: Path
+) -> None:
+    for record in results["sections"]["tables"]["figures"]:
+        if record["figure"] == "rows":  # 197 kFLOP: 10 µs, and as many for the rows
+            n = len(record["gflops"])
+            record |= {"gflops": [19.6576] * n, "examples": [1e5] * n, "cpu_share": [1.0] * n}
+        elif record["figure"] == "dlrm":
+            rates = {name: 8000.0 if "PyTorch" in name else 40000.0 for name in record["rate"]}
+            record["rate"] = {name: [rate] * 3 for name, rate in rates.items()}
+            record["cpu_share"] = {name: [1.0] * 3 for name in rates}
+        else:
+            record |= {"fixed": [2.0, 2.0], "growing": [1.0, 1.2]}
+    lines = [line for line in _goal_lines(page.page(results, tmp_path)) if "batch 512" in line]
+    assert any("at its ceiling" in line and "0.800" in line and "| met |" in line for line in lines)
+    assert any("PyTorch's best" in line and "5.00" in line and "| met |" in line for line in lines)
+    assert "0.55 times as many" in page.page(results, tmp_path)
 
 
 @pytest.mark.usefixtures("words_only")
