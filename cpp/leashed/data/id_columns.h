@@ -23,8 +23,11 @@ struct IdColumn {
   const std::uint32_t* offsets = nullptr;  // [size + 1], from 0
   const float* weights = nullptr;          // of each id; null: 1
 
-  std::size_t begin(std::size_t i) const { return offsets ? offsets[i] : i; }
-  std::size_t end(std::size_t i) const { return offsets ? offsets[i + 1] : i + 1; }
+  // (In kernels too, of which the linker may not share one level's with another's.)
+  [[gnu::always_inline]] std::size_t begin(std::size_t i) const { return offsets ? offsets[i] : i; }
+  [[gnu::always_inline]] std::size_t end(std::size_t i) const {
+    return offsets ? offsets[i + 1] : i + 1;
+  }
 };
 
 // The rows of one table that a batch reads, each once, in the order of their first appearance, the

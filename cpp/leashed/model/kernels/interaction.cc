@@ -6,7 +6,6 @@
 // past it, and of the triangle nothing is computed or multiplied twice.
 #include "leashed/model/kernels/interaction.h"
 
-#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -132,13 +131,19 @@ void dot_tile(const float* transposed, std::size_t ld, std::size_t dim, std::siz
   }
 }
 
+// (Not std::array, whose operators the linker may share between instruction-set levels.)
+template <class F, std::size_t N>
+struct Tiles {
+  F of[N];
+};
+
 using DotTile = void (*)(const float*, std::size_t, std::size_t, std::size_t, std::size_t, float*);
 template <std::size_t V, std::size_t... I>
-constexpr std::array<DotTile, sizeof...(I)> make_dot_tiles(std::index_sequence<I...>) {
-  return {dot_tile<I + 1, V>...};
+constexpr Tiles<DotTile, sizeof...(I)> make_dot_tiles(std::index_sequence<I...>) {
+  return {{dot_tile<I + 1, V>...}};
 }
 template <std::size_t V>
-constexpr std::array<DotTile, kRows<V>> dot_tiles =
+constexpr Tiles<DotTile, kRows<V>> dot_tiles =
     make_dot_tiles<V>(std::make_index_sequence<kRows<V>>());
 
 // Rows [begin, end) of the triangle, whose columns end in the same vector, dealt out evenly among
@@ -150,7 +155,7 @@ LEASHED_INLINE void dot_tiles_of(const float* transposed, std::size_t ld, std::s
   const std::size_t tiles = (end - begin + kRows<V> - 1) / kRows<V>;
   for (std::size_t i = 0, j = begin; i < tiles; ++i) {
     const std::size_t count = (end - j + tiles - i - 1) / (tiles - i);
-    dot_tiles<V>[count - 1](transposed, ld, dim, j, column, out);
+    dot_tiles<V>.of[count - 1](transposed, ld, dim, j, column, out);
     j += count;
   }
 }
@@ -248,11 +253,11 @@ void dot_back_tile(std::size_t n, std::size_t dim, const float* v, const float* 
 using DotBackTile = void (*)(std::size_t, std::size_t, const float*, const float*, std::size_t,
                              std::size_t, std::size_t, const VectorGradient*);
 template <std::size_t V, std::size_t... I>
-constexpr std::array<DotBackTile, sizeof...(I)> make_dot_back_tiles(std::index_sequence<I...>) {
-  return {dot_back_tile<I + 1, V>...};
+constexpr Tiles<DotBackTile, sizeof...(I)> make_dot_back_tiles(std::index_sequence<I...>) {
+  return {{dot_back_tile<I + 1, V>...}};
 }
 template <std::size_t V>
-constexpr std::array<DotBackTile, kRowsBack> dot_back_tiles =
+constexpr Tiles<DotBackTile, kRowsBack> dot_back_tiles =
     make_dot_back_tiles<V>(std::make_index_sequence<kRowsBack>());
 
 void dot_backward(std::size_t n, std::size_t dim, const float* kept, std::size_t rows,
@@ -266,9 +271,9 @@ void dot_backward(std::size_t n, std::size_t dim, const float* kept, std::size_t
       }
       std::size_t column = 0;
       for (; column + kLanes < width; column += 2 * kLanes) {
-        dot_back_tiles<2>[count - 1](n, dim, kept, d_out, row, j, column, d);
+        dot_back_tiles<2>.of[count - 1](n, dim, kept, d_out, row, j, column, d);
       }
-      if (column < width) dot_back_tiles<1>[count - 1](n, dim, kept, d_out, row, j, column, d);
+      if (column < width) dot_back_tiles<1>.of[count - 1](n, dim, kept, d_out, row, j, column, d);
       j += count;
     }
   }
