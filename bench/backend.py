@@ -312,6 +312,18 @@ def torch_profile(results: Results) -> str:
     )
 
 
+def _rate_and_loss(found: Record, name: str) -> list[str]:
+    """A contender's cells: million rows per second, its processors, and the losses it came to."""
+    losses = found["loss"][name]
+    return [
+        name,
+        f"{rate(found, name) / 1e6:.2f}",
+        f"{statistics.median(found['cpu_share'][name]):.2f}",
+        f"{statistics.median(losses):.4f}",
+        f"{min(losses):.4f} to {max(losses):.4f}",
+    ]
+
+
 def sparse(results: Results) -> str:
     """Sparse logistic regression."""
     found = figures.figures(results, "sparse")
@@ -319,11 +331,7 @@ def sparse(results: Results) -> str:
         return ""
     rows = [
         [
-            name,
-            f"{rate(found, name) / 1e6:.2f}",
-            f"{statistics.median(found['cpu_share'][name]):.2f}",
-            f"{statistics.median(found['loss'][name]):.4f}",
-            f"{min(found['loss'][name]):.4f} to {max(found['loss'][name]):.4f}",
+            *_rate_and_loss(found, name),
             "" if name == "leashed" else f"{ratio(found, 'leashed', name):.2f}",
         ]
         for name in found["rate"]
@@ -342,16 +350,7 @@ def factorisation(results: Results) -> str:
     found = figures.figures(results, "factorisation")
     if not found:
         return ""
-    rows = [
-        [
-            name,
-            f"{rate(found, name) / 1e6:.2f}",
-            f"{statistics.median(found['cpu_share'][name]):.2f}",
-            f"{statistics.median(found['loss'][name]):.4f}",
-            f"{min(found['loss'][name]):.4f} to {max(found['loss'][name]):.4f}",
-        ]
-        for name in found["rate"]
-    ]
+    rows = [_rate_and_loss(found, name) for name in found["rate"]]
     return paragraphs(
         f"`models.fm` with k = {found['k']} on rows as above; {count(found['threads'], 'thread')} "
         "where nothing else is said. The loop (`bench/hogwild_fm.cc`) is compiled with "

@@ -35,13 +35,13 @@ REASONS = (
 
 _FORMAT = "leashed.TrainResult"
 _VERSION = 1
-_QUALITY = ("auc", "normalised_entropy", "validation_auc", "validation_normalised_entropy")
-_FLOAT_SERIES = ("seconds", "loss", "accuracy", "validation_accuracy", "eps", *_QUALITY)
+QUALITY = ("auc", "normalised_entropy", "validation_auc", "validation_normalised_entropy")
+_FLOAT_SERIES = ("seconds", "loss", "accuracy", "validation_accuracy", "eps", *QUALITY)
 _INT_SERIES = ("updates", "memory_bytes", "live_vectors")
 _HISTOGRAMS = ("staleness", "staleness_compute", "staleness_schedule", "tries")
 _TIMES = ("gradient_seconds", "update_seconds", "attempt_seconds")
 # Not in files written before them.
-_LATER = ("excluded", "attempt_seconds", "worker_updates", *_QUALITY)
+_LATER = ("excluded", "attempt_seconds", "worker_updates", *QUALITY)
 _NOT_WRITTEN = ("tables",)
 _INT_TOTALS = (
     "examples",
@@ -178,7 +178,7 @@ class TrainResult:
     tables: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in _QUALITY:
+        for name in QUALITY:
             if not len(getattr(self, name)):
                 object.__setattr__(self, name, np.full(len(self.seconds), math.nan))
         if self.outcome not in OUTCOMES:

@@ -22,7 +22,7 @@ from leashed.external import External, Samples
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
 from leashed.models import FactorisationMachine, Graph, Model
-from leashed.result import TrainResult
+from leashed.result import QUALITY, TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
@@ -35,7 +35,6 @@ from leashed.threads import candidates, fastest
 
 __all__ = ["Progress", "train"]
 
-_QUALITY = ("auc", "normalised_entropy", "validation_auc", "validation_normalised_entropy")
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
 PROBE_SECONDS = 0.08
@@ -631,7 +630,7 @@ def _progress(now: dict[str, Any], initial_loss: float, batch_size: float) -> Pr
         eps=now["gradients"] * batch_size / seconds if seconds > 0 else math.nan,
         mean_staleness=Histogram(now["staleness"]).mean(),
         initial_loss=initial_loss,
-        **{name: now[name] for name in _QUALITY},
+        **{name: now[name] for name in QUALITY},
     )
 
 
@@ -701,7 +700,7 @@ def _result(
         accuracy=series("accuracy", np.float64),
         validation_accuracy=series("validation_accuracy", np.float64),
         eps=eps,
-        **{name: series(name, np.float64) for name in _QUALITY},
+        **{name: series(name, np.float64) for name in QUALITY},
         tables=tables,
         memory_bytes=series("memory_bytes", np.int64),
         live_vectors=series("live_vectors", np.int64),
