@@ -38,7 +38,8 @@ void update_plain(float* row, const float* g) {
 __attribute__((target("arch=x86-64-v4"))) void update_v4(float* row, const float* g) {
   const __m512 gradient = _mm512_loadu_ps(g);
   const __m512 v = _mm512_fmadd_ps(gradient, gradient, _mm512_load_ps(row + kDim));
-  const __m512 root = _mm512_add_ps(_mm512_sqrt_ps(v), _mm512_set1_ps(kEpsilon));
+  // GCC 12 takes the unmasked root's undefined source for a mistake.
+  const __m512 root = _mm512_add_ps(_mm512_maskz_sqrt_ps(0xffff, v), _mm512_set1_ps(kEpsilon));
   const __m512 step = _mm512_div_ps(_mm512_mul_ps(_mm512_set1_ps(kRate), gradient), root);
   _mm512_store_ps(row + kDim, v);
   _mm512_store_ps(row, _mm512_sub_ps(_mm512_load_ps(row), step));

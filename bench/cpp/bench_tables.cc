@@ -34,7 +34,9 @@ class Side {
       : batches_(batches) {
     const Choice rule{"adagrad", {{"lr", 1e-4}, {"eps", 1e-10}, {"initial_accumulator", 0.0}}};
     for (std::uint32_t t = 0; t < tables; ++t) {
-      Table::Settings settings{.name = name, .dim = dim};
+      Table::Settings settings;
+      settings.name = name;
+      settings.dim = dim;
       settings.rows = grows ? 0 : rows;
       settings.max_bytes = grows ? std::size_t{64} << 20 : 0;
       settings.initial = {"zeros", {}};
