@@ -1,3 +1,5 @@
+#include "train.h"
+
 #include <tuple>
 
 #include "choice.h"
@@ -9,6 +11,7 @@
 #include "sparse.h"
 
 namespace leashed {
+
 namespace {
 
 // True at Ctrl-C; any other exception of a signal handler is thrown.
@@ -38,6 +41,8 @@ std::vector<double> means_of(const std::vector<PassLoss>& passes) {
   return means;
 }
 
+}  // namespace
+
 py::dict to_dict(TrainResult result) {
   using namespace pybind11::literals;
   py::list evaluations;
@@ -65,9 +70,6 @@ py::dict to_dict(TrainResult result) {
       "peak_vectors"_a = result.peak_vectors, "peak_memory_bytes"_a = result.peak_memory_bytes);
 }
 
-using Settings = std::map<std::string, double>;
-using Shrink = std::tuple<double, std::vector<double>, std::size_t>;  // ShrinkProgress
-
 StopRules to_rules(const Settings& until, std::vector<double> milestones) {
   StopRules rules;
   rules.milestones = std::move(milestones);
@@ -84,6 +86,38 @@ StopRules to_rules(const Settings& until, std::vector<double> milestones) {
   set("divergence", rules.divergence);
   return rules;
 }
+
+TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
+                            const std::optional<py::function>& checkpoint,
+                            bool& interrupted_in_callback) {
+  const auto call = [&interrupted_in_callback](const py::function& callback, auto&&... arguments) {
+    try {
+      callback(std::forward<decltype(arguments)>(arguments)...);
+    } catch (py::error_already_set& error) {
+      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+      interrupted_in_callback = true;
+    }
+  };
+  TrainCallbacks callbacks{
+      [&interrupted_in_callback] { return interrupted_in_callback || interrupted(); }, {}, {}};
+  if (progress) {
+    callbacks.progress = [call, &progress](const Evaluated& now, double initial_loss) {
+      const py::gil_scoped_acquire acquire;
+      call(*progress, to_dict(now), initial_loss);
+    };
+  }
+  if (checkpoint) {
+    callbacks.checkpoint = [call, &checkpoint](Checkpoint taken) {
+      const py::gil_scoped_acquire acquire;
+      call(*checkpoint, std::move(taken));
+    };
+  }
+  return callbacks;
+}
+
+namespace {
+
+using Shrink = std::tuple<double, std::vector<double>, std::size_t>;  // ShrinkProgress
 
 Checkpoint to_checkpoint(const FloatArray& vectors, const FloatArray& last_updates,
                          std::uint64_t updates, std::uint64_t batches, double initial_loss,
@@ -161,29 +195,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                              leases ? leases->get() : nullptr,
                              synchronisation ? synchronisation->get() : nullptr};
 
-  // Ctrl-C while Python runs a callback: Python raises there what it would tell us.
   bool interrupted_in_callback = false;
-  const auto call = [&](const py::function& callback, auto&&... arguments) {
-    try {
-      callback(std::forward<decltype(arguments)>(arguments)...);
-    } catch (py::error_already_set& error) {
-      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-      interrupted_in_callback = true;
-    }
-  };
-  TrainCallbacks callbacks{[&] { return interrupted_in_callback || interrupted(); }, {}, {}};
-  if (progress) {
-    callbacks.progress = [&](const Evaluated& now, double initial_loss) {
-      const py::gil_scoped_acquire acquire;
-      call(*progress, to_dict(now), initial_loss);
-    };
-  }
-  if (checkpoint) {
-    callbacks.checkpoint = [&](Checkpoint taken) {
-      const py::gil_scoped_acquire acquire;
-      call(*checkpoint, std::move(taken));
-    };
-  }
+  const TrainCallbacks callbacks = callbacks_of(progress, checkpoint, interrupted_in_callback);
   TrainResult result;
   {
     const py::gil_scoped_release release;

@@ -11,6 +11,7 @@ from leashed import (
     models,
     rules,
     schedules,
+    simulation,
     staleness,
     sync,
     tables,
@@ -25,6 +26,7 @@ from leashed.models import Model
 from leashed.result import Histogram, TimeDistribution, TrainResult
 from leashed.rules import *
 from leashed.shared import SharedVector
+from leashed.simulation import simulate
 from leashed.stopping import Until, until
 from leashed.studies import analysis
 from leashed.studies.tune import Tuning, tune
@@ -59,6 +61,8 @@ __all__ = [
     "rules",
     "save",
     "schedules",
+    "simulate",
+    "simulation",
     "staleness",
     "sync",
     "tables",

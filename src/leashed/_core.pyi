@@ -44,6 +44,7 @@ __all__: list[str] = [
     "profile_exchange",
     "read_svmlight",
     "schedule_values",
+    "simulate",
     "staleness_factors",
     "time_bin_edges",
     "train",
@@ -864,6 +865,31 @@ def schedule_values(
 ) -> numpy.typing.NDArray[numpy.float64]:
     """
     The schedule 'lr' of the choice at each t.
+    """
+
+def simulate(
+    source: GradientSource,
+    theta: numpy.typing.NDArray[numpy.float32],
+    x: typing.Any,
+    y: numpy.ndarray,
+    validation_x: typing.Any | None,
+    validation_y: numpy.ndarray | None,
+    discipline: tuple[str, dict],
+    rule: tuple[str, dict],
+    staleness: tuple[str, dict],
+    workers: typing.SupportsInt | typing.SupportsIndex,
+    batch_size: typing.SupportsInt | typing.SupportsIndex,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+    until: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
+    evaluate_every: typing.SupportsFloat | typing.SupportsIndex,
+    compute: tuple[str, dict],
+    update: tuple[str, dict],
+    copy: tuple[str, dict],
+    progress: collections.abc.Callable | None,
+    weights: numpy.typing.NDArray[numpy.float32] | None = None,
+) -> dict:
+    """
+    Trains in virtual time and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.
     """
 
 def staleness_factors(

@@ -214,9 +214,9 @@ def train(
         OSError: a checkpoint cannot be read, or could not be written; or the cluster's master
             cannot be reached.
     """
-    train_set, test_set = _sets(model, data, validation)
+    train_set, test_set = sets_of(model, data, validation)
     discipline = Leashed() if discipline is None else discipline
-    _check_discipline(discipline)
+    check_discipline(discipline)
     rule = SGD(0.05) if rule is None else rule
     check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
@@ -301,20 +301,20 @@ def train(
 
     def report(now: dict[str, Any], initial_loss: float) -> None:
         assert progress is not None
-        progress(_progress(now, initial_loss, mean_batch))
+        progress(progress_of(now, initial_loss, mean_batch))
 
     sparse = isinstance(train_set, SparseDataset)
-    native = _source(model, train_set)
+    native = source_of(model, train_set)
     mean_batch = (
         len(train_set) / batches_of(train_set, batch_size, 1) if sparse else float(batch_size)
     )
 
-    examples = _head(train_set)
-    validating = None if test_set is None else _head(test_set)
+    examples = head_of(train_set)
+    validating = None if test_set is None else head_of(test_set)
 
     def eps(m: int) -> float:
         """Of a short run on a part of the data, to choose the number of threads."""
-        part = _head(train_set, max(batch_size, PROBE_ROWS))
+        part = head_of(train_set, max(batch_size, PROBE_ROWS))
         probe = _core.train(
             native,
             theta,
@@ -415,7 +415,7 @@ def train(
             name: {"dim": table.dim, "rule": table.rule.config(), **table.statistics()}
             for name, table in trained.items()
         }
-    return _result(outcome, mean_batch, config, trained)
+    return result_of(outcome, mean_batch, config, trained)
 
 
 def train_passes(
@@ -443,13 +443,13 @@ def train_passes(
         TypeError, ValueError: the discipline, the rule or the number of threads is wrong. The rest
             is not checked.
     """
-    _check_discipline(discipline)
+    check_discipline(discipline)
     check_rule(rule)
     threads = _check_threads(threads, discipline)
     batches = batches_of(data, batch_size, epochs)
-    x, y, weights = _head(data)
+    x, y, weights = head_of(data)
     outcome: dict[str, Any] = _core.train(
-        _source(model, data),
+        source_of(model, data),
         theta,
         x,
         y,
@@ -478,7 +478,7 @@ def mean_loss(
     model: Model, data: Dataset | SparseDataset, theta: NDArray[np.float32], threads: int
 ) -> float:
     """Over a data set that fits the model, on at most so many threads."""
-    x, y, weights = _head(data)
+    x, y, weights = head_of(data)
     if isinstance(data, SparseDataset):
         return model.sparse.evaluate(theta, x, y, weights, threads)[0]
     return model.native.evaluate(theta, x, y, weights, threads)[0]
@@ -526,7 +526,7 @@ def _drawn(data: _Data, batch_size: int) -> int:
     return len(data)
 
 
-def _check_discipline(discipline: Discipline) -> None:
+def check_discipline(discipline: Discipline) -> None:
     if not isinstance(discipline, Discipline):
         raise TypeError(
             f"discipline must be Leashed() or another of leashed.disciplines, got {discipline!r}"
@@ -542,7 +542,7 @@ def _check_threads(threads: int, discipline: Discipline) -> int:
     return threads
 
 
-def _source(model: AnyModel, data: _Data) -> _core.GradientSource:
+def source_of(model: AnyModel, data: _Data) -> _core.GradientSource:
     if isinstance(data, SparseDataset) and not isinstance(model, External):
         return model.sparse
     return model.native
@@ -560,7 +560,7 @@ class _Clicks:
         return len(self.y)
 
 
-def _head(
+def head_of(
     data: _Data, rows: int | None = None
 ) -> tuple[Any, NDArray[Any], NDArray[np.float32] | None]:
     """The examples, or the first so many, what they are to give and their weights, for the native
@@ -575,7 +575,7 @@ def _head(
     return data.x[:rows], data.y[:rows], None if weights is None else weights[:rows]
 
 
-def _sets(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
+def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
     """The training and validation sets, as ``model`` reads them."""
     if isinstance(model, External):
         if isinstance(data, Split):
@@ -619,7 +619,7 @@ def _datasets(
     return data, validation
 
 
-def _progress(now: dict[str, Any], initial_loss: float, batch_size: float) -> Progress:
+def progress_of(now: dict[str, Any], initial_loss: float, batch_size: float) -> Progress:
     seconds = now["seconds"]
     return Progress(
         seconds=seconds,
@@ -666,7 +666,7 @@ def _counted(outcome: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _result(
+def result_of(
     outcome: dict[str, Any],
     batch_size: float,
     config: dict[str, Any],

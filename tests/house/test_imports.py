@@ -31,7 +31,7 @@ FLOORS = (
     "resuming",
     "table_checkpoints",
     "train",
-    "embeddings",
+    "embeddings simulation",  # simulation: trainings in virtual time
     "torch sklearn",
     "studies",  # many trainings, and what they tell together
     "report",  # tables, figures and the page of what studies found

@@ -25,6 +25,7 @@ FLOORS = (
     "discipline",  # reads a vector and publishes a rule's update of it, damped by a policy
     "model",  # pure functions of parameters and batches; in place, through a protocol of sparse runs
     "engine",  # the one loop that drives all of them
+    "simulation",  # the same parts, driven in virtual time
     "cluster",  # trainings on several machines: carries out what a policy asks for, over the net
 )
 HEIGHTS = heights(FLOORS)

@@ -17,13 +17,41 @@ Hogwild::Hogwild(const DisciplineContext& context, bool copy)
 }
 
 View Hogwild::read(std::size_t worker) {
+  const View view = begin_read(worker);
+  if (copy_) read_part(worker, 0, dimension_);
+  return view;
+}
+
+View Hogwild::begin_read(std::size_t worker) {
   LocalCopy& local = workers_[worker];
   // Acquire: keeps the reads of theta after it, so that τ never counts too little. Pairs with the
   // acq_rel increment in Counted::count.
   local.t = t_.load(std::memory_order_acquire);
-  if (!copy_) return {theta(), local.t};
-  kernels_.copy_racy(local.theta.data(), theta(), dimension_);
-  return {local.theta.data(), local.t};
+  return {copy_ ? local.theta.data() : theta(), local.t};
+}
+
+void Hogwild::read_part(std::size_t worker, std::size_t begin, std::size_t end) {
+  kernels_.copy_racy(workers_[worker].theta.data() + begin, theta() + begin, end - begin);
+}
+
+HogwildUpdate Hogwild::begin(std::size_t worker, const float* gradient) {
+  HogwildUpdate begun(updater_, buffer_.data(), gradient);
+  Counted counted{buffer_.data(), t_};
+  const GradientPiece whole{gradient, 0, dimension_};
+  const auto keep = [&](const Updater::Update& update) {
+    begun.update_ = update;
+    const double* const factors = update.damping.variables;
+    if (factors) begun.variables_.assign(factors, factors + updater_.layout().blocks);
+  };
+  begun.result_ =
+      count_and_update(counted, updater_, Gradient{&whole, 1}, workers_[worker].t, keep);
+  return begun;
+}
+
+void HogwildUpdate::apply(std::size_t begin, std::size_t end) const {
+  Updater::Update update = update_;
+  if (!variables_.empty()) update.damping.variables = variables_.data();
+  updater_->apply_part_racy(buffer_, {gradient_ + begin, begin, end}, update);
 }
 
 Publication Hogwild::publish(std::size_t worker, float* gradient) {

@@ -15,6 +15,29 @@
 
 namespace leashed {
 
+// One of Hogwild's updates in parts, for one thread that plays many and lets time pass between
+// them: what publish does at once. It is counted when it is made.
+class HogwildUpdate {
+ public:
+  // Whether the policy left it out: then there is nothing to apply.
+  const Publication& result() const { return result_; }
+  // Each part once; together they are all of theta. Under a stage-aware policy each begins and ends
+  // with a variable.
+  void apply(std::size_t begin, std::size_t end) const;
+
+ private:
+  friend class Hogwild;
+  HogwildUpdate(const Updater& updater, float* buffer, const float* gradient)
+      : updater_(&updater), buffer_(buffer), gradient_(gradient) {}
+
+  const Updater* updater_;
+  float* buffer_;
+  const float* gradient_;
+  Updater::Update update_{};
+  std::vector<double> variables_;  // what update_ refers to
+  Publication result_;
+};
+
 class Hogwild final : public InPlace, public Open {
  public:
   Hogwild(const DisciplineContext& context, bool copy);
@@ -22,6 +45,12 @@ class Hogwild final : public InPlace, public Open {
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
   void withdraw(std::size_t) override {}
+
+  // What read and publish do, for who takes their parts apart; only with a copy.
+  View begin_read(std::size_t worker);
+  void read_part(std::size_t worker, std::size_t begin, std::size_t end);
+  HogwildUpdate begin(std::size_t worker, const float* gradient);
+
   // (Where sparse runs have weight decay, some of it may be yet to come, as for any other reader.)
   void transform(std::size_t begin, std::size_t end, const Transform& f) override {
     transform_parts(begin, end, f);

@@ -113,9 +113,19 @@ void Updater::apply(float* next, const float* current, Gradient gradient,
 }
 
 void Updater::apply_racy(float* buffer, Gradient gradient, const Update& update) const {
-  const auto leave = [&](std::size_t begin, std::size_t end) {
+  apply_racy(buffer, gradient, update, [&](std::size_t begin, std::size_t end) {
     rule_.leave(buffer, buffer, layout_.stride(), begin, end, {update.t});
-  };
+  });
+}
+
+void Updater::apply_part_racy(float* buffer, const GradientPiece& piece,
+                              const Update& update) const {
+  apply_racy(buffer, {&piece, 1}, update, [](std::size_t, std::size_t) {});
+}
+
+template <class Uncovered>
+void Updater::apply_racy(float* buffer, Gradient gradient, const Update& update,
+                         Uncovered&& uncovered) const {
   if (layout_.blocks == 0) {
     const double scale = update.damping.factor * update.clip_factor;
     for_each_stretch(
@@ -124,19 +134,21 @@ void Updater::apply_racy(float* buffer, Gradient gradient, const Update& update)
           rule_.apply_racy(buffer, layout_.stride(), g, begin, end,
                            {update.t, scale, update.stores});
         },
-        leave);
+        uncovered);
     return;
   }
   for_each_stretch(
       gradient,
       [&](const float* g, std::size_t b, std::size_t begin, std::size_t end) {
         const double factor = update.damping.variables[b];
-        if (factor == 0) return leave(begin, end);
+        if (factor == 0) {
+          return rule_.leave(buffer, buffer, layout_.stride(), begin, end, {update.t});
+        }
         store(buffer + layout_.last_updates() + b,
               rule_.apply_racy(buffer, layout_.stride(), g, begin, end,
                                {update.t, factor * update.clip_factor, update.stores}, true));
       },
-      leave);
+      uncovered);
 }
 
 void Updater::check_sparse() const {

@@ -50,6 +50,8 @@ class Updater {
   void apply(float* next, const float* current, Gradient gradient, const Update& update) const;
   // In place, while other threads do the same and read.
   void apply_racy(float* buffer, Gradient gradient, const Update& update) const;
+  // That piece of a gradient alone; what it does not cover gets its own.
+  void apply_part_racy(float* buffer, const GradientPiece& piece, const Update& update) const;
   void apply_sparse_racy(float* buffer, const SparseGradient& gradient, const Update& update) const;
   // Throws Error where a parameter whose gradient is zero would not stay as it is.
   void check_sparse() const;
@@ -71,6 +73,11 @@ class Updater {
   // are kept, a piece must not end within a block. leave(begin, end) for what no piece covers.
   template <class F, class Leave>
   void for_each_stretch(Gradient gradient, F&& f, Leave&& leave) const;
+
+  // apply_racy, with uncovered(begin, end) for what no piece covers.
+  template <class Uncovered>
+  void apply_racy(float* buffer, Gradient gradient, const Update& update,
+                  Uncovered&& uncovered) const;
 
   const Rule& rule_;
   const StalenessPolicy& staleness_;

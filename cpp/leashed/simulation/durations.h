@@ -1,0 +1,40 @@
+// How long what workers do takes in virtual time: drawn by counters, so that a worker's third
+// gradient takes as long whatever the others did before it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "leashed/base/choice.h"
+
+namespace leashed {
+
+class Durations {
+ public:
+  virtual ~Durations() = default;
+
+  // The worker's index-th, in nanoseconds; never negative.
+  std::int64_t operator()(std::uint32_t worker, std::uint64_t index) const;
+
+ protected:
+  // Uniform in (0, 1).
+  struct Drawn {
+    double own[2];  // the same at every draw of the worker
+    double now[2];
+    std::uint64_t index;
+  };
+  virtual double seconds(const Drawn& drawn) const = 0;
+
+ private:
+  friend std::unique_ptr<Durations> make_durations(const Choice& choice, std::uint64_t seed);
+  std::uint64_t seed_ = 0;
+  std::vector<double> slower_;
+};
+
+// constant (seconds), normal (mean, deviation), exponential (mean), rates (mean, spread),
+// heavy_tail (mean, shape), trace (the table `seconds`, again and again). The table `slower` goes
+// with each: what the first workers' are multiplied by.
+std::unique_ptr<Durations> make_durations(const Choice& choice, std::uint64_t seed);
+
+}  // namespace leashed

@@ -1,0 +1,41 @@
+// A training in virtual time: gradients, updates and the discipline are the real ones, carried out
+// by one thread; what they take is drawn. The same seed gives the same bits, whatever else the
+// machine does.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "leashed/engine/monitor.h"
+#include "leashed/engine/result.h"
+
+namespace leashed {
+
+struct SimulationOptions {
+  std::size_t workers;
+  std::size_t batch_size;
+  std::uint64_t seed;
+  StopRules until;            // seconds are virtual ones; milestones are not looked at
+  double evaluate_every = 0;  // virtual seconds; infinite: at the beginning and the end alone
+  // What a gradient, an attempt to update and a copy of theta take (durations.h).
+  Choice compute, update, copy;
+};
+
+struct SimulationResult {
+  TrainResult training;  // its seconds are virtual ones, but for peak_memory_bytes all is played
+  // The seconds in which so many workers were in their updates.
+  std::vector<double> updating_seconds;
+  // When their number changed, and to what, of the first kChanges changes.
+  static constexpr std::size_t kChanges = std::size_t{1} << 16;
+  std::vector<std::pair<double, std::uint32_t>> updating;
+  std::uint64_t events = 0;
+};
+
+// Throws Error for what cannot be played. `discipline` was made from `choice` and `context`.
+SimulationResult simulate(const GradientSource& source, const DatasetView& data,
+                          const DatasetView* validation, const Choice& choice,
+                          Discipline& discipline, const DisciplineContext& context,
+                          const SimulationOptions& options, const TrainCallbacks& callbacks);
+
+}  // namespace leashed

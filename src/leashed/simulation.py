@@ -1,0 +1,404 @@
+"""Trainings in virtual time: real gradients and updates by one thread, whose durations are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _check, _core
+from leashed import staleness as policies
+from leashed.choice import Choice
+from leashed.datasets import Dataset, SparseDataset, Split
+from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
+from leashed.external import External, Samples
+from leashed.machine import cores, cpu_model
+from leashed.models import Graph, Model
+from leashed.result import TrainResult
+from leashed.rules import SGD, Rule, check_rule
+from leashed.staleness import Policy
+from leashed.stopping import Until
+from leashed.train import (
+    MAX_SEED,
+    Progress,
+    check_discipline,
+    head_of,
+    progress_of,
+    result_of,
+    sets_of,
+    source_of,
+    train,
+)
+
+__all__ = [
+    "Cluster",
+    "Costs",
+    "Simulation",
+    "constant",
+    "exponential",
+    "heavy_tail",
+    "measure",
+    "normal",
+    "rates",
+    "simulate",
+    "trace",
+]
+
+MAX_WORKERS = 32_000
+_MOST_SECONDS = 1e6
+_MEASURED = 0.3  # seconds of training for each cost
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one thread takes, in seconds: ``compute`` for a gradient (T_c), ``update`` for a pass over
+    the parameters that updates them (T_u), and ``copy`` for one that copies them.
+    """
+
+    compute: float
+    update: float
+    copy: float
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            _seconds(item.name, getattr(self, item.name))
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Workers of virtual time: how many, and what a gradient, an update and a copy take them.
+
+    Made by :func:`constant`, :func:`normal`, :func:`exponential`, :func:`rates`,
+    :func:`heavy_tail` and :func:`trace`.
+
+    Args:
+        workers: how many; 1 to 32,000.
+        compute: what a gradient takes, as the core is told.
+        update: seconds of an attempt to update, T_u.
+        copy: seconds of a copy of the parameters, where the discipline makes one.
+    """
+
+    workers: int
+    compute: Choice
+    update: float = 0.0
+    copy: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check.whole("workers", self.workers, maximum=MAX_WORKERS)
+        _seconds("update", self.update)
+        _seconds("copy", self.copy)
+
+    def slower(self, factors: Sequence[float]) -> Cluster:
+        """The cluster whose first workers take so many times as long for a gradient.
+
+        SHAT's heterogeneous clusters HE0, HE1 and HE2 are ``slower([2])``, ``slower([10])`` and
+        ``slower([100])``.
+
+        Raises:
+            TypeError, ValueError: a factor is not above 0, or there are more than workers.
+        """
+        given = np.array([_check.real("factors", one, 0.0) for one in factors], np.float64)
+        if len(given) > self.workers:
+            raise ValueError(
+                f"factors must be of at most the {self.workers} workers, got {len(given)}"
+            )
+        name, settings = self.compute
+        return dataclasses.replace(self, compute=(name, {**settings, "slower": given}))
+
+
+def constant(workers: int, seconds: float, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
+    """Every gradient takes ``seconds``."""
+    return Cluster(
+        workers, ("constant", {"seconds": _seconds("seconds", seconds)}), update=update, copy=copy
+    )
+
+
+def normal(
+    workers: int, mean: float, deviation: float, *, update: float = 0.0, copy: float = 0.0
+) -> Cluster:
+    """A gradient takes a normally distributed time, in seconds; what would be negative takes none."""
+    settings = {"mean": _seconds("mean", mean), "deviation": _seconds("deviation", deviation)}
+    return Cluster(workers, ("normal", settings), update=update, copy=copy)
+
+
+def exponential(workers: int, mean: float, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
+    """Each worker's gradients come as a Poisson process, ``mean`` seconds apart."""
+    return Cluster(workers, ("exponential", {"mean": _seconds("mean", mean)}), update, copy)
+
+
+def rates(
+    workers: int, mean: float, spread: float, *, update: float = 0.0, copy: float = 0.0
+) -> Cluster:
+    """Each worker's gradients come as a Poisson process whose rate is drawn once for each worker.
+
+    The rates are those of the staleness analysis of extreme-scale-asgd: normally distributed around
+    1/``mean``, with a standard deviation of ``spread`` times that; none is below a twentieth of it.
+    """
+    settings = {
+        "mean": _seconds("mean", mean),
+        "spread": _check.real("spread", spread, 0.0, allow=True),
+    }
+    return Cluster(workers, ("rates", settings), update, copy)
+
+
+def heavy_tail(
+    workers: int,
+    mean: float = 1.0,
+    shape: float = 2.5,
+    *,
+    update: float = 0.0,
+    copy: float = 0.0,
+) -> Cluster:
+    """A gradient takes a time of Lomax's distribution of that ``mean`` in seconds and that ``shape``,
+    above 1: the smaller, the more often one takes very long. At 2 and below the variance is infinite.
+    """
+    settings = {"mean": _seconds("mean", mean), "shape": _check.real("shape", shape, 1.0)}
+    return Cluster(workers, ("heavy_tail", settings), update, copy)
+
+
+def trace(workers: int, seconds: ArrayLike, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
+    """Gradients take the ``seconds`` given, float [any], one after the other and again from the
+    beginning; each worker begins at another place.
+    """
+    given = np.asarray(seconds, np.float64)
+    if given.ndim != 1 or len(given) == 0 or not ((given >= 0) & (given <= _MOST_SECONDS)).all():
+        raise ValueError(
+            f"seconds must be a list of durations from 0 to {_MOST_SECONDS:g}, at least one"
+        )
+    return Cluster(workers, ("trace", {"seconds": given}), update, copy)
+
+
+def measure(
+    model: Model | External,
+    data: Dataset | Samples | Split,
+    *,
+    rule: Rule | None = None,
+    batch_size: int = 64,
+    seed: int = 0,
+) -> Costs:
+    """What a gradient, an update and a copy take here, by one thread, in about a second.
+
+    Args:
+        model, data, rule, batch_size, seed: as of :func:`leashed.train`.
+
+    Raises:
+        TypeError, ValueError: as there.
+    """
+
+    def short(discipline: Discipline) -> TrainResult:
+        return train(
+            model,
+            data,
+            until=Until(seconds=_MEASURED),
+            discipline=discipline,
+            rule=rule,
+            threads=1,
+            batch_size=batch_size,
+            seed=seed,
+            evaluate_every=_MOST_SECONDS,
+        )
+
+    published, copied = short(Leashed()), short(Locked())
+    return Costs(
+        compute=published.gradient_seconds.mean(),
+        update=published.attempt_seconds.mean(),
+        copy=copied.breakdown["read"] / copied.gradients,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """A training in virtual time.
+
+    Attributes:
+        result: what :func:`leashed.train` returns of a real one; its seconds are virtual, its memory
+            is what the simulation took. ``config["virtual"]`` has the cluster.
+        updating_seconds: float64 [workers + 1]; for how long 0, 1, … workers were in their updates at
+            once (under ``Leashed`` in the retry loop: n_t of leashed-sgd's section IV).
+        updating_moments: float64 [k]; when that number changed, of the first 65,536 changes.
+        updating: int64 [k]; and to what.
+        events: what was played, one after the other.
+    """
+
+    result: TrainResult
+    updating_seconds: NDArray[np.float64]
+    updating_moments: NDArray[np.float64]
+    updating: NDArray[np.int64]
+    events: int
+
+    @property
+    def mean_updating(self) -> float:
+        """The number of workers in their updates, as a mean over the time; NaN where none passed."""
+        total = self.updating_seconds.sum()
+        if total == 0.0:
+            return math.nan
+        return float(self.updating_seconds @ np.arange(len(self.updating_seconds)) / total)
+
+
+def simulate(
+    model: Model | External,
+    data: Dataset | Samples | Split | tuple[ArrayLike, ArrayLike],
+    *,
+    cluster: Cluster,
+    until: Until,
+    discipline: Discipline | None = None,
+    rule: Rule | None = None,
+    staleness: Policy | None = None,
+    batch_size: int = 64,
+    seed: int = 0,
+    init: str | ArrayLike = "he",
+    validation: Dataset | Samples | None = None,
+    evaluate_every: float | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> Simulation:
+    """Train ``model`` on ``data`` as :func:`leashed.train` does, in virtual time.
+
+    One thread plays all workers. Gradients and updates are the real ones, by the discipline's own
+    code, and so are staleness, failed attempts and dropped gradients; only what they take is drawn.
+    That threads slow each other down, in caches and memory, is not played. Under ``Hogwild``
+    copies and updates go on in 64 parts while others' do, so views are torn at that grain. The same
+    seed gives the same bits on one instruction-set level, whatever else the machine does. Ctrl-C
+    returns the state reached.
+
+    Args:
+        cluster: how many workers, and what their work takes.
+        until: when to stop; its seconds are virtual ones.
+        discipline: ``Sequential``, ``Locked``, ``Hogwild()`` or ``Leashed``, the default.
+            ``Synchronous`` and ``Hogwild(copy=False)``, which reads all the while, are not played.
+        evaluate_every: virtual seconds between evaluations. Default: at the beginning and at the end
+            alone; where a loss ends the run, it must be given.
+        model, data, rule, staleness, batch_size, seed, init, validation, progress: as of
+            :func:`leashed.train`. Models over tables and sparse data are not played.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+    if not isinstance(cluster, Cluster):
+        raise TypeError(
+            f"cluster must be leashed.simulation.constant(...) or another of it, got {cluster!r}"
+        )
+    if isinstance(model, Graph) and model.tables:
+        raise TypeError(f"model {model.name} reads tables, which virtual time does not play")
+    train_set, test_set = sets_of(model, data, validation)
+    if isinstance(train_set, SparseDataset):
+        raise TypeError("data must be dense; sparse data are not played in virtual time")
+    discipline = Leashed() if discipline is None else discipline
+    check_discipline(discipline)
+    if isinstance(discipline, Synchronous):
+        raise TypeError(
+            "discipline Synchronous is not played in virtual time; at each step all wait for the "
+            "slowest, so its updates are those of Sequential at batch_size times workers"
+        )
+    if isinstance(discipline, Hogwild) and not discipline.copy:
+        raise ValueError("discipline Hogwild(copy=False) reads all the while; take Hogwild()")
+    if isinstance(discipline, Sequential) and cluster.workers != 1:
+        raise ValueError(f"cluster must have 1 worker with Sequential, got {cluster.workers}")
+    rule = SGD(0.05) if rule is None else rule
+    check_rule(rule)
+    staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
+    if not isinstance(until, Until):
+        raise TypeError(f"until must be leashed.until(...), got {until!r}")
+    batch_size = _check.whole("batch_size", batch_size)
+    if batch_size > len(train_set):
+        raise ValueError(
+            f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
+        )
+    seed = _check.whole("seed", seed, 0, MAX_SEED)
+    wants_loss = any(one is not None for one in (until.loss, until.loss_fraction, until.divergence))
+    if evaluate_every is None and wants_loss:
+        raise ValueError(
+            "evaluate_every must be given where a loss ends the run, in virtual seconds"
+        )
+    if evaluate_every is not None:
+        evaluate_every = _check.real("evaluate_every", evaluate_every, 0.0)
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be callable, got {progress!r}")
+    durations = [cluster.update, cluster.copy, *_means(cluster)]
+    if until.updates is None and until.epochs is None and not any(durations):
+        raise ValueError("until needs updates or epochs where nothing takes time")
+    if isinstance(init, str):
+        theta = model.init(seed, init)
+    else:
+        theta = _check.vector("init", init, model.dimension)
+
+    def report(now: dict[str, Any], initial_loss: float) -> None:
+        assert progress is not None
+        progress(progress_of(now, initial_loss, float(batch_size)))
+
+    examples = head_of(train_set)
+    validating = None if test_set is None else head_of(test_set)
+    outcome = _core.simulate(
+        source_of(model, train_set),
+        theta,
+        examples[0],
+        examples[1],
+        None if validating is None else validating[0],
+        None if validating is None else validating[1],
+        discipline.choice(),
+        rule.choice(),
+        staleness.choice(),
+        cluster.workers,
+        batch_size,
+        seed,
+        until.rules(len(train_set), batch_size),
+        math.inf if evaluate_every is None else evaluate_every,
+        cluster.compute,
+        ("constant", {"seconds": cluster.update}),
+        ("constant", {"seconds": cluster.copy}),
+        None if progress is None else report,
+        examples[2],
+    )
+    name, settings = cluster.compute
+    config = {
+        "discipline": discipline.label,
+        "rule": rule.config(),
+        "state_vectors": rule.state_vectors,
+        "staleness": staleness.config(),
+        "threads": cluster.workers,
+        "batch_size": batch_size,
+        "seed": seed,
+        "init": init if isinstance(init, str) else "array",
+        "until": {k: value for k, value in dataclasses.asdict(until).items() if value is not None},
+        "model": model.name,
+        "dimension": model.dimension,
+        "flops_per_example": model.flops_per_example,
+        "data": train_set.name,
+        "sparse": False,
+        "examples": len(train_set),
+        "isa": _core.default_isa(),
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "version": _core.__version__,
+        "virtual": {
+            "compute": name,
+            **{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in settings.items()},
+            "update": cluster.update,
+            "copy": cluster.copy,
+        },
+    }
+    return Simulation(
+        result=result_of(outcome, float(batch_size), config, {}),
+        updating_seconds=outcome["updating_seconds"],
+        updating_moments=outcome["updating_moments"],
+        updating=outcome["updating"].astype(np.int64),
+        events=outcome["events"],
+    )
+
+
+def _seconds(name: str, value: float) -> float:
+    given = _check.real(name, value, 0.0, allow=True)
+    if given > _MOST_SECONDS:
+        raise ValueError(f"{name} must be at most {_MOST_SECONDS:g} seconds, got {given:g}")
+    return given
+
+
+def _means(cluster: Cluster) -> list[float]:
+    """What of a gradient's time may be above 0."""
+    _, settings = cluster.compute
+    values = [settings.get("mean", 0.0), settings.get("seconds", 0.0)]
+    return [float(np.max(value)) for value in values]
