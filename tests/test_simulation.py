@@ -62,7 +62,11 @@ def test_one_worker_has_the_bits_of_one_thread(discipline, rule):
     assert virtual.staleness.max() == 0
 
 
-@pytest.mark.parametrize("policy", [lsh.staleness.tail_tau(), lsh.staleness.stage_aware(lsh.staleness.inverse())], ids=str)
+@pytest.mark.parametrize(
+    "policy",
+    [lsh.staleness.tail_tau(), lsh.staleness.stage_aware(lsh.staleness.inverse())],
+    ids=str,
+)
 @pytest.mark.parametrize("discipline", PLAYED, ids=by)
 def test_staleness_policies_are_the_real_ones(discipline, policy):
     cluster = simulation.exponential(1, 1e-3, update=1e-4)
@@ -199,7 +203,7 @@ def test_ctrl_c_returns_the_state_reached():
 
 
 def test_an_error_of_a_callback_surfaces():
-    def progress(now):
+    def progress(_):
         raise RuntimeError("mine")
 
     with pytest.raises(RuntimeError, match="mine"):
@@ -207,7 +211,7 @@ def test_an_error_of_a_callback_surfaces():
 
 
 def test_an_error_of_a_gradient_surfaces():
-    def gradient(theta, x, y, out):
+    def gradient(*_):
         raise ZeroDivisionError("mine")
 
     model = lsh.models.external(gradient, dimension=3, features=784)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core
 from leashed import staleness as policies
-from leashed.choice import Choice
+from leashed.choice import Choice, Setting
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.external import External, Samples
@@ -122,7 +122,10 @@ def normal(
     workers: int, mean: float, deviation: float, *, update: float = 0.0, copy: float = 0.0
 ) -> Cluster:
     """A gradient takes a normally distributed time, in seconds; what would be negative takes none."""
-    settings = {"mean": _seconds("mean", mean), "deviation": _seconds("deviation", deviation)}
+    settings: dict[str, Setting] = {
+        "mean": _seconds("mean", mean),
+        "deviation": _seconds("deviation", deviation),
+    }
     return Cluster(workers, ("normal", settings), update=update, copy=copy)
 
 
@@ -139,7 +142,7 @@ def rates(
     The rates are those of the staleness analysis of extreme-scale-asgd: normally distributed around
     1/``mean``, with a standard deviation of ``spread`` times that; none is below a twentieth of it.
     """
-    settings = {
+    settings: dict[str, Setting] = {
         "mean": _seconds("mean", mean),
         "spread": _check.real("spread", spread, 0.0, allow=True),
     }
@@ -157,7 +160,10 @@ def heavy_tail(
     """A gradient takes a time of Lomax's distribution of that ``mean`` in seconds and that ``shape``,
     above 1: the smaller, the more often one takes very long. At 2 and below the variance is infinite.
     """
-    settings = {"mean": _seconds("mean", mean), "shape": _check.real("shape", shape, 1.0)}
+    settings: dict[str, Setting] = {
+        "mean": _seconds("mean", mean),
+        "shape": _check.real("shape", shape, 1.0),
+    }
     return Cluster(workers, ("heavy_tail", settings), update, copy)
 
 
@@ -241,7 +247,7 @@ class Simulation:
 
 
 def simulate(
-    model: Model | External,
+    model: Model | Graph | External,
     data: Dataset | Samples | Split | tuple[ArrayLike, ArrayLike],
     *,
     cluster: Cluster,
@@ -400,5 +406,5 @@ def _seconds(name: str, value: float) -> float:
 def _means(cluster: Cluster) -> list[float]:
     """What of a gradient's time may be above 0."""
     _, settings = cluster.compute
-    values = [settings.get("mean", 0.0), settings.get("seconds", 0.0)]
-    return [float(np.max(value)) for value in values]
+    given = (settings.get("mean", 0.0), settings.get("seconds", 0.0))
+    return [float(np.max(np.asarray(value, np.float64))) for value in given]

@@ -13,6 +13,7 @@ from leashed.cli import (
     arguments,
     cluster,
     combinations,
+    contention,
     elp,
     policies,
     report,
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     benchmarks: arguments.Commands = bench.add_subparsers(required=True, metavar="BENCHMARK")
     scaling.add(benchmarks)
     combinations.add(benchmarks)
+    contention.add(benchmarks)
     shadowsync.add(benchmarks)
     report.add(commands)
     policies.add(commands)

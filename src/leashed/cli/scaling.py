@@ -10,19 +10,21 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leashed import _check
+from leashed import _check, simulation
 from leashed.cli.appending import before, opened, tell, tell_left
 from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import Line, describe
 from leashed.models import INITIALISATIONS
 from leashed.report import summary
-from leashed.report.table import number, percent
+from leashed.report.table import duration, number, percent
 from leashed.studies import scaling
 from leashed.studies.plan import PIXELS
 from leashed.studies.runs import Run, read_to_append
 from leashed.train import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leashed.cli.arguments import Commands
     from leashed.datasets import Dataset
 
@@ -94,6 +96,19 @@ def add(benchmarks: Commands) -> None:
         metavar="SECONDS",
         help="between evaluations of the loss (default: so that they take a tenth of a thread)",
     )
+    plan.add_argument(
+        "--virtual",
+        action="store_true",
+        help="in virtual time: real gradients and updates by one thread, of as many as --threads "
+        "says, whose T_c and T_u are measured here with one thread, or given; SYNC is left out; "
+        "--seconds are virtual, by default those of the plan over its most threads",
+    )
+    plan.add_argument(
+        "--costs",
+        type=listed(float),
+        metavar="T_C,T_U,COPY",
+        help="with --virtual and one model: seconds of a gradient, an update and a copy",
+    )
     parser.add_argument("--output", type=Path, help="write each result to this file, as JSON lines")
     parser.add_argument(
         "--resume", action="store_true", help="add to the --output that is there what it lacks"
@@ -126,8 +141,15 @@ def _plan(options: argparse.Namespace) -> scaling.Plan:
     given: dict[str, Any] = {
         item.name: value
         for item in dataclasses.fields(scaling.Plan)
-        if (value := getattr(options, item.name)) is not None
+        if item.name != "costs" and (value := getattr(options, item.name)) is not None
     }
+    if options.virtual:
+        asked = given.get("algorithm", base.algorithm)
+        given["algorithm"] = tuple(name for name in asked if name != "SYNC")
+        if "SYNC" in asked:
+            tell("left out: SYNC (not played in virtual time)")
+        # One thread plays all of them.
+        given.setdefault("seconds", base.seconds / max(given.get("threads", base.threads)))
     plan = dataclasses.replace(base, **given)
     if options.max_threads is not None:
         plan, cut = plan.capped(options.max_threads)
@@ -142,10 +164,14 @@ def _scaling(options: argparse.Namespace) -> int:
         raise ValueError("--resume goes with --output, the file to go on with")
     if options.minutes is not None:
         _check.real("minutes", options.minutes, 0.0)
+    if options.costs is not None and not options.virtual:
+        raise ValueError("--costs goes with --virtual")
     plan = _plan(options)
     _check.writable(options.output)
     data = load_data(options).train
     runs, size = before(options, read_to_append)
+    if options.virtual:
+        plan = _virtual(plan, data, options.costs, runs)
     try:
         settings = scaling.left(plan, data, runs)
     except ValueError as error:
@@ -204,6 +230,32 @@ def _scaling(options: argparse.Namespace) -> int:
     return _RUNS_LEFT if left else 0
 
 
+def _virtual(
+    plan: scaling.Plan,
+    data: Dataset,
+    given: tuple[float, ...] | None,
+    runs: Sequence[Run],
+) -> scaling.Plan:
+    """The plan with its models' costs: those given, of the runs that are there, or measured."""
+    if given is not None:
+        if len(given) != 3 or len(plan.model) != 1:
+            raise ValueError("costs must be three numbers of seconds, and --model one network")
+        return dataclasses.replace(plan, costs=(given,))
+    if runs:
+        return dataclasses.replace(plan, costs=runs[0].result.config.get("costs", ()))
+    measured = []
+    for name in plan.model:
+        costs = simulation.measure(
+            scaling.build_model(name, data), data, batch_size=plan.batch_size
+        )
+        tell(
+            f"{name}: T_c {duration(costs.compute)}, T_u {duration(costs.update)}, "
+            f"copy {duration(costs.copy)}"
+        )
+        measured.append(dataclasses.astuple(costs))
+    return dataclasses.replace(plan, costs=tuple(measured))
+
+
 def _announce(plan: scaling.Plan, data: Dataset, left: int) -> None:
     """What is going to run, and for how long at most."""
     if plan.preset is not None:
@@ -215,6 +267,9 @@ def _announce(plan: scaling.Plan, data: Dataset, left: int) -> None:
     )
     total = len(plan.settings())
     runs = f"{total} runs" if left == total else f"{left} runs left of {total}"
+    if plan.costs:
+        tell(f"{runs}, in virtual time")
+        return
     hours = left * plan.seconds / 3600.0
     longest = f"{number(hours)} hours" if hours >= 2.0 else f"{number(60.0 * hours)} minutes"
     tell(f"{runs}, of at most {plan.seconds:g} s each: {longest} at most")

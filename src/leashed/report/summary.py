@@ -212,7 +212,7 @@ def conditions(runs: Sequence[Run]) -> str:
         f"leashed {all_of('version')}; data: {' and '.join(sets)}; "
         f"initialisation: {all_of('init')}; η: {', '.join(f'{lr:g}' for lr in steps)}; "
         f"batch: {all_of('batch_size')}; {''.join(f'{text}; ' for text in _presets(configs))}"
-        f"{processes}loss evaluated every {duration(pause)} (median)"
+        f"{processes}{_virtual(configs)}loss evaluated every {duration(pause)} (median)"
     )
 
 
@@ -234,6 +234,19 @@ def _data_set(config: dict[str, Any]) -> str:
         return "unknown"
     pixels = f", pixels 0…{config['pixels']}" if "pixels" in config else ""
     return data_set(config.get("data", "unknown"), config["examples"]) + pixels
+
+
+def _virtual(configs: Sequence[dict[str, Any]]) -> str:
+    """Of runs in virtual time, what their work took."""
+    costs = dict.fromkeys(
+        f"{config['model']}: T_c {duration(played.get('mean', math.nan))}, "
+        f"T_u {duration(played['update'])}, copy {duration(played['copy'])}"
+        for config in configs
+        if (played := config.get("virtual"))
+    )
+    if not costs:
+        return ""
+    return f"virtual time ({'; '.join(costs)}; that threads slow each other down is not played); "
 
 
 def _presets(configs: Sequence[dict[str, Any]]) -> list[str]:

@@ -13,6 +13,7 @@ from leashed.datasets import Dataset
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.machine import cores, cpu_model
 from leashed.models import INITIALISATIONS, Model
+from leashed.simulation import Costs
 from leashed.studies.runs import ALGORITHMS, Run
 from leashed.train import MAX_SEED, MAX_THREADS
 
@@ -108,6 +109,9 @@ class Plan:
         pixels: what white is: 1, as the loaders give it, or 255. The presets have 255.
         evaluate_every: seconds between evaluations of the loss; None: the engine's choice.
         isolated: each run in a process of its own, whose memory has no history of others.
+        costs: for each model seconds of T_c, T_u and of a copy, by one thread: the runs are then in
+            virtual time, with gradients' times normally distributed around T_c, with a standard
+            deviation of a twentieth. Empty: on real threads.
         preset: the step of Table I that the plan is made from, or None.
         short: whether it is made from that step's short form.
 
@@ -128,6 +132,7 @@ class Plan:
     pixels: int = 1
     evaluate_every: float | None = None
     isolated: bool = False
+    costs: tuple[tuple[float, float, float], ...] = ()
     preset: str | None = None
     short: bool = False
 
@@ -162,6 +167,15 @@ class Plan:
             raise ValueError(f"pixels must be 1 or 255 (what white is), got {self.pixels!r}")
         if self.evaluate_every is not None:
             _check.real("evaluate_every", self.evaluate_every, 0.0)
+        object.__setattr__(self, "costs", tuple(tuple(each) for each in self.costs))
+        if self.costs and len(self.costs) != len(self.model):
+            raise ValueError(
+                f"costs must be of each of the {len(self.model)} models, got {len(self.costs)}"
+            )
+        for each in self.costs:
+            Costs(*each)
+        if self.costs and "SYNC" in self.algorithm:
+            raise ValueError("algorithm SYNC is not played in virtual time; leave it out")
         if self.preset not in (None, *_STEPS):
             raise ValueError(f"preset must be one of {', '.join(_STEPS)}, got {self.preset!r}")
         if self.short and self.preset is None:
@@ -182,6 +196,10 @@ class Plan:
                 f"{', '.join(str(m) for m in cut)}"
             )
         return dataclasses.replace(self, threads=kept), cut
+
+    def costs_of(self, model: str) -> Costs | None:
+        """Those of a model; None on real threads."""
+        return Costs(*self.costs[self.model.index(model)]) if self.costs else None
 
     def settings(self) -> list[Setting]:
         """All runs, repeat by repeat, so that a machine that drifts treats all settings alike."""
@@ -226,6 +244,7 @@ class Plan:
             "pixels": self.pixels,
             "evaluate_every": self.evaluate_every,
             "isolated": self.isolated,
+            "costs": [list(each) for each in self.costs],
             "preset": self.preset,
             "short": self.short,
             "departures": self.departures(),
@@ -246,6 +265,7 @@ class Plan:
             "seed": self.seed,
             "evaluate_every": self.evaluate_every,
             "isolated": self.isolated,
+            "costs": [list(each) for each in self.costs],
             "cpu": cpu_model(),
             "cores": cores(),
             "isa": default_isa(),
@@ -256,7 +276,8 @@ def conditions_of(run: Run) -> dict[str, Any]:
     """As :meth:`Plan.conditions`, of a run; None for what its result does not say."""
     config = run.result.config
     plain = ("preset", "short", "data", "examples", "pixels", "init", "batch_size")
-    after = ("evaluate_every", "isolated", "cpu", "cores", "isa")
+    after = ("evaluate_every", "isolated")
+    machine = ("cpu", "cores", "isa")
     seed, repeat = config.get("seed"), config.get("repeat")
     return {
         **{name: config.get(name) for name in plain},
@@ -264,6 +285,8 @@ def conditions_of(run: Run) -> dict[str, Any]:
         "seconds": config["until"].get("seconds"),
         "seed": None if seed is None or repeat is None else seed - repeat,
         **{name: config.get(name) for name in after},
+        "costs": config.get("costs", []),
+        **{name: config.get(name) for name in machine},
     }
 
 

@@ -24,9 +24,12 @@ from typing import Any
 
 import numpy as np
 
+from leashed import simulation
 from leashed.datasets import Dataset
+from leashed.models import Model
 from leashed.result import TrainResult
 from leashed.rules import SGD
+from leashed.simulation import Costs
 from leashed.stopping import Until
 from leashed.studies.plan import DISCIPLINES, Plan, Setting, build_model
 from leashed.train import Progress, train
@@ -35,6 +38,8 @@ __all__ = ["Apart", "train_setting"]
 
 _NO_PARAMETERS = np.empty(0, dtype=np.float32)
 _PIECE = 1 << 16
+_UPDATES = 50  # from one evaluation in virtual time to the next
+_DEVIATION = 0.05  # of T_c in virtual time, in its own unit
 
 
 def train_setting(
@@ -55,21 +60,44 @@ def train_setting(
         progress: called after every evaluation, as in :func:`leashed.train`.
     """
     _forget_memory()
-    result = train(
-        build_model(setting.model, data),
-        data,
-        until=Until(loss_fraction=plan.epsilon, seconds=plan.seconds),
-        discipline=DISCIPLINES[setting.algorithm],
-        rule=SGD(setting.lr),
-        threads=setting.threads,
-        batch_size=plan.batch_size,
-        seed=plan.seed + setting.repeat,
-        init=plan.init,
-        evaluate_every=plan.evaluate_every,
-        progress=progress,
-    )
+    model, costs = build_model(setting.model, data), plan.costs_of(setting.model)
+    asked: dict[str, Any] = {
+        "until": Until(loss_fraction=plan.epsilon, seconds=plan.seconds),
+        "discipline": DISCIPLINES[setting.algorithm],
+        "rule": SGD(setting.lr),
+        "batch_size": plan.batch_size,
+        "seed": plan.seed + setting.repeat,
+        "init": plan.init,
+        "progress": progress,
+    }
+    every = plan.evaluate_every
+    if costs is None:
+        result = train(model, data, threads=setting.threads, evaluate_every=every, **asked)
+    else:
+        result = _played(model, data, setting.threads, costs, every, asked)
     config = {**result.config, **plan.stamp(setting)}
     return dataclasses.replace(result, config=config, parameters=_NO_PARAMETERS)
+
+
+def _played(
+    model: Model,
+    data: Dataset,
+    threads: int,
+    costs: Costs,
+    every: float | None,
+    asked: dict[str, Any],
+) -> TrainResult:
+    """In virtual time, evaluated every fifty updates or so unless it is said how often."""
+    if every is None:
+        every = _UPDATES * max((costs.compute + costs.update) / threads, costs.update)
+    cluster = simulation.normal(
+        threads,
+        costs.compute,
+        _DEVIATION * costs.compute,
+        update=costs.update,
+        copy=costs.copy,
+    )
+    return simulation.simulate(model, data, cluster=cluster, evaluate_every=every, **asked).result
 
 
 class Apart:
