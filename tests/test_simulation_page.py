@@ -1,0 +1,35 @@
+"""The code of docs/simulation.md runs, from the first line to the last."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from leashed.cli import main
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+
+
+def test_the_pages_code_runs() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    given: dict[str, object] = {}
+    exec(compile(block, "docs/simulation.md", "exec"), given)
+    assert given["played"].result.total_updates == 1000  # type: ignore[attr-defined]
+
+
+def test_its_commands_run(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^\$ leashed (.*)$", PAGE, re.MULTILINE)
+    smaller = {
+        "bench contention": "--threads 1,16 --repeats 2 --virtual",
+        "bench scaling": "--repeats 1 --threads 4 --seconds 0.1 --costs 0.01,0.001,0.001",
+        "report": "",
+    }
+    assert len(commands) == 3
+    for command in commands:
+        (added,) = [words for name, words in smaller.items() if command.startswith(name)]
+        assert main([*command.split(), *added.split()]) == 0
+    assert (tmp_path / "contention.html").stat().st_size > 10_000
+    assert (tmp_path / "virtual.html").stat().st_size > 10_000
+    assert "virtual time (mlp: T_c 10.0 ms, T_u 1.00 ms" in capsys.readouterr().out
