@@ -116,31 +116,37 @@ def _differences(schedule: Schedule, make: Make, events: list[str]) -> Iterator[
     count = 0
     while (step := cluster.next()) and count < LONGEST:
         wanted, found = [], []
+        told: list[tuple[Event, list[Action]]] = []
         due = False
         for event in step:
             count += 1
+            events.append(str(event))
             if event.kind == "wake":
                 due = any(batch["until"] <= event.now_ns for batch in oracle.out.values())
             answer = oracle.on(*event)
             cluster.take(event.now_ns, answer)
             wanted += ours.told(event, answer)
-            translated = event._replace(ticket=tickets[event.ticket])
             if count % 16 == 9:
                 copied = machine.copy()
                 machine.on("leave", event.now_ns, 0, 0, 0, 0)  # of which the copy must not hear
                 machine = copied
-            actions = machine.on(*translated)
-            books.take(translated, actions)
-            found += theirs.told(translated, actions)
-        events += [str(event) for event in step]
-        events += [f"{'':>10}{' '.join(map(str, words))}" for words in sorted(wanted, key=str)]
-        if sorted(wanted, key=str) != sorted(found, key=str):
-            lines = [f"{'':>10}{' '.join(map(str, words))}" for words in sorted(found, key=str)]
-            yield "\n".join(["but the machine", *(lines or [f"{'':>10}nothing"])])
+            translated = event._replace(ticket=tickets[event.ticket])
+            told.append((translated, machine.on(*translated)))
+            found += theirs.told(*told[-1])
+        events += (lines := _lines(wanted))
+        if (others := _lines(found)) != lines:
+            yield "\n".join(["but the machine", *(others or [" " * 10 + "nothing"])])
         if due and step[0].now_ns not in theirs.wakes:
             yield "but the machine did not ask to be woken now"
+        for one in told:
+            books.take(*one)
         for key, ticket in ours.tickets.items():
             tickets[ticket] = theirs.tickets[key]
+
+
+def _lines(told: list[tuple[Any, ...]]) -> list[str]:
+    """The actions of a step, in an order of their own."""
+    return sorted(" " * 10 + " ".join(map(str, words)) for words in told)
 
 
 def smaller(schedule: Schedule) -> Iterator[Schedule]:
@@ -171,10 +177,13 @@ def smaller(schedule: Schedule) -> Iterator[Schedule]:
     for i, own in enumerate(durations):
         for less in {own[:1], own[: len(own) // 2], (100,)} - {own, ()}:
             yield replace(schedule, durations=(*durations[:i], less, *durations[i + 1 :]))
+    for sooner in (lambda at: at // 2, lambda at: max(0, at - 100)):
+        if (moved := tuple(replace(h, at=sooner(h.at)) for h in happenings)) != happenings:
+            yield replace(schedule, happenings=moved)
     for i, happening in enumerate(happenings):
         for at in {0, happening.at // 2, happening.at // 100 * 100} - {happening.at}:
-            moved = replace(happening, at=at)
-            yield replace(schedule, happenings=(*happenings[:i], moved, *happenings[i + 1 :]))
+            one = replace(happening, at=at)
+            yield replace(schedule, happenings=(*happenings[:i], one, *happenings[i + 1 :]))
 
 
 def shrink(difference: Difference, make: Make) -> Difference:

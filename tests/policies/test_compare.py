@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from policies import compare, oracles
-from policies.schedules import ALGORITHMS, draw
+from policies.schedules import ALGORITHMS, LONGEST, Cluster, draw
 from policies.server import Action, Batch, Server
+
+from leashed import _core
 
 
 class Played:
@@ -170,8 +172,45 @@ def test_a_machine_that_fails_is_told_of() -> None:
     assert "b3 must be small" in str(found)
 
 
-def test_without_a_machine_the_command_says_so(monkeypatch, capsys) -> None:
-    monkeypatch.delattr(compare.core, "PolicyMachine", raising=False)
+def test_without_a_machine_the_command_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(_core, "PolicyMachine", raising=False)
     monkeypatch.setattr(sys, "argv", ["compare.py", "--schedules", "1"])
     assert compare.main() == 2
     assert "PolicyMachine" in capsys.readouterr().out
+
+
+def test_schedules_reach_what_is_rare() -> None:
+    found = set()
+    for algorithm in ("gba", "hop_bw", "dssp", "switching"):
+        for i in range(60):
+            schedule = draw(algorithm, f"rare {i}")
+            oracle, cluster = schedule.oracle(), Cluster(schedule)
+            for _ in range(LONGEST):
+                for event in (step := cluster.next()):
+                    k, version = getattr(oracle, "k", 0), oracle.version
+                    actions = oracle.on(*event)
+                    cluster.take(event.now_ns, actions)
+                    found |= {a["why"] for a in actions if a["kind"] == "drop"}
+                    found |= {f"{a['kind']} at {event.kind}" for a in actions}
+                    if getattr(oracle, "k", 0) > k and oracle.version == version:
+                        found.add("an empty buffer")
+                    if isinstance(oracle, oracles.Dssp) and any(oracle.extra.values()):
+                        found.add("extra iterations")
+                    if isinstance(oracle, oracles.Switching) and oracle.mode != oracle.wanted:
+                        found.add("a switch that waits")
+                if not step:
+                    break
+    assert found >= {
+        "late",
+        "stale",
+        "straggler",
+        "an empty buffer",
+        "extra iterations",
+        "a switch that waits",
+        "grant at wake",
+        "grant at leave",
+        "grant at command",
+        "apply at leave",
+    }
