@@ -3,9 +3,10 @@
     python tests/policies/compare.py [--schedules 100000] [--seed 0] [--only gba]
 
 Both hear the same events, made from what the oracle answers. What an algorithm leaves free is not
-compared: the numbers of slots and tickets, the order of the actions of one step, when a machine wants
-to be woken as long as no lease ends without it, and tokens, n and c where nothing depends on them.
-Zero weights count as left out. Each schedule's machine is replaced by its copy somewhere on the way,
+compared: the numbers of slots and tickets, the order of the actions of one step, who of several that
+wait is served first (the oracle follows the machine), when a machine wants to be woken as long as no
+lease ends without it, and tokens, n and c where nothing depends on them. Zero weights count as left
+out. Each schedule's machine is replaced by its copy somewhere on the way,
 after the original has gone on. The first schedule of each algorithm that fails is made smaller while
 it fails, and printed with what happened.
 """
@@ -123,15 +124,16 @@ def _differences(schedule: Schedule, make: Make, events: list[str]) -> Iterator[
             events.append(str(event))
             if event.kind == "wake":
                 due = any(batch["until"] <= event.now_ns for batch in oracle.out.values())
-            answer = oracle.on(*event)
-            cluster.take(event.now_ns, answer)
-            wanted += ours.told(event, answer)
             if count % 16 == 9:
                 copied = machine.copy()
                 machine.on("leave", event.now_ns, 0, 0, 0, 0)  # of which the copy must not hear
                 machine = copied
             translated = event._replace(ticket=tickets[event.ticket])
             told.append((translated, machine.on(*translated)))
+            oracle.served_first = [a["node"] for a in told[-1][1] if a["kind"] == "grant"]
+            answer = oracle.on(*event)
+            cluster.take(event.now_ns, answer)
+            wanted += ours.told(event, answer)
             found += theirs.told(*told[-1])
         events += (lines := _lines(wanted))
         if (others := _lines(found)) != lines:

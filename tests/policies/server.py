@@ -10,7 +10,8 @@ answers actions, all of them dicts with a ``kind``:
 Readings of what no paper says, the same for every algorithm:
 
 - Who may not start yet, or finds no batch, is parked. Whenever something has changed the parked are
-  looked through in the order in which they came, and each gets what it now may have.
+  looked through, and each gets what it now may have: in the order in which they came, or in any
+  other (``served_first``), since no paper cares.
 - Every batch that is handed out gets a ticket of its own, also one that is handed out again. So a
   push with a ticket that is no longer out is ``late``, and counts for nothing.
 - A lease ends ``term_ns`` after it was granted (0: never), when the wake-up of that time arrives;
@@ -57,6 +58,7 @@ class Server:
         self.term_ns = term_ns
         self.members = set(range(workers))
         self.parked: list[int] = []
+        self.served_first: list[int] = []
         self.number = 0  # of the next batch that was never handed out
         self.first = 0  # its first example
         self.ended = False
@@ -217,7 +219,8 @@ class Server:
     def settle(self) -> None:
         """Close what is complete, serve the parked, and see whether the data are over."""
         self.close()
-        for node in list(self.parked):
+        first = {node: i for i, node in enumerate(self.served_first)}
+        for node in sorted(self.parked, key=lambda node: first.get(node, len(first))):
             if self.may_start(node) and (batch := self.take()) is not None:
                 self.grant(node, batch)
         if self.exhausted() and not self.returned and not self.out:
