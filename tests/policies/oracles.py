@@ -8,8 +8,11 @@ its paper leaves open and how it is read here.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from policies.server import Batch, Server
+
+FRESH = math.inf  # as ι: no gradient is too stale
 
 
 class Asp(Server):
@@ -278,8 +281,8 @@ class Switching(Gba):
     - The other command in between calls it off.
     """
 
-    def __init__(self, gba_batch: int, **shared: float) -> None:
-        super().__init__(**shared)  # type: ignore[arg-type]
+    def __init__(self, gba_batch: int, **gba: Any) -> None:
+        super().__init__(**gba)
         self.sizes = {SYNC: self.batch, GBA: gba_batch}
         self.mode = self.wanted = SYNC
         self.contributed: set[int] = set()
@@ -321,6 +324,3 @@ class Switching(Gba):
             self.apply_all()
             self.k += 1
             self.contributed = set()
-
-
-FRESH = math.inf  # as iota: no gradient is too stale

@@ -112,8 +112,8 @@ class SwitchesAtOnce(oracles.Switching):
         return self.mode != oracles.SYNC or super().may_start(node)
 
 
-class Restless(oracles.Dssp):
-    """Asks the controller though extra iterations are left."""
+class Timid(oracles.Dssp):
+    """Gives half of the extra iterations."""
 
     def controller(self, node: int) -> int:
         return super().controller(node) // 2
@@ -130,7 +130,7 @@ WRONG = [
     ("bsp", ByArrival),
     ("shat", ZeroesFirst),
     ("switching", SwitchesAtOnce),
-    ("dssp", Restless),
+    ("dssp", Timid),
 ]
 
 
