@@ -190,6 +190,23 @@ def test_without_a_machine_the_command_says_so(
     assert "PolicyMachine" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("wrong", "code"), [(False, 0), (True, 1)])
+def test_the_command_tells_which_differ(
+    wrong: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make(name: str, arguments: dict[str, Any]) -> Played:
+        oracle = ALGORITHMS[name].oracle
+        return Played((Forgets if wrong and name == "asp" else oracle)(**arguments))
+
+    monkeypatch.setattr(_core, "PolicyMachine", make, raising=False)
+    given = "compare.py --schedules 60 --seed 3 --only asp --only bsp"
+    monkeypatch.setattr(sys, "argv", given.split())
+    assert compare.main() == code
+    told = capsys.readouterr().out
+    assert told.count("the same actions") == 2 - wrong
+    assert ("but the machine" in told) == wrong
+
+
 def test_schedules_reach_what_is_rare() -> None:
     found = set()
     for algorithm in ("gba", "hop_bw", "dssp", "switching"):
