@@ -88,9 +88,9 @@ class Ssp(Server):
 
     Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server",
     NIPS 2013: a worker at clock c has seen all updates up to clock c − s − 1, so it may start when
-    the slowest worker's clock is at least c − s. (From the abstract, and from descriptions of it in
-    public projects; the paper itself could not be read here.) So whoever computes is at most s
-    ahead, s = 0 is a barrier of clocks, and who has just pushed may be s + 1 ahead, and waits.
+    the slowest worker's clock is at least c − s. Only the abstract, and what public projects say of
+    it, could be read here; the formula is as remembered. So whoever computes is at most s ahead,
+    s = 0 is a barrier of clocks, and who has just pushed may be s + 1 ahead, and waits.
 
     A worker that comes, or comes back, starts at the slowest clock: from 0 it would stop all others.
     """
