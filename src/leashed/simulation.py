@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential
 from leashed.external import External, Samples
 from leashed.machine import cores, cpu_model
 from leashed.models import Graph, Model
+from leashed.modes import Mode
 from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
@@ -38,6 +39,7 @@ from leashed.train import (
 __all__ = [
     "Cluster",
     "Costs",
+    "ModeCounts",
     "Simulation",
     "constant",
     "exponential",
@@ -218,6 +220,29 @@ def measure(
 
 
 @dataclass(frozen=True, eq=False)
+class ModeCounts:
+    """What a mode decided about what was pushed.
+
+    Attributes:
+        applied: examples whose gradients, or models, were summed.
+        late: examples dropped whose lease had gone to another.
+        stale: examples dropped by GBA, eq. 1.
+        straggler: examples dropped that came after their round (Hop-BW).
+        exchanges: of models with the server's.
+        meetings: of peers.
+        worker_examples: int64 [workers]; pushed by each.
+    """
+
+    applied: int
+    late: int
+    stale: int
+    straggler: int
+    exchanges: int
+    meetings: int
+    worker_examples: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class Simulation:
     """A training in virtual time.
 
@@ -229,6 +254,7 @@ class Simulation:
         updating_moments: float64 [k]; when that number changed, of the first 65,536 changes.
         updating: int64 [k]; and to what.
         events: what was played, one after the other.
+        mode: what a mode decided; None under a discipline.
     """
 
     result: TrainResult
@@ -236,6 +262,7 @@ class Simulation:
     updating_moments: NDArray[np.float64]
     updating: NDArray[np.int64]
     events: int
+    mode: ModeCounts | None = None
 
     @property
     def mean_updating(self) -> float:
@@ -253,6 +280,7 @@ def simulate(
     cluster: Cluster,
     until: Until,
     discipline: Discipline | None = None,
+    mode: Mode | None = None,
     rule: Rule | None = None,
     staleness: Policy | None = None,
     batch_size: int = 64,
@@ -276,6 +304,11 @@ def simulate(
         until: when to stop; its seconds are virtual ones.
         discipline: ``Sequential``, ``Locked``, ``Hogwild()`` or ``Leashed``, the default.
             ``Synchronous`` and ``Hogwild(copy=False)``, which reads all the while, are not played.
+        mode: of ``leashed.modes``, in place of a discipline: workers that pull from a server and push
+            to it, or meet each other. ``cluster.copy`` is then what a transfer takes each way, and
+            ``cluster.update`` what the server takes for each push. ``result.total_updates`` counts
+            the server's (of peers, those of all models); a lease's local steps are parts of a batch.
+            Stage-aware staleness policies are not played.
         evaluate_every: virtual seconds between evaluations. Default: at the beginning and at the end
             alone; where a loss ends the run, it must be given.
         model, data, rule, staleness, batch_size, seed, init, validation, progress: as of
@@ -293,6 +326,10 @@ def simulate(
     train_set, test_set = sets_of(model, data, validation)
     if isinstance(train_set, SparseDataset):
         raise TypeError("data must be dense; sparse data are not played in virtual time")
+    if mode is not None and not isinstance(mode, Mode):
+        raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
+    if mode is not None and discipline is not None:
+        raise ValueError("discipline is not for runs with a mode; give one of the two")
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
     if isinstance(discipline, Synchronous):
@@ -307,6 +344,8 @@ def simulate(
     rule = SGD(0.05) if rule is None else rule
     check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
+    if mode is not None and staleness.choice()[0].startswith("stage_aware"):
+        raise ValueError("staleness by stages is not played with a mode; choose another policy")
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
     batch_size = _check.whole("batch_size", batch_size)
@@ -336,6 +375,13 @@ def simulate(
         assert progress is not None
         progress(progress_of(now, initial_loss, float(batch_size)))
 
+    rules = until.rules(len(train_set), batch_size)
+    playing = None
+    if mode is not None:
+        name, settings = mode.choice()
+        leased = rules.pop("batches", 0.0) * batch_size
+        job = {"workers": cluster.workers, "batch": batch_size, "examples": leased}
+        playing = (name, {**settings, **job})
     examples = head_of(train_set)
     validating = None if test_set is None else head_of(test_set)
     outcome = _core.simulate(
@@ -345,13 +391,14 @@ def simulate(
         examples[1],
         None if validating is None else validating[0],
         None if validating is None else validating[1],
-        discipline.choice(),
+        None if playing is not None else discipline.choice(),
+        playing,
         rule.choice(),
         staleness.choice(),
         cluster.workers,
         batch_size,
         seed,
-        until.rules(len(train_set), batch_size),
+        rules,
         math.inf if evaluate_every is None else evaluate_every,
         cluster.compute,
         ("constant", {"seconds": cluster.update}),
@@ -361,7 +408,7 @@ def simulate(
     )
     name, settings = cluster.compute
     config = {
-        "discipline": discipline.label,
+        "discipline": discipline.label if mode is None else type(mode).__name__,
         "rule": rule.config(),
         "state_vectors": rule.state_vectors,
         "staleness": staleness.config(),
@@ -393,6 +440,9 @@ def simulate(
         updating_moments=outcome["updating_moments"],
         updating=outcome["updating"].astype(np.int64),
         events=outcome["events"],
+        mode=None
+        if mode is None
+        else ModeCounts(**{item.name: outcome[item.name] for item in fields(ModeCounts)}),
     )
 
 

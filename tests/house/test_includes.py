@@ -24,6 +24,7 @@ FLOORS = (
     "sparse",  # one protocol for updates on sparse columns: rules' arithmetic on rows of data
     "discipline",  # reads a vector and publishes a rule's update of it, damped by a policy
     "model",  # pure functions of parameters and batches; in place, through a protocol of sparse runs
+    "server",  # carries out what a mode of training asks for, on parameters
     "engine",  # the one loop that drives all of them
     "simulation",  # the same parts, driven in virtual time
     "cluster",  # trainings on several machines: carries out what a policy asks for, over the net

@@ -4,17 +4,17 @@
 
 namespace leashed {
 
-void IndexedBatches::fill(std::uint64_t k, Batch& batch) const {
-  batch.indices.resize(batch_size_);
-  batch.rows.resize(batch_size_);
-  sampler_.batch(k, batch.indices.data());
-  for (std::size_t i = 0; i < batch_size_; ++i) {
+void IndexedBatches::fill_span(std::uint64_t first, std::size_t count, Batch& batch) const {
+  batch.indices.resize(count);
+  batch.rows.resize(count);
+  sampler_.span(first, count, batch.indices.data());
+  for (std::size_t i = 0; i < count; ++i) {
     batch.rows[i] = data_.x + batch.indices[i] * data_.features;
   }
   const auto gather = [&](const auto* from, auto& to) {
     if (!from) return from;
-    to.resize(batch_size_);
-    for (std::size_t i = 0; i < batch_size_; ++i) to[i] = from[batch.indices[i]];
+    to.resize(count);
+    for (std::size_t i = 0; i < count; ++i) to[i] = from[batch.indices[i]];
     return std::as_const(to).data();
   };
   Targets& targets = batch.view.targets;
@@ -22,7 +22,7 @@ void IndexedBatches::fill(std::uint64_t k, Batch& batch) const {
   targets.values = gather(data_.targets.values, batch.values);
   targets.weights = gather(data_.targets.weights, batch.weights);
   batch.view.rows = batch.rows.data();
-  batch.view.size = batch_size_;
+  batch.view.size = count;
   if (!data_.ids.empty()) batch.view.columns = batch.columns.gather(data_.ids, batch.indices);
 }
 

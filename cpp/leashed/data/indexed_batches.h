@@ -11,7 +11,11 @@ class IndexedBatches final : public BatchSource {
   IndexedBatches(const DatasetView& data, std::size_t batch_size, std::uint64_t seed)
       : data_(data), batch_size_(batch_size), sampler_(seed, data.rows, batch_size) {}
 
-  void fill(std::uint64_t k, Batch& batch) const override;
+  void fill(std::uint64_t k, Batch& batch) const override {
+    fill_span(k * batch_size_, batch_size_, batch);
+  }
+  // Makes it that many positions of the stream of examples.
+  void fill_span(std::uint64_t first, std::size_t count, Batch& batch) const;
   std::uint64_t pass(std::uint64_t k) const override { return sampler_.pass(k); }
 
  private:

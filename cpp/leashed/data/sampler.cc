@@ -63,17 +63,16 @@ Sampler::Sampler(std::uint64_t seed, std::size_t rows, std::size_t batch_size)
   assert(rows > 0 && batch_size > 0);
 }
 
-void Sampler::batch(std::uint64_t k, std::size_t* rows) const {
-  std::uint64_t pass = this->pass(k);
-  std::size_t position = k * batch_size_ % rows_;
-  for (std::size_t i = 0; i < batch_size_;) {
+void Sampler::span(std::uint64_t first, std::size_t count, std::size_t* rows) const {
+  std::uint64_t pass = first / rows_;
+  std::size_t position = first % rows_;
+  for (std::size_t i = 0; i < count;) {
     const Permutation permutation(seed_, pass, rows_, half_bits_);
-    while (i < batch_size_ && position < rows_) {
-      const std::size_t count =
-          std::min({Permutation::kTogether, batch_size_ - i, rows_ - position});
-      permutation(position, count, rows + i);
-      position += count;
-      i += count;
+    while (i < count && position < rows_) {
+      const std::size_t together = std::min({Permutation::kTogether, count - i, rows_ - position});
+      permutation(position, together, rows + i);
+      position += together;
+      i += together;
     }
     position = 0;
     ++pass;

@@ -16,7 +16,9 @@ class Sampler {
   // The pass over the data in which batch k begins.
   std::uint64_t pass(std::uint64_t k) const { return k * batch_size_ / rows_; }
   // Writes the batch_size row numbers of batch k.
-  void batch(std::uint64_t k, std::size_t* rows) const;
+  void batch(std::uint64_t k, std::size_t* rows) const { span(k * batch_size_, batch_size_, rows); }
+  // The row numbers of that many positions of the stream.
+  void span(std::uint64_t first, std::size_t count, std::size_t* rows) const;
 
  private:
   // A permutation of [0, rows) that is computed position by position, without a table: a Feistel

@@ -4,32 +4,23 @@
 #include <cmath>
 #include <utility>
 
-#include "leashed/base/clock.h"
-#include "leashed/base/team.h"
 #include "leashed/data/indexed_batches.h"
-#include "leashed/engine/evaluator.h"
-#include "leashed/engine/memory.h"
 #include "leashed/simulation/durations.h"
 #include "leashed/simulation/protocol.h"
 #include "leashed/simulation/timeline.h"
+#include "leashed/simulation/virtual_clock.h"
+#include "leashed/simulation/watch.h"
 
 namespace leashed {
 namespace {
 
-constexpr double kPatience = 0.02;  // real seconds between two looks at signals
-
-// Of what is drawn, so that the three do not repeat each other.
-enum Purpose : std::uint64_t { kCompute = 1, kUpdate = 2, kCopy = 3 };
-
-std::uint64_t seed_of(std::uint64_t seed, Purpose purpose) {
-  return seed ^ (purpose * 0x9E3779B97F4A7C15);
-}
-
-double in_seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
-std::int64_t in_ns(double seconds) {
-  return seconds < 9e9 ? std::llround(seconds * 1e9) : std::numeric_limits<std::int64_t>::max();
-}
+// In the order of one moment: pushes come before pulls (READINGS, "State machines and time").
+enum class Kind : std::uint8_t {
+  step,      // of an update or a read under way
+  computed,  // a gradient
+  ready,     // to read
+  evaluate,
+};
 
 class Simulation final : public Stage {
  public:
@@ -37,11 +28,8 @@ class Simulation final : public Stage {
              const Choice& choice, Discipline& discipline, const DisciplineContext& context,
              const SimulationOptions& options, const TrainCallbacks& callbacks)
       : source_(source),
-        data_(data),
-        validation_(validation),
         discipline_(discipline),
         options_(options),
-        callbacks_(callbacks),
         batches_(data, options.batch_size, options.seed),
         compute_(make_durations(options.compute, seed_of(options.seed, kCompute))),
         update_(make_durations(options.update, seed_of(options.seed, kUpdate))),
@@ -49,7 +37,7 @@ class Simulation final : public Stage {
         end_(in_ns(options.until.seconds)),
         workspace_(source.make_workspace()),
         workers_(options.workers),
-        evaluator_(source, [this] { return !looked(); }),
+        watch_(source, data, validation, options.until, callbacks),
         protocol_(make_protocol(choice, context, discipline, *this)) {
     result_.updating_seconds.resize(options.workers + 1);
   }
@@ -58,10 +46,10 @@ class Simulation final : public Stage {
     const auto attached = source_.attach();
     evaluate();
     for (std::uint32_t w = 0; w < workers_.size(); ++w) {
-      timeline_.enter({0, Moment::Kind::ready, w});
+      timeline_.enter({0, Kind::ready, w});
     }
     enter_evaluation();
-    while (!stop_.stopped() && !timeline_.empty() && under_way_ > 0) play(timeline_.take());
+    while (!watch_.stop.stopped() && !timeline_.empty() && under_way_ > 0) play(timeline_.take());
     return end();
   }
 
@@ -73,7 +61,7 @@ class Simulation final : public Stage {
     return (*copy_)(worker, workers_[worker].copies++);
   }
   void step_at(std::int64_t ns, std::uint32_t worker) override {
-    timeline_.enter({ns, Moment::Kind::step, worker});
+    timeline_.enter({ns, Kind::step, worker});
   }
 
   void has_read(std::uint32_t worker, const View& view) override {
@@ -82,8 +70,7 @@ class Simulation final : public Stage {
     player.computing = true;
     player.telemetry->read_seconds += in_seconds(now_ - player.since);
     player.since = now_;
-    timeline_.enter(
-        {now_ + (*compute_)(worker, player.gradients++), Moment::Kind::computed, worker});
+    timeline_.enter({now_ + (*compute_)(worker, player.gradients++), Kind::computed, worker});
   }
 
   void updated(std::uint32_t worker, const Publication& publication) override {
@@ -91,7 +78,7 @@ class Simulation final : public Stage {
     change_updating(-1);
     record(*player.telemetry, publication);
     if (publication.published) player.may_publish = false;
-    timeline_.enter({now_, Moment::Kind::ready, worker});
+    timeline_.enter({now_, Kind::ready, worker});
   }
 
  private:
@@ -106,29 +93,29 @@ class Simulation final : public Stage {
     std::int64_t since = 0;
   };
 
-  void play(const Moment& moment) {
+  void play(const Moment<Kind>& moment) {
     if (moment.ns > end_) {
       now_ = end_;
-      return stop_.stop(StopReason::seconds);
+      return watch_.stop.stop(StopReason::seconds);
     }
     now_ = moment.ns;
     ++result_.events;
     switch (moment.kind) {
-      case Moment::Kind::ready:
+      case Kind::ready:
         begin(moment.worker);
         break;
-      case Moment::Kind::computed:
+      case Kind::computed:
         compute(moment.worker);
         break;
-      case Moment::Kind::step:
+      case Kind::step:
         protocol_->step(moment.worker);
         break;
-      case Moment::Kind::evaluate:
+      case Kind::evaluate:
         evaluate();
         enter_evaluation();
         break;
     }
-    if (looked()) stop_.stop(StopReason::interrupted);
+    watch_.looked();
   }
 
   // As a worker on a thread (engine/worker.cc): what is dropped has used up its batch but not its
@@ -137,10 +124,10 @@ class Simulation final : public Stage {
     const StopRules& until = options_.until;
     if (next_batch_ >= until.batches) {
       const bool updates = !player.may_publish && next_update_ >= until.updates;
-      return stop_.finish(updates ? StopReason::updates : StopReason::epochs), false;
+      return watch_.stop.finish(updates ? StopReason::updates : StopReason::epochs), false;
     }
     if (!player.may_publish && next_update_ >= until.updates) {
-      return stop_.finish(StopReason::updates), false;
+      return watch_.stop.finish(StopReason::updates), false;
     }
     if (!player.may_publish) ++next_update_;
     player.may_publish = true;
@@ -163,8 +150,8 @@ class Simulation final : public Stage {
     if (player.gradient.size() == 0) player.gradient = AlignedArray<float>(source_.dimension());
     batches_.fill(player.k, batch_);
     const float loss = source_.gradient(player.view.theta, batch_.view, player.gradient.data(),
-                                        *workspace_, stop_.flag());
-    if (!std::isfinite(loss)) return stop_.stop(StopReason::not_finite);
+                                        *workspace_, watch_.stop.flag());
+    if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite);
     player.computing = false;
     player.telemetry->gradients.add(1);
     player.telemetry->gradient_seconds.add(in_seconds(now_ - player.since));
@@ -202,70 +189,21 @@ class Simulation final : public Stage {
   void enter_evaluation() {
     if (!std::isfinite(options_.evaluate_every)) return;
     const std::int64_t next = now_ + std::max<std::int64_t>(1, in_ns(options_.evaluate_every));
-    timeline_.enter({next, Moment::Kind::evaluate, 0});
-  }
-
-  // Signals, now and then; throws what the callback throws.
-  bool looked() {
-    if (interrupted_ || leashed::now() < next_look_) return interrupted_;
-    interrupted_ = callbacks_.interrupted && callbacks_.interrupted();
-    next_look_ = leashed::now() + kPatience;
-    return interrupted_;
+    timeline_.enter({next, Kind::evaluate, 0});
   }
 
   void evaluate() {
-    Evaluated e{};
-    bool complete = false;
     discipline_.with_snapshot([&](const float* theta, std::uint64_t t) {
+      Evaluated e{};
+      e.seconds = in_seconds(now_);
       e.updates = t;
-      complete = measure(e, theta);
+      e.live_vectors = discipline_.live_vectors() + workers_.size();
+      for (const Player& player : workers_) {
+        e.gradients += player.telemetry->gradients.get();
+        player.telemetry->staleness.merge_bins_into(e.staleness);
+      }
+      watch_.evaluate(theta, std::move(e));
     });
-    if (!complete) return stop_.stop(StopReason::interrupted);
-    e.seconds = in_seconds(now_);
-    e.live_vectors = discipline_.live_vectors() + workers_.size();
-    e.memory_bytes = resident_bytes();
-    for (const Player& player : workers_) {
-      e.gradients += player.telemetry->gradients.get();
-      player.telemetry->staleness.merge_bins_into(e.staleness);
-    }
-    result_.training.evaluations.push_back(e);
-    judge(e);
-    if (callbacks_.progress) callbacks_.progress(e, initial_loss());
-  }
-
-  double initial_loss() const { return result_.training.evaluations.front().loss; }
-
-  bool measure(Evaluated& e, const float* theta) {
-    const std::size_t threads = processors();
-    const auto train = evaluator_(theta, data_, threads);
-    if (!train) return false;
-    const auto validate =
-        validation_ ? evaluator_(theta, *validation_, threads) : std::optional(Evaluation());
-    if (!validate) return false;
-    const bool classes = data_.targets.labels && source_.classifies();
-    const auto share = [&](const Evaluation& of) {
-      return classes && of.rows > 0 ? static_cast<double>(of.correct) / static_cast<double>(of.rows)
-                                    : std::nan("");
-    };
-    e.loss = train->loss_sum / static_cast<double>(train->rows);
-    e.accuracy = share(*train);
-    e.validation_accuracy = share(*validate);
-    e.auc = train->auc;
-    e.normalised_entropy = train->normalised_entropy;
-    e.validation_auc = validate->auc;
-    e.validation_normalised_entropy = validate->normalised_entropy;
-    return true;
-  }
-
-  void judge(const Evaluated& e) {
-    const StopRules& until = options_.until;
-    if (!std::isfinite(e.loss)) return stop_.stop(StopReason::not_finite);
-    if (until.reached(e.loss, initial_loss())) {
-      converged_ = true;
-      const bool fraction = until.reached_fraction(e.loss, initial_loss());
-      return stop_.stop(fraction ? StopReason::loss_fraction : StopReason::loss);
-    }
-    if (e.loss >= until.divergence * initial_loss()) stop_.stop(StopReason::divergence);
   }
 
   SimulationResult end() {
@@ -275,36 +213,24 @@ class Simulation final : public Stage {
     }
     change_updating(0);
     TrainResult& training = result_.training;
-    const bool seen =
-        training.evaluations.size() > 0 && training.evaluations.back().seconds == in_seconds(now_);
-    if (!interrupted_ && !seen) evaluate();
+    if (!watch_.interrupted() && !watch_.evaluated_at(in_seconds(now_))) evaluate();
     discipline_.with_snapshot([&](const float* theta, std::uint64_t t) {
       training.parameters.assign(theta, theta + source_.dimension());
       training.updates = t;
     });
-    const double loss =
-        training.evaluations.empty() ? std::nan("") : training.evaluations.back().loss;
-    const Ending ending{converged_,       stop_.gave(StopReason::not_finite),
-                        interrupted_,     training.evaluations.empty() ? 1 : loss / initial_loss(),
-                        training.updates, next_batch_};
-    training.reason = reason_of(ending, stop_, options_.until);
-    training.outcome = outcome_of(ending, training.reason, options_.until);
+    watch_.end(training, next_batch_);
     training.elapsed = in_seconds(now_);
     for (Player& player : workers_) {
       player.telemetry->running_seconds = training.elapsed;
       training.add(*player.telemetry);
     }
     training.peak_vectors = discipline_.peak_vectors() + workers_.size();
-    training.peak_memory_bytes = peak_resident_bytes();
     return std::move(result_);
   }
 
   const GradientSource& source_;
-  const DatasetView& data_;
-  const DatasetView* const validation_;
   Discipline& discipline_;
   const SimulationOptions& options_;
-  const TrainCallbacks& callbacks_;
   const IndexedBatches batches_;
   const std::unique_ptr<Durations> compute_, update_, copy_;
   const std::int64_t end_;
@@ -313,16 +239,13 @@ class Simulation final : public Stage {
   SimulationResult result_;
   std::vector<Player> workers_;
   Batch batch_;
-  Timeline timeline_;
-  StopFlag stop_;
+  Timeline<Kind> timeline_;
   std::int64_t now_ = 0;
   std::uint64_t next_batch_ = 0, next_update_ = 0;
   std::size_t under_way_ = options_.workers;  // who has not come to the end of the batches
   std::uint32_t updating_ = 0;                // in their updates now
   std::int64_t updating_since_ = 0;
-  double next_look_ = 0;
-  bool interrupted_ = false, converged_ = false;
-  Evaluator evaluator_;
+  Watch watch_;
   const std::unique_ptr<Protocol> protocol_;
 };
 

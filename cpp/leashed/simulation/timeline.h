@@ -9,37 +9,32 @@
 
 namespace leashed {
 
+template <class Kind>
 struct Moment {
-  // Pushes come before pulls (READINGS, "State machines and time").
-  enum class Kind : std::uint8_t {
-    step,      // of an update or a read under way
-    computed,  // a gradient
-    ready,     // to read
-    evaluate,
-  };
   std::int64_t ns;
   Kind kind;
   std::uint32_t worker;
 };
 
+template <class Kind>
 class Timeline {
  public:
   bool empty() const { return heap_.empty(); }
-  const Moment& next() const { return heap_.front().moment; }
-  void enter(const Moment& moment) {
+  const Moment<Kind>& next() const { return heap_.front().moment; }
+  void enter(const Moment<Kind>& moment) {
     heap_.push_back({moment, entered_++});
     std::push_heap(heap_.begin(), heap_.end(), later);
   }
-  Moment take() {
+  Moment<Kind> take() {
     std::pop_heap(heap_.begin(), heap_.end(), later);
-    const Moment moment = heap_.back().moment;
+    const Moment<Kind> moment = heap_.back().moment;
     heap_.pop_back();
     return moment;
   }
 
  private:
   struct Entry {
-    Moment moment;
+    Moment<Kind> moment;
     std::uint64_t number;
   };
   static bool later(const Entry& a, const Entry& b) {

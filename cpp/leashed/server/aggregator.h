@@ -1,0 +1,50 @@
+// What has been pushed and is kept until it is applied, by slots: gradients, or models. It is
+// summed in the order in which the slots are named, so that a sum has the same bits whoever came
+// first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+
+namespace leashed {
+
+class Aggregator {
+ public:
+  explicit Aggregator(std::size_t dimension) : dimension_(dimension) {}
+
+  struct Part {
+    std::uint32_t slot;
+    double weight;
+  };
+
+  // Keeps `values` in the slot, which takes the memory; what it had before is given in exchange.
+  void hold(std::uint32_t slot, AlignedArray<float>& values) {
+    if (slot >= slots_.size()) slots_.resize(slot + 1);
+    std::swap(slots_[slot], values);
+    if (values.size() == 0) values = AlignedArray<float>(dimension_);
+  }
+
+  // Σ weight · slot, until the next sum.
+  const float* sum(std::span<const Part> parts) {
+    if (sum_.size() == 0) sum_ = AlignedArray<float>(dimension_);
+    std::fill_n(sum_.data(), dimension_, 0.0f);
+    for (const Part& part : parts) {
+      const float* const values = slots_[part.slot].data();
+      const auto weight = static_cast<float>(part.weight);
+      for (std::size_t i = 0; i < dimension_; ++i) sum_.data()[i] += weight * values[i];
+    }
+    return sum_.data();
+  }
+  const float* operator[](std::uint32_t slot) const { return slots_[slot].data(); }
+
+ private:
+  const std::size_t dimension_;
+  std::vector<AlignedArray<float>> slots_;
+  AlignedArray<float> sum_;
+};
+
+}  // namespace leashed

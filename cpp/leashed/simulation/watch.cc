@@ -1,0 +1,75 @@
+#include "leashed/simulation/watch.h"
+
+#include <cmath>
+#include <utility>
+
+#include "leashed/base/clock.h"
+#include "leashed/base/team.h"
+#include "leashed/engine/memory.h"
+
+namespace leashed {
+namespace {
+
+constexpr double kPatience = 0.02;  // real seconds between two looks at signals
+
+}  // namespace
+
+bool Watch::looked() {
+  if (interrupted_ || now() < next_look_) return interrupted_;
+  interrupted_ = callbacks_.interrupted && callbacks_.interrupted();
+  if (interrupted_) stop.stop(StopReason::interrupted);
+  next_look_ = now() + kPatience;
+  return interrupted_;
+}
+
+void Watch::evaluate(const float* theta, Evaluated e) {
+  if (!measure(e, theta)) return stop.stop(StopReason::interrupted);
+  e.memory_bytes = resident_bytes();
+  evaluations_.push_back(std::move(e));
+  judge(evaluations_.back());
+  if (callbacks_.progress) callbacks_.progress(evaluations_.back(), initial_loss());
+}
+
+bool Watch::measure(Evaluated& e, const float* theta) {
+  const std::size_t threads = processors();
+  const auto train = evaluator_(theta, data_, threads);
+  if (!train) return false;
+  const auto validate =
+      validation_ ? evaluator_(theta, *validation_, threads) : std::optional(Evaluation());
+  if (!validate) return false;
+  const bool classes = data_.targets.labels && source_.classifies();
+  const auto share = [&](const Evaluation& of) {
+    return classes && of.rows > 0 ? static_cast<double>(of.correct) / static_cast<double>(of.rows)
+                                  : std::nan("");
+  };
+  e.loss = train->loss_sum / static_cast<double>(train->rows);
+  e.accuracy = share(*train);
+  e.validation_accuracy = share(*validate);
+  e.auc = train->auc;
+  e.normalised_entropy = train->normalised_entropy;
+  e.validation_auc = validate->auc;
+  e.validation_normalised_entropy = validate->normalised_entropy;
+  return true;
+}
+
+void Watch::judge(const Evaluated& e) {
+  if (!std::isfinite(e.loss)) return stop.stop(StopReason::not_finite);
+  if (until_.reached(e.loss, initial_loss())) {
+    converged_ = true;
+    const bool fraction = until_.reached_fraction(e.loss, initial_loss());
+    return stop.stop(fraction ? StopReason::loss_fraction : StopReason::loss);
+  }
+  if (e.loss >= until_.divergence * initial_loss()) stop.stop(StopReason::divergence);
+}
+
+void Watch::end(TrainResult& result, std::uint64_t batches) {
+  const double share = evaluations_.empty() ? 1 : evaluations_.back().loss / initial_loss();
+  const Ending ending{
+      converged_, stop.gave(StopReason::not_finite), interrupted_, share, result.updates, batches};
+  result.reason = reason_of(ending, stop, until_);
+  result.outcome = outcome_of(ending, result.reason, until_);
+  result.peak_memory_bytes = peak_resident_bytes();
+  result.evaluations = std::move(evaluations_);
+}
+
+}  // namespace leashed

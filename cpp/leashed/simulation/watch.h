@@ -1,0 +1,52 @@
+// Who watches a simulation: evaluates the parameters, asks the stop rules, looks at signals.
+#pragma once
+
+#include <cstdint>
+
+#include "leashed/engine/evaluator.h"
+#include "leashed/engine/monitor.h"
+#include "leashed/engine/result.h"
+
+namespace leashed {
+
+class Watch {
+ public:
+  Watch(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
+        const StopRules& until, const TrainCallbacks& callbacks)
+      : source_(source),
+        data_(data),
+        validation_(validation),
+        until_(until),
+        callbacks_(callbacks),
+        evaluator_(source, [this] { return !looked(); }) {}
+
+  StopFlag stop;
+
+  // Signals, now and then; true: to stop. Throws what the callback throws.
+  bool looked();
+  // Of theta at this moment, of which `e` has seconds, updates and what else is counted.
+  void evaluate(const float* theta, Evaluated e);
+  bool evaluated_at(double seconds) const {
+    return !evaluations_.empty() && evaluations_.back().seconds == seconds;
+  }
+  bool interrupted() const { return interrupted_; }
+  // Fills in how the run ended, after `result` has its updates.
+  void end(TrainResult& result, std::uint64_t batches);
+
+ private:
+  double initial_loss() const { return evaluations_.front().loss; }
+  bool measure(Evaluated& e, const float* theta);
+  void judge(const Evaluated& e);
+
+  const GradientSource& source_;
+  const DatasetView& data_;
+  const DatasetView* const validation_;
+  const StopRules& until_;
+  const TrainCallbacks& callbacks_;
+  Evaluator evaluator_;
+  std::vector<Evaluated> evaluations_;
+  double next_look_ = 0;
+  bool interrupted_ = false, converged_ = false;
+};
+
+}  // namespace leashed

@@ -1,0 +1,248 @@
+"""Modes of training with a parameter server, or peer to peer: who waits for whom.
+
+Each is a value of a few numbers; what they do is in docs/modes.md. Today they are played in virtual
+time, by :func:`leashed.simulate`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from leashed import _check
+from leashed.choice import Setting
+
+__all__ = [  # noqa: RUF022  in the order of this file
+    "Mode",
+    "Sync",
+    "BSP",
+    "ASP",
+    "SSP",
+    "DSSP",
+    "HopBS",
+    "HopBW",
+    "EASGD",
+    "LocalSGD",
+    "GBA",
+    "Automatic",
+    "SHAT",
+    "SHATRoot",
+    "Ensemble",
+    "Swarm",
+    "GoSGD",
+    "ADPSGD",
+    "DPSGD",
+    "Prague",
+]
+
+
+@dataclass(frozen=True)
+class Mode(ABC):
+    """Base of the modes below; not one itself."""
+
+    NAME: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None:
+                _check.real(item.name, float(value) if isinstance(value, bool) else value)
+
+    def choice(self) -> tuple[str, dict[str, Setting]]:
+        """The native mode's name, and the numbers that are given."""
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        return self.NAME, {k: float(v) for k, v in given.items() if v is not None}
+
+
+@dataclass(frozen=True)
+class Sync(Mode):
+    """An update of ``m`` gradients (default: of all workers) on the parameters before it; who has
+    given one waits.
+    """
+
+    NAME: ClassVar[str] = "sync"
+    m: int | None = None
+
+
+@dataclass(frozen=True)
+class BSP(Mode):
+    """An update of ``b2`` gradients (default: the workers), whatever they were taken on; nobody waits
+    (gba, section 5.1).
+    """
+
+    NAME: ClassVar[str] = "bsp"
+    b2: int | None = None
+
+
+@dataclass(frozen=True)
+class ASP(Mode):
+    """Every gradient is an update, and nobody waits."""
+
+    NAME: ClassVar[str] = "asp"
+
+
+@dataclass(frozen=True)
+class SSP(Mode):
+    """Nobody begins who is more than ``s`` batches ahead of the slowest (Ho et al., 2013)."""
+
+    NAME: ClassVar[str] = "ssp"
+    s: int
+
+
+@dataclass(frozen=True)
+class DSSP(Mode):
+    """SSP whose bound moves from ``s`` to ``s + range`` (Zhao et al., 2019)."""
+
+    NAME: ClassVar[str] = "dssp"
+    range: int
+    s: int = 0
+
+
+@dataclass(frozen=True)
+class HopBS(Mode):
+    """SSP by the name of gba, section 5.1."""
+
+    NAME: ClassVar[str] = "hop_bs"
+    b1: int = 2
+
+
+@dataclass(frozen=True)
+class HopBW(Mode):
+    """A round ends without the ``b3`` slowest, whose gradients of it are dropped (gba, section 5.1)."""
+
+    NAME: ClassVar[str] = "hop_bw"
+    b3: int
+
+
+@dataclass(frozen=True)
+class EASGD(Mode):
+    """Models of the workers' own, exchanged with the server's after ``gap`` steps, elastic parameter
+    ``alpha`` (shadowsync, Algorithm 2).
+    """
+
+    NAME: ClassVar[str] = "easgd"
+    alpha: float
+    gap: int = 1
+
+
+@dataclass(frozen=True)
+class LocalSGD(Mode):
+    """Models of the workers' own, whose mean all take after ``h`` steps."""
+
+    NAME: ClassVar[str] = "local_sgd"
+    h: int
+    m: int | None = None
+
+
+@dataclass(frozen=True)
+class GBA(Mode):
+    """An update of ``m`` gradients (default: the workers), without those more than ``iota`` steps stale
+    by their token (gba, eq. 1); nobody waits.
+
+    Args:
+        divide_by_m: the mean over all m, not over those kept.
+        sync_batch: examples of a gradient while it is switched to Sync; default: the batch size.
+    """
+
+    NAME: ClassVar[str] = "gba"
+    m: int | None = None
+    iota: int = 4
+    divide_by_m: bool = False
+    sync_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Automatic(Mode):
+    """GBA that switches to Sync and back by the times that workers take.
+
+    Args:
+        m, iota: as of ``GBA``.
+        window: seconds of a measurement.
+        windows: so many in a row must say the same.
+        gain: a switch to GBA must promise so many times Sync's rate,
+        h: and a switch back this share less: its hysteresis.
+    """
+
+    NAME: ClassVar[str] = "automatic"
+    m: int | None = None
+    iota: int = 4
+    window: float = 10.0
+    windows: int = 3
+    gain: float = 1.2
+    h: float = 0.1
+
+
+@dataclass(frozen=True)
+class SHAT(Mode):
+    """Models of the workers' own, mixed with the server's by eq. 4 of shat.
+
+    Args:
+        base: of its logarithm; default: the natural one.
+    """
+
+    NAME: ClassVar[str] = "shat"
+    base: float = math.e
+
+    def choice(self) -> tuple[str, dict[str, Setting]]:
+        """The native mode's name and numbers."""
+        return self.NAME, {} if self.base == math.e else {"base": float(self.base)}
+
+
+@dataclass(frozen=True)
+class SHATRoot(Mode):
+    """SHAT with 1 - s/√n (shat, SHAT-root)."""
+
+    NAME: ClassVar[str] = "shat_root"
+
+
+@dataclass(frozen=True)
+class Ensemble(Mode):
+    """Models of the workers' own that never mix (shat, ENSEMBLE). What is evaluated is their mean."""
+
+    NAME: ClassVar[str] = "ensemble"
+
+
+@dataclass(frozen=True)
+class Swarm(Mode):
+    """SwarmSGD: after ``h`` steps the mean with a random other, who does not stop."""
+
+    NAME: ClassVar[str] = "swarm"
+    h: int
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class GoSGD(Mode):
+    """The same after each step, with probability ``p``."""
+
+    NAME: ClassVar[str] = "go_sgd"
+    p: float
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class ADPSGD(Mode):
+    """AD-PSGD: the mean with one of two neighbours on a ring, after each step."""
+
+    NAME: ClassVar[str] = "ad_psgd"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class DPSGD(Mode):
+    """D-PSGD: all wait for all, then neighbours on a ring meet in pairs."""
+
+    NAME: ClassVar[str] = "d_psgd"
+
+
+@dataclass(frozen=True)
+class Prague(Mode):
+    """Random groups of those who are not too far behind; a group waits for its own."""
+
+    NAME: ClassVar[str] = "prague"
+    group: int = 4
+    lag: int = 4
+    h: int = 1
+    seed: int = 0

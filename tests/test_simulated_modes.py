@@ -1,0 +1,188 @@
+"""Modes of training in virtual time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import leashed as lsh
+from leashed import modes, simulation
+
+DATA = lsh.datasets.synthetic_digits(640, seed=3, test=100)
+MODEL = lsh.models.mlp(784, [8], 10)
+ALL = [
+    modes.Sync(),
+    modes.BSP(),
+    modes.BSP(b2=3),
+    modes.ASP(),
+    modes.SSP(s=1),
+    modes.DSSP(range=3),
+    modes.HopBS(),
+    modes.HopBW(b3=1),
+    modes.EASGD(alpha=0.5, gap=2),
+    modes.LocalSGD(h=2),
+    modes.GBA(),
+    modes.GBA(m=4, iota=0),
+    modes.Automatic(window=0.01),
+    modes.SHAT(),
+    modes.SHAT(base=2),
+    modes.SHATRoot(),
+    modes.Ensemble(),
+    modes.Swarm(h=2),
+    modes.GoSGD(p=0.5),
+    modes.ADPSGD(),
+    modes.DPSGD(),
+    modes.Prague(group=2),
+]
+ALONE = [
+    modes.Sync(),
+    modes.BSP(b2=1),
+    modes.ASP(),
+    modes.SSP(s=0),
+    modes.DSSP(range=2),
+    modes.HopBS(),
+    modes.GBA(m=1),
+    modes.LocalSGD(h=1),
+    modes.SHAT(),
+]
+
+
+def play(mode, cluster, epochs=4, **given):
+    return lsh.simulate(
+        MODEL,
+        DATA,
+        cluster=cluster,
+        until=lsh.until(epochs=epochs),
+        mode=mode,
+        batch_size=16,
+        **{"rule": lsh.SGD(0.1), **given},
+    )
+
+
+def alone(rule, epochs=4):
+    return lsh.train(
+        MODEL,
+        DATA,
+        until=lsh.until(epochs=epochs),
+        discipline=lsh.Sequential(),
+        threads=1,
+        rule=rule,
+        batch_size=16,
+    )
+
+
+@pytest.mark.parametrize("rule", [lsh.SGD(0.1), lsh.Adam(0.01)], ids=["sgd", "adam"])
+@pytest.mark.parametrize("mode", ALONE, ids=repr)
+def test_one_worker_has_the_bits_of_sequential(mode, rule):
+    played = play(mode, simulation.exponential(1, 1e-3), rule=rule).result
+    real = alone(rule)
+    assert played.gradients == real.gradients
+    if isinstance(mode, modes.SHAT):  # evaluated at the server's
+        assert np.allclose(played.parameters, real.parameters, atol=1e-5)
+    else:
+        assert np.array_equal(played.parameters, real.parameters)
+
+
+@pytest.mark.parametrize("mode", ALL, ids=repr)
+def test_every_example_is_applied_once_or_counted(mode):
+    cluster = simulation.heavy_tail(6, 1e-3, 1.5, update=1e-5, copy=1e-4)
+    played = play(mode, cluster)
+    counts, result = played.mode, played.result
+    examples = 4 * 640
+    assert counts.worker_examples.sum() == examples
+    if not counts.exchanges and not isinstance(
+        mode, (modes.Swarm, modes.GoSGD, modes.ADPSGD, modes.DPSGD, modes.Prague)
+    ):
+        assert counts.applied + counts.stale + counts.straggler + counts.late == examples
+    assert result.reason == "epochs"
+    assert np.isfinite(result.final_loss)
+
+
+@pytest.mark.parametrize("mode", ALL, ids=repr)
+def test_a_seed_gives_the_same_bits(mode):
+    cluster = simulation.exponential(5, 1e-3, copy=1e-4)
+    first, again = play(mode, cluster, seed=2), play(mode, cluster, seed=2)
+    assert np.array_equal(first.result.parameters, again.result.parameters)
+    assert first.result.elapsed == again.result.elapsed
+
+
+@pytest.mark.parametrize("mode", [modes.GBA(), modes.BSP(), modes.HopBW(b3=0)], ids=repr)
+def test_equal_workers_make_it_sync(mode):
+    cluster = simulation.constant(4, 1e-3)
+    sync, other = play(modes.Sync(), cluster), play(mode, cluster)
+    assert np.array_equal(sync.result.parameters, other.result.parameters)
+    assert other.result.staleness.max() == 0
+
+
+def test_asynchronous_modes_do_not_wait_for_the_slow():
+    cluster = simulation.constant(4, 1e-3).slower([10])
+    sync, asp, gba = (play(mode, cluster) for mode in (modes.Sync(), modes.ASP(), modes.GBA()))
+    assert asp.result.elapsed < 0.5 * sync.result.elapsed
+    assert gba.result.elapsed < 0.5 * sync.result.elapsed
+    assert sync.result.staleness.max() == 0
+    assert asp.result.staleness.max() > 10
+    backup = play(modes.HopBW(b3=1), cluster)
+    assert backup.mode.straggler > 0
+
+
+@pytest.mark.parametrize("s", [0, 2, 5])
+def test_ssp_keeps_its_bound(s):
+    workers = 4
+    played = play(modes.SSP(s=s), simulation.constant(workers, 1e-3).slower([20]), epochs=1)
+    assert played.result.staleness.max() <= (2 * s + 1) * (workers - 1)
+
+
+def test_staleness_of_exponential_workers_is_that_of_theory():
+    n = 30
+    model = lsh.models.logistic_regression(2)
+    x = np.random.default_rng(0).random((64, 2), np.float32)
+    result = lsh.simulate(
+        model,
+        (x, (x[:, 0] > 0.5).astype(np.int64)),
+        cluster=simulation.exponential(n, 1.0),
+        until=lsh.until(updates=20_000),
+        mode=modes.ASP(),
+        batch_size=1,
+    ).result
+    assert result.total_updates == 20_000
+    counts = result.staleness.counts
+    mean = np.arange(len(counts)) @ counts / counts.sum()
+    assert abs(mean - (n - 1)) < 4 * n / np.sqrt(20_000 / n)
+
+
+def test_staleness_policies_damp():
+    cluster = simulation.exponential(8, 1e-3)
+    plain = play(modes.ASP(), cluster)
+    damped = play(modes.ASP(), cluster, staleness=lsh.staleness.inverse())
+    assert not np.array_equal(plain.result.parameters, damped.result.parameters)
+    assert np.array_equal(plain.result.staleness.counts, damped.result.staleness.counts)
+
+
+def test_models_of_peers_are_averaged():
+    played = play(modes.DPSGD(), simulation.constant(4, 1e-3), epochs=10)
+    assert played.mode.meetings > 0
+    assert played.result.final_loss < 0.8 * played.result.initial_loss
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mode": "asp"}, "mode must be ASP"),
+        ({"mode": modes.ASP(), "discipline": lsh.Leashed()}, "discipline is not for runs"),
+        ({"mode": modes.SSP(s=-1)}, "'s' must be from 0"),
+        ({"mode": modes.GBA(sync_batch=7)}, "'sync_batch' must divide"),
+        (
+            {"mode": modes.ASP(), "staleness": lsh.staleness.stage_aware(lsh.staleness.inverse())},
+            "staleness by stages",
+        ),
+    ],
+)
+def test_wrong_arguments(given, message):
+    asked = {"cluster": simulation.constant(2, 1e-3), "until": lsh.until(updates=3), **given}
+    with pytest.raises((TypeError, ValueError), match=message):
+        lsh.simulate(MODEL, DATA, **asked)
+
+
+def test_a_mode_s_numbers_are_numbers():
+    with pytest.raises(TypeError, match="s must be a number"):
+        modes.SSP(s="1")
