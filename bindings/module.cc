@@ -27,12 +27,12 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
       "names.");
   bind_batches(m);
   bind_network(m);
-  bind_external(m);
   bind_read(m);
   bind_parameter_vector(m);
   bind_clicks(m);
   bind_table(m);
   bind_graph(m);
+  bind_external(m);
   bind_cluster(m);
   bind_engine(m);
   bind_rules(m);

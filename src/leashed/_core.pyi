@@ -14,6 +14,8 @@ __all__: list[str] = [
     "ClickRows",
     "Engine",
     "Error",
+    "ExternalModel",
+    "ExternalRowsSource",
     "ExternalSource",
     "FRAGMENT",
     "FactorisationMachine",
@@ -108,37 +110,6 @@ class Network(GradientSource):
     def outputs(self) -> int: ...
     @property
     def parameters(self) -> list[ParameterBlock]: ...
-
-class ExternalSource(GradientSource):
-    """
-    Gradients from a native function, by the contract of leashed.h.
-    """
-    def __init__(
-        self,
-        gradient: typing.SupportsInt | typing.SupportsIndex,
-        gradient_data: typing.SupportsInt | typing.SupportsIndex,
-        loss: typing.SupportsInt | typing.SupportsIndex,
-        loss_data: typing.SupportsInt | typing.SupportsIndex,
-        dimension: typing.SupportsInt | typing.SupportsIndex,
-        features: typing.SupportsInt | typing.SupportsIndex,
-        workspace_bytes: typing.SupportsInt | typing.SupportsIndex,
-        targets: bool,
-        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    ) -> None: ...
-
-class PythonSource(GradientSource):
-    """
-    Gradients from a Python callable.
-    """
-    def __init__(
-        self,
-        gradient: typing.Any,
-        loss: typing.Any,
-        dimension: typing.SupportsInt | typing.SupportsIndex,
-        features: typing.SupportsInt | typing.SupportsIndex,
-        targets: bool,
-        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    ) -> None: ...
 
 class Read:
     def __enter__(self) -> numpy.typing.NDArray[numpy.float32]:
@@ -348,6 +319,78 @@ class Graph(GradientSource):
     def outputs(self) -> int: ...
     @property
     def parameters(self) -> list[ParameterBlock]: ...
+
+class ExternalModel(GradientSource):
+    def logits(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: ClickRows,
+        tables: collections.abc.Sequence[Table],
+    ) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        [rows, 1].
+        """
+
+class ExternalSource(ExternalModel):
+    """
+    Gradients from a native function, by the contract of leashed.h.
+    """
+    def __init__(
+        self,
+        gradient: typing.SupportsInt | typing.SupportsIndex,
+        gradient_data: typing.SupportsInt | typing.SupportsIndex,
+        loss: typing.SupportsInt | typing.SupportsIndex,
+        loss_data: typing.SupportsInt | typing.SupportsIndex,
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        workspace_bytes: typing.SupportsInt | typing.SupportsIndex,
+        targets: bool,
+        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+
+class ExternalRowsSource(ExternalModel):
+    """
+    Gradients from a native function that reads rows of tables, by the contract of leashed.h.
+    """
+    def __init__(
+        self,
+        gradient: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ],
+        loss: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ],
+        logits: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ],
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        workspace_bytes: typing.SupportsInt | typing.SupportsIndex,
+        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        tables: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex]],
+        features_of_tables: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+
+class PythonSource(ExternalModel):
+    """
+    Gradients from a Python callable.
+    """
+    def __init__(
+        self,
+        gradient: typing.Any,
+        loss: typing.Any,
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        targets: bool,
+        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        logits: typing.Any = None,
+        tables: collections.abc.Sequence[
+            tuple[str, typing.SupportsInt | typing.SupportsIndex]
+        ] = [],
+        features_of_tables: collections.abc.Sequence[
+            typing.SupportsInt | typing.SupportsIndex
+        ] = [],
+    ) -> None: ...
 
 class Leases:
     """
@@ -831,8 +874,9 @@ def losses() -> list[str]:
 def mean_loss(
     source: GradientSource,
     theta: numpy.typing.NDArray[numpy.float32],
-    x: numpy.typing.NDArray[numpy.float32],
+    x: typing.Any,
     y: numpy.ndarray,
+    tables: collections.abc.Sequence[Table] = [],
 ) -> float:
     """
     The mean loss over all rows.

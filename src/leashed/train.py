@@ -118,7 +118,7 @@ def train(
     ``reason == "interrupted"``.
 
     Args:
-        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own. A graph
+        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own. One
             that reads tables takes a ``ClickDataset``, or a ``ClickSplit``.
         data: the training set; a ``Split`` brings its test set as ``validation``; a pair of arrays
             goes through ``Dataset.from_arrays``, of a matrix in CSR form and an array through
@@ -173,7 +173,7 @@ def train(
             What is written at the end is exact.
         checkpoint_every: seconds between checkpoints.
         resume: a checkpoint to go on from, with the same model (of an external one the name,
-            dimension, features, y and variables, and a gradient that computes the same), data,
+            dimension, features, y, variables and ids, and a gradient that computes the same), data,
             rule, staleness policy, seed and batch size; the discipline and the number of threads
             may differ. ``init`` is not used. One thread gives the same bits as without the
             interruption. With several, the batches that were under way may be used twice, others
@@ -242,14 +242,15 @@ def train(
             raise ValueError("checkpoint_every needs checkpoint, the file to write")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable, got {progress!r}")
-    if isinstance(model, Graph):
+    if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
+        kind = "are graphs" if isinstance(model, Graph) else "read tables"
         refused = {
             "cluster": cluster,
             'threads="auto"': "auto" if auto else None,
         }
         for name, value in refused.items():
             if value is not None:
-                raise ValueError(f"{name} is not for models that are graphs; {_INSTEAD[name]}")
+                raise ValueError(f"{name} is not for models that {kind}; {_INSTEAD[name]}")
         if not model.dimension:
             raise ValueError(
                 f"model {model.name} has no parameters but its tables' rows; give it a layer, such "
@@ -291,7 +292,7 @@ def train(
     if isinstance(resume, resuming.Kept):
         resumption = resume.reached
     elif resume is not None and trained:
-        assert isinstance(model, Graph)
+        assert isinstance(model, (Graph, External))
         resumption, folder = table_checkpoints.resume(resume, model, config, trained)
         config["resumed_exact"] = folder.exact
     elif resume is not None:
@@ -348,7 +349,7 @@ def train(
         if isinstance(checkpoint, resuming.Kept):
             checkpointer = checkpoint
         elif checkpoint is not None and trained:
-            assert isinstance(model, Graph)
+            assert isinstance(model, (Graph, External))
             checkpointer = stack.enter_context(
                 table_checkpoints.TableCheckpointer(checkpoint, model, config, trained)
             )
@@ -505,7 +506,7 @@ def _tables(
     staleness: Policy,
     seed: int,
 ) -> dict[str, Table]:
-    described = model.tables if isinstance(model, Graph) else ()
+    described = model.tables if isinstance(model, (Graph, External)) else ()
     if given is None:
         return new_tables(described, rule=rule, staleness=staleness, seed=seed)
     check_tables(described, given)
@@ -551,9 +552,10 @@ def source_of(model: AnyModel, data: _Data) -> _core.GradientSource:
 class _Clicks:
     """Clicks as a model that reads tables reads them."""
 
-    def __init__(self, model: Graph, data: ClickDataset, name: str) -> None:
+    def __init__(self, model: Graph | External, data: ClickDataset, name: str) -> None:
         self.rows = model.rows(data, name)
-        check_labels(model, data, name)
+        if isinstance(model, Graph):
+            check_labels(model, data, name)
         self.y, self.weights, self.name = data.y, data.weights, data.name
 
     def __len__(self) -> int:
@@ -577,18 +579,18 @@ def head_of(
 
 def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
     """The training and validation sets, as ``model`` reads them."""
-    if isinstance(model, External):
-        if isinstance(data, Split):
-            data, validation = data.train, data.test if validation is None else validation
-        checked = None if validation is None else model.samples("validation", validation)
-        return model.samples("data", data), checked
-    if isinstance(model, Graph) and model.tables:
+    if isinstance(model, (Graph, External)) and model.tables:
         if isinstance(data, ClickSplit):
             data, validation = data.train, data.test if validation is None else validation
         return (
             _Clicks(model, data, "data"),
             None if validation is None else _Clicks(model, validation, "validation"),
         )
+    if isinstance(model, External):
+        if isinstance(data, Split):
+            data, validation = data.train, data.test if validation is None else validation
+        checked = None if validation is None else model.samples("validation", validation)
+        return model.samples("data", data), checked
     if not isinstance(model, (Model, FactorisationMachine, Graph)):
         raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
     data, validation = _datasets(data, validation)

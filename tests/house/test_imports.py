@@ -23,7 +23,7 @@ FLOORS = (
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
     "spelled",  # what words of the command line and of plans stand for
     "_fits _parameters layers",  # what models are made of
-    "tables",
+    "tables _reads",  # _reads: features that are ids, and what models say of their tables
     "external graphs result vector",
     "factorisation recommenders",
     "models engine shared _graph_json folders",  # folders: of a model and its tables
