@@ -102,7 +102,7 @@ class PythonSource final : public ExternalModel {
                               std::to_string(n) + ",); it returned shape " +
                               std::string(py::str(given.attr("shape"))));
       }
-      std::copy_n(FloatArray(given).data(), n, out);
+      std::copy_n(Floats(given).data(), n, out);
     }
     renew(s, batch.size);
   }
@@ -124,6 +124,7 @@ class PythonSource final : public ExternalModel {
     std::size_t batch = 0;
   };
 
+  using Floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();  // stops the run
 
   static bool all_finite(std::span<const float> values) {
