@@ -256,6 +256,7 @@ void bind_external(py::module_& m) {
           "logits",
           [](const ExternalModel& source, const FloatArray& theta, const PyClickRows& x,
              const Tables& tables) {
+            if (!source.gives_logits()) throw py::value_error("source gives no logits");
             return predict_clicks(source, theta, x, tables, 1,
                                   [&](const BatchView& batch, float* out, Workspace& workspace) {
                                     source.logits(theta.data(), batch, out, workspace);
@@ -317,7 +318,7 @@ void bind_external(py::module_& m) {
       [](const GradientSource& source, const FloatArray& theta, const py::object& x,
          const py::array& y, const Tables& tables) {
         const DatasetView data = view_of(source, x, y);
-        if (tables.empty()) return means(source, theta, data).first;
+        if (source.tables().empty()) return means(source, theta, data).first;
         const Evaluation sum = evaluate_clicks(source, theta, data, tables);
         return sum.loss_sum / static_cast<double>(sum.rows);
       },

@@ -1,6 +1,7 @@
 #include "leashed/engine/assemble.h"
 
 #include <algorithm>
+#include <string>
 
 #include "leashed/base/error.h"
 #include "leashed/data/run_batches.h"
@@ -70,6 +71,10 @@ struct OrderedData {
 TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOptions options,
                           TrainCallbacks callbacks, const Checkpoint* from) {
   const GradientSource& source = parts.source;
+  if (const std::size_t read = source.tables().size(); parts.tables.size() != read) {
+    throw Error("tables must be the " + std::to_string(read) + " that the source reads, got " +
+                std::to_string(parts.tables.size()));
+  }
   const std::size_t dimension = source.dimension();
   const auto rule = make_rule(parts.rule, options.workers);
   const auto staleness = make_staleness(parts.staleness);
