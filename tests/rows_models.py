@@ -148,6 +148,7 @@ float rows_read(const float* theta, const float* x, const int64_t* rows, const i
   return sum;
 }}
 const leashed_gradient_rows checks[] = {{model, rows_read}};
+const char* signature(void) {{ return LEASHED_GRADIENT_ROWS; }}
 """
 
 

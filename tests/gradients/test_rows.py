@@ -473,6 +473,13 @@ def test_a_wrong_model_is_named(
         external(**{"gradient": python_gradient, **changes})
 
 
+def test_a_capsules_name_is_the_headers(library: ctypes.CDLL) -> None:
+    library.signature.restype = ctypes.c_char_p
+    assert library.signature().decode() == gradients._c_signature("int32", rows=True)
+    with pytest.raises(ValueError, match='y must be "int32" with rows'):
+        gradients.c_type("float32", rows=True)
+
+
 def test_a_cfunc_of_the_dense_type_is_refused_by_name() -> None:
     numba = pytest.importorskip("numba", reason="Numba is optional")
     dense = numba.cfunc(gradients.signature())(lambda t, x, i, y, n, g, w, u: np.float32(0))  # noqa: ARG005
