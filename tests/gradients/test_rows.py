@@ -506,6 +506,17 @@ def test_a_wrong_argument_is_named(
         run(external(python_gradient), **arguments)
 
 
+def test_virtual_time_plays_no_tables() -> None:
+    cluster = lsh.simulation.constant(2, 1.0)
+    with pytest.raises(TypeError, match="model mine reads tables, which virtual time does not"):
+        lsh.simulation.simulate(
+            external(python_gradient, name="mine"),
+            clicks(GRAPH, 60),
+            cluster=cluster,
+            until=lsh.until(updates=1),
+        )
+
+
 def test_wrong_data_is_named() -> None:
     model = external(python_gradient, logits=python_logits)
     data, theta, new = clicks(GRAPH, 60), GRAPH.init(), tables.of(GRAPH.tables)
