@@ -41,7 +41,14 @@ _INT_SERIES = ("updates", "memory_bytes", "live_vectors")
 _HISTOGRAMS = ("staleness", "staleness_compute", "staleness_schedule", "tries")
 _TIMES = ("gradient_seconds", "update_seconds", "attempt_seconds")
 # Not in files written before them.
-_LATER = ("excluded", "attempt_seconds", "worker_updates", *QUALITY)
+_LATER = (
+    "excluded",
+    "attempt_seconds",
+    "worker_updates",
+    "rows",
+    "row_staleness",
+    *QUALITY,
+)
 _NOT_WRITTEN = ("tables",)
 _INT_TOTALS = (
     "examples",
@@ -134,6 +141,12 @@ class TrainResult:
             its share of label 1, NaN likewise.
         validation_auc: float64 [E]; of the validation set, NaN without one.
         validation_normalised_entropy: float64 [E]; likewise.
+        rows: what became of the gradients of the rows of all tables in this run: of each distinct id
+            of a batch and table one of ``applied``, ``folded``, ``late``, ``excluded``,
+            ``unadmitted``, ``deferred`` and ``refused``, as ``Table.statistics`` has them;
+            ``staleness``, the sum over what was applied, and ``stalest``, the largest. Empty where
+            the model reads no tables.
+        row_staleness: int64 [bins]; updates of rows by their staleness: of 0, 1, 2 to 3, 4 to 7, ….
         tables: the tables that the model read, by name, as they are now; not written to JSON.
 
     Raises:
@@ -175,6 +188,8 @@ class TrainResult:
     normalised_entropy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     validation_auc: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     validation_normalised_entropy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    rows: dict[str, int] = field(default_factory=dict)
+    row_staleness: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     tables: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -382,7 +397,7 @@ def _decode_field(name: str, value: Any) -> Any:
         return _decode_rows(value)
     if name in _FLOAT_SERIES:
         return np.array([_decode_float(item) for item in value], dtype=np.float64)
-    if name in _INT_SERIES or name == "worker_updates":
+    if name in _INT_SERIES or name in {"worker_updates", "row_staleness"}:
         return np.array(value, dtype=np.int64)
     if name in _HISTOGRAMS:
         return Histogram(value)
@@ -394,6 +409,8 @@ def _decode_field(name: str, value: Any) -> Any:
         return _decode_float(value)
     if name == "breakdown":
         return {str(key): _decode_float(item) for key, item in value.items()}
+    if name == "rows":
+        return {str(key): int(item) for key, item in value.items()}
     if name == "config":
         return dict(value)
     return value

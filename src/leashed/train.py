@@ -412,7 +412,12 @@ def train(
     config["sparse_updates"] = outcome["in_place"]
     if trained:
         config["tables"] = {
-            name: {"dim": table.dim, "rule": table.rule.config(), **table.statistics()}
+            name: {
+                "dim": table.dim,
+                "rule": table.rule.config(),
+                **table.statistics(),
+                "row_staleness": table.row_staleness().tolist(),
+            }
             for name, table in trained.items()
         }
     return result_of(outcome, mean_batch, config, trained)
@@ -683,6 +688,8 @@ def result_of(
         eps = np.diff(examples, prepend=0) / np.diff(seconds, prepend=0.0)
     eps[~np.isfinite(eps)] = np.nan
     edges = _core.time_bin_edges()
+    rows = dict(outcome["rows"])
+    row_staleness = rows.pop("octaves").astype(np.int64)
 
     def times(name: str) -> TimeDistribution:
         return TimeDistribution(edges, outcome[name].astype(np.int64), outcome[f"{name}_total"])
@@ -702,6 +709,8 @@ def result_of(
         eps=eps,
         **{name: series(name, np.float64) for name in QUALITY},
         tables=tables,
+        rows={name: int(n) for name, n in rows.items()} if tables else {},
+        row_staleness=row_staleness,
         memory_bytes=series("memory_bytes", np.int64),
         live_vectors=series("live_vectors", np.int64),
         staleness_over_time=_staleness_over_time(evaluations),

@@ -193,6 +193,8 @@ TEST_CASE("a row's staleness is counted in its own updates, and the policy is ap
     CHECK(told.applied == 2);
     CHECK(told.staleness == 2);
     CHECK(told.stalest == 2);
+    CHECK(told.octaves[0] == 1);
+    CHECK(told.octaves[2] == 1);  // 2 and 3
     values = values_of(table, {1, 2});
     CHECK(values[0] == 6 + 6 + 6.0f / 3);
     CHECK(values[4] == 6);
