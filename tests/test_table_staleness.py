@@ -41,34 +41,34 @@ def short(tau: int, seen: list[int]) -> float:
 
 # ρ from τ, the norm of the row's last update, and what staleness was seen before.
 POLICIES: dict[str, tuple[staleness.Policy, Factor]] = {
-    "none": (staleness.none(), lambda tau, last, seen: 1),
-    "inverse": (staleness.inverse(), lambda tau, last, seen: 1 / (tau + 1)),
+    "none": (staleness.none(), lambda _tau, _last, _seen: 1),
+    "inverse": (staleness.inverse(), lambda tau, _last, _seen: 1 / (tau + 1)),
     "normalized": (
         staleness.normalized(3, 2),
-        lambda tau, last, seen: min(1.0, 3 / (tau + 1)) ** 2,
+        lambda tau, _last, _seen: min(1.0, 3 / (tau + 1)) ** 2,
     ),
-    "cutoff": (staleness.cutoff(2), lambda tau, last, seen: float(tau <= 2)),
-    "table": (staleness.table([1, 0.5, 0]), lambda tau, last, seen: [1, 0.5, 0][min(tau, 2)]),
+    "cutoff": (staleness.cutoff(2), lambda tau, _last, _seen: float(tau <= 2)),
+    "table": (staleness.table([1, 0.5, 0]), lambda tau, _last, _seen: [1, 0.5, 0][min(tau, 2)]),
     "tau_normalized_short": (
         staleness.tau_normalized_short(2.0),
-        lambda tau, last, seen: short(tau, seen),
+        lambda tau, _last, seen: short(tau, seen),
     ),
-    "tail_tau": (staleness.tail_tau(0.5, warmup=50), lambda tau, last, seen: tail(tau, seen)),
+    "tail_tau": (staleness.tail_tau(0.5, warmup=50), lambda tau, _last, seen: tail(tau, seen)),
     "mindthestep": (
         staleness.mindthestep(2.0, 0.0, bound=5.0),
-        lambda tau, last, seen: min(math.factorial(tau) / 2.0**tau, 5.0),
+        lambda tau, _last, _seen: min(math.factorial(tau) / 2.0**tau, 5.0),
     ),
     "stage_aware": (
         staleness.stage_aware(staleness.inverse(), 4.0),
-        lambda tau, last, seen: 1 / (tau * staged(last, 4.0) + 1),
+        lambda tau, last, _seen: 1 / (tau * staged(last, 4.0) + 1),
     ),
     "stage_aware_as_printed": (
         staleness.stage_aware_as_printed(staleness.power(2)),
-        lambda tau, last, seen: ((tau + 1) * staged(last)) ** -2,
+        lambda tau, last, _seen: ((tau + 1) * staged(last)) ** -2,
     ),
     "stage_aware cutoff": (
         staleness.stage_aware(staleness.cutoff(1)),
-        lambda tau, last, seen: float(tau * staged(last) <= 1),
+        lambda tau, last, _seen: float(tau * staged(last) <= 1),
     ),
     "stage_aware tail_tau": (
         staleness.stage_aware(staleness.tail_tau(0.5, warmup=50)),

@@ -19,11 +19,8 @@ def _counts(name: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def octaves(bins: int) -> list[str]:
-    """What the first bins of counts by a number's binary digits stand for: 0, 1, 2 to 3, 4 to 7, …"""
-    return [
-        str(2**k // 2) if k < 2 else f"{2 ** (k - 1):,}–{2**k - 1:,}"  # noqa: RUF001
-        for k in range(bins)
-    ]
+    """What the first bins of counts by a number's binary digits stand for: 0, 1, 2–3, 4–7 and on."""
+    return [str(k) if k < 2 else f"{2 ** (k - 1):,}–{2**k - 1:,}" for k in range(bins)]
 
 
 def _check_quantile(q: float) -> float:

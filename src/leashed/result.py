@@ -313,7 +313,8 @@ class TrainResult:
         Path(path).write_text(self.to_json(parameters=True) + "\n", encoding="utf-8")
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Draw loss, accuracy, staleness and examples per second.
+        """Draw loss, accuracy, staleness and examples per second; of clicks also AUC and normalised
+        entropy, and where the model reads tables the staleness of their rows.
 
         Args:
             path: where to save the picture too; its ending chooses the format.
@@ -321,28 +322,38 @@ class TrainResult:
         Raises:
             ImportError: matplotlib is not installed (``pip install leashed[plot]``).
         """
-        from leashed.plots.run import draw_run  # noqa: PLC0415 (matplotlib is optional)
+        from leashed.plots import run  # noqa: PLC0415 (matplotlib is optional)
 
-        figure = draw_run(
+        series = run.Series(
             self.seconds,
             self.loss,
-            self.accuracy,
-            self.validation_accuracy,
+            run.Pair(self.accuracy, self.validation_accuracy),
+            run.Pair(self.auc, self.validation_auc),
+            run.Pair(self.normalised_entropy, self.validation_normalised_entropy),
             self.eps,
             self.staleness,
-            title=f"{self.outcome} ({self.reason}) after {self.elapsed:.3g} s",
+            self.row_staleness,
+            reachable=float(self.config.get("hidden_auc", math.nan)),
         )
+        title = f"{self.outcome} ({self.reason}) after {self.elapsed:.3g} s"
+        figure = run.draw_run(series, title)
         if path is not None:
             figure.savefig(path)
         return figure
 
     def __repr__(self) -> str:
-        return (
-            f"TrainResult({self.outcome} by {self.reason}: "
-            f"loss {self.initial_loss:.4g} to {self.final_loss:.4g} in {self.elapsed:.3g} s, "
-            f"{self.total_updates} updates, {self.mean_eps:,.0f} examples/s, "
-            f"mean staleness {self.staleness.mean():.3g})"
-        )
+        parts = [
+            f"loss {self.initial_loss:.4g} to {self.final_loss:.4g} in {self.elapsed:.3g} s",
+            f"{self.total_updates} updates",
+            f"{self.mean_eps:,.0f} examples/s",
+            f"mean staleness {self.staleness.mean():.3g}",
+        ]
+        for kind, auc in (("AUC", self.auc), ("validation AUC", self.validation_auc)):
+            if not math.isnan(auc[-1]):
+                parts.append(f"{kind} {auc[-1]:.4f}")
+        if self.rows:
+            parts.append(f"{self.rows['applied']:,} updates of rows")
+        return f"TrainResult({self.outcome} by {self.reason}: {', '.join(parts)})"
 
 
 def _encode(value: Any) -> Any:
