@@ -243,13 +243,12 @@ def train(
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable, got {progress!r}")
     if isinstance(model, Graph):
-        refused = {
-            "cluster": cluster,
-            'threads="auto"': "auto" if auto else None,
-        }
-        for name, value in refused.items():
-            if value is not None:
-                raise ValueError(f"{name} is not for models that are graphs; {_INSTEAD[name]}")
+        for name, given, instead in (
+            ("cluster", cluster is not None, "train on one machine"),
+            ('threads="auto"', auto, "give a number"),
+        ):
+            if given:
+                raise ValueError(f"{name} is not for models that are graphs; {instead}")
         if not model.dimension:
             raise ValueError(
                 f"model {model.name} has no parameters but its tables' rows; give it a layer, such "
@@ -487,12 +486,6 @@ def mean_loss(
     if isinstance(data, SparseDataset):
         return model.sparse.evaluate(theta, x, y, weights, threads)[0]
     return model.native.evaluate(theta, x, y, weights, threads)[0]
-
-
-_INSTEAD = {
-    "cluster": "train on one machine",
-    'threads="auto"': "give a number",
-}
 
 
 def _check_kept(**given: object) -> None:
