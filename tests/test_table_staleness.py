@@ -242,3 +242,63 @@ def test_a_training_tells_what_became_of_its_rows(discipline: Any) -> None:
     again = lsh.TrainResult.from_json(result.to_json())
     assert again.rows == result.rows
     np.testing.assert_array_equal(again.row_staleness, result.row_staleness)
+
+
+@pytest.mark.parametrize("exact", [staleness.tail_tau(0.9, warmup=40), staleness.fleet()])
+@pytest.mark.parametrize("aware", [False, True])
+def test_a_file_has_what_an_adaptive_policy_has_gathered(
+    exact: staleness.Policy, aware: bool, tmp_path: Path
+) -> None:
+    policy = staleness.stage_aware(exact) if aware else exact
+
+    def make(policy: staleness.Policy) -> lsh.Table:
+        return lsh.Table(rows=ROWS, dim=4, rule=lsh.SGD(0.1), staleness=policy)
+
+    def train(table: lsh.Table, steps: int, seed: int) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        for _ in range(steps):
+            ids = rng.choice(ROWS, 5, replace=False)
+            now = table.lookup(ids, versions=True)[1].astype(np.int64)
+            read = np.maximum(0, now - 2 * rng.integers(0, 5, 5)).astype(np.uint32)
+            table.update(ids, rng.standard_normal((5, 4)), read)
+        return table.lookup(np.arange(ROWS))
+
+    table, again, other = make(policy), make(policy), make(policy)
+    train(table, 30, 1)
+    train(other, 90, 2)  # which load takes back
+    table.save(tmp_path / "table")
+    for loaded in (again, other):
+        loaded.load(tmp_path / "table")
+    wanted = train(table, 30, 3)
+    for loaded in (again, other):
+        np.testing.assert_array_equal(train(loaded, 30, 3), wanted)
+    if not aware:
+        make(staleness.none()).load(tmp_path / "table")  # which gathers nothing
+
+
+@pytest.mark.parametrize(
+    "policy", [staleness.tail_tau(0.9, warmup=40), staleness.stage_aware(staleness.tail_tau())]
+)
+def test_a_run_resumed_goes_on_to_the_same_bits(policy: staleness.Policy, tmp_path: Path) -> None:
+    data = lsh.datasets.synthetic_clicks(500, seed=2, cardinalities=40, test=50)
+    model = lsh.models.dlrm(40, dim=4, bottom=(4,), top=(8,))
+
+    def run(updates: int, **more: Any) -> lsh.TrainResult:
+        return lsh.train(
+            model,
+            data,
+            rule=lsh.Adagrad(0.05),
+            staleness=policy,
+            threads=1,
+            batch_size=25,
+            until=lsh.until(updates=updates),
+            **more,
+        )
+
+    whole = run(30)
+    run(13, checkpoint=tmp_path / "run")
+    resumed = run(30, resume=tmp_path / "run")
+    np.testing.assert_array_equal(whole.parameters, resumed.parameters)
+    for name, table in whole.tables.items():
+        ids = np.arange(40)
+        np.testing.assert_array_equal(table.lookup(ids), resumed.tables[name].lookup(ids))

@@ -303,8 +303,9 @@ class Table:
         return np.asarray(found, np.int64, order="C")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ids, rows, the rule's states, versions and periods to ``path``, atomically, block by
-        block with checksums, while other threads go on; what they write meanwhile may be in it.
+        """Write ids, rows, the rule's states, versions, periods and what an adaptive staleness policy
+        has gathered to ``path``, atomically, block by block with checksums, while other threads go
+        on; what they write meanwhile may be in it.
 
         Raises:
             ValueError: the file cannot be written.
