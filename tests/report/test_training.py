@@ -13,9 +13,10 @@ from report.test_page import parsed
 
 import leashed as lsh
 from leashed import staleness
-from leashed.report import training
+from leashed.report import page, training
 from leashed.report.facts import facts, tables
 from leashed.result import TrainResult
+from leashed.studies.runs import Run
 
 
 @pytest.fixture(scope="module", params=[lsh.Hogwild(), lsh.Synchronous()], ids=["hogwild", "sync"])
@@ -51,6 +52,13 @@ def test_the_page_stands_alone(result: TrainResult) -> None:
     assert not re.search(r"url\(|@import|<script|<link", document)
     for name in result.config["tables"]:
         assert f"<td>{name}</td>" in document
+
+
+def test_a_comparison_tells_of_the_tables_of_its_runs(result: TrainResult) -> None:
+    document, _ = page.render([make_run(), Run.of(result)])
+    assert document.count("<h3>Tables</h3>") == 1
+    assert "<h2>dlrm and its tables: " in document
+    parsed(document)
 
 
 def test_its_tables_are_what_was_counted(result: TrainResult) -> None:

@@ -11,13 +11,25 @@ from leashed.report.facts import TABLES_NOTE, facts, tables
 from leashed.report.summary import Table
 from leashed.result import TrainResult
 
-__all__ = ["render", "write"]
+__all__ = ["parts", "render", "write"]
 
 _CAPTION = (
     "Loss, accuracy, AUC and normalised entropy as evaluated while the threads trained; throughput "
     "between two evaluations. Staleness τ: updates published between the read of the parameters and "
     "the update; of a row, those of that row by others, in bins that double."
 )
+
+
+def parts(result: TrainResult) -> list[str]:
+    """What came of a run, over time, and its tables, as HTML."""
+    with style():
+        drawn = html_page.figure(f"{result.config['model']} over time", result.plot(), _CAPTION)
+    body = [html_page.table(Table(["", ""], [list(fact) for fact in facts(result)])), drawn]
+    counted = tables(result)
+    if counted.rows:
+        note = f'<p class="note">{html.escape(TABLES_NOTE)}</p>'
+        body += ["<h3>Tables</h3>", html_page.table(counted), note]
+    return body
 
 
 def render(result: TrainResult) -> str:
@@ -27,21 +39,7 @@ def render(result: TrainResult) -> str:
         result: of :func:`leashed.train`, or read from its JSON.
     """
     model = result.config["model"]
-    with style():
-        drawn = html_page.figure(f"{model} over time", result.plot(), _CAPTION)
-    body = [
-        f"<h1>A training of {html.escape(model)}</h1>",
-        html_page.table(Table(["", ""], [list(fact) for fact in facts(result)])),
-        "<h2>Over time</h2>",
-        drawn,
-    ]
-    counted = tables(result)
-    if counted.rows:
-        body += [
-            "<h2>Tables</h2>",
-            html_page.table(counted),
-            f'<p class="note">{html.escape(TABLES_NOTE)}</p>',
-        ]
+    body = [f"<h1>A training of {html.escape(model)}</h1>", *parts(result)]
     return html_page.document(f"leashed: {model}", body)
 
 
