@@ -8,6 +8,7 @@
 #include "leashed/engine/assemble.h"
 #include "parts.h"
 #include "read.h"
+#include "rows.h"
 #include "sparse.h"
 
 namespace leashed {
@@ -66,8 +67,9 @@ py::dict to_dict(TrainResult result) {
       "worker_updates"_a = to_array(std::move(result.worker_updates)),
       "read_seconds"_a = result.read_seconds, "sampling_seconds"_a = result.sampling_seconds,
       "waiting_seconds"_a = result.waiting_seconds, "running_seconds"_a = result.running_seconds,
-      "row_seconds"_a = result.row_seconds, "in_place"_a = result.sparse_runs,
-      "peak_vectors"_a = result.peak_vectors, "peak_memory_bytes"_a = result.peak_memory_bytes);
+      "row_seconds"_a = result.row_seconds, "rows"_a = to_dict(result.rows),
+      "in_place"_a = result.sparse_runs, "peak_vectors"_a = result.peak_vectors,
+      "peak_memory_bytes"_a = result.peak_memory_bytes);
 }
 
 StopRules to_rules(const Settings& until, std::vector<double> milestones) {

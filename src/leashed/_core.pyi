@@ -237,8 +237,6 @@ class Table:
         """
         What became of each distinct id.
         """
-    @property
-    def steps(self) -> int: ...
 
 class Graph(GradientSource):
     def __init__(

@@ -145,13 +145,16 @@ class Embedding(Node):
             _check.size("feature", self.feature, 0)
 
 
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class _Joined(Node):
     """A node of several others."""
 
     LEAST: ClassVar[int]
 
+    inputs: tuple[Node, ...]
+
     def __init__(self, *inputs: Node) -> None:
-        self.inputs = _nodes(type(self).__name__, inputs, self.LEAST)
+        object.__setattr__(self, "inputs", _nodes(type(self).__name__, inputs, self.LEAST))
 
 
 class Concat(_Joined):
@@ -212,14 +215,18 @@ class Cross(_Joined):
         super().__init__(x0, x)
 
 
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Applied(Node):
     """A layer of a node: ``node >> layer``."""
+
+    layer: Layer
+    inputs: tuple[Node, ...]
 
     def __init__(self, layer: Layer, node: Node) -> None:
         if not isinstance(layer, (Dense, ReLU)):
             raise TypeError(f"a layer of a graph must be Dense or ReLU, got {layer!r}")
-        self.layer = layer
-        self.inputs = _nodes(type(layer).__name__, (node,), 1)
+        object.__setattr__(self, "layer", layer)
+        object.__setattr__(self, "inputs", _nodes(type(layer).__name__, (node,), 1))
 
     def choice(self) -> Choice:
         return self.layer.choice()
@@ -371,7 +378,8 @@ class Graph:
         tables: Mapping[str, Table],
         threads: int | None = None,
     ) -> Evaluated:
-        """Loss and metrics over a data set; no id gets a row, and nothing is counted.
+        """Loss and metrics over a data set; no id gets a row, and nothing is counted. The loss is
+        NaN where an output is NaN or infinite; a training ends as ``crashed`` there.
 
         Args:
             parameters: [d].

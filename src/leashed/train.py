@@ -244,13 +244,12 @@ def train(
         raise TypeError(f"progress must be callable, got {progress!r}")
     if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
         kind = "are graphs" if isinstance(model, Graph) else "read tables"
-        refused = {
-            "cluster": cluster,
-            'threads="auto"': "auto" if auto else None,
-        }
-        for name, value in refused.items():
-            if value is not None:
-                raise ValueError(f"{name} is not for models that {kind}; {_INSTEAD[name]}")
+        for name, given, instead in (
+            ("cluster", cluster is not None, "train on one machine"),
+            ('threads="auto"', auto, "give a number"),
+        ):
+            if given:
+                raise ValueError(f"{name} is not for models that {kind}; {instead}")
         if not model.dimension:
             raise ValueError(
                 f"model {model.name} has no parameters but its tables' rows; give it a layer, such "
@@ -413,7 +412,12 @@ def train(
     config["sparse_updates"] = outcome["in_place"]
     if trained:
         config["tables"] = {
-            name: {"dim": table.dim, "rule": table.rule.config(), **table.statistics()}
+            name: {
+                "dim": table.dim,
+                "rule": table.rule.config(),
+                **table.statistics(),
+                "row_staleness": table.row_staleness().tolist(),
+            }
             for name, table in trained.items()
         }
     return result_of(outcome, mean_batch, config, trained)
@@ -483,12 +487,6 @@ def mean_loss(
     if isinstance(data, SparseDataset):
         return model.sparse.evaluate(theta, x, y, weights, threads)[0]
     return model.native.evaluate(theta, x, y, weights, threads)[0]
-
-
-_INSTEAD = {
-    "cluster": "train on one machine",
-    'threads="auto"': "give a number",
-}
 
 
 def _check_kept(**given: object) -> None:
@@ -685,6 +683,8 @@ def result_of(
         eps = np.diff(examples, prepend=0) / np.diff(seconds, prepend=0.0)
     eps[~np.isfinite(eps)] = np.nan
     edges = _core.time_bin_edges()
+    rows = dict(outcome["rows"])
+    row_staleness = rows.pop("octaves").astype(np.int64)
 
     def times(name: str) -> TimeDistribution:
         return TimeDistribution(edges, outcome[name].astype(np.int64), outcome[f"{name}_total"])
@@ -704,6 +704,8 @@ def result_of(
         eps=eps,
         **{name: series(name, np.float64) for name in QUALITY},
         tables=tables,
+        rows={name: int(n) for name, n in rows.items()} if tables else {},
+        row_staleness=row_staleness,
         memory_bytes=series("memory_bytes", np.int64),
         live_vectors=series("live_vectors", np.int64),
         staleness_over_time=_staleness_over_time(evaluations),
