@@ -64,6 +64,7 @@ def recording(
         resumed: what the run goes on from, if it does.
     """
     discipline, rule, staleness = choices
+    name, settings = discipline.choice()
     start = theta
     if resumed is not None:
         start = np.concatenate([resumed.vectors.reshape(-1), resumed.last_updates])
@@ -76,7 +77,7 @@ def recording(
             "examples": len(data),
             "fingerprint": fingerprint(data),
         },
-        "discipline": choice.to_json(discipline.choice()),
+        "discipline": choice.to_json((name, {**settings})),
         "rule": choice.to_json(rule.choice()),
         "staleness": choice.to_json(staleness.choice()),
         "start": {

@@ -51,8 +51,10 @@ class Part {
 
   bool replaces(std::uint64_t t) const { return more_ && next_.t() == t; }
   bool was_computed_on(std::uint64_t t) const { return more_ && next_.t_read == t; }
-  // Whether the version that it was computed on is gone.
-  bool missed(std::uint64_t t) const { return more_ && !computed_ && next_.t_read < t; }
+  // Whether the version that it was computed on is gone, or the one that it replaces.
+  bool missed(std::uint64_t t) const {
+    return more_ && (next_.t() < t || (!computed_ && next_.t_read < t));
+  }
 
   const TraceRecord& next() const { return next_; }
   const std::vector<double>& factors() const { return records_.factors(); }
@@ -137,9 +139,8 @@ class Replayer {
     result_.gradient.assign(applied, applied + updater_.layout().dimension);
     std::swap(current_, previous_);
     ++t_;
-    for (Part& one : parts_) {
-      if (one.replaces(t_ - 1)) one.advance(result_);
-    }
+    if (!options_.lockstep) return part.advance(result_);
+    for (Part& one : parts_) one.advance(result_);
   }
 
   // As the disciplines that publish one gradient at a time.
