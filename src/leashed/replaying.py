@@ -195,9 +195,9 @@ def replay(
     until = _MOST if until is None else _check.whole("until", until, 0, _MOST)
     native, found = _opened(trace)
     try:
+        _check_isa(found)
         model = _model(found, model)
         given = _data(found, model, data)
-        _check_isa(found)
     except ValueError as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
     first = found.start["updates"]
