@@ -37,7 +37,10 @@ constexpr std::size_t kRoom = kPage - sizeof(PageHead);
 
 constexpr std::uint32_t kHeader = 0x5448534c;  // "LSHT", 8 bytes from the file's beginning
 constexpr std::uint32_t kStart = 0x80000000;   // theta and the rule's states to begin with
-constexpr std::uint32_t kEnd = 0x80000001;     // t (8 bytes), theta: the training has ended
+constexpr std::uint32_t kEnd = 0x80000001;     // EndHead, theta: the training has ended
+struct EndHead {
+  std::uint64_t t, floats;
+};
 
 // A record is a byte, the outcome; as varints (7 bits a byte, the lowest first) k and t_read less
 // those of the worker's record before, τ, τˢ and the number of failed attempts; and of what was

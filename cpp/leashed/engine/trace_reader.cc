@@ -83,7 +83,7 @@ void Trace::read() {
   }
   if (streams_.empty()) throw Error("it is no trace");
   // What is not used may have a half-written record in it, but not where the training has ended.
-  if (streams_.contains(trace::kEnd) && !std::ranges::all_of(unused, all_zero)) damaged();
+  if (!end().theta.empty() && !std::ranges::all_of(unused, all_zero)) damaged();
 }
 
 const std::vector<Trace::Page>& Trace::pages(std::uint32_t stream) const {
@@ -112,11 +112,13 @@ std::vector<float> Trace::start() const {
 
 Trace::End Trace::end() const {
   const auto all = whole(trace::kEnd);
-  End end{};
-  if (all.size() < sizeof end.t) return end;
-  std::memcpy(&end.t, all.data(), sizeof end.t);
-  end.theta.resize((all.size() - sizeof end.t) / sizeof(float));
-  std::memcpy(end.theta.data(), all.data() + sizeof end.t, end.theta.size() * sizeof(float));
+  trace::EndHead head;
+  if (all.size() < sizeof head) return {};
+  std::memcpy(&head, all.data(), sizeof head);
+  const std::size_t bytes = all.size() - sizeof head;
+  if (bytes / sizeof(float) != head.floats) return {};  // killed while that was written
+  End end{head.t, std::vector<float>(head.floats)};
+  std::memcpy(end.theta.data(), all.data() + sizeof head, bytes);
   return end;
 }
 

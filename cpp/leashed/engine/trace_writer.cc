@@ -153,7 +153,8 @@ void TraceWriter::finish(std::uint64_t t, const std::vector<float>& theta) {
   if (!failure().empty()) return;
   try {
     TraceStream end(file_, trace::kEnd);
-    end.append(&t, sizeof t);
+    const trace::EndHead head{t, theta.size()};
+    end.append(&head, sizeof head);
     end.append(theta.data(), theta.size() * sizeof(float));
   } catch (...) {
     fail();

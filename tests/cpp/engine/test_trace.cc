@@ -162,8 +162,7 @@ Made record_and_replay(const Choice& discipline, const Choice& rule_choice,
 
 const Choice kSgd{"sgd", {{"lr", 0.01}}};
 const Choice kAdam{
-    "adam",
-    {{"lr", 0.01}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"clip_norm", 0.5}}};
+    "adam", {{"lr", 0.01}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"clip_norm", 0.5}}};
 const Choice kNone{"none", {}};
 const Choice kTail{"tail_tau", {{"amplitude", 0.8}, {"warmup", 20}}};
 
@@ -361,4 +360,27 @@ TEST_CASE("an update that is missing ends the replay, one that cannot be is refu
   CHECK(replayed({{0, 5, 5}}) == 0);
   CHECK_THROWS_AS(replayed({{0, 0, 0}, {0, 0, 1}}), Error);  // read before its own last update
   CHECK_THROWS_AS(replayed({{0, 0, 0}, {1, 0, 0}, {0, 1, 1}, {1, 0, 1}}), Error);
+}
+
+TEST_CASE("a process that is killed while it writes the end has none") {
+  const TracePath path;
+  const std::vector<Written> all = written(50, 0, 6);
+  {
+    TraceWriter writer(path.name, "{}", {1}, 1, 0);
+    for (const Written& one : all) write(writer, 0, one);
+    writer.finish(9, std::vector<float>(20000, 2));
+  }
+  std::vector<char> bytes = bytes_of(path.name);
+  bytes.resize(bytes.size() - trace::kPage);  // of two
+  bytes[bytes.size() - trace::kPage / 2 - 1] = 7;
+  put_bytes(path.name, bytes);
+  CHECK_THROWS_AS(Trace(path.name), Error);  // within what was written
+  bytes = bytes_of(path.name);
+  bytes.resize(bytes.size() - trace::kPage);
+  bytes[bytes.size() - 1] = 7;  // a record that was half-written
+  put_bytes(path.name, bytes);
+  const Trace trace(path.name);
+  CHECK(trace.end().theta.empty());
+  TraceCursor cursor(trace, 0, 0);
+  for (const Written& one : all) require_next(cursor, one);
 }
