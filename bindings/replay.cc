@@ -43,15 +43,13 @@ py::dict replay_trace(const Trace& trace, const GradientSource& source, const Fl
                  to_choice(staleness)};
   if (parts.data.sparse)
     parts.ordered = py::cast<const PySparseRows&>(x).ordered(parts.data.sparse, seed);
-  bool stopped = false;
-  const ReplayOptions options{threads, batch_size, seed,
-                              false,   until,      [&stopped] { return stopped = interrupted(); }};
+  const ReplayOptions options{threads, batch_size, seed, false, until, interrupted};
   Replayed result;
   {
     const py::gil_scoped_release release;
     result = replay(parts, trace, options, resume ? &*resume : nullptr);
   }
-  if (stopped) {
+  if (result.interrupted) {
     PyErr_SetNone(PyExc_KeyboardInterrupt);
     throw py::error_already_set();
   }

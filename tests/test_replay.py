@@ -102,6 +102,21 @@ def test_other_disciplines_rules_and_policies(
     require_same(lsh.replay(trace, MODEL, digits), result)
 
 
+def test_what_auto_tries_first_is_not_recorded(trace: Path, digits: Dataset) -> None:
+    result = run(digits, trace, threads="auto", until=lsh.until(updates=100))
+    require_same(lsh.replay(trace, MODEL, digits), result)
+
+
+def test_a_graph_with_weighted_examples(trace: Path, digits: Dataset) -> None:
+    hidden = lsh.models.Input(784) >> lsh.models.Dense(16) >> lsh.models.ReLU()
+    model = lsh.models.Graph(hidden >> lsh.models.Dense(10), "softmax")
+    data = Dataset.from_arrays(digits.x, digits.y, weights=np.linspace(0, 2, len(digits)))
+    result = run(data, trace, model=model, threads=4, until=lsh.until(updates=100))
+    require_same(lsh.replay(trace, data=data), result)
+    with pytest.raises(ValueError, match="give the same"):
+        lsh.replay(trace, data=digits)
+
+
 def test_hogwild_is_the_run_that_its_counter_tells(trace: Path, digits: Dataset) -> None:
     result = run(digits, trace, discipline=lsh.Hogwild())
     made, again = lsh.replay(trace, MODEL, digits), lsh.replay(trace, MODEL, digits)

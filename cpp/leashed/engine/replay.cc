@@ -119,7 +119,7 @@ class Replayer {
   bool interrupted() {
     if (!options_.interrupted || now() < next_look_) return false;
     next_look_ = now() + kSlice;
-    return options_.interrupted();
+    return result_.interrupted = options_.interrupted();
   }
 
   void compute(Part& part) {
@@ -217,6 +217,10 @@ Replayed replay(const GradientSource& source, const DatasetView& data,
                 const ReplayOptions& options) {
   Replayed result = Replayer(source, data, context, trace, options).run();
   const Trace::End end = trace.end();
+  if (!end.theta.empty() && !result.interrupted && result.t < std::min(options.until, end.t)) {
+    throw Error("its records lack update " + std::to_string(result.t + 1) +
+                "; use an unaltered copy");
+  }
   result.ended = end.theta.size() == context.dimension && result.t == end.t;
   if (result.ended) result.difference = difference(result.parameters, end.theta);
   return result;

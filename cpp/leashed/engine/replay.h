@@ -28,7 +28,8 @@ struct ReplayOptions {
 };
 
 struct Replayed {
-  std::uint64_t t = 0;  // updates, from the run's beginning
+  bool interrupted = false;  // the rest is of then
+  std::uint64_t t = 0;       // updates, from the run's beginning
   std::vector<float> parameters;
   // The update that led to them, if there was one: its record (in lockstep the first worker's), the
   // parameters before it, its gradient (in lockstep the mean) and its batch's loss, what the
@@ -47,7 +48,7 @@ struct Replayed {
 };
 
 // `context` is what the recorded training began with. Throws Error where the records contradict
-// each other or the trace is of another length of theta.
+// each other, or lack an update before the end that the trace has.
 Replayed replay(const GradientSource& source, const DatasetView& data,
                 const DisciplineContext& context, const Trace& trace, const ReplayOptions& options);
 

@@ -344,12 +344,13 @@ TEST_CASE("an update that is missing ends the replay, one that cannot be is refu
     std::size_t worker;
     std::uint64_t t_read, t;
   };
-  const auto replayed = [&](const std::vector<Update>& updates) {
+  const auto replayed = [&](const std::vector<Update>& updates, std::uint64_t end = 0) {
     {
       TraceWriter writer(path.name, "{}", initial, 2, 0);
       for (const auto& [worker, t_read, t] : updates) {
         writer.add(worker, t, t_read, {.published = true, .t = t});
       }
+      if (end > 0) writer.finish(end, initial);
     }
     const Trace trace(path.name);
     return replay(source, {x.data(), y.data(), kRows, 1}, context, trace, {2, 4, 7, false}).t;
@@ -358,7 +359,9 @@ TEST_CASE("an update that is missing ends the replay, one that cannot be is refu
   CHECK(replayed({{0, 0, 0}, {1, 0, 1}, {0, 1, 2}}) == 3);
   CHECK(replayed({{0, 0, 0}, {1, 0, 2}}) == 1);
   CHECK(replayed({{0, 5, 5}}) == 0);
-  CHECK_THROWS_AS(replayed({{0, 0, 0}, {0, 0, 1}}), Error);  // read before its own last update
+  CHECK(replayed({{0, 0, 0}, {1, 0, 1}}, 2) == 2);
+  CHECK_THROWS_AS(replayed({{0, 0, 0}, {1, 0, 2}}, 3), Error);  // which is there in the end
+  CHECK_THROWS_AS(replayed({{0, 0, 0}, {0, 0, 1}}), Error);     // read before its own last update
   CHECK_THROWS_AS(replayed({{0, 0, 0}, {1, 0, 0}, {0, 1, 1}, {1, 0, 1}}), Error);
 }
 
@@ -370,15 +373,14 @@ TEST_CASE("a process that is killed while it writes the end has none") {
     for (const Written& one : all) write(writer, 0, one);
     writer.finish(9, std::vector<float>(20000, 2));
   }
-  std::vector<char> bytes = bytes_of(path.name);
-  bytes.resize(bytes.size() - trace::kPage);  // of two
-  bytes[bytes.size() - trace::kPage / 2 - 1] = 7;
-  put_bytes(path.name, bytes);
-  CHECK_THROWS_AS(Trace(path.name), Error);  // within what was written
-  bytes = bytes_of(path.name);
-  bytes.resize(bytes.size() - trace::kPage);
-  bytes[bytes.size() - 1] = 7;  // a record that was half-written
-  put_bytes(path.name, bytes);
+  std::vector<char> good = bytes_of(path.name);
+  good.resize(good.size() - trace::kPage);  // the first of the end's two is left
+  std::vector<char> bad = good;
+  bad[bad.size() - trace::kPage / 2] = 7;
+  put_bytes(path.name, bad);
+  CHECK_THROWS_AS(Trace(path.name), Error);
+  good[good.size() - trace::kPage - 1] = 7;  // of a record that was half-written
+  put_bytes(path.name, good);
   const Trace trace(path.name);
   CHECK(trace.end().theta.empty());
   TraceCursor cursor(trace, 0, 0);
