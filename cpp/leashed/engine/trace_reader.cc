@@ -69,7 +69,7 @@ void Trace::read() {
     trace::PageHead head;
     std::memcpy(&head, page, sizeof head);
     if (offset == 0 && head.stream != trace::kHeader) throw Error("it is no trace");
-    if (state == 0 && head.stream == 0 && head.place == 0) {  // not begun
+    if (state == 0) {  // not begun
       unused.push_back({page, trace::kPage});
       continue;
     }
