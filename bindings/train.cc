@@ -112,7 +112,7 @@ TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
 namespace {
 
 using PyRecording = std::tuple<std::string, std::string, FloatArray>;  // Recording
-using Shrink = std::tuple<double, std::vector<double>, std::size_t>;  // ShrinkProgress
+using Shrink = std::tuple<double, std::vector<double>, std::size_t>;   // ShrinkProgress
 
 Checkpoint to_checkpoint(const FloatArray& vectors, const FloatArray& last_updates,
                          std::uint64_t updates, std::uint64_t batches, double initial_loss,

@@ -17,7 +17,7 @@ from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.external import Description, External
 from leashed.models import FactorisationMachine, Graph, Model
 from leashed.recordings import AnyModel
-from leashed.train import _head, _sets, _source
+from leashed.train import head_of, sets_of, source_of
 
 __all__ = ["Applied", "Inspected", "Replay", "replay"]
 
@@ -207,12 +207,12 @@ def replay(
             "give at least that"
         )
     theta, resumed = _start(native.start, model.dimension, found)
-    x, y, weights = _head(given)
+    x, y, weights = head_of(given)
     config = found.config
     try:
         made = _core.replay(
             native,
-            _source(model, given),
+            source_of(model, given),
             theta,
             x,
             y,
@@ -269,7 +269,7 @@ def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
             raise ValueError(
                 f"its data was {then['name']}, {then['examples']} examples; give the same as data"
             )
-    given, _ = _sets(model, data, None)
+    given, _ = sets_of(model, data, None)
     now = recordings.fingerprint(given)
     if now != then["fingerprint"]:
         raise ValueError(
