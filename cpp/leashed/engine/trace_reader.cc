@@ -7,9 +7,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
+#include <utility>
 
 #include "leashed/base/crc32c.h"
 #include "leashed/base/error.h"

@@ -2,6 +2,7 @@
 // of real threads are made again bit for bit.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
