@@ -23,6 +23,7 @@ from leashed.disciplines import *
 from leashed.engine import Engine
 from leashed.external import get_include
 from leashed.models import Model
+from leashed.replaying import Replay, replay
 from leashed.result import Histogram, TimeDistribution, TrainResult
 from leashed.rules import *
 from leashed.shared import SharedVector
@@ -42,6 +43,7 @@ __all__ = [
     "Model",
     "ParameterVector",
     "Progress",
+    "Replay",
     "SharedVector",
     "SparseDataset",
     "Table",
@@ -58,6 +60,7 @@ __all__ = [
     "load",
     "metrics",
     "models",
+    "replay",
     "rules",
     "save",
     "schedules",

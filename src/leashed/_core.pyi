@@ -35,6 +35,7 @@ __all__: list[str] = [
     "SparseRows",
     "SyncServer",
     "Table",
+    "Trace",
     "TrainerSync",
     "available_isas",
     "batch",
@@ -45,6 +46,7 @@ __all__: list[str] = [
     "parse_svmlight",
     "profile_exchange",
     "read_svmlight",
+    "replay",
     "schedule_values",
     "simulate",
     "staleness_factors",
@@ -834,6 +836,22 @@ class Resumption:
         Theta and the rule's states, [1 + S, d].
         """
 
+class Trace:
+    """
+    The record of a training, every page checked.
+    """
+    def __init__(self, path: str) -> None: ...
+    @property
+    def header(self) -> bytes:
+        """
+        What the recording training's caller gave.
+        """
+    @property
+    def start(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        What the training began with, as its caller gave it.
+        """
+
 def available_isas() -> list[str]:
     """
     Instruction-set levels of this build that this CPU can run, slowest first.
@@ -898,6 +916,26 @@ def profile_exchange(
 def read_svmlight(path: str) -> tuple:
     """
     The same of a file.
+    """
+
+def replay(
+    trace: Trace,
+    source: GradientSource,
+    theta: numpy.typing.NDArray[numpy.float32],
+    x: typing.Any,
+    y: numpy.ndarray,
+    discipline: tuple[str, dict],
+    rule: tuple[str, dict],
+    staleness: tuple[str, dict],
+    threads: typing.SupportsInt | typing.SupportsIndex,
+    batch_size: typing.SupportsInt | typing.SupportsIndex,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+    until: typing.SupportsInt | typing.SupportsIndex,
+    resume: Resumption | None,
+    weights: numpy.typing.NDArray[numpy.float32] | None,
+) -> dict:
+    """
+    Makes a recorded training again and returns what engine/replay.h calls Replayed, as a dict.
     """
 
 def schedule_values(
@@ -973,6 +1011,7 @@ def train(
     leases: Leases | None = None,
     synchronisation: TrainerSync | None = None,
     tables: collections.abc.Sequence[Table] = [],
+    record: tuple[str, str, typing.Annotated[numpy.typing.ArrayLike, numpy.float32]] | None = None,
 ) -> dict:
     """
     Trains and returns what engine/result.h calls TrainResult, as a dict.

@@ -121,10 +121,7 @@ def write(
     """Write a model, float32 tensors by name, and further metadata to ``path``, atomically."""
     header: dict[str, Any] = {
         "__metadata__": {
-            "format": _FORMAT,
-            "version": str(_VERSION),
-            "name": model.name,
-            **_described(model),
+            **description(model),
             **(metadata or {}),
         }
     }
@@ -142,6 +139,16 @@ def write(
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     _atomic.write(Path(path), [len(text).to_bytes(8, "little") + text, *data])
+
+
+def description(model: BuiltIn | External) -> dict[str, str]:
+    """What files hold of a model beside parameters; ``described`` reads it."""
+    return {
+        "format": _FORMAT,
+        "version": str(_VERSION),
+        "name": model.name,
+        **_described(model),
+    }
 
 
 def _described(model: BuiltIn | External) -> dict[str, str]:
@@ -269,7 +276,7 @@ def read(
     try:
         header, data = _split(content)
         metadata = header.pop("__metadata__")
-        model = _model(metadata)
+        model = described(metadata)
         tensors = _tensors(model, header, data)
         if metadata["version"] != "1":
             expected = checksum({**header, "__metadata__": metadata}, [data])
@@ -291,7 +298,8 @@ def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
     return header, content[8 + length :]
 
 
-def _model(metadata: dict[str, str]) -> BuiltIn | Description:
+def described(metadata: Mapping[str, str]) -> BuiltIn | Description:
+    """The model that ``description`` was given; KeyError, TypeError or ValueError if none was."""
     if metadata["format"] != _FORMAT:
         raise ValueError("it holds no leashed model")
     if not 1 <= int(metadata["version"]) <= _VERSION:

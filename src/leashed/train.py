@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core, resuming, table_checkpoints
+from leashed import _check, _core, recordings, resuming, table_checkpoints
 from leashed import staleness as policies
 from leashed._fits import check_fits, check_labels
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
@@ -110,6 +112,7 @@ def train(
     resume: str | os.PathLike[str] | resuming.Kept | None = None,
     sync: Synchroniser | None = None,
     cluster: Cluster | None = None,
+    record: str | os.PathLike[str] | None = None,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
@@ -205,14 +208,22 @@ def train(
             those of the trainer that is there first, and rank 0's file tells which batches are not
             to be trained again. What was used in about the last second before it was written is.
 
+        record: a file that takes, while the run goes on, which gradient was computed on which
+            version of the parameters, and when it was applied, with which factor; about 6 bytes a
+            gradient, beside the parameters of the beginning and the end. ``leashed.replay`` makes
+            the run again from it, also where the process was killed: ``docs/replay.md``. Written in
+            place of a file that is there; a RuntimeWarning where that fails in mid-run, which goes on
+            unrecorded. Not with ``sync``, ``cluster``, tables, or sparse data that are updated in
+            place. Default: nothing is recorded.
+
     Returns:
         A ``TrainResult``; in a cluster, of this trainer.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the file to resume from is damaged, of a
             newer version or of another run; the message names it. No thread has started.
-        OSError: a checkpoint cannot be read, or could not be written; or the cluster's master
-            cannot be reached.
+        OSError: a checkpoint cannot be read, or could not be written; or ``record`` cannot; or the
+            cluster's master cannot be reached.
     """
     train_set, test_set = sets_of(model, data, validation)
     discipline = Leashed() if discipline is None else discipline
@@ -256,6 +267,9 @@ def train(
                 "as >> Dense(1)"
             )
     trained = _tables(model, tables, rule, staleness, seed)
+    if record is not None:
+        _check_record(sync=sync, cluster=cluster, tables=trained or None)
+        _check.writable(Path(record))
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -373,6 +387,11 @@ def train(
                 checkpointer.position = session.follow()
         if folder is not None:
             folder.load(trained)
+        recording = None
+        if record is not None:
+            recording = recordings.recording(
+                record, model, train_set, (discipline, rule, staleness), config, theta, resumption
+            )
         outcome = _core.train(
             native,
             theta,
@@ -398,7 +417,14 @@ def train(
             None if session is None else session.leases,
             None if session is None else session.native,
             [table.native for table in trained.values()],
+            recording,
         )
+        if outcome["recording_failure"]:
+            warnings.warn(
+                f"the record in {record} ends before the run: {outcome['recording_failure']}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         if (
             isinstance(checkpointer, table_checkpoints.TableCheckpointer)
             and outcome["outcome"] != "crashed"
@@ -487,6 +513,19 @@ def mean_loss(
     if isinstance(data, SparseDataset):
         return model.sparse.evaluate(theta, x, y, weights, threads)[0]
     return model.native.evaluate(theta, x, y, weights, threads)[0]
+
+
+def _check_record(**given: object) -> None:
+    instead = {
+        "sync": "train alone",
+        "cluster": "train on one machine",
+        "tables": "train a model without tables",
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"record is not for runs with {name}; {instead[name]}, or leave it out"
+            )
 
 
 def _check_kept(**given: object) -> None:

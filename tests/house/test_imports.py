@@ -28,10 +28,10 @@ FLOORS = (
     "factorisation recommenders",
     "models engine shared _graph_json folders",  # folders: of a model and its tables
     "checkpoint",
-    "resuming",
+    "resuming recordings",  # recordings: what a trace says of its run
     "table_checkpoints",
     "train",
-    "embeddings simulation",  # simulation: trainings in virtual time
+    "embeddings replaying simulation",  # a recorded run made again; trainings in virtual time
     "torch sklearn",
     "studies",  # many trainings, and what they tell together
     "report",  # tables, figures and the page of what studies found

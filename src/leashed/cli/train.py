@@ -103,6 +103,13 @@ def add(commands: Commands) -> None:
         help="go on from a checkpoint, with the same model, data, rule, seed, batch size and tables; "
         "--updates and --epochs count from the run's beginning",
     )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="write which gradient was computed on which version, and when it was applied, for "
+        "'leashed replay'",
+    )
     parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
     parser.add_argument(
         "--report",
@@ -178,6 +185,7 @@ def _train(options: argparse.Namespace) -> int:
         checkpoint_every=options.checkpoint_every,
         resume=options.resume,
         tables=given,
+        record=options.record,
     )
     line.clear()
     if isinstance(data, ClickSplit) and data.test.hidden is not None:
