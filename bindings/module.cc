@@ -26,6 +26,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
       "The level in use: the last available one, or what the environment variable LEASHED_ISA "
       "names.");
   bind_batches(m);
+  bind_modes(m);
   bind_network(m);
   bind_read(m);
   bind_parameter_vector(m);

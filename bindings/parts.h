@@ -11,6 +11,7 @@ void bind_cluster(pybind11::module_& m);
 void bind_engine(pybind11::module_& m);
 void bind_external(pybind11::module_& m);
 void bind_graph(pybind11::module_& m);
+void bind_modes(pybind11::module_& m);
 void bind_network(pybind11::module_& m);
 void bind_parameter_vector(pybind11::module_& m);
 void bind_read(pybind11::module_& m);

@@ -1,6 +1,7 @@
-// An algorithm that coordinates: a copyable value without sockets, threads or clocks. What happens
-// is told to it as an event, with the time; what is to be done it answers as actions, which whoever
-// drives it carries out (over sockets: cluster/round.h). Time is given, never asked for.
+// A synchroniser of replicas: a copyable value without sockets, threads or clocks. What happens is
+// told to it as an event, with the time; what is to be done it answers as actions, which whoever
+// drives it carries out (over sockets: cluster/round.h). Time is given, never asked for. Modes of
+// training through a parameter server are such values too (server_machine.h).
 #pragma once
 
 #include <concepts>
@@ -8,11 +9,9 @@
 #include <span>
 #include <vector>
 
-namespace leashed {
+#include "leashed/policy/time.h"
 
-struct Time {
-  std::int64_t ns;  // whole numbers, so that order is exact
-};
+namespace leashed {
 
 struct Event {
   enum class Kind : std::uint8_t {

@@ -1,0 +1,40 @@
+// GBA that switches itself: what gba (6) leaves as future work. A command from outside holds until
+// the forecast has said otherwise for long enough.
+#pragma once
+
+#include "leashed/policy/forecast.h"
+#include "leashed/policy/gba.h"
+
+namespace leashed::modes {
+
+class Automatic {
+ public:
+  Automatic(const Job& job, const Gba::Settings& gba, const Forecast::Settings& forecast)
+      : gba_(job, gba), forecast_(forecast) {}
+
+  const WorkerRule& rule() const { return gba_.rule(); }
+  Gba::Mode mode() const { return gba_.mode(); }
+
+  void on(const Event& event, Time now, Out& out) {
+    if (event.kind == Event::Kind::push) forecast_.pushed(event.node, event.ticket, now);
+    carry_on(event, now, out);
+    const auto faster = forecast_.look(now, [&](Node node) { return gba_.present(node); });
+    if (faster && *faster != gba_.wanted()) {
+      carry_on({Event::Kind::command, 0, 0, 0, static_cast<std::uint32_t>(*faster)}, now, out);
+    }
+  }
+
+ private:
+  void carry_on(const Event& event, Time now, Out& out) {
+    const std::size_t before = out.actions().size();
+    gba_.on(event, now, out);
+    for (const Action& action : out.actions().subspan(before)) {
+      if (action.kind == Action::Kind::grant) forecast_.granted(action.node, action.lease, now);
+    }
+  }
+
+  Gba gba_;
+  Forecast forecast_;
+};
+
+}  // namespace leashed::modes

@@ -1,0 +1,216 @@
+// What all modes have in common: who takes part, who waits, whose batch goes to another, and when
+// there is nothing more to do. An algorithm derives from Coordinated<itself> and says
+//
+//   admits(node)               whether the node may begin another batch now
+//   token()                    of the next new batch
+//   granted(node)              it has begun one
+//   arrived(node, taken, ...)  its push is there: hold, apply, drop; true if others may go on now
+//   entered(node), departed(node, ...)
+//   command(argument)
+//   finish(...)                all batches have come back: apply what is still held
+//
+// where the defaults below do not do.
+//
+// A node whose lease has run out counts as gone until it is heard of; then it enters anew. So
+// nobody waits for the dead, and who was merely slow loses its batch and nothing else.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "leashed/policy/lease_list.h"
+#include "leashed/policy/server_machine.h"
+#include "leashed/policy/worker_rule.h"
+
+namespace leashed::modes {
+
+struct Job {
+  std::uint32_t workers;
+  std::uint64_t batch, examples;  // of a lease; of all, 0: endless
+  std::int64_t term_ns = 0;       // until a lease goes to another; 0: never
+};
+
+template <class Algorithm>
+class Coordinated {
+ public:
+  Coordinated(const Job& job, WorkerRule rule)
+      : leases_(job.batch, job.examples), rule_(rule), term_ns_(job.term_ns) {}
+
+  const WorkerRule& rule() const { return rule_; }
+  bool present(Node node) const {
+    return node < states_.size() &&
+           (states_[node] == State::busy || states_[node] == State::parked);
+  }
+
+  void on(const Event& event, Time now, Out& out) {
+    switch (event.kind) {
+      case Event::Kind::push:
+        settle(push(event, now, out), now, out);
+        break;
+      case Event::Kind::leave:
+        leases_.give_back(event.node);
+        depart(event.node, State::away, out);
+        settle(true, now, out);
+        break;
+      case Event::Kind::join:
+        enter(event.node);
+        settle(true, now, out);
+        break;
+      case Event::Kind::wake: {
+        bool expired = false;
+        leases_.expire(now, [&](Node node) {
+          depart(node, State::lost, out);
+          expired = true;
+        });
+        settle(expired, now, out);
+        break;
+      }
+      case Event::Kind::command:
+        self().command(event.argument);
+        settle(true, now, out);
+        break;
+      case Event::Kind::data_end:
+        leases_.close();
+        settle(true, now, out);
+        break;
+      case Event::Kind::pull:
+        hear(event.node);
+        pull(event.node, now, out);
+        break;
+    }
+  }
+
+ protected:
+  // Called by the constructor of an algorithm, once it is whole.
+  void begin(std::uint32_t workers) {
+    for (Node node = 0; node < workers; ++node) enter(node);
+  }
+
+  bool admits(Node) const { return true; }
+  std::uint64_t token() const { return leases_.next_number(); }  // an update for each batch
+  void granted(Node) {}
+  bool arrived(Node, const LeaseList::Taken&, Time, Out& out) {
+    apply_alone(out);
+    return false;
+  }
+  void entered(Node) {}
+  void departed(Node, Out&) {}
+  void command(std::uint32_t) {}
+  void finish(Out&) {}
+  std::uint32_t updates_by_others(Node) { return 0; }  // since this node's last, for the grant
+
+  void apply_alone(Out& out) {
+    out.add(Action::Kind::hold);
+    out.apply(++version_).divisor = 1;
+    out.list(Slot{0, 1});
+  }
+
+  LeaseList leases_;
+  std::uint64_t version_ = 0;  // the global step
+  std::uint32_t n_ = 0;        // present
+
+ private:
+  enum class State : std::uint8_t { away, lost, busy, parked, ended };
+
+  Algorithm& self() { return static_cast<Algorithm&>(*this); }
+
+  bool push(const Event& event, Time now, Out& out) {
+    hear(event.node);
+    const auto taken = leases_.finish(event.node, event.ticket);
+    if (taken) return self().arrived(event.node, *taken, now, out);
+    Action& action = out.add(Action::Kind::drop);
+    action.ticket = event.ticket;
+    action.why = Why::late;
+    return false;
+  }
+
+  void pull(Node node, Time now, Out& out) {
+    if (!present(node) || leases_.spent()) {
+      end(node, out);
+    } else if (states_[node] != State::parked) {
+      if (may_begin(node)) {
+        grant(node, now, out);
+      } else {
+        states_[node] = State::parked;
+        parked_.push_back(node);
+      }
+    }
+  }
+
+  bool may_begin(Node node) { return leases_.available() && self().admits(node); }
+
+  void grant(Node node, Time now, Out& out) {
+    states_[node] = State::busy;
+    const Time until{now.ns + term_ns_};
+    Action& action = out.add(Action::Kind::grant);
+    action.node = node;
+    action.lease =
+        leases_.take(node, term_ns_ > 0 ? until : Time{INT64_MAX}, version_, self().token());
+    action.version = version_;
+    action.n = n_;
+    action.c = self().updates_by_others(node);
+    if (term_ns_ > 0) out.add(Action::Kind::wake).at = until;
+    self().granted(node);
+  }
+
+  void end(Node node, Out& out) {
+    if (present(node)) {
+      states_[node] = State::ended;
+      --n_;
+      self().departed(node, out);
+    }
+    out.add(Action::Kind::end).node = node;
+  }
+
+  // After an event: who waits goes on in the order of coming, and all end when nothing is left.
+  void settle(bool others, Time now, Out& out) {
+    if (others && !parked_.empty()) {
+      std::size_t kept = 0;
+      for (std::size_t i = 0; i < parked_.size(); ++i) {
+        const Node node = parked_[i];
+        if (may_begin(node)) {
+          grant(node, now, out);
+        } else {
+          parked_[kept++] = node;
+        }
+      }
+      parked_.resize(kept);
+    }
+    if (!leases_.spent()) return;
+    if (!finished_) self().finish(out);
+    finished_ = true;
+    for (const Node node : parked_) end(node, out);
+    parked_.clear();
+  }
+
+  void enter(Node node) {
+    if (node >= states_.size()) states_.resize(std::size_t{node} + 1, State::away);
+    if (present(node)) return;
+    states_[node] = State::busy;
+    ++n_;
+    self().entered(node);
+  }
+
+  void depart(Node node, State state, Out& out) {
+    if (node >= states_.size()) return;
+    const bool was = present(node);
+    if (states_[node] == State::parked) std::erase(parked_, node);
+    states_[node] = state;
+    if (!was) return;
+    --n_;
+    self().departed(node, out);
+  }
+
+  void hear(Node node) {
+    if (node < states_.size() && states_[node] == State::lost) enter(node);
+  }
+
+  WorkerRule rule_;
+  std::int64_t term_ns_;
+  std::vector<State> states_;
+  std::vector<Node> parked_;  // first come, first served
+  bool finished_ = false;
+};
+
+}  // namespace leashed::modes

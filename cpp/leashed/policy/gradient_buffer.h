@@ -1,0 +1,59 @@
+// Gradients, or models, that are held until they are applied together.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "leashed/policy/server_machine.h"
+
+namespace leashed::modes {
+
+inline constexpr std::uint64_t kAnyStaleness = std::numeric_limits<std::uint64_t>::max();
+
+class GradientBuffer {
+ public:
+  std::size_t size() const { return held_.size(); }
+  bool empty() const { return held_.empty(); }
+
+  void hold(const Lease& lease, std::uint32_t slot, Out& out) {
+    held_.push_back({lease.number, lease.token, lease.ticket, slot});
+    out.add(Action::Kind::hold).slot = slot;
+  }
+  void hold(const Lease& lease, Out& out) {
+    hold(lease, static_cast<std::uint32_t>(held_.size()), out);
+  }
+
+  // Step k (gba, eq. 1): what is at most `iota` steps stale is applied, the rest dropped. A token
+  // ahead of k is fresh. In order of batch number, since float addition knows an order.
+  // divisor = 0: as many as are kept.
+  void flush(std::uint64_t k, std::uint64_t iota, std::uint64_t divisor, Out& out) {
+    std::sort(held_.begin(), held_.end(),
+              [](const Held& a, const Held& b) { return a.number < b.number; });
+    const auto fresh = [&](const Held& h) { return h.token >= k || k - h.token <= iota; };
+    const auto kept = static_cast<std::uint64_t>(std::count_if(held_.begin(), held_.end(), fresh));
+    if (kept > 0) {
+      out.apply(k + 1).divisor = static_cast<float>(divisor == 0 ? kept : divisor);
+      for (const Held& h : held_) {
+        if (fresh(h)) out.list(Slot{h.slot, 1});
+      }
+    }
+    for (const Held& h : held_) {
+      if (fresh(h)) continue;
+      Action& action = out.add(Action::Kind::drop);
+      action.ticket = h.ticket;
+      action.why = Why::stale;
+    }
+    held_.clear();
+  }
+
+ private:
+  struct Held {
+    std::uint64_t number, token, ticket;
+    std::uint32_t slot;
+  };
+  std::vector<Held> held_;
+};
+
+}  // namespace leashed::modes

@@ -1,0 +1,153 @@
+// The data list (gba, 4.1): which batches are still to be handed out, who has which, and until
+// when. A batch that comes back goes to the front, under a fresh ticket, its token unchanged.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "leashed/policy/server_machine.h"
+
+namespace leashed::modes {
+
+class LeaseList {
+ public:
+  struct Taken {
+    Lease lease;
+    std::uint64_t version;  // of the grant
+  };
+
+  // examples = 0: endless.
+  LeaseList(std::uint64_t batch, std::uint64_t examples) : batch_(batch), end_(examples) {}
+
+  void set_batch(std::uint64_t batch) { batch_ = batch; }
+  void close() { closed_ = true; }  // nothing new any more
+  bool available() const { return !back_.empty() || !exhausted(); }
+  bool returned() const { return !back_.empty(); }
+  bool spent() const { return out_ == 0 && !available(); }
+  std::size_t out() const { return out_; }
+  std::uint64_t next_number() const { return next_; }
+  bool has(Node node) const { return first_of(node) != kNone; }
+  std::uint64_t held(Node node) const {
+    std::uint64_t count = 0;
+    for (std::uint32_t i = first_of(node); i != kNone; i = entries_[i].next) ++count;
+    return count;
+  }
+  // Whether the node holds a lease that was granted at this version.
+  bool has_of(Node node, std::uint64_t version) const {
+    for (std::uint32_t i = first_of(node); i != kNone; i = entries_[i].next) {
+      if (entries_[i].version == version) return true;
+    }
+    return false;
+  }
+
+  // The next one, to be back by `until`; `token` is that of a new one.
+  const Lease& take(Node node, Time until, std::uint64_t version, std::uint64_t token) {
+    Lease lease;
+    if (!back_.empty()) {
+      lease = back_.back();
+      back_.pop_back();
+    } else {
+      const std::uint64_t count = end_ == 0 ? batch_ : std::min(batch_, end_ - first_);
+      lease = {++tickets_, next_++, first_, count, token};
+      first_ += count;
+    }
+    const std::uint32_t i = place();
+    if (node >= held_.size()) held_.resize(std::size_t{node} + 1, kNone);
+    entries_[i] = {lease, until, version, node, held_[node], newest_, kNone};
+    held_[node] = i;
+    (newest_ == kNone ? oldest_ : entries_[newest_].newer) = i;
+    newest_ = i;
+    ++out_;
+    return entries_[i].lease;
+  }
+
+  // None where the node does not hold that ticket, or no longer.
+  std::optional<Taken> finish(Node node, std::uint64_t ticket) {
+    for (std::uint32_t i = first_of(node); i != kNone; i = entries_[i].next) {
+      if (entries_[i].lease.ticket == ticket) {
+        const Taken taken{entries_[i].lease, entries_[i].version};
+        remove(i);
+        return taken;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void give_back(Node node) {
+    while (has(node)) recall(held_[node]);
+    put_back();
+  }
+
+  // Who did not come back in time, by expired(node). All have the same term, so that the oldest are
+  // the first.
+  template <class F>
+  void expire(Time now, F&& expired) {
+    while (oldest_ != kNone && entries_[oldest_].until.ns <= now.ns) {
+      const Node node = entries_[oldest_].node;
+      recall(oldest_);
+      expired(node);
+    }
+    put_back();
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = ~0u;
+  struct Entry {
+    Lease lease;
+    Time until;
+    std::uint64_t version;
+    Node node;
+    std::uint32_t next;          // of the same node's
+    std::uint32_t older, newer;  // of all
+  };
+
+  bool exhausted() const { return closed_ || (end_ != 0 && first_ >= end_); }
+  std::uint32_t first_of(Node node) const { return node < held_.size() ? held_[node] : kNone; }
+
+  std::uint32_t place() {
+    if (free_.empty()) {
+      entries_.emplace_back();
+      return static_cast<std::uint32_t>(entries_.size() - 1);
+    }
+    const std::uint32_t i = free_.back();
+    free_.pop_back();
+    return i;
+  }
+
+  void remove(std::uint32_t i) {
+    const Entry& e = entries_[i];
+    std::uint32_t* link = &held_[e.node];
+    while (*link != i) link = &entries_[*link].next;
+    *link = e.next;
+    (e.older == kNone ? oldest_ : entries_[e.older].newer) = e.newer;
+    (e.newer == kNone ? newest_ : entries_[e.newer].older) = e.older;
+    free_.push_back(i);
+    --out_;
+  }
+
+  void recall(std::uint32_t i) {
+    recalled_.push_back(entries_[i].lease);
+    remove(i);
+  }
+
+  void put_back() {
+    std::sort(recalled_.begin(), recalled_.end(),
+              [](const Lease& a, const Lease& b) { return a.number < b.number; });
+    for (Lease& lease : recalled_) lease.ticket = ++tickets_;
+    back_.insert(back_.end(), recalled_.rbegin(), recalled_.rend());
+    recalled_.clear();
+  }
+
+  std::uint64_t batch_, end_;
+  std::uint64_t tickets_ = 0, next_ = 0, first_ = 0;
+  bool closed_ = false;
+  std::size_t out_ = 0;
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> free_, held_;  // held_[node]: one of its entries
+  std::uint32_t oldest_ = kNone, newest_ = kNone;
+  std::vector<Lease> back_, recalled_;  // back_: the next one last
+};
+
+}  // namespace leashed::modes

@@ -1,0 +1,140 @@
+#include "leashed/policy/server_policy.h"
+
+#include "leashed/policy/arguments.h"
+
+namespace leashed::modes {
+namespace {
+
+constexpr double kMost = 0x1p53;
+
+using Maker = ServerPolicy (*)(const Job&, Arguments&);
+using Meet = Peers::Meetings::Kind;
+
+Mixing shat_mixing(Arguments& a) {
+  const Mixing mixing{.kind = Mixing::Kind::logarithm, .base = a.number("base", 0, 0, kMost)};
+  if (mixing.base == 0 || mixing.base > 1) return mixing;
+  throw Error("shat: 'base' must be above 1, or 0 for the natural logarithm");
+}
+
+Gba::Settings gba_settings(const Job& job, Arguments& a) {
+  Gba::Settings s{};
+  s.m = a.count("m", job.workers);
+  s.iota = a.whole("iota", 4, 0);
+  s.divide_by_m = a.flag("divide_by_m");
+  s.batch = job.batch;
+  s.sync_batch = a.whole("sync_batch", static_cast<double>(job.batch), 1);
+  s.start = a.whole("start", 1, 0, 1) == 0 ? Gba::Mode::sync : Gba::Mode::gba;
+  const double global = static_cast<double>(s.m) * static_cast<double>(s.batch);
+  const double sync_m = global / static_cast<double>(s.sync_batch);
+  if (sync_m != std::floor(sync_m) || sync_m < 1 || sync_m > 0x1p32 - 1) {
+    throw Error("gba: 'sync_batch' must divide m · batch = " + Arguments::text(global) +
+                ", so that both modes make updates of as many examples");
+  }
+  s.sync_m = static_cast<std::uint32_t>(sync_m);
+  return s;
+}
+
+std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+const std::map<std::string, Maker> kMakers = {
+    {"sync",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       return Sync(job, a.count("m", job.workers), pulled_gradients());
+     }},
+    {"bsp",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       return Bsp(job, a.count("b2", job.workers));
+     }},
+    {"asp", [](const Job& job, Arguments&) -> ServerPolicy { return Bsp(job, 1); }},
+    {"ssp",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       return Ssp(job, a.whole("s", std::nullopt, 0));
+     }},
+    {"dssp",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       const std::uint64_t s = a.whole("s", 0, 0);
+       return Dssp(job, s, a.whole("range", std::nullopt, 0));
+     }},
+    {"hop_bs",
+     [](const Job& job, Arguments& a) -> ServerPolicy { return Ssp(job, a.whole("b1", 2, 0)); }},
+    {"hop_bw",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       return HopBw(job, a.count("b3", std::nullopt, 0));
+     }},
+    {"easgd",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       const double alpha = a.number("alpha", std::nullopt, 0, 1);
+       return Elastic(job, alpha, a.count("gap", 1));
+     }},
+    {"local_sgd",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       return Sync(job, a.count("m", job.workers), own_models(a.count("h", std::nullopt)));
+     }},
+    {"gba",
+     [](const Job& job, Arguments& a) -> ServerPolicy { return Gba(job, gba_settings(job, a)); }},
+    {"automatic",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       const Gba::Settings gba = gba_settings(job, a);
+       Forecast::Settings forecast{};
+       forecast.window_ns = nanoseconds(a.number("window", 10, 1e-6, 1e8));
+       forecast.windows = a.count("windows", 3);
+       forecast.gain = a.number("gain", 1.2, 1e-3, 1e6);
+       forecast.h = a.number("h", 0.1, 0, 1);
+       forecast.capacity = a.number("capacity", 0, 0, kMost);
+       return Automatic(job, gba, forecast);
+     }},
+    {"shat",
+     [](const Job& job, Arguments& a) -> ServerPolicy { return Shat(job, shat_mixing(a)); }},
+    {"shat_root",
+     [](const Job& job, Arguments&) -> ServerPolicy {
+       return Shat(job, {.kind = Mixing::Kind::root});
+     }},
+    {"ensemble",
+     [](const Job& job, Arguments&) -> ServerPolicy { return Shat(job, {.alpha = 0}); }},
+    {"swarm",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       const Peers::Meetings who{.kind = Meet::chance, .seed = a.whole("seed", 0, 0)};
+       return Peers(job, who, a.count("h", std::nullopt));
+     }},
+    {"go_sgd",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       const double p = a.number("p", std::nullopt, 0, 1);
+       const Peers::Meetings who{
+           .kind = Meet::chance, .probability = p, .seed = a.whole("seed", 0, 0)};
+       return Peers(job, who, 1);
+     }},
+    {"ad_psgd",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       const Peers::Meetings who{.kind = Meet::neighbour, .seed = a.whole("seed", 0, 0)};
+       return Peers(job, who, 1);
+     }},
+    {"d_psgd",
+     [](const Job& job, Arguments&) -> ServerPolicy {
+       return Peers(job, {.kind = Meet::round}, 1);
+     }},
+    {"prague",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       Peers::Meetings who{.kind = Meet::groups};
+       who.size = a.count("group", 4, 2);
+       who.lag = a.whole("lag", 4, 0);
+       who.seed = a.whole("seed", 0, 0);
+       return Peers(job, who, a.count("h", 1));
+     }},
+};
+
+}  // namespace
+
+ServerPolicy make_server_policy(const Choice& choice) {
+  const Maker make = find_choice(kMakers, "mode", choice.name);
+  Arguments arguments(choice);
+  Job job{};
+  job.workers = static_cast<std::uint32_t>(arguments.whole("workers", std::nullopt, 1, kMostNodes));
+  job.batch = arguments.whole("batch", std::nullopt, 1);
+  job.examples = arguments.whole("examples", 0, 0);
+  job.term_ns = nanoseconds(arguments.number("term", 0, 0, 1e8));
+  ServerPolicy machine = make(job, arguments);
+  arguments.finish();
+  return machine;
+}
+
+}  // namespace leashed::modes

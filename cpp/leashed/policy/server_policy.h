@@ -1,0 +1,38 @@
+// The modes of training by name.
+#pragma once
+
+#include <variant>
+
+#include "leashed/base/choice.h"
+#include "leashed/policy/automatic.h"
+#include "leashed/policy/bsp.h"
+#include "leashed/policy/dssp.h"
+#include "leashed/policy/elastic.h"
+#include "leashed/policy/gba.h"
+#include "leashed/policy/hop_bw.h"
+#include "leashed/policy/peers.h"
+#include "leashed/policy/shat.h"
+#include "leashed/policy/ssp.h"
+#include "leashed/policy/sync.h"
+
+namespace leashed::modes {
+
+using ServerPolicy =
+    std::variant<Sync, Bsp, Ssp, Dssp, HopBw, Elastic, Gba, Automatic, Shat, Peers>;
+
+// Throws Error where there is none of that name, or an argument is wrong. Arguments of all:
+//
+//   workers    nodes 0..workers−1 are there from the start
+//   batch      examples of a lease
+//   examples   of all leases, 0: endless
+//   term       seconds until a lease goes to another, 0 (default): never
+ServerPolicy make_server_policy(const Choice& choice);
+
+inline void on(ServerPolicy& machine, const Event& event, Time now, Out& out) {
+  std::visit([&](auto& m) { m.on(event, now, out); }, machine);
+}
+inline const WorkerRule& rule(const ServerPolicy& machine) {
+  return std::visit([](const auto& m) -> const WorkerRule& { return m.rule(); }, machine);
+}
+
+}  // namespace leashed::modes
