@@ -1,0 +1,195 @@
+// GBA's tokens and buffer, switching in mid-run, and switching by itself.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "cluster.h"
+
+using namespace leashed;
+using namespace leashed::modes;
+
+namespace {
+
+std::uint32_t argument(Gba::Mode mode) { return static_cast<std::uint32_t>(mode); }
+
+}  // namespace
+
+TEST_CASE("a token repeats m times, and what is more than iota steps behind is dropped") {
+  ServerPolicy m =
+      make_server_policy({"gba", {{"workers", 3}, {"batch", 1}, {"m", 2}, {"iota", 1}}});
+  Out out;
+  std::vector<std::uint64_t> tokens;
+  const auto pull = [&](Node node) {
+    out.clear();
+    on(m, {Event::Kind::pull, node}, {0}, out);
+    tokens.push_back(out.actions()[0].lease.token);
+    return out.actions()[0].lease.ticket;
+  };
+  const auto push = [&](Node node, std::uint64_t ticket) {
+    out.clear();
+    on(m, {Event::Kind::push, node, ticket}, {0}, out);
+    return out.actions();
+  };
+  const std::uint64_t slow = pull(2);  // batch 0, token 0
+  for (int i = 0; i < 4; ++i) push(0, pull(0));
+  CHECK(tokens == std::vector<std::uint64_t>{0, 0, 1, 1, 2});
+  const std::uint64_t fast = pull(0);  // batch 5, token 2; two steps are over
+  CHECK(push(2, slow).size() == 1);
+  const auto actions = push(0, fast);
+  REQUIRE(actions.size() == 3);  // hold, apply, drop
+  CHECK(actions[1].kind == Action::Kind::apply);
+  CHECK(actions[1].divisor == 1);
+  CHECK(actions[1].version == 3);
+  CHECK(out.slots(actions[1])[0].index == 1);
+  CHECK(actions[2].why == Why::stale);
+  CHECK(actions[2].ticket == slow);
+}
+
+TEST_CASE("a step of which nothing is kept makes no update, and counts") {
+  ServerPolicy m =
+      make_server_policy({"gba", {{"workers", 2}, {"batch", 1}, {"m", 1}, {"iota", 0}}});
+  Out out;
+  on(m, {Event::Kind::pull, 0}, {0}, out);
+  on(m, {Event::Kind::pull, 1}, {0}, out);
+  on(m, {Event::Kind::push, 1, 2}, {1}, out);  // token 1, ahead of step 0: fresh
+  CHECK(out.actions().back().kind == Action::Kind::apply);
+  CHECK(out.actions().back().version == 1);
+  out.clear();
+  on(m, {Event::Kind::push, 0, 1}, {2}, out);  // token 0 at step 1
+  REQUIRE(out.actions().size() == 2);
+  CHECK(out.actions()[1].kind == Action::Kind::drop);
+  out.clear();
+  on(m, {Event::Kind::pull, 0}, {2}, out);
+  CHECK(out.actions()[0].version == 2);
+}
+
+TEST_CASE("a thousand switches lose nothing, train nothing twice, and keep every step's size") {
+  std::uint64_t switches = 0;
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    CAPTURE(seed);
+    // 24 examples an update in either mode.
+    Cluster cluster({"gba",
+                     {{"workers", 5},
+                      {"batch", 4},
+                      {"m", 6},
+                      {"iota", 1},
+                      {"sync_batch", 8},
+                      {"examples", 6000},
+                      {"term", seed % 2 == 1 ? 300e-9 : 0}}},
+                    {.workers = 5, .faults = seed % 4 > 1, .silences = seed % 2 == 1}, seed);
+    Dice dice(seed);
+    std::int64_t when = 0;
+    for (int i = 0; i < 60; ++i) {
+      when += static_cast<std::int64_t>(dice.below(400));
+      cluster.at(when, {Event::Kind::command, 0, 0, 0, static_cast<std::uint32_t>(dice.below(2))});
+    }
+    Gba::Mode mode = Gba::Mode::gba;
+    std::uint64_t held = 0, step = 0;
+    std::vector<std::uint64_t> tokens;
+    cluster.watch = [&](const Event& event, const Out& out) {
+      bool closed = false;
+      for (const Action& a : out.actions()) {
+        if (a.kind == Action::Kind::hold) {
+          const Lease& lease = cluster.lease_of(event.ticket);
+          held += lease.count;
+          tokens.push_back(lease.token);
+        }
+        closed = closed || a.kind == Action::Kind::apply ||
+                 (a.kind == Action::Kind::drop && a.why == Why::stale);
+      }
+      if (closed) {
+        CHECK((held == 24 || cluster.waiting() == 0));  // the last may be short
+        if (mode == Gba::Mode::sync) {
+          for (const std::uint64_t token : tokens) CHECK(token == step);
+        }
+        held = 0;
+        tokens.clear();
+        ++step;
+      }
+      const Gba::Mode is = std::get<Gba>(cluster.machine).mode();
+      if (is != mode) {
+        CHECK(held == 0);
+        ++switches;
+      }
+      mode = is;
+    };
+    cluster.run();
+    CHECK(cluster.waiting() == 0);
+    CHECK(cluster.nothing_held());
+    for (std::uint64_t i = 0; i < cluster.examples; ++i) {
+      REQUIRE(cluster.applied[i] + cluster.dropped[i] == 1);
+    }
+  }
+  CHECK(switches >= 1000);
+}
+
+TEST_CASE("a command back before the switch undoes it") {
+  ServerPolicy m = make_server_policy({"gba", {{"workers", 2}, {"batch", 1}}});
+  Out out;
+  const auto tell = [&](Event event) {
+    out.clear();
+    on(m, event, {0}, out);
+    return out.actions().size();
+  };
+  tell({Event::Kind::pull, 0});
+  tell({Event::Kind::pull, 1});
+  CHECK(tell({Event::Kind::command, 0, 0, 0, argument(Gba::Mode::sync)}) == 0);
+  tell({Event::Kind::push, 0, 1});
+  CHECK(tell({Event::Kind::pull, 0}) == 0);  // what is under way makes whole steps
+  CHECK(tell({Event::Kind::command, 0, 0, 0, argument(Gba::Mode::gba)}) == 1);
+  CHECK(out.actions()[0].kind == Action::Kind::grant);
+}
+
+namespace {
+
+struct Wave {
+  double low, high;   // how long a batch takes the fourth of four workers; the others 100
+  std::int64_t half;  // of the period
+  double windows = 3;
+};
+
+// How often automatic switching switched, and which mode it is in at the end.
+std::pair<int, Gba::Mode> switched(const Wave& wave, double examples = 40'000) {
+  Cluster cluster({"automatic",
+                   {{"workers", 4},
+                    {"batch", 1},
+                    {"examples", examples},
+                    {"window", 10e-6},
+                    {"windows", wave.windows},
+                    {"gain", 1.2},
+                    {"h", 0.1}}},
+                  {.workers = 4}, 0);
+  cluster.takes = [&](Node node, std::int64_t now) -> std::int64_t {
+    if (node < 3) return 100;
+    return static_cast<std::int64_t>(100 * (now / wave.half % 2 == 0 ? wave.low : wave.high));
+  };
+  int count = 0;
+  Gba::Mode mode = Gba::Mode::gba;
+  Gba::Mode last = mode;
+  cluster.watch = [&](const Event& event, const Out&) {
+    if (event.kind == Event::Kind::data_end) return;
+    mode = std::get<Automatic>(cluster.machine).mode();
+    count += mode != last;
+    last = mode;
+  };
+  cluster.run();
+  return {count, mode};
+}
+
+}  // namespace
+
+TEST_CASE("automatic switching goes where the workers' times say, from either mode") {
+  // GBA over Sync is (3x + 1) / 4 for a fourth worker x times slower: 1.32 at 1.43, 1.08 at 1.11.
+  CHECK(switched({1, 1, 1'000'000}) == std::pair{1, Gba::Mode::sync});
+  CHECK(switched({2, 2, 1'000'000}) == std::pair{0, Gba::Mode::gba});
+  CHECK(switched({100, 100, 1'000'000}) == std::pair{0, Gba::Mode::gba});
+  // One period: sync in its first half, GBA in its second.
+  CHECK(switched({1, 2, 500'000}, 36'000) == std::pair{2, Gba::Mode::gba});
+}
+
+TEST_CASE("a square wave near a threshold, or as fast as the windows, makes nothing flap") {
+  CHECK(switched({1.15, 1.40, 20'000}).first == 0);  // between the thresholds
+  CHECK(switched({1.0, 1.40, 100'000}).first == 1);  // past the lower one only
+  CHECK(switched({1.15, 3.0, 100'000}).first == 0);  // past the upper one only
+  CHECK(switched({1.0, 3.0, 10'000}).first == 0);    // never three windows in turn
+}
