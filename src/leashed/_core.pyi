@@ -25,6 +25,7 @@ __all__: list[str] = [
     "Network",
     "ParameterBlock",
     "ParameterVector",
+    "PolicyMachine",
     "PythonSource",
     "Read",
     "Resumption",
@@ -56,6 +57,33 @@ __all__: list[str] = [
 
 class Error(ValueError):
     pass
+
+class PolicyMachine:
+    """
+    A mode of training as a state machine: events in, actions out, and time only as an argument.
+    """
+    def __init__(
+        self,
+        name: str,
+        arguments: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
+    ) -> None: ...
+    def copy(self) -> PolicyMachine: ...
+    def on(
+        self,
+        kind: str,
+        now_ns: typing.SupportsInt | typing.SupportsIndex,
+        node: typing.SupportsInt | typing.SupportsIndex,
+        ticket: typing.SupportsInt | typing.SupportsIndex = 0,
+        version: typing.SupportsInt | typing.SupportsIndex = 0,
+        argument: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> list:
+        """
+        What an event is answered with, in order.
+        """
+    def rule(self) -> dict:
+        """
+        What its workers do, as data.
+        """
 
 class ParameterBlock:
     @property

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "leashed/base/error.h"
 #include "leashed/policy/lease_list.h"
 #include "leashed/policy/server_machine.h"
 #include "leashed/policy/worker_rule.h"
@@ -96,7 +97,7 @@ class Coordinated {
   }
   void entered(Node) {}
   void departed(Node, Out&) {}
-  void command(std::uint32_t) {}
+  void command(std::uint32_t) { throw Error("this mode knows no commands; gba and automatic do"); }
   void finish(Out&) {}
   std::uint32_t updates_by_others(Node) { return 0; }  // since this node's last, for the grant
 

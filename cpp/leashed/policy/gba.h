@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "leashed/policy/coordinated.h"
 #include "leashed/policy/gradient_buffer.h"
@@ -63,7 +64,10 @@ class Gba : public Coordinated<Gba> {
   }
   void departed(Node node, Out&) { share_.depart(node); }
   void command(std::uint32_t argument) {
-    if (argument > static_cast<std::uint32_t>(Mode::gba)) return;
+    if (argument > static_cast<std::uint32_t>(Mode::gba)) {
+      throw Error("a command's argument must be 0, Sync, or 1, GBA, not " +
+                  std::to_string(argument));
+    }
     wanted_ = static_cast<Mode>(argument);
     change();
   }

@@ -64,7 +64,7 @@ const std::map<std::string, Maker> kMakers = {
     {"easgd",
      [](const Job& job, Arguments& a) -> ServerPolicy {
        const double alpha = a.number("alpha", std::nullopt, 0, 1);
-       return Elastic(job, alpha, a.count("gap", 1));
+       return Easgd(job, alpha, a.count("gap", 1));
      }},
     {"local_sgd",
      [](const Job& job, Arguments& a) -> ServerPolicy {

@@ -7,18 +7,26 @@
 #include "leashed/policy/automatic.h"
 #include "leashed/policy/bsp.h"
 #include "leashed/policy/dssp.h"
-#include "leashed/policy/elastic.h"
 #include "leashed/policy/gba.h"
 #include "leashed/policy/hop_bw.h"
 #include "leashed/policy/peers.h"
+#include "leashed/policy/server_easgd.h"
 #include "leashed/policy/shat.h"
 #include "leashed/policy/ssp.h"
 #include "leashed/policy/sync.h"
 
 namespace leashed::modes {
 
-using ServerPolicy =
-    std::variant<Sync, Bsp, Ssp, Dssp, HopBw, Elastic, Gba, Automatic, Shat, Peers>;
+using ServerPolicy = std::variant<Sync,       // and local SGD
+                                  Bsp,        // and ASP
+                                  Ssp,        // and Hop-BS
+                                  Dssp,       //
+                                  HopBw,      //
+                                  Easgd,      //
+                                  Gba,        //
+                                  Automatic,  // GBA that switches itself
+                                  Shat,       // and SHAT-root and ENSEMBLE
+                                  Peers>;     // SwarmSGD, GoSGD, AD-PSGD, D-PSGD, Prague
 
 // Throws Error where there is none of that name, or an argument is wrong. Arguments of all:
 //

@@ -123,6 +123,17 @@ TEST_CASE("a thousand switches lose nothing, train nothing twice, and keep every
   CHECK(switches >= 1000);
 }
 
+TEST_CASE("a command that a mode does not know changes nothing and says so") {
+  Out out;
+  ServerPolicy gba = make_server_policy({"gba", {{"workers", 2}, {"batch", 1}}});
+  CHECK_THROWS_WITH_AS(on(gba, {Event::Kind::command, 0, 0, 0, 2}, {0}, out),
+                       "a command's argument must be 0, Sync, or 1, GBA, not 2", Error);
+  ServerPolicy asp = make_server_policy({"asp", {{"workers", 2}, {"batch", 1}}});
+  CHECK_THROWS_WITH_AS(on(asp, {Event::Kind::command}, {0}, out), doctest::Contains("no commands"),
+                       Error);
+  CHECK(out.actions().empty());
+}
+
 TEST_CASE("a command back before the switch undoes it") {
   ServerPolicy m = make_server_policy({"gba", {{"workers", 2}, {"batch", 1}}});
   Out out;

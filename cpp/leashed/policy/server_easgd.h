@@ -7,9 +7,9 @@
 
 namespace leashed::modes {
 
-class Elastic : public Coordinated<Elastic> {
+class Easgd : public Coordinated<Easgd> {
  public:
-  Elastic(const Job& job, double alpha, std::uint32_t gap)
+  Easgd(const Job& job, double alpha, std::uint32_t gap)
       : Coordinated(job, own_models(gap, WorkerRule::Takes::mix, {.alpha = alpha})),
         alpha_(static_cast<float>(alpha)) {
     begin(job.workers);
