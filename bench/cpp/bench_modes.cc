@@ -1,5 +1,5 @@
 // What a mode of training costs for each push and the pull after it, without any parameters:
-// workers of drawn speeds, some waiting where the mode makes them wait.
+// workers that overtake each other, and wait where the mode makes them wait.
 //
 //   bench_modes <seconds per figure>
 #include <cstdio>
@@ -78,7 +78,7 @@ double pushes_a_second(Choice choice, std::uint32_t workers, double seconds) {
   };
   for (Node node = 0; node < workers; ++node) tell({Event::Kind::pull, node}, 0);
   std::int64_t pushes = 0;
-  const double start = now();
+  const double start = thread_seconds();
   double spent = 0;
   while (spent < seconds) {
     for (int i = 0; i < 1000; ++i) {
@@ -87,7 +87,7 @@ double pushes_a_second(Choice choice, std::uint32_t workers, double seconds) {
       tell({Event::Kind::push, push.node, push.ticket}, 100 * pushes);
       tell({Event::Kind::pull, push.node}, 100 * pushes);
     }
-    spent = now() - start;
+    spent = thread_seconds() - start;
   }
   return static_cast<double>(pushes) / spent;
 }
