@@ -12,7 +12,7 @@ namespace {
 namespace py = pybind11;
 using namespace modes;
 
-constexpr const char* kEvents[] = {"push", "leave", "join", "wake", "command", "data_end", "pull"};
+constexpr const char* kEvents[] = {"push", "leave", "join", "command", "data_end", "pull", "wake"};
 constexpr const char* kActions[] = {"grant",    "hold", "apply", "drop",
                                     "exchange", "meet", "wake",  "end"};
 constexpr const char* kWhy[] = {"late", "stale", "straggler"};
@@ -22,7 +22,7 @@ Event::Kind kind_of(const std::string& name) {
     if (name == kEvents[i]) return static_cast<Event::Kind>(i);
   }
   throw Error("kind: there is no event '" + name +
-              "'; give push, leave, join, wake, command, data_end or pull");
+              "'; give push, leave, join, command, data_end, pull or wake");
 }
 
 py::dict to_dict(const Action& a, const Out& out) {

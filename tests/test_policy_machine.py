@@ -26,7 +26,7 @@ def test_the_page_names_every_mode() -> None:
 
 
 def test_every_kind_of_action_has_its_fields() -> None:
-    machine = _core.PolicyMachine("gba", {**JOB, "m": 1, "iota": 0, "examples": 8, "term": 1e-6})
+    machine = _core.PolicyMachine("gba", {**JOB, "m": 1, "iota": 0, "examples": 8, "term_ns": 1000})
     grant, wake = machine.on("pull", 10, 0)
     assert grant == {
         "kind": "grant",
@@ -84,10 +84,10 @@ def test_what_workers_do_is_data() -> None:
     [
         ("ssp", JOB, "needs a value for 's'"),
         ("asp", {"batch": 1}, "needs a value for 'workers'"),
-        ("asp", {**JOB, "gap": 2}, "no argument 'gap'; it has: batch, examples, term, workers"),
+        ("asp", {**JOB, "gap": 2}, "no argument 'gap'; it has: batch, examples, term_ns, workers"),
         ("gba", {**JOB, "iota": -1}, "'iota' must be from 0"),
         ("gba", {**JOB, "iota": float("nan")}, "'iota' must be"),
-        ("gba", {**JOB, "sync_batch": 3}, "'sync_batch' must divide"),
+        ("dssp", {**JOB, "lower": 3, "upper": 2}, "'upper' must be from 3"),
         ("go_sgd", {**JOB, "p": 1.5}, "'p' must be from 0 to 1"),
     ],
 )

@@ -11,7 +11,7 @@
 //
 // where the defaults below do not do.
 //
-// A node whose lease has run out counts as gone until it is heard of; then it enters anew. So
+// A node whose lease has run out counts as gone until it pulls again; then it enters anew. So
 // nobody waits for the dead, and who was merely slow loses its batch and nothing else.
 #pragma once
 
@@ -39,10 +39,7 @@ class Coordinated {
       : leases_(job.batch, job.examples), rule_(rule), term_ns_(job.term_ns) {}
 
   const WorkerRule& rule() const { return rule_; }
-  bool present(Node node) const {
-    return node < states_.size() &&
-           (states_[node] == State::busy || states_[node] == State::parked);
-  }
+  bool present(Node node) const { return node < states_.size() && states_[node] != State::away; }
 
   void on(const Event& event, Time now, Out& out) {
     switch (event.kind) {
@@ -51,7 +48,7 @@ class Coordinated {
         break;
       case Event::Kind::leave:
         leases_.give_back(event.node);
-        depart(event.node, State::away, out);
+        depart(event.node, out);
         settle(true, now, out);
         break;
       case Event::Kind::join:
@@ -61,7 +58,7 @@ class Coordinated {
       case Event::Kind::wake: {
         bool expired = false;
         leases_.expire(now, [&](Node node) {
-          depart(node, State::lost, out);
+          depart(node, out);
           expired = true;
         });
         settle(expired, now, out);
@@ -76,7 +73,6 @@ class Coordinated {
         settle(true, now, out);
         break;
       case Event::Kind::pull:
-        hear(event.node);
         pull(event.node, now, out);
         break;
     }
@@ -97,7 +93,9 @@ class Coordinated {
   }
   void entered(Node) {}
   void departed(Node, Out&) {}
-  void command(std::uint32_t) { throw Error("this mode knows no commands; gba and automatic do"); }
+  void command(std::uint32_t) {
+    throw Error("this mode knows no commands; gba, switching and automatic do");
+  }
   void finish(Out&) {}
   std::uint32_t updates_by_others(Node) { return 0; }  // since this node's last, for the grant
 
@@ -107,17 +105,21 @@ class Coordinated {
     out.list(Slot{0, 1});
   }
 
+  void park(Node node) {
+    states_[node] = State::parked;
+    parked_.push_back(node);
+  }
+
   LeaseList leases_;
-  std::uint64_t version_ = 0;  // the global step
+  std::uint64_t version_ = 0;  // updates, meetings, exchanges
   std::uint32_t n_ = 0;        // present
 
  private:
-  enum class State : std::uint8_t { away, lost, busy, parked, ended };
+  enum class State : std::uint8_t { away, busy, parked };
 
   Algorithm& self() { return static_cast<Algorithm&>(*this); }
 
   bool push(const Event& event, Time now, Out& out) {
-    hear(event.node);
     const auto taken = leases_.finish(event.node, event.ticket);
     if (taken) return self().arrived(event.node, *taken, now, out);
     Action& action = out.add(Action::Kind::drop);
@@ -127,15 +129,16 @@ class Coordinated {
   }
 
   void pull(Node node, Time now, Out& out) {
-    if (!present(node) || leases_.spent()) {
-      end(node, out);
-    } else if (states_[node] != State::parked) {
-      if (may_begin(node)) {
-        grant(node, now, out);
-      } else {
-        states_[node] = State::parked;
-        parked_.push_back(node);
-      }
+    if (leases_.spent()) {
+      out.add(Action::Kind::end).node = node;
+      return;
+    }
+    enter(node);
+    if (states_[node] == State::parked || leases_.has(node)) return;
+    if (may_begin(node)) {
+      grant(node, now, out);
+    } else {
+      park(node);
     }
   }
 
@@ -155,15 +158,6 @@ class Coordinated {
     self().granted(node);
   }
 
-  void end(Node node, Out& out) {
-    if (present(node)) {
-      states_[node] = State::ended;
-      --n_;
-      self().departed(node, out);
-    }
-    out.add(Action::Kind::end).node = node;
-  }
-
   // After an event: who waits goes on in the order of coming, and all end when nothing is left.
   void settle(bool others, Time now, Out& out) {
     if (others && !parked_.empty()) {
@@ -181,7 +175,7 @@ class Coordinated {
     if (!leases_.spent()) return;
     if (!finished_) self().finish(out);
     finished_ = true;
-    for (const Node node : parked_) end(node, out);
+    for (const Node node : parked_) out.add(Action::Kind::end).node = node;
     parked_.clear();
   }
 
@@ -193,18 +187,12 @@ class Coordinated {
     self().entered(node);
   }
 
-  void depart(Node node, State state, Out& out) {
-    if (node >= states_.size()) return;
-    const bool was = present(node);
+  void depart(Node node, Out& out) {
+    if (!present(node)) return;
     if (states_[node] == State::parked) std::erase(parked_, node);
-    states_[node] = state;
-    if (!was) return;
+    states_[node] = State::away;
     --n_;
     self().departed(node, out);
-  }
-
-  void hear(Node node) {
-    if (node < states_.size() && states_[node] == State::lost) enter(node);
   }
 
   WorkerRule rule_;

@@ -1,11 +1,13 @@
-// Dynamic SSP (Zhao et al., ICDCS 2019): SSP whose bound moves between s and s + range. The fastest
-// node, when it is more than s ahead, may begin r more batches, where r is what brings its push
-// closest to the slowest one's next, each predicted from the times of its last two. Not verified:
-// the paper itself was not at hand, and this is its rule as others tell it.
+// Dynamic SSP (Zhao et al., ICDCS 2019): SSP whose bound moves between `lower` and `upper`. The
+// fastest node, when it is more than `lower` ahead, is given r more batches, where r is what brings
+// a push of its own closest to one of the slowest node's, all predicted from the last two of each.
+// Not verified: the paper itself was not at hand, and this is its rule as others tell it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "leashed/policy/clocks.h"
@@ -15,8 +17,8 @@ namespace leashed::modes {
 
 class Dssp : public Coordinated<Dssp> {
  public:
-  Dssp(const Job& job, std::uint64_t s, std::uint64_t range)
-      : Coordinated(job, pulled_gradients()), s_(s), range_(range) {
+  Dssp(const Job& job, std::uint64_t lower, std::uint64_t upper)
+      : Coordinated(job, pulled_gradients()), lower_(lower), upper_(upper) {
     begin(job.workers);
   }
 
@@ -26,17 +28,11 @@ class Dssp : public Coordinated<Dssp> {
   struct Pace {
     std::int64_t last = 0, interval = 0;
     std::uint64_t pushes = 0;
-    std::uint64_t more = 0;  // batches that it may begin beyond s
+    std::uint64_t more = 0;  // batches that it may begin beyond `lower`, after this one
+    bool goes_on = false;    // this one it may
   };
 
-  bool admits(Node node) const {
-    const std::uint64_t ahead = clocks_.ahead(node) + leases_.held(node);
-    return ahead <= s_ || (paces_[node].more > 0 && ahead <= s_ + range_);
-  }
-  // The lease that it has just got is among those held.
-  void granted(Node node) {
-    if (clocks_.ahead(node) + leases_.held(node) - 1 > s_) --paces_[node].more;
-  }
+  bool admits(Node node) const { return paces_[node].goes_on || clocks_.ahead(node) <= lower_; }
   bool arrived(Node node, const LeaseList::Taken&, Time now, Out& out) {
     apply_alone(out);
     Pace& pace = paces_[node];
@@ -44,11 +40,11 @@ class Dssp : public Coordinated<Dssp> {
     pace.last = now.ns;
     const bool risen = clocks_.tick(node);
     most_ = std::max(most_, clocks_.of(node));
-    if (clocks_.ahead(node) <= s_) {
-      pace.more = 0;
-    } else if (pace.more == 0 && clocks_.of(node) == most_) {
-      pace.more = closest(pace, paces_[clocks_.slowest()]);
+    if (pace.more == 0 && clocks_.ahead(node) > lower_ && clocks_.of(node) == most_) {
+      pace.more = closest(pace, paces_[clocks_.slowest()], clocks_.ahead(node));
     }
+    pace.goes_on = pace.more > 0;
+    pace.more -= pace.goes_on;
     return risen;
   }
   void entered(Node node) {
@@ -64,18 +60,29 @@ class Dssp : public Coordinated<Dssp> {
     }
   }
 
-  // r in 0..range with the least |fast.last + r fast.interval − (slow.last + slow.interval)|, the
-  // smallest of equals; 0 while a pace is unknown.
-  std::uint64_t closest(const Pace& fast, const Pace& slow) const {
-    if (fast.pushes < 2 || slow.pushes < 2) return 0;
-    const std::int64_t wait = slow.last + slow.interval - fast.last;
-    if (wait <= 0 || fast.interval <= 0) return 0;
-    const std::int64_t r = wait / fast.interval, rest = wait % fast.interval;
-    const bool up = rest > fast.interval - rest;
-    return std::min(range_, static_cast<std::uint64_t>(r) + (up ? 1 : 0));
+  // r ≥ 0 with the least |fast.last + r fast.interval − (slow.last + k slow.interval)| over k ≥ 1,
+  // the smallest of equals; r and k − 1 up to what is left to `upper`. 0 while a pace is unknown.
+  std::uint64_t closest(const Pace& fast, const Pace& slow, std::uint64_t ahead) const {
+    if (ahead > upper_ || fast.pushes < 2 || slow.pushes < 2) return 0;
+    const std::uint64_t left = upper_ - ahead + 1;
+    std::uint64_t best = 0;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    std::uint64_t k = 1;  // the slowest one's push that is closest to r's; it only grows with r
+    for (std::uint64_t r = 0; r <= left; ++r) {
+      const auto apart = [&](std::uint64_t of_slow) {
+        return std::abs(fast.last + static_cast<std::int64_t>(r) * fast.interval - slow.last -
+                        static_cast<std::int64_t>(of_slow) * slow.interval);
+      };
+      while (k < left + 1 && apart(k + 1) <= apart(k) && slow.interval > 0) ++k;
+      if (apart(k) < least) {
+        least = apart(k);
+        best = r;
+      }
+    }
+    return best;
   }
 
-  std::uint64_t s_, range_;
+  std::uint64_t lower_, upper_;
   std::uint64_t most_ = 0;  // the fastest node's clock
   Clocks clocks_;
   std::vector<Pace> paces_;

@@ -1,11 +1,12 @@
-// Global batch gradients aggregation (gba, 4.1): m gradients make an update, nobody waits, and what
-// is more than iota steps stale by its token is dropped (eq. 1). The printed token ⌊i/K⌋ does not
+// Global batch gradients aggregation (gba, 4.1): m gradients make a step, nobody waits, and what is
+// more than iota steps stale by its token is dropped (eq. 1). The printed token ⌊i/K⌋ does not
 // repeat each value m times as the text says; ⌊i/m⌋ does.
 //
-// Live switching: a command turns the mode into Sync, or back. Leases are given out until what is
-// held and what is out make whole steps; when the last of them closes nothing is under way, and the
-// other mode goes on with the next example. Both aggregate the same number of examples, m·batch, so
-// that no hyper-parameter changes, though batches may differ in size.
+// Live switching: a command turns the mode into Sync, or back. To Sync leases are given out only
+// until what is held and what is out make whole steps, to GBA only until Sync's round is over; then
+// nothing is under way, and the other mode goes on with the next example. Batches may differ in
+// size: no hyper-parameter has to change where m GBA batches are as many examples as one of each
+// worker's for Sync.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 #include "leashed/policy/coordinated.h"
 #include "leashed/policy/gradient_buffer.h"
-#include "leashed/policy/step_share.h"
+#include "leashed/policy/round.h"
 
 namespace leashed::modes {
 
@@ -22,11 +23,10 @@ class Gba : public Coordinated<Gba> {
   enum class Mode : std::uint32_t { sync, gba };  // a command's argument
 
   struct Settings {
-    std::uint32_t m;                  // gradients an update
+    std::uint32_t m;                  // gradients a step
     std::uint64_t iota;               // the staleness that is tolerated
     bool divide_by_m;                 // rather than by the number kept
-    std::uint32_t sync_m;             // gradients an update while Sync
-    std::uint64_t batch, sync_batch;  // examples a gradient; m batch = sync_m sync_batch
+    std::uint64_t sync_batch, batch;  // examples of a lease in either mode
     Mode start;
   };
 
@@ -45,24 +45,24 @@ class Gba : public Coordinated<Gba> {
  private:
   friend Coordinated;
 
-  std::uint32_t m() const { return mode_ == Mode::gba ? set_.m : set_.sync_m; }
-
   bool admits(Node node) const {
-    const std::uint64_t taken = buffer_.size() + leases_.out();
-    if (wanted_ != mode_ && taken % m() == 0 && !leases_.returned()) return false;
-    return mode_ == Mode::gba || (taken < m() && share_.admits(node, m() - taken, n_));
+    if (mode_ == Mode::sync) return !round_.has(node);
+    return wanted_ == Mode::gba || (buffer_.size() + leases_.out()) % set_.m != 0;
   }
-  std::uint64_t token() const { return first_token_ + (leases_.next_number() - first_) / m(); }
-  void granted(Node node) {
-    if (mode_ == Mode::sync) share_.take(node);
+  std::uint64_t token() const {
+    if (mode_ == Mode::sync) return step_;
+    return first_token_ + (leases_.next_number() - first_) / set_.m;
   }
-  bool arrived(Node, const LeaseList::Taken& taken, Time, Out& out) {
+  bool arrived(Node node, const LeaseList::Taken& taken, Time, Out& out) {
     buffer_.hold(taken.lease, out);
-    if (buffer_.size() < m()) return false;
-    finish(out);
-    return change() || mode_ == Mode::sync;
+    if (mode_ == Mode::sync) round_.give(node);
+    return close(out);
   }
-  void departed(Node node, Out&) { share_.depart(node); }
+  void entered(Node node) { round_.enter(node); }
+  void departed(Node node, Out& out) {
+    round_.depart(node);
+    close(out);
+  }
   void command(std::uint32_t argument) {
     if (argument > static_cast<std::uint32_t>(Mode::gba)) {
       throw Error("a command's argument must be 0, Sync, or 1, GBA, not " +
@@ -73,29 +73,40 @@ class Gba : public Coordinated<Gba> {
   }
   void finish(Out& out) {
     if (buffer_.empty()) return;
-    const bool sync = mode_ == Mode::sync;
-    buffer_.flush(version_++, sync ? kAnyStaleness : set_.iota, set_.divide_by_m ? m() : 0, out);
-    share_.begin();
+    if (mode_ == Mode::sync) {
+      buffer_.apply_all(version_, out);
+    } else {
+      buffer_.flush(step_, set_.iota, set_.divide_by_m ? set_.m : 0, version_, out);
+    }
+    ++step_;
+    round_.begin();
+  }
+
+  // Whether others may go on.
+  bool close(Out& out) {
+    const bool full = mode_ == Mode::sync ? !buffer_.empty() && round_.awaited(n_) == 0
+                                          : buffer_.size() == set_.m;
+    if (full) finish(out);
+    return change() || (full && mode_ == Mode::sync);
   }
 
   // Between two steps, when nothing is under way.
   bool change() {
-    if (wanted_ == mode_ || !buffer_.empty() || leases_.out() > 0 || leases_.returned()) {
-      return false;
-    }
+    if (wanted_ == mode_ || !buffer_.empty() || leases_.out() > 0) return false;
     mode_ = wanted_;
     first_ = leases_.next_number();
-    first_token_ = version_;
+    first_token_ = step_;
     leases_.set_batch(mode_ == Mode::gba ? set_.batch : set_.sync_batch);
-    share_.begin();
+    round_.begin();
     return true;
   }
 
   Settings set_;
   Mode mode_, wanted_;
-  std::uint64_t first_ = 0, first_token_ = 0;  // the present mode's first batch, and its token
+  std::uint64_t step_ = 0;                     // k: also of steps of which nothing was kept
+  std::uint64_t first_ = 0, first_token_ = 0;  // the first batch since GBA began, and its token
   GradientBuffer buffer_;
-  StepShare share_;
+  Round round_;
 };
 
 }  // namespace leashed::modes

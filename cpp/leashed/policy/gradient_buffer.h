@@ -10,31 +10,28 @@
 
 namespace leashed::modes {
 
-inline constexpr std::uint64_t kAnyStaleness = std::numeric_limits<std::uint64_t>::max();
-
 class GradientBuffer {
  public:
   std::size_t size() const { return held_.size(); }
   bool empty() const { return held_.empty(); }
 
-  void hold(const Lease& lease, std::uint32_t slot, Out& out) {
+  void hold(const Lease& lease, Out& out) {
+    const auto slot = static_cast<std::uint32_t>(held_.size());
     held_.push_back({lease.number, lease.token, lease.ticket, slot});
     out.add(Action::Kind::hold).slot = slot;
   }
-  void hold(const Lease& lease, Out& out) {
-    hold(lease, static_cast<std::uint32_t>(held_.size()), out);
-  }
 
-  // Step k (gba, eq. 1): what is at most `iota` steps stale is applied, the rest dropped. A token
-  // ahead of k is fresh. In order of batch number, since float addition knows an order.
-  // divisor = 0: as many as are kept.
-  void flush(std::uint64_t k, std::uint64_t iota, std::uint64_t divisor, Out& out) {
+  // Step k (gba, eq. 1): what is at most `iota` steps stale is applied, the rest dropped; of
+  // nothing there is no version. A token ahead of k is fresh. In order of batch number, since float
+  // addition knows an order. divisor = 0: as many as are kept.
+  void flush(std::uint64_t k, std::uint64_t iota, std::uint64_t divisor, std::uint64_t& version,
+             Out& out) {
     std::sort(held_.begin(), held_.end(),
               [](const Held& a, const Held& b) { return a.number < b.number; });
     const auto fresh = [&](const Held& h) { return h.token >= k || k - h.token <= iota; };
     const auto kept = static_cast<std::uint64_t>(std::count_if(held_.begin(), held_.end(), fresh));
     if (kept > 0) {
-      out.apply(k + 1).divisor = static_cast<float>(divisor == 0 ? kept : divisor);
+      out.apply(++version).divisor = static_cast<float>(divisor == 0 ? kept : divisor);
       for (const Held& h : held_) {
         if (fresh(h)) out.list(Slot{h.slot, 1});
       }
@@ -46,6 +43,10 @@ class GradientBuffer {
       action.why = Why::stale;
     }
     held_.clear();
+  }
+
+  void apply_all(std::uint64_t& version, Out& out) {
+    flush(0, std::numeric_limits<std::uint64_t>::max(), 0, version, out);
   }
 
  private:

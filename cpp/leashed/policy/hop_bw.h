@@ -1,28 +1,29 @@
-// Backup workers (gba, 5.1, Hop-BW; Luo et al., "Hop", ASPLOS 2019): a round is over when all but
-// b3 nodes have pushed; what the slowest push later is dropped, and their examples with it.
+// Rounds without the slowest (gba, 5.1, Hop-BW; Luo et al., "Hop", ASPLOS 2019): a round is over
+// when at most b3 of the nodes that are there have still to give their gradient; what these push
+// later is dropped, and their examples with it.
+//
+// With b3 = 0 it is Sync, the barrier: an update is the mean over all that are there, each computed
+// on the vector before it. With own models and local steps that is local SGD.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "leashed/policy/coordinated.h"
 #include "leashed/policy/gradient_buffer.h"
+#include "leashed/policy/round.h"
 
 namespace leashed::modes {
 
 class HopBw : public Coordinated<HopBw> {
  public:
-  HopBw(const Job& job, std::uint32_t b3) : Coordinated(job, pulled_gradients()), b3_(b3) {
+  HopBw(const Job& job, std::uint32_t b3, WorkerRule rule) : Coordinated(job, rule), b3_(b3) {
     begin(job.workers);
   }
 
  private:
   friend Coordinated;
 
-  bool admits(Node node) const {
-    return contributed_[node] != version_ + 1 && !leases_.has_of(node, version_);
-  }
+  bool admits(Node node) const { return !round_.has(node); }
   std::uint64_t token() const { return version_; }
   bool arrived(Node node, const LeaseList::Taken& taken, Time, Out& out) {
     if (taken.version < version_) {
@@ -31,28 +32,29 @@ class HopBw : public Coordinated<HopBw> {
       action.why = Why::straggler;
       return false;
     }
-    buffer_.hold(taken.lease, node, out);
-    contributed_[node] = version_ + 1;
+    buffer_.hold(taken.lease, out);
+    round_.give(node);
     return close(out);
   }
-  void entered(Node node) {
-    if (node >= contributed_.size()) contributed_.resize(std::size_t{node} + 1, 0);
+  void entered(Node node) { round_.enter(node); }
+  void departed(Node node, Out& out) {
+    round_.depart(node);
+    close(out);
   }
-  void departed(Node, Out& out) { close(out); }
   void finish(Out& out) {
-    if (!buffer_.empty()) buffer_.flush(version_++, kAnyStaleness, 0, out);
+    buffer_.apply_all(version_, out);
+    round_.begin();
   }
 
   bool close(Out& out) {
-    const std::uint32_t enough = n_ > b3_ + 1 ? n_ - b3_ : 1;
-    if (buffer_.size() < enough) return false;
+    if (buffer_.empty() || round_.awaited(n_) > b3_) return false;
     finish(out);
     return true;
   }
 
   std::uint32_t b3_;
   GradientBuffer buffer_;
-  std::vector<std::uint64_t> contributed_;  // 1 + the round to which the node gave last
+  Round round_;
 };
 
 }  // namespace leashed::modes

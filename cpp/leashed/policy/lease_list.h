@@ -1,5 +1,6 @@
 // The data list (gba, 4.1): which batches are still to be handed out, who has which, and until
 // when. A batch that comes back goes to the front, under a fresh ticket, its token unchanged.
+// A node has one lease at a time.
 #pragma once
 
 #include <algorithm>
@@ -24,23 +25,10 @@ class LeaseList {
   void set_batch(std::uint64_t batch) { batch_ = batch; }
   void close() { closed_ = true; }  // nothing new any more
   bool available() const { return !back_.empty() || !exhausted(); }
-  bool returned() const { return !back_.empty(); }
   bool spent() const { return out_ == 0 && !available(); }
   std::size_t out() const { return out_; }
   std::uint64_t next_number() const { return next_; }
-  bool has(Node node) const { return first_of(node) != kNone; }
-  std::uint64_t held(Node node) const {
-    std::uint64_t count = 0;
-    for (std::uint32_t i = first_of(node); i != kNone; i = entries_[i].next) ++count;
-    return count;
-  }
-  // Whether the node holds a lease that was granted at this version.
-  bool has_of(Node node, std::uint64_t version) const {
-    for (std::uint32_t i = first_of(node); i != kNone; i = entries_[i].next) {
-      if (entries_[i].version == version) return true;
-    }
-    return false;
-  }
+  bool has(Node node) const { return node < held_.size() && held_[node] != kNone; }
 
   // The next one, to be back by `until`; `token` is that of a new one.
   const Lease& take(Node node, Time until, std::uint64_t version, std::uint64_t token) {
@@ -55,7 +43,7 @@ class LeaseList {
     }
     const std::uint32_t i = place();
     if (node >= held_.size()) held_.resize(std::size_t{node} + 1, kNone);
-    entries_[i] = {lease, until, version, node, held_[node], newest_, kNone};
+    entries_[i] = {lease, until, version, node, newest_, kNone};
     held_[node] = i;
     (newest_ == kNone ? oldest_ : entries_[newest_].newer) = i;
     newest_ = i;
@@ -65,23 +53,20 @@ class LeaseList {
 
   // None where the node does not hold that ticket, or no longer.
   std::optional<Taken> finish(Node node, std::uint64_t ticket) {
-    for (std::uint32_t i = first_of(node); i != kNone; i = entries_[i].next) {
-      if (entries_[i].lease.ticket == ticket) {
-        const Taken taken{entries_[i].lease, entries_[i].version};
-        remove(i);
-        return taken;
-      }
-    }
-    return std::nullopt;
+    if (!has(node) || entries_[held_[node]].lease.ticket != ticket) return std::nullopt;
+    const Entry& entry = entries_[held_[node]];
+    const Taken taken{entry.lease, entry.version};
+    remove(held_[node]);
+    return taken;
   }
 
   void give_back(Node node) {
-    while (has(node)) recall(held_[node]);
+    if (has(node)) recall(held_[node]);
     put_back();
   }
 
-  // Who did not come back in time, by expired(node). All have the same term, so that the oldest are
-  // the first.
+  // Who did not come back in time gives back what it has, then expired(node). All have the same
+  // term, so that the oldest are the first.
   template <class F>
   void expire(Time now, F&& expired) {
     while (oldest_ != kNone && entries_[oldest_].until.ns <= now.ns) {
@@ -99,12 +84,10 @@ class LeaseList {
     Time until;
     std::uint64_t version;
     Node node;
-    std::uint32_t next;          // of the same node's
-    std::uint32_t older, newer;  // of all
+    std::uint32_t older, newer;
   };
 
   bool exhausted() const { return closed_ || (end_ != 0 && first_ >= end_); }
-  std::uint32_t first_of(Node node) const { return node < held_.size() ? held_[node] : kNone; }
 
   std::uint32_t place() {
     if (free_.empty()) {
@@ -118,9 +101,7 @@ class LeaseList {
 
   void remove(std::uint32_t i) {
     const Entry& e = entries_[i];
-    std::uint32_t* link = &held_[e.node];
-    while (*link != i) link = &entries_[*link].next;
-    *link = e.next;
+    held_[e.node] = kNone;
     (e.older == kNone ? oldest_ : entries_[e.older].newer) = e.newer;
     (e.newer == kNone ? newest_ : entries_[e.newer].older) = e.older;
     free_.push_back(i);
@@ -145,7 +126,7 @@ class LeaseList {
   bool closed_ = false;
   std::size_t out_ = 0;
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> free_, held_;  // held_[node]: one of its entries
+  std::vector<std::uint32_t> free_, held_;  // held_[node]: its entry
   std::uint32_t oldest_ = kNone, newest_ = kNone;
   std::vector<Lease> back_, recalled_;  // back_: the next one last
 };

@@ -5,7 +5,8 @@
 // to pull before another has pushed, the two would differ although they are equally fast.
 //
 // A worker pulls, is granted a lease, computes, pushes under the lease's ticket, and pulls again. A
-// pull that cannot be granted yet is remembered: the grant, or the end, comes with a later event.
+// pull that cannot be granted yet is remembered: the grant, or the end, comes with a later event. A
+// pull while a lease is out says nothing: who has lost its batch says leave first.
 #pragma once
 
 #include <concepts>
@@ -33,11 +34,11 @@ struct Event {
   enum class Kind : std::uint8_t {
     push,     // of what was computed under `ticket` on `version`; the pull after it is an event too
     leave,    // the node is gone: its leases go to others
-    join,     // 0..workers−1 are there from the start
-    wake,     // a moment that was asked for has come
+    join,     // 0..workers−1 are there from the start, and who pulls joins
     command,  // what `argument` means is the mode's
     data_end,  // no further batches: for streams, whose length nobody knew
     pull,
+    wake,  // a moment that was asked for has come
   } kind;
   Node node = 0;
   std::uint64_t ticket = 0, version = 0;
@@ -68,8 +69,7 @@ struct Action {
   } kind;
   Node node = 0;
   Lease lease = {};
-  // Of grant, apply, exchange. Steps are counted, not updates: a step of which nothing was kept
-  // passes a number over.
+  // Of grant, apply, exchange: updates (exchanges, meetings) that there have been.
   std::uint64_t version = 0;
   std::uint64_t ticket = 0;
   std::uint32_t slot = 0;

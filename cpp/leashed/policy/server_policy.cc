@@ -6,6 +6,7 @@ namespace leashed::modes {
 namespace {
 
 constexpr double kMost = 0x1p53;
+constexpr double kMostAhead = 1e5;  // DSSP tries every r up to it
 
 using Maker = ServerPolicy (*)(const Job&, Arguments&);
 using Meet = Peers::Meetings::Kind;
@@ -16,31 +17,19 @@ Mixing shat_mixing(Arguments& a) {
   throw Error("shat: 'base' must be above 1, or 0 for the natural logarithm");
 }
 
-Gba::Settings gba_settings(const Job& job, Arguments& a) {
-  Gba::Settings s{};
-  s.m = a.count("m", job.workers);
-  s.iota = a.whole("iota", 4, 0);
-  s.divide_by_m = a.flag("divide_by_m");
-  s.batch = job.batch;
-  s.sync_batch = a.whole("sync_batch", static_cast<double>(job.batch), 1);
-  s.start = a.whole("start", 1, 0, 1) == 0 ? Gba::Mode::sync : Gba::Mode::gba;
-  const double global = static_cast<double>(s.m) * static_cast<double>(s.batch);
-  const double sync_m = global / static_cast<double>(s.sync_batch);
-  if (sync_m != std::floor(sync_m) || sync_m < 1 || sync_m > 0x1p32 - 1) {
-    throw Error("gba: 'sync_batch' must divide m · batch = " + Arguments::text(global) +
-                ", so that both modes make updates of as many examples");
-  }
-  s.sync_m = static_cast<std::uint32_t>(sync_m);
-  return s;
+// `batch` is Sync's, `gba_batch` GBA's.
+Gba::Settings switching_settings(const Job& job, Arguments& a) {
+  return {.m = a.count("m", job.workers),
+          .iota = a.whole("iota", 4, 0),
+          .divide_by_m = a.flag("divide_by_m"),
+          .sync_batch = job.batch,
+          .batch = a.whole("gba_batch", static_cast<double>(job.batch), 1),
+          .start = Gba::Mode::sync};
 }
-
-std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 const std::map<std::string, Maker> kMakers = {
     {"sync",
-     [](const Job& job, Arguments& a) -> ServerPolicy {
-       return Sync(job, a.count("m", job.workers), pulled_gradients());
-     }},
+     [](const Job& job, Arguments&) -> ServerPolicy { return HopBw(job, 0, pulled_gradients()); }},
     {"bsp",
      [](const Job& job, Arguments& a) -> ServerPolicy {
        return Bsp(job, a.count("b2", job.workers));
@@ -52,14 +41,15 @@ const std::map<std::string, Maker> kMakers = {
      }},
     {"dssp",
      [](const Job& job, Arguments& a) -> ServerPolicy {
-       const std::uint64_t s = a.whole("s", 0, 0);
-       return Dssp(job, s, a.whole("range", std::nullopt, 0));
+       const std::uint64_t lower = a.whole("lower", std::nullopt, 0, kMostAhead);
+       const auto least = static_cast<double>(lower);
+       return Dssp(job, lower, a.whole("upper", std::nullopt, least, kMostAhead));
      }},
     {"hop_bs",
      [](const Job& job, Arguments& a) -> ServerPolicy { return Ssp(job, a.whole("b1", 2, 0)); }},
     {"hop_bw",
      [](const Job& job, Arguments& a) -> ServerPolicy {
-       return HopBw(job, a.count("b3", std::nullopt, 0));
+       return HopBw(job, a.count("b3", std::nullopt, 0), pulled_gradients());
      }},
     {"easgd",
      [](const Job& job, Arguments& a) -> ServerPolicy {
@@ -68,15 +58,26 @@ const std::map<std::string, Maker> kMakers = {
      }},
     {"local_sgd",
      [](const Job& job, Arguments& a) -> ServerPolicy {
-       return Sync(job, a.count("m", job.workers), own_models(a.count("h", std::nullopt)));
+       return HopBw(job, 0, own_models(a.count("h", std::nullopt)));
      }},
     {"gba",
-     [](const Job& job, Arguments& a) -> ServerPolicy { return Gba(job, gba_settings(job, a)); }},
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       return Gba(job, {.m = a.count("m", job.workers),
+                        .iota = a.whole("iota", 4, 0),
+                        .divide_by_m = a.flag("divide_by_m"),
+                        .sync_batch = job.batch,
+                        .batch = job.batch,
+                        .start = Gba::Mode::gba});
+     }},
+    {"switching",
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       return Gba(job, switching_settings(job, a));
+     }},
     {"automatic",
      [](const Job& job, Arguments& a) -> ServerPolicy {
-       const Gba::Settings gba = gba_settings(job, a);
+       const Gba::Settings gba = switching_settings(job, a);
        Forecast::Settings forecast{};
-       forecast.window_ns = nanoseconds(a.number("window", 10, 1e-6, 1e8));
+       forecast.window_ns = static_cast<std::int64_t>(a.whole("window_ns", 1e10, 1));
        forecast.windows = a.count("windows", 3);
        forecast.gain = a.number("gain", 1.2, 1e-3, 1e6);
        forecast.h = a.number("h", 0.1, 0, 1);
@@ -131,7 +132,7 @@ ServerPolicy make_server_policy(const Choice& choice) {
   job.workers = static_cast<std::uint32_t>(arguments.whole("workers", std::nullopt, 1, kMostNodes));
   job.batch = arguments.whole("batch", std::nullopt, 1);
   job.examples = arguments.whole("examples", 0, 0);
-  job.term_ns = nanoseconds(arguments.number("term", 0, 0, 1e8));
+  job.term_ns = static_cast<std::int64_t>(arguments.whole("term_ns", 0, 0));
   ServerPolicy machine = make(job, arguments);
   arguments.finish();
   return machine;

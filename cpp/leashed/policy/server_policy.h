@@ -13,18 +13,16 @@
 #include "leashed/policy/server_easgd.h"
 #include "leashed/policy/shat.h"
 #include "leashed/policy/ssp.h"
-#include "leashed/policy/sync.h"
 
 namespace leashed::modes {
 
-using ServerPolicy = std::variant<Sync,       // and local SGD
-                                  Bsp,        // and ASP
+using ServerPolicy = std::variant<Bsp,        // and ASP
                                   Ssp,        // and Hop-BS
                                   Dssp,       //
-                                  HopBw,      //
+                                  HopBw,      // and Sync, local SGD
                                   Easgd,      //
-                                  Gba,        //
-                                  Automatic,  // GBA that switches itself
+                                  Gba,        // switching to Sync and back
+                                  Automatic,  // which switches itself
                                   Shat,       // and SHAT-root and ENSEMBLE
                                   Peers>;     // SwarmSGD, GoSGD, AD-PSGD, D-PSGD, Prague
 
@@ -33,7 +31,7 @@ using ServerPolicy = std::variant<Sync,       // and local SGD
 //   workers    nodes 0..workers−1 are there from the start
 //   batch      examples of a lease
 //   examples   of all leases, 0: endless
-//   term       seconds until a lease goes to another, 0 (default): never
+//   term_ns    until a lease goes to another, 0 (default): never
 ServerPolicy make_server_policy(const Choice& choice);
 
 inline void on(ServerPolicy& machine, const Event& event, Time now, Out& out) {

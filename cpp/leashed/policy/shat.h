@@ -1,6 +1,7 @@
-// SHAT, Algorithm 1: every gradient is an update, and the grant after it says how many updates
-// others made since this node's last, from which the worker finds the weight of the global model
-// (worker_rule.h). SHAT-root, ENSEMBLE (weight 0) and plain ASP (weight 1) differ in that alone.
+// SHAT, Algorithm 1: every gradient is an update, and the grant that answers it says how many
+// updates others made since this node's last, from which the worker finds the weight of the global
+// model (worker_rule.h). SHAT-root, ENSEMBLE (weight 0) and plain ASP (weight 1) differ in that
+// alone.
 //
 // Lines 13 to 23 count up for all other nodes at every push and zero one; the difference of one
 // running count is the same.
@@ -32,7 +33,8 @@ class Shat : public Coordinated<Shat> {
     const auto c = static_cast<std::uint32_t>(version_ - own_[node].last);
     apply_alone(out);
     own_[node] = {version_, c};
-    return false;
+    park(node);  // until the end of this very event: the reply is sent at once (line 22)
+    return true;
   }
   std::uint32_t updates_by_others(Node node) { return std::exchange(own_[node].c, 0); }
   void entered(Node node) {

@@ -17,8 +17,7 @@ class Ssp : public Coordinated<Ssp> {
  private:
   friend Coordinated;
 
-  // What it has begun counts, so that two batches at once do not pass the bound.
-  bool admits(Node node) const { return clocks_.ahead(node) + leases_.held(node) <= s_; }
+  bool admits(Node node) const { return clocks_.ahead(node) <= s_; }
   bool arrived(Node node, const LeaseList::Taken&, Time, Out& out) {
     apply_alone(out);
     return clocks_.tick(node);

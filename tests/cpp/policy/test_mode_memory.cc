@@ -31,11 +31,11 @@ TEST_CASE("after a while nothing is allocated") {
       {"sync"},
       {"bsp", {{"b2", 3}}},
       {"ssp", {{"s", 1}}},
-      {"dssp", {{"s", 1}, {"range", 2}}},
+      {"dssp", {{"lower", 1}, {"upper", 3}}},
       {"hop_bw", {{"b3", 1}}},
       {"easgd", {{"alpha", 0.5}}},
       {"gba", {{"iota", 0}}},
-      {"automatic", {{"window", 1e-6}}},
+      {"automatic", {{"window_ns", 1000}}},
       {"shat"},
       {"swarm", {{"h", 1}}},
       {"d_psgd"},
@@ -43,7 +43,7 @@ TEST_CASE("after a while nothing is allocated") {
   };
   for (Choice choice : kinds) {
     CAPTURE(choice.name);
-    choice.settings.insert({{"workers", 5}, {"batch", 2}, {"term", 1e-3}});
+    choice.settings.insert({{"workers", 5}, {"batch", 2}, {"term_ns", 1e6}});
     ServerPolicy machine = make_server_policy(choice);
     Out out;
     std::vector<std::uint64_t> tickets(5);

@@ -18,12 +18,11 @@ using Settings = std::map<std::string, double>;
 
 const std::vector<Choice> kModes = {
     {"sync"},
-    {"sync", {{"m", 3}}},
     {"bsp", {{"b2", 3}}},
     {"asp"},
     {"ssp", {{"s", 0}}},
     {"ssp", {{"s", 2}}},
-    {"dssp", {{"s", 1}, {"range", 3}}},
+    {"dssp", {{"lower", 1}, {"upper", 4}}},
     {"hop_bs", {{"b1", 2}}},
     {"hop_bw", {{"b3", 0}}},
     {"hop_bw", {{"b3", 2}}},
@@ -31,7 +30,8 @@ const std::vector<Choice> kModes = {
     {"local_sgd", {{"h", 4}}},
     {"gba", {{"m", 3}, {"iota", 0}}},
     {"gba", {{"m", 4}, {"iota", 2}, {"divide_by_m", 1}}},
-    {"automatic", {{"window", 1e-6}, {"windows", 1}}},
+    {"switching", {{"gba_batch", 2}}},
+    {"automatic", {{"gba_batch", 2}, {"window_ns", 1000}, {"windows", 1}}},
     {"shat"},
     {"shat_root"},
     {"ensemble"},
@@ -79,7 +79,7 @@ TEST_CASE("every example is applied once or counted as dropped, and nobody waits
       Cluster cluster(with(mode, {{"workers", workers},
                                   {"batch", static_cast<double>(1 + dice.below(5))},
                                   {"examples", static_cast<double>(1 + dice.below(400))},
-                                  {"term", silences ? 150e-9 : 0}}),
+                                  {"term_ns", silences ? 150 : 0}}),
                       {.workers = workers, .faults = seed % 3 > 0, .silences = silences}, seed);
       cluster.run();
       check_ledger(cluster);
@@ -112,7 +112,7 @@ TEST_CASE("with equal workers GBA and BSP of as many, and Hop-BW without backup,
   const auto sync = even_run({"sync"});
   CHECK(even_run({"gba", {{"iota", 0}}}) == sync);
   CHECK(even_run({"bsp"}) == sync);
-  CHECK(even_run({"gba", {{"start", 0}}}) == sync);
+  CHECK(even_run({"switching"}) == sync);
   CHECK(even_run({"hop_bw", {{"b3", 0}}}) == sync);
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("one worker makes every mode sequential: a grant, an update, a grant")
 TEST_CASE("a copy of a machine answers as the machine does") {
   for (const Choice& mode : kModes) {
     CAPTURE(mode.name);
-    Cluster cluster(with(mode, {{"workers", 5}, {"batch", 2}, {"examples", 300}, {"term", 2e-7}}),
+    Cluster cluster(with(mode, {{"workers", 5}, {"batch", 2}, {"examples", 300}, {"term_ns", 200}}),
                     {.workers = 5, .faults = true, .silences = true}, 5);
     ServerPolicy twin = cluster.machine;
     Dice dice(9);
@@ -169,8 +169,8 @@ TEST_CASE("what a mode is asked for wrongly it says, with the remedy") {
   CHECK_THROWS_WITH_AS(made("gba", {{"m", 1.5}}), doctest::Contains("whole number"), Error);
   CHECK_THROWS_WITH_AS(made("gba", {{"m", 0}}), doctest::Contains("must be from 1"), Error);
   CHECK_THROWS_WITH_AS(made("gba", {{"iota", NAN}}), doctest::Contains("not nan"), Error);
-  CHECK_THROWS_WITH_AS(made("gba", {{"m", 3}, {"sync_batch", 2}}),
-                       doctest::Contains("'sync_batch' must divide"), Error);
+  CHECK_THROWS_WITH_AS(made("dssp", {{"lower", 3}, {"upper", 2}}),
+                       doctest::Contains("'upper' must be from 3"), Error);
   CHECK_THROWS_WITH_AS(made("shat", {{"base", 0.5}}), doctest::Contains("above 1"), Error);
   CHECK_THROWS_WITH_AS(make_server_policy({"asp", {{"workers", 0}, {"batch", 1}}}),
                        doctest::Contains("'workers' must be from 1"), Error);
