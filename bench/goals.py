@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench import backend, clicks, dlrm, figures, synchronisation, transport
+from bench import backend, clicks, dlrm, figures, recording, synchronisation, transport
 from bench.context import BATCHES, only
 from bench.figures import Results
 from bench.markdown import count
@@ -327,5 +327,15 @@ def _backend(results: Results) -> list[Goal]:
             0.8,
             clicks.growing,
             "tables",
+        ),
+        Goal(
+            "a recorded update", 20.0, recording.nanoseconds, "recording", least=False, unit=" ns"
+        ),
+        Goal("bytes of it", 10.0, recording.size, "recording", least=False),
+        Goal(
+            "training with a record, d = 1,000, all threads, EPS over without",
+            0.99,
+            recording.rate,
+            "recording",
         ),
     ]

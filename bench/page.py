@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import backend, clicks, figures, machine, synchronisation, transport
+from bench import backend, clicks, figures, machine, recording, synchronisation, transport
 from bench.charts import Bars, draw
 from bench.context import BATCHES, Record, only
 from bench.figures import Results
@@ -62,7 +62,13 @@ def _sections(results: Results, docs: Path) -> Iterator[tuple[str, str]]:
         ("Scaling", _scaling),
     ):
         yield title, section(results, docs)
-    parts = backend.SECTIONS | clicks.SECTIONS | transport.SECTIONS | synchronisation.SECTIONS
+    parts = (
+        backend.SECTIONS
+        | clicks.SECTIONS
+        | transport.SECTIONS
+        | synchronisation.SECTIONS
+        | recording.SECTIONS
+    )
     for title, words in parts.items():
         yield title, words(results)
 
@@ -124,6 +130,7 @@ def _misses(results: Results) -> Iterator[str]:
         | clicks.PROFILES
         | transport.PROFILES
         | synchronisation.PROFILES
+        | recording.PROFILES
     )
     for name, lines in missed.items():
         title, profile = known[name]

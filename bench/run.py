@@ -45,6 +45,7 @@ SECTIONS = (
     "tables",
     "net",
     "synchronisation",
+    "recording",
 )
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),

@@ -28,6 +28,10 @@ py::array_t<T> to_array(std::vector<T> values) {
   return py::array_t<T>(static_cast<py::ssize_t>(size), data, owner);
 }
 
+inline void make_read_only(py::array& array) {
+  py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+}
+
 inline void require_length(const py::array& array, std::size_t length, const char* name) {
   if (array.ndim() != 1 || static_cast<std::size_t>(array.size()) != length) {
     throw py::value_error(std::string(name) + " must be one-dimensional, of length " +

@@ -4,13 +4,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <span>
 
-#include "data.h"
-#include "evaluate.h"
+#include "click_evaluation.h"
+#include "leashed/model/external_rows.h"
 #include "leashed/update/kernels.h"
 #include "parts.h"
-#include "read.h"
+#include "row_arrays.h"
 
 namespace leashed {
 namespace {
@@ -23,29 +25,19 @@ py::array floats(py::ssize_t rows, py::ssize_t columns = -1) {
   return py::array_t<float>({rows, columns});
 }
 
-// f(theta, x, y, out) → mean loss, and optionally loss(theta, x, y) → mean loss. What they are
-// given are arrays of their own, which they may keep: memory serves the next call only where nobody
-// refers to it any more.
-class PythonSource final : public GradientSource {
+// f(theta, x, y, out) → mean loss, and optionally loss(theta, x, y) → mean loss; where the model
+// reads tables f(theta, x, y, rows, out), loss(theta, x, y, rows), and optionally
+// logits(theta, x, rows) → [batch]. What they are given are arrays of their own, which they may
+// keep: memory serves the next call only where nobody refers to it any more.
+class PythonSource final : public ExternalModel {
  public:
-  PythonSource(py::object gradient, py::object loss, std::size_t dimension, std::size_t features,
-               bool targets, std::vector<std::size_t> variable_ends)
-      : gradient_(std::move(gradient)),
+  PythonSource(py::object gradient, py::object loss, py::object logits, ExternalShape shape)
+      : ExternalModel(std::move(shape)),
+        gradient_(std::move(gradient)),
         loss_(std::move(loss)),
-        dimension_(dimension),
-        features_(features),
-        targets_(targets),
-        variable_ends_(std::move(variable_ends)) {
-    require_some(dimension_, "dimension");
-    require_some(features_, "features");
-  }
+        logits_(std::move(logits)) {}
 
-  std::size_t dimension() const override { return dimension_; }
-  std::size_t features() const override { return features_; }
-  std::vector<std::size_t> block_ends() const override { return variable_ends_; }
-  std::size_t classes() const override { return targets_ ? 0 : kAnyLabel; }
-  bool classifies() const override { return false; }
-  bool takes_weights() const override { return false; }
+  bool gives_logits() const override { return static_cast<bool>(logits_); }
   std::unique_ptr<Workspace> make_workspace() const override { return std::make_unique<Scratch>(); }
 
   // A Python thread state that lasts, so that calls need not make one each.
@@ -65,27 +57,54 @@ class PythonSource final : public GradientSource {
   float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
                  const std::atomic<bool>&) const override {
     auto& scratch = static_cast<Scratch&>(workspace);
-    const float loss = call(gradient_, true, theta, batch, scratch);
-    const float* out = scratch.out_data;
-    std::copy_n(out, dimension_, gradient);
-    const double squares = update_kernels().sum_of_squares(
-        gradient, std::numeric_limits<float>::infinity(), 0, dimension_);
-    if (std::isfinite(squares)) return loss;
-    for (std::size_t i = 0; i < dimension_; ++i) {
+    const float loss = mean_loss(gradient_, true, theta, batch, scratch);
+    std::copy_n(scratch.out_data, dimension(), gradient);
+    if (reads_tables()) {
+      add_row_gradients(scratch.rows.gradients().data(), batch);
+      if (!all_finite(scratch.rows.gradients())) return kNaN;
+    }
+    if (all_finite({gradient, dimension()})) return loss;
+    for (std::size_t i = 0; i < dimension(); ++i) {
       if (std::bit_cast<std::uint32_t>(gradient[i]) == kUnwritten) {
         throw std::invalid_argument("gradient has not written out[" + std::to_string(i) +
                                     "]; it must fill the array it is given, as in out[:] = g");
       }
     }
-    return std::numeric_limits<float>::quiet_NaN();  // stops the run as not finite
+    return kNaN;
   }
 
   Evaluation evaluate(const float* theta, const BatchView& batch,
                       Workspace& workspace) const override {
     auto& scratch = static_cast<Scratch&>(workspace);
-    const float mean = loss_ ? call(loss_, false, theta, batch, scratch)
-                             : call(gradient_, true, theta, batch, scratch);
+    const float mean = loss_ ? mean_loss(loss_, false, theta, batch, scratch)
+                             : mean_loss(gradient_, true, theta, batch, scratch);
+    if (batch.logits) logits(theta, batch, batch.logits, workspace);
     return {static_cast<double>(mean) * static_cast<double>(batch.size), 0, batch.size};
+  }
+
+  void logits(const float* theta, const BatchView& batch, float* out,
+              Workspace& workspace) const override {
+    auto& s = static_cast<Scratch&>(workspace);
+    fill(theta, batch, s);
+    const py::gil_scoped_acquire acquire;
+    {
+      const py::object result = logits_(s.theta, s.x, s.rows.show(shape().tables, batch.size));
+      const auto n = static_cast<py::ssize_t>(batch.size);
+      const auto given = py::array::ensure(result);
+      if (!given || !std::strchr("fiub", given.dtype().kind())) {
+        throw py::type_error(
+            "logits must return an array of numbers, one for each example; it "
+            "returned " +
+            kind_of(result));
+      }
+      if (given.ndim() != 1 || given.size() != n) {
+        throw py::value_error("logits must return one number for each example, shape (" +
+                              std::to_string(n) + ",); it returned shape " +
+                              std::string(py::str(given.attr("shape"))));
+      }
+      std::copy_n(Floats(given).data(), n, out);
+    }
+    renew(s, batch.size);
   }
 
  private:
@@ -93,8 +112,10 @@ class PythonSource final : public GradientSource {
     ~Scratch() override {
       const py::gil_scoped_acquire acquire;
       theta = x = y = out = py::object();
+      rows.release();
     }
     py::object theta, x, y, out;  // arrays, once a batch has come
+    RowArrays rows;
     // Their memory, written without the GIL.
     float* theta_data = nullptr;
     float* x_data = nullptr;
@@ -103,21 +124,34 @@ class PythonSource final : public GradientSource {
     std::size_t batch = 0;
   };
 
+  using Floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
+  static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();  // stops the run
+
+  static bool all_finite(std::span<const float> values) {
+    return std::isfinite(update_kernels().sum_of_squares(
+        values.data(), std::numeric_limits<float>::infinity(), 0, values.size()));
+  }
+  static std::string kind_of(const py::object& object) {
+    return std::string(py::str(py::type::handle_of(object).attr("__name__")));
+  }
+  bool reads_tables() const { return !shape().tables.empty(); }
+
   // With the GIL: arrays for the next call, that nobody else refers to.
   void renew(Scratch& s, std::size_t batch) const {
     const auto stale = [](const py::object& a) { return !a || a.ref_count() != 1; };
     const auto n = static_cast<py::ssize_t>(batch);
     const bool resized = s.batch != batch;
-    const auto d = static_cast<py::ssize_t>(dimension_);
+    const auto d = static_cast<py::ssize_t>(dimension());
     if (stale(s.theta)) s.theta_data = keep<float>(s.theta, floats(d), true);
     if (stale(s.out)) s.out_data = keep<float>(s.out, floats(d), false);
     if (resized || stale(s.x)) {
-      s.x_data = keep<float>(s.x, floats(n, static_cast<py::ssize_t>(features_)), true);
+      s.x_data = keep<float>(s.x, floats(n, static_cast<py::ssize_t>(features())), true);
     }
     if (resized || stale(s.y)) {
-      s.y_data = keep<void>(s.y, targets_ ? floats(n) : py::array_t<std::int32_t>(n), true);
+      s.y_data = keep<void>(s.y, shape().targets ? floats(n) : py::array_t<std::int32_t>(n), true);
     }
     s.batch = batch;
+    if (reads_tables()) s.rows.renew();
   }
   template <class T>
   static T* keep(py::object& kept, py::array array, bool read_only) {
@@ -127,97 +161,169 @@ class PythonSource final : public GradientSource {
     return data;
   }
 
-  float call(const py::object& f, bool with_out, const float* theta, const BatchView& batch,
-             Scratch& s) const {
-    if (s.batch != batch.size) {
+  // Everything that a call reads, but y.
+  void fill(const float* theta, const BatchView& batch, Scratch& s) const {
+    if (reads_tables()) s.rows.measure(batch);
+    if (s.batch != batch.size || (reads_tables() && !s.rows.has_room())) {
       const py::gil_scoped_acquire acquire;
       renew(s, batch.size);
     }
-    update_kernels().copy_racy(s.theta_data, theta, dimension_);  // Hogwild's may change meanwhile
+    update_kernels().copy_racy(s.theta_data, theta, dimension());  // Hogwild's may change meanwhile
     for (std::size_t i = 0; i < batch.size; ++i) {
-      std::copy_n(batch.rows[i], features_, s.x_data + i * features_);
+      std::copy_n(batch.rows[i], features(), s.x_data + i * features());
     }
-    if (targets_) {
+    if (reads_tables()) s.rows.fill(batch, shape().features_of_tables);
+  }
+
+  float mean_loss(const py::object& f, bool with_out, const float* theta, const BatchView& batch,
+                  Scratch& s) const {
+    fill(theta, batch, s);
+    if (shape().targets) {
       std::copy_n(batch.targets.values, batch.size, static_cast<float*>(s.y_data));
     } else {
       std::copy_n(batch.targets.labels, batch.size, static_cast<std::int32_t*>(s.y_data));
     }
-    if (with_out) std::fill_n(s.out_data, dimension_, std::bit_cast<float>(kUnwritten));
+    if (with_out) std::fill_n(s.out_data, dimension(), std::bit_cast<float>(kUnwritten));
 
     const py::gil_scoped_acquire acquire;
     double loss = 0;
     {
-      const py::object result = with_out ? f(s.theta, s.x, s.y, s.out) : f(s.theta, s.x, s.y);
+      const py::object result = call(f, with_out, batch.size, s);
       loss = PyFloat_AsDouble(result.ptr());
       if (loss == -1 && PyErr_Occurred()) {
-        py::raise_from(PyExc_TypeError,
-                       (std::string(with_out ? "gradient" : "loss") +
-                        " must return the mean loss of the batch, a number; it returned " +
-                        std::string(py::str(py::type::handle_of(result).attr("__name__"))))
-                           .c_str());
+        py::raise_from(
+            PyExc_TypeError,
+            (std::string(with_out ? "gradient" : "loss") +
+             " must return the mean loss of the batch, a number; it returned " + kind_of(result))
+                .c_str());
         throw py::error_already_set();
       }
     }
-    // `out` is read after this without the GIL; where it was kept, what it was stays alive.
-    if (s.out.ref_count() != 1) kept_out(s);
+    // What was written is read after this without the GIL; where it was kept, what it was stays.
+    if (with_out) {
+      if (s.out.ref_count() != 1) kept_out(s);
+      if (reads_tables()) s.rows.leave_gradients();
+    }
     renew(s, batch.size);
     return static_cast<float>(loss);
   }
 
+  py::object call(const py::object& f, bool with_out, std::size_t batch, const Scratch& s) const {
+    if (!reads_tables()) return with_out ? f(s.theta, s.x, s.y, s.out) : f(s.theta, s.x, s.y);
+    const py::object rows = s.rows.show(shape().tables, batch);
+    return with_out ? f(s.theta, s.x, s.y, rows, s.out) : f(s.theta, s.x, s.y, rows);
+  }
+
   // The callable kept `out`: the engine reads a copy, lest it be written to meanwhile.
   void kept_out(Scratch& s) const {
-    py::array copy = floats(static_cast<py::ssize_t>(dimension_));
-    std::copy_n(s.out_data, dimension_, static_cast<float*>(copy.mutable_data()));
+    py::array copy = floats(static_cast<py::ssize_t>(dimension()));
+    std::copy_n(s.out_data, dimension(), static_cast<float*>(copy.mutable_data()));
     s.out_data = keep<float>(s.out, std::move(copy), false);
   }
 
-  const py::object gradient_, loss_;
-  const std::size_t dimension_, features_;
-  const bool targets_;
-  const std::vector<std::size_t> variable_ends_;
+  const py::object gradient_, loss_, logits_;
 };
+
+using PyTable = std::pair<std::string, std::size_t>;  // name and dim
+
+ExternalShape to_shape(std::size_t dimension, std::size_t features, bool targets,
+                       std::vector<std::size_t> variable_ends,
+                       const std::vector<PyTable>& tables = {},
+                       std::vector<std::size_t> features_of_tables = {}) {
+  require_some(dimension, "dimension");
+  if (features_of_tables.empty()) require_some(features, "features");
+  ExternalShape shape{dimension, features, targets, std::move(variable_ends)};
+  for (const auto& [name, dim] : tables) shape.tables.push_back({name, dim});
+  shape.features_of_tables = std::move(features_of_tables);
+  return shape;
+}
 
 ExternalFunction function_at(std::uintptr_t address) {
   return reinterpret_cast<ExternalFunction>(address);
 }
 void* pointer_at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
+using PyFunction = std::pair<std::uintptr_t, std::uintptr_t>;  // address, user_data
+ExternalRowsSource::Function to_function(const PyFunction& f) {
+  return {reinterpret_cast<ExternalRowsFunction>(f.first), pointer_at(f.second)};
+}
+
 }  // namespace
 
 void bind_external(py::module_& m) {
-  py::class_<ExternalSource, GradientSource>(
+  py::class_<ExternalModel, GradientSource>(m, "ExternalModel")
+      .def(
+          "logits",
+          [](const ExternalModel& source, const FloatArray& theta, const PyClickRows& x,
+             const Tables& tables) {
+            if (!source.gives_logits()) throw py::value_error("source gives no logits");
+            return predict_clicks(source, theta, x, tables, 1,
+                                  [&](const BatchView& batch, float* out, Workspace& workspace) {
+                                    source.logits(theta.data(), batch, out, workspace);
+                                  });
+          },
+          py::arg("theta").noconvert(), py::arg("x"), py::arg("tables"), "[rows, 1].");
+
+  py::class_<ExternalSource, ExternalModel>(
       m, "ExternalSource", "Gradients from a native function, by the contract of leashed.h.")
       .def(py::init([](std::uintptr_t gradient, std::uintptr_t gradient_data, std::uintptr_t loss,
                        std::uintptr_t loss_data, std::size_t dimension, std::size_t features,
                        std::size_t workspace_bytes, bool targets,
                        std::vector<std::size_t> variable_ends) {
-             require_some(dimension, "dimension");
-             require_some(features, "features");
-             return std::make_unique<ExternalSource>(ExternalSource::Parts{
-                 function_at(gradient), function_at(loss), pointer_at(gradient_data),
-                 pointer_at(loss_data), dimension, features, workspace_bytes, targets,
-                 std::move(variable_ends)});
+             return std::make_unique<ExternalSource>(
+                 to_shape(dimension, features, targets, std::move(variable_ends)),
+                 ExternalSource::Parts{function_at(gradient), function_at(loss),
+                                       pointer_at(gradient_data), pointer_at(loss_data),
+                                       workspace_bytes});
            }),
            py::arg("gradient"), py::arg("gradient_data"), py::arg("loss"), py::arg("loss_data"),
            py::arg("dimension"), py::arg("features"), py::arg("workspace_bytes"),
            py::arg("targets"), py::arg("variable_ends"));
 
-  py::class_<PythonSource, GradientSource>(m, "PythonSource", "Gradients from a Python callable.")
+  py::class_<ExternalRowsSource, ExternalModel>(
+      m, "ExternalRowsSource",
+      "Gradients from a native function that reads rows of tables, by the contract of leashed.h.")
+      .def(py::init([](const PyFunction& gradient, const PyFunction& loss, const PyFunction& logits,
+                       std::size_t dimension, std::size_t features, std::size_t workspace_bytes,
+                       std::vector<std::size_t> variable_ends, const std::vector<PyTable>& tables,
+                       std::vector<std::size_t> features_of_tables) {
+             return std::make_unique<ExternalRowsSource>(
+                 to_shape(dimension, features, false, std::move(variable_ends), tables,
+                          std::move(features_of_tables)),
+                 ExternalRowsSource::Parts{to_function(gradient), to_function(loss),
+                                           to_function(logits), workspace_bytes});
+           }),
+           py::arg("gradient"), py::arg("loss"), py::arg("logits"), py::arg("dimension"),
+           py::arg("features"), py::arg("workspace_bytes"), py::arg("variable_ends"),
+           py::arg("tables"), py::arg("features_of_tables"));
+
+  py::class_<PythonSource, ExternalModel>(m, "PythonSource", "Gradients from a Python callable.")
       .def(py::init([](py::object gradient, const py::object& loss, std::size_t dimension,
-                       std::size_t features, bool targets, std::vector<std::size_t> variable_ends) {
-             return std::make_unique<PythonSource>(std::move(gradient),
-                                                   loss.is_none() ? py::object() : loss, dimension,
-                                                   features, targets, std::move(variable_ends));
+                       std::size_t features, bool targets, std::vector<std::size_t> variable_ends,
+                       const py::object& logits, const std::vector<PyTable>& tables,
+                       std::vector<std::size_t> features_of_tables) {
+             const auto given = [](const py::object& f) { return f.is_none() ? py::object() : f; };
+             return std::make_unique<PythonSource>(
+                 std::move(gradient), given(loss), given(logits),
+                 to_shape(dimension, features, targets, std::move(variable_ends), tables,
+                          std::move(features_of_tables)));
            }),
            py::arg("gradient"), py::arg("loss"), py::arg("dimension"), py::arg("features"),
-           py::arg("targets"), py::arg("variable_ends"));
+           py::arg("targets"), py::arg("variable_ends"), py::arg("logits") = py::none(),
+           py::arg("tables") = std::vector<PyTable>(),
+           py::arg("features_of_tables") = std::vector<std::size_t>());
 
   m.def(
       "mean_loss",
-      [](const GradientSource& source, const FloatArray& theta, const FloatArray& x,
-         const py::array& y) { return means(source, theta, view_of(source, x, y)).first; },
-      py::arg("source"), py::arg("theta").noconvert(), py::arg("x").noconvert(), py::arg("y"),
-      "The mean loss over all rows.");
+      [](const GradientSource& source, const FloatArray& theta, const py::object& x,
+         const py::array& y, const Tables& tables) {
+        const DatasetView data = view_of(source, x, y);
+        if (source.tables().empty()) return means(source, theta, data).first;
+        const Evaluation sum = evaluate_clicks(source, theta, data, tables);
+        return sum.loss_sum / static_cast<double>(sum.rows);
+      },
+      py::arg("source"), py::arg("theta").noconvert(), py::arg("x"), py::arg("y"),
+      py::arg("tables") = Tables(), "The mean loss over all rows.");
 }
 
 }  // namespace leashed

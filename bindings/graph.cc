@@ -3,11 +3,7 @@
 #include <unordered_map>
 
 #include "choice.h"
-#include "clicks.h"
-#include "data.h"
-#include "evaluate.h"
-#include "leashed/base/team.h"
-#include "leashed/table/local_rows.h"
+#include "click_evaluation.h"
 #include "parts.h"
 
 namespace leashed {
@@ -238,42 +234,24 @@ py::array_t<float> predict(const Graph& graph, const FloatArray& theta,
   return predictions;
 }
 
-using Tables = std::vector<std::shared_ptr<Table>>;
-
 // Mean loss, accuracy, AUC and normalised entropy of rows of clicks.
-py::tuple evaluate_clicks(const Graph& graph, const FloatArray& theta, const py::object& x,
-                          const py::array& y, const Tables& tables,
-                          const std::optional<FloatArray>& weights,
-                          std::optional<std::size_t> threads) {
-  require_length(theta, graph.dimension(), "theta");
+py::tuple evaluate_graph(const Graph& graph, const FloatArray& theta, const py::object& x,
+                         const py::array& y, const Tables& tables,
+                         const std::optional<FloatArray>& weights,
+                         std::optional<std::size_t> threads) {
   const DatasetView data = view_of(graph, x, y, weights);
-  const std::size_t readers =
-      std::min({threads.value_or(processors()), processors(), LocalRows::kReaders});
-  LocalRows rows(tables, graph.features_of_tables(), 0, readers, false);
-  const Evaluation sum = evaluate_all(graph, theta, data, readers, &rows);
+  const Evaluation sum = evaluate_clicks(graph, theta, data, tables, threads);
   const auto n = static_cast<double>(sum.rows);
   return py::make_tuple(sum.loss_sum / n, static_cast<double>(sum.correct) / n, sum.auc,
                         sum.normalised_entropy);
 }
 
-py::array_t<float> predict_clicks(const Graph& graph, const FloatArray& theta, const PyClickRows& x,
-                                  const Tables& tables) {
-  require_length(theta, graph.dimension(), "theta");
-  const DatasetView data{x.x(), {}, x.rows(), x.numbers(), {}, x.ids()};
-  LocalRows rows(tables, graph.features_of_tables(), 0, 1, false);
-  py::array_t<float> predictions({x.rows(), graph.outputs()});
-  float* out = predictions.mutable_data();
-  const py::gil_scoped_release release;
-  const auto workspace = graph.make_workspace();
-  const auto found = rows.make_batch();
-  Batch batch;
-  in_parts(x.rows(), [&](std::size_t first, std::size_t count) {
-    fill_in_order(data, first, count, batch);
-    rows.read(0, batch.view, *found);
-    graph.predict(theta.data(), batch.view, out + first * graph.outputs(), *workspace);
-  });
-  rows.release(0);
-  return predictions;
+py::array_t<float> predict_graph(const Graph& graph, const FloatArray& theta, const PyClickRows& x,
+                                 const Tables& tables) {
+  return predict_clicks(graph, theta, x, tables, graph.outputs(),
+                        [&](const BatchView& batch, float* out, Workspace& workspace) {
+                          graph.predict(theta.data(), batch, out, workspace);
+                        });
 }
 
 }  // namespace
@@ -295,10 +273,10 @@ void bind_graph(py::module_& m) {
            py::arg("weights").noconvert() = py::none())
       .def("predict", predict, py::arg("theta").noconvert(), py::arg("x").noconvert(),
            py::arg("columns"), py::arg("tables"))
-      .def("evaluate_clicks", evaluate_clicks, py::arg("theta").noconvert(), py::arg("x"),
+      .def("evaluate_clicks", evaluate_graph, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("y").noconvert(), py::arg("tables"), py::arg("weights").noconvert() = py::none(),
            py::arg("threads") = py::none())
-      .def("predict_clicks", predict_clicks, py::arg("theta").noconvert(), py::arg("x"),
+      .def("predict_clicks", predict_graph, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("tables"));
 }
 

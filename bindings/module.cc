@@ -28,17 +28,18 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_batches(m);
   bind_modes(m);
   bind_network(m);
-  bind_external(m);
   bind_read(m);
   bind_parameter_vector(m);
   bind_clicks(m);
   bind_table(m);
   bind_graph(m);
+  bind_external(m);
   bind_cluster(m);
   bind_engine(m);
   bind_rules(m);
   bind_shared_vector(m);
   bind_sparse(m);
   bind_train(m);
+  bind_replay(m);
   bind_simulation(m);
 }

@@ -15,6 +15,7 @@ void bind_modes(pybind11::module_& m);
 void bind_network(pybind11::module_& m);
 void bind_parameter_vector(pybind11::module_& m);
 void bind_read(pybind11::module_& m);
+void bind_replay(pybind11::module_& m);
 void bind_rules(pybind11::module_& m);
 void bind_shared_vector(pybind11::module_& m);
 void bind_simulation(pybind11::module_& m);

@@ -13,10 +13,6 @@ namespace leashed {
 // up and waiting for it again costs more than the work.
 inline constexpr std::size_t kReleaseGil = 8192;
 
-inline void make_read_only(py::array& array) {
-  py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
-}
-
 struct ViewOptions {
   bool writable = false;     // for PyTorch, which knows no read-only memory
   bool without_gil = false;  // also where the vector is short: holding it and letting go may wait

@@ -34,7 +34,8 @@ py::dict simulate_model(const GradientSource& source, const FloatArray& theta, c
                         std::uint64_t seed, const Settings& until, double evaluate_every,
                         const PyChoice& compute, const PyChoice& update, const PyChoice& copy,
                         const std::optional<py::function>& progress,
-                        const std::optional<FloatArray>& weights) {
+                        const std::optional<FloatArray>& weights,
+                        std::vector<std::pair<double, std::uint32_t>> commands) {
   require_some(workers, "workers");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
@@ -56,7 +57,8 @@ py::dict simulate_model(const GradientSource& source, const FloatArray& theta, c
                                   evaluate_every,
                                   to_choice(compute),
                                   to_choice(update),
-                                  to_choice(copy)};
+                                  to_choice(copy),
+                                  std::move(commands)};
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
   const TrainCallbacks callbacks = callbacks_of(progress, none, interrupted_in_callback);
@@ -98,6 +100,7 @@ void bind_simulation(py::module_& m) {
         py::arg("seed"), py::arg("until"), py::arg("evaluate_every"), py::arg("compute"),
         py::arg("update"), py::arg("copy"), py::arg("progress"),
         py::arg("weights").noconvert() = py::none(),
+        py::arg("commands") = std::vector<std::pair<double, std::uint32_t>>(),
         "Trains in virtual time and returns what train does, and how many workers were in their "
         "updates: for how many seconds each number, and when it changed.");
 }

@@ -4,6 +4,7 @@
 #include "arrays.h"
 #include "choice.h"
 #include "parts.h"
+#include "rows.h"
 
 namespace leashed {
 namespace {
@@ -49,13 +50,6 @@ py::tuple lookup(Table& table, const IdArray& ids) {
   return py::make_tuple(values, versions);
 }
 
-py::dict to_dict(const RowPublication& p) {
-  using namespace pybind11::literals;
-  return py::dict("applied"_a = p.applied, "late"_a = p.late, "excluded"_a = p.excluded,
-                  "unadmitted"_a = p.unadmitted, "deferred"_a = p.deferred, "refused"_a = p.refused,
-                  "staleness"_a = p.staleness, "stalest"_a = p.stalest);
-}
-
 py::dict update(Table& table, const IdArray& ids, const FloatArray& gradients,
                 const std::optional<VersionArray>& versions) {
   const auto n = static_cast<std::size_t>(ids.size());
@@ -95,8 +89,7 @@ void bind_table(py::module_& m) {
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
       .def("statistics", &statistics)
       .def("save", &Table::save, without_gil, py::arg("path"), py::arg("description"))
-      .def("load", &Table::load, without_gil, py::arg("path"), py::arg("description"))
-      .def_property_readonly("steps", &Table::steps);
+      .def("load", &Table::load, without_gil, py::arg("path"), py::arg("description"));
 }
 
 }  // namespace leashed

@@ -1,27 +1,21 @@
 #include "train.h"
 
+#include <filesystem>
 #include <tuple>
 
 #include "choice.h"
 #include "data.h"
+#include "interrupted.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/assemble.h"
 #include "parts.h"
 #include "read.h"
+#include "rows.h"
 #include "sparse.h"
 
 namespace leashed {
 
 namespace {
-
-// True at Ctrl-C; any other exception of a signal handler is thrown.
-bool interrupted() {
-  const py::gil_scoped_acquire acquire;
-  if (PyErr_CheckSignals() == 0) return false;
-  if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw py::error_already_set();
-  PyErr_Clear();
-  return true;
-}
 
 py::dict to_dict(const Evaluated& e) {
   using namespace pybind11::literals;
@@ -66,7 +60,8 @@ py::dict to_dict(TrainResult result) {
       "worker_updates"_a = to_array(std::move(result.worker_updates)),
       "read_seconds"_a = result.read_seconds, "sampling_seconds"_a = result.sampling_seconds,
       "waiting_seconds"_a = result.waiting_seconds, "running_seconds"_a = result.running_seconds,
-      "row_seconds"_a = result.row_seconds, "in_place"_a = result.sparse_runs,
+      "row_seconds"_a = result.row_seconds, "rows"_a = to_dict(result.rows),
+      "in_place"_a = result.sparse_runs, "recording_failure"_a = result.recording_failure,
       "peak_vectors"_a = result.peak_vectors, "peak_memory_bytes"_a = result.peak_memory_bytes);
 }
 
@@ -117,7 +112,8 @@ TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
 
 namespace {
 
-using Shrink = std::tuple<double, std::vector<double>, std::size_t>;  // ShrinkProgress
+using PyRecording = std::tuple<std::string, std::string, FloatArray>;  // Recording
+using Shrink = std::tuple<double, std::vector<double>, std::size_t>;   // ShrinkProgress
 
 Checkpoint to_checkpoint(const FloatArray& vectors, const FloatArray& last_updates,
                          std::uint64_t updates, std::uint64_t batches, double initial_loss,
@@ -164,7 +160,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                      const std::optional<FloatArray>& weights, std::size_t recorded_passes,
                      const std::optional<std::shared_ptr<Leases>>& leases,
                      const std::optional<std::shared_ptr<TrainerSync>>& synchronisation,
-                     const std::vector<std::shared_ptr<Table>>& tables) {
+                     const std::vector<std::shared_ptr<Table>>& tables,
+                     const std::optional<PyRecording>& record) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
@@ -177,6 +174,12 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                  to_choice(rule),
                  to_choice(staleness),
                  tables};
+  std::optional<Recording> recording;
+  if (record) {
+    const auto& [path, header, start] = *record;
+    recording = {path, header, {start.data(), start.data() + start.size()}};
+    parts.recording = &*recording;
+  }
   if (validation_x && validation_y) {
     parts.validation = view_of(source, *validation_x, *validation_y);
   }
@@ -198,9 +201,13 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
   bool interrupted_in_callback = false;
   const TrainCallbacks callbacks = callbacks_of(progress, checkpoint, interrupted_in_callback);
   TrainResult result;
-  {
+  try {
     const py::gil_scoped_release release;
     result = train(parts, options, callbacks, resume ? &*resume : nullptr);
+  } catch (const std::filesystem::filesystem_error& error) {
+    errno = error.code().value();
+    PyErr_SetFromErrnoWithFilename(PyExc_OSError, error.path1().c_str());
+    throw py::error_already_set();
   }
   return to_dict(std::move(result));
 }
@@ -248,7 +255,7 @@ void bind_train(py::module_& m) {
         py::arg("checkpoint"), py::arg("checkpoint_every"), py::arg("resume"),
         py::arg("weights").noconvert() = py::none(), py::arg("recorded_passes") = 0,
         py::arg("leases") = py::none(), py::arg("synchronisation") = py::none(),
-        py::arg("tables") = std::vector<std::shared_ptr<Table>>(),
+        py::arg("tables") = std::vector<std::shared_ptr<Table>>(), py::arg("record") = py::none(),
         "Trains and returns what engine/result.h calls TrainResult, as a dict.");
 }
 

@@ -22,6 +22,7 @@ GRAPHS = {
     "dlrm": lambda dim: models.dlrm(ROWS, dim, 3, bottom=(12, dim), top=(12,), categories=4),
     "deepfm": lambda dim: models.deepfm(ROWS, dim, 3, (12,), categories=3),
     "dcn": lambda dim: models.dcn(ROWS, dim, 3, 2, (12,), categories=3),
+    "dcn_v2": lambda dim: models.dcn(ROWS, dim, 3, 2, (12,), weights="matrix", categories=3),
     "wide_deep": lambda dim: models.wide_deep(ROWS, dim, 3, (12,), categories=3),
     "shared": shared,
 }

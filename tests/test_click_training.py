@@ -305,6 +305,19 @@ def test_a_rate_that_is_too_large_ends_as_a_crash(discipline: lsh.Discipline, th
     assert (result.outcome, result.reason) == ("crashed", "not_finite")
 
 
+@pytest.mark.parametrize("label", [0, 1])
+def test_an_infinite_logit_ends_as_a_crash(label: int) -> None:
+    """Also one that is right: of label 1 the loss would be 0."""
+    graph = small()
+    data = clicks(graph)
+    alike = ClickDataset.from_arrays(data.x, data.ids, np.full(len(data), label), data.names)
+    new = tables.of(graph.tables, rule=lsh.SGD(0.1), init=tables.constant(1.0))
+    init = np.full(graph.dimension, 1e38, np.float32)
+    assert np.unique(graph.predict(init, alike, new)).tolist() == [1.0]
+    result = run(graph, alike, tables=new, init=init)
+    assert (result.outcome, result.reason) == ("crashed", "not_finite")
+
+
 def test_a_weight_that_becomes_nan_ends_as_a_crash() -> None:
     graph = shared()
     data = clicks(graph, kind="weights")

@@ -16,13 +16,15 @@ ALL = [
     modes.BSP(b2=3),
     modes.ASP(),
     modes.SSP(s=1),
-    modes.DSSP(range=3),
+    modes.DSSP(lower=0, upper=3),
     modes.HopBS(),
     modes.HopBW(b3=1),
     modes.EASGD(alpha=0.5, gap=2),
     modes.LocalSGD(h=2),
     modes.GBA(),
     modes.GBA(m=4, iota=0),
+    modes.Switching(at=((0.01, "gba"), (0.02, "sync"))),
+    modes.Switching(gba_batch=8, m=12, at=((0.01, "gba"),)),
     modes.Automatic(window=0.01),
     modes.SHAT(),
     modes.SHAT(base=2),
@@ -39,7 +41,7 @@ ALONE = [
     modes.BSP(b2=1),
     modes.ASP(),
     modes.SSP(s=0),
-    modes.DSSP(range=2),
+    modes.DSSP(lower=0, upper=2),
     modes.HopBS(),
     modes.GBA(m=1),
     modes.LocalSGD(h=1),
@@ -170,7 +172,7 @@ def test_models_of_peers_are_averaged():
         ({"mode": "asp"}, "mode must be ASP"),
         ({"mode": modes.ASP(), "discipline": lsh.Leashed()}, "discipline is not for runs"),
         ({"mode": modes.SSP(s=-1)}, "'s' must be from 0"),
-        ({"mode": modes.GBA(sync_batch=7)}, "'sync_batch' must divide"),
+        ({"mode": modes.GBA(iota=-1)}, "'iota' must be from 0"),
         (
             {"mode": modes.ASP(), "staleness": lsh.staleness.stage_aware(lsh.staleness.inverse())},
             "staleness by stages",
@@ -181,6 +183,20 @@ def test_wrong_arguments(given, message):
     asked = {"cluster": simulation.constant(2, 1e-3), "until": lsh.until(updates=3), **given}
     with pytest.raises((TypeError, ValueError), match=message):
         lsh.simulate(MODEL, DATA, **asked)
+
+
+def test_a_switch_changes_nothing_where_nobody_is_stale():
+    cluster = simulation.constant(4, 1e-3)
+    at = ((0.0095, "gba"), (0.0195, "sync"), (0.0305, "gba"))
+    sync, switched = play(modes.Sync(), cluster), play(modes.Switching(at=at), cluster)
+    assert np.array_equal(sync.result.parameters, switched.result.parameters)
+
+
+def test_a_switch_is_a_time_and_a_mode():
+    with pytest.raises(ValueError, match="at must say sync or gba"):
+        modes.Switching(at=((1.0, "asp"),))
+    with pytest.raises(ValueError, match="at must be at least 0"):
+        modes.Switching(at=((-1.0, "gba"),))
 
 
 def test_a_mode_s_numbers_are_numbers():

@@ -319,11 +319,6 @@ MADE: dict[str, tuple[dict[str, object], type[Exception], str]] = {
     "decay": ({"rule": lsh.SGD(0.1, weight_decay=0.1)}, ValueError, "weight_decay would"),
     "AdamW": ({"rule": lsh.AdamW(0.1)}, ValueError, "weight_decay would"),
     "norm": ({"rule": lsh.SWAP(lsh.Adam(0.1, clip_norm=1.0), 5)}, ValueError, "use clip_value"),
-    "stages": (
-        {"staleness": lsh.staleness.stage_aware(lsh.staleness.inverse())},
-        ValueError,
-        "stage-aware",
-    ),
     "init": ({"init": 0.1}, TypeError, "init must be"),
     "seed": ({"seed": -1}, ValueError, "seed must be"),
 }

@@ -24,6 +24,7 @@ from leashed.disciplines import *
 from leashed.engine import Engine
 from leashed.external import get_include
 from leashed.models import Model
+from leashed.replaying import Replay, replay
 from leashed.result import Histogram, TimeDistribution, TrainResult
 from leashed.rules import *
 from leashed.shared import SharedVector
@@ -43,6 +44,7 @@ __all__ = [
     "Model",
     "ParameterVector",
     "Progress",
+    "Replay",
     "SharedVector",
     "SparseDataset",
     "Table",
@@ -60,6 +62,7 @@ __all__ = [
     "metrics",
     "models",
     "modes",
+    "replay",
     "rules",
     "save",
     "schedules",

@@ -14,6 +14,8 @@ __all__: list[str] = [
     "ClickRows",
     "Engine",
     "Error",
+    "ExternalModel",
+    "ExternalRowsSource",
     "ExternalSource",
     "FRAGMENT",
     "FactorisationMachine",
@@ -34,6 +36,7 @@ __all__: list[str] = [
     "SparseRows",
     "SyncServer",
     "Table",
+    "Trace",
     "TrainerSync",
     "available_isas",
     "batch",
@@ -44,6 +47,7 @@ __all__: list[str] = [
     "parse_svmlight",
     "profile_exchange",
     "read_svmlight",
+    "replay",
     "schedule_values",
     "simulate",
     "staleness_factors",
@@ -136,37 +140,6 @@ class Network(GradientSource):
     def outputs(self) -> int: ...
     @property
     def parameters(self) -> list[ParameterBlock]: ...
-
-class ExternalSource(GradientSource):
-    """
-    Gradients from a native function, by the contract of leashed.h.
-    """
-    def __init__(
-        self,
-        gradient: typing.SupportsInt | typing.SupportsIndex,
-        gradient_data: typing.SupportsInt | typing.SupportsIndex,
-        loss: typing.SupportsInt | typing.SupportsIndex,
-        loss_data: typing.SupportsInt | typing.SupportsIndex,
-        dimension: typing.SupportsInt | typing.SupportsIndex,
-        features: typing.SupportsInt | typing.SupportsIndex,
-        workspace_bytes: typing.SupportsInt | typing.SupportsIndex,
-        targets: bool,
-        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    ) -> None: ...
-
-class PythonSource(GradientSource):
-    """
-    Gradients from a Python callable.
-    """
-    def __init__(
-        self,
-        gradient: typing.Any,
-        loss: typing.Any,
-        dimension: typing.SupportsInt | typing.SupportsIndex,
-        features: typing.SupportsInt | typing.SupportsIndex,
-        targets: bool,
-        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    ) -> None: ...
 
 class Read:
     def __enter__(self) -> numpy.typing.NDArray[numpy.float32]:
@@ -294,8 +267,6 @@ class Table:
         """
         What became of each distinct id.
         """
-    @property
-    def steps(self) -> int: ...
 
 class Graph(GradientSource):
     def __init__(
@@ -376,6 +347,78 @@ class Graph(GradientSource):
     def outputs(self) -> int: ...
     @property
     def parameters(self) -> list[ParameterBlock]: ...
+
+class ExternalModel(GradientSource):
+    def logits(
+        self,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: ClickRows,
+        tables: collections.abc.Sequence[Table],
+    ) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        [rows, 1].
+        """
+
+class ExternalSource(ExternalModel):
+    """
+    Gradients from a native function, by the contract of leashed.h.
+    """
+    def __init__(
+        self,
+        gradient: typing.SupportsInt | typing.SupportsIndex,
+        gradient_data: typing.SupportsInt | typing.SupportsIndex,
+        loss: typing.SupportsInt | typing.SupportsIndex,
+        loss_data: typing.SupportsInt | typing.SupportsIndex,
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        workspace_bytes: typing.SupportsInt | typing.SupportsIndex,
+        targets: bool,
+        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+
+class ExternalRowsSource(ExternalModel):
+    """
+    Gradients from a native function that reads rows of tables, by the contract of leashed.h.
+    """
+    def __init__(
+        self,
+        gradient: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ],
+        loss: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ],
+        logits: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ],
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        workspace_bytes: typing.SupportsInt | typing.SupportsIndex,
+        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        tables: collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex]],
+        features_of_tables: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+
+class PythonSource(ExternalModel):
+    """
+    Gradients from a Python callable.
+    """
+    def __init__(
+        self,
+        gradient: typing.Any,
+        loss: typing.Any,
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        features: typing.SupportsInt | typing.SupportsIndex,
+        targets: bool,
+        variable_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        logits: typing.Any = None,
+        tables: collections.abc.Sequence[
+            tuple[str, typing.SupportsInt | typing.SupportsIndex]
+        ] = [],
+        features_of_tables: collections.abc.Sequence[
+            typing.SupportsInt | typing.SupportsIndex
+        ] = [],
+    ) -> None: ...
 
 class Leases:
     """
@@ -821,6 +864,22 @@ class Resumption:
         Theta and the rule's states, [1 + S, d].
         """
 
+class Trace:
+    """
+    The record of a training, every page checked.
+    """
+    def __init__(self, path: str) -> None: ...
+    @property
+    def header(self) -> bytes:
+        """
+        What the recording training's caller gave.
+        """
+    @property
+    def start(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        What the training began with, as its caller gave it.
+        """
+
 def available_isas() -> list[str]:
     """
     Instruction-set levels of this build that this CPU can run, slowest first.
@@ -859,8 +918,9 @@ def losses() -> list[str]:
 def mean_loss(
     source: GradientSource,
     theta: numpy.typing.NDArray[numpy.float32],
-    x: numpy.typing.NDArray[numpy.float32],
+    x: typing.Any,
     y: numpy.ndarray,
+    tables: collections.abc.Sequence[Table] = [],
 ) -> float:
     """
     The mean loss over all rows.
@@ -884,6 +944,26 @@ def profile_exchange(
 def read_svmlight(path: str) -> tuple:
     """
     The same of a file.
+    """
+
+def replay(
+    trace: Trace,
+    source: GradientSource,
+    theta: numpy.typing.NDArray[numpy.float32],
+    x: typing.Any,
+    y: numpy.ndarray,
+    discipline: tuple[str, dict],
+    rule: tuple[str, dict],
+    staleness: tuple[str, dict],
+    threads: typing.SupportsInt | typing.SupportsIndex,
+    batch_size: typing.SupportsInt | typing.SupportsIndex,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+    until: typing.SupportsInt | typing.SupportsIndex,
+    resume: Resumption | None,
+    weights: numpy.typing.NDArray[numpy.float32] | None,
+) -> dict:
+    """
+    Makes a recorded training again and returns what engine/replay.h calls Replayed, as a dict.
     """
 
 def schedule_values(
@@ -960,6 +1040,7 @@ def train(
     leases: Leases | None = None,
     synchronisation: TrainerSync | None = None,
     tables: collections.abc.Sequence[Table] = [],
+    record: tuple[str, str, typing.Annotated[numpy.typing.ArrayLike, numpy.float32]] | None = None,
 ) -> dict:
     """
     Trains and returns what engine/result.h calls TrainResult, as a dict.

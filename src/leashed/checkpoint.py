@@ -21,15 +21,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _atomic, _check, _graph_json, folders
 from leashed.external import Description, External
-from leashed.models import LAYERS, FactorisationMachine, Graph, Model
+from leashed.models import LAYERS, FactorisationMachine, Graph, Model, TableSpec
 from leashed.tables import Table
 from leashed.tables import check as check_tables
 
 __all__ = ["load", "save"]
 
 _FORMAT = "leashed.model"
-# Of the format; 4 had no graphs, 3 no factorisation machines, 2 no external models, 1 no checksum.
-_VERSION = 5
+# Of the format; 5 had no external models that read tables, 4 no graphs, 3 no factorisation machines, 2 no external models, 1 no checksum.
+_VERSION = 6
 _KINDS = {kind.__name__: kind for kind in LAYERS}
 _MAX_HEADER = 100_000_000
 
@@ -46,7 +46,7 @@ def save(
     """Write a model and its parameters [d] to ``path``, atomically.
 
     A reader finds the old file or the whole new one. Of an external model its description is
-    written: name, dimension, features, y and variables.
+    written: name, dimension, features, y, variables and ids.
 
     Args:
         path: the file; with ``tables`` a folder, which is made where it is not there.
@@ -76,7 +76,7 @@ def _require_model(model: object) -> None:
 
 def _tables_of(model: object, tables: Mapping[str, Table]) -> dict[str, Table]:
     """Those of a model, in its order."""
-    described = model.tables if isinstance(model, Graph) else ()
+    described = model.tables if isinstance(model, (Graph, External)) else ()
     check_tables(described, tables)
     return {one.name: tables[one.name] for one in described}
 
@@ -121,10 +121,7 @@ def write(
     """Write a model, float32 tensors by name, and further metadata to ``path``, atomically."""
     header: dict[str, Any] = {
         "__metadata__": {
-            "format": _FORMAT,
-            "version": str(_VERSION),
-            "name": model.name,
-            **_described(model),
+            **description(model),
             **(metadata or {}),
         }
     }
@@ -144,11 +141,23 @@ def write(
     _atomic.write(Path(path), [len(text).to_bytes(8, "little") + text, *data])
 
 
+def description(model: BuiltIn | External) -> dict[str, str]:
+    """What files hold of a model beside parameters; ``described`` reads it."""
+    return {
+        "format": _FORMAT,
+        "version": str(_VERSION),
+        "name": model.name,
+        **_described(model),
+    }
+
+
 def _described(model: BuiltIn | External) -> dict[str, str]:
     """All of a model's metadata but its name."""
     if isinstance(model, External):
         fields = asdict(model.description)
         del fields["name"]
+        if not fields["ids"]:
+            del fields["ids"]
         return {"external": json.dumps(fields)}
     if isinstance(model, FactorisationMachine):
         settings = asdict(model)
@@ -242,7 +251,7 @@ def mismatch(found: BuiltIn | Description, model: BuiltIn | External) -> str | N
     if not isinstance(found, Description):
         remedy = "use the model that leashed.load(path) gives"
     elif isinstance(here, Description):
-        was, now = asdict(found), asdict(here)
+        was, now = vars(found), vars(here)
         changed = [
             f"{key} was {was[key]!r} and is {now[key]!r}" for key in was if was[key] != now[key]
         ]
@@ -267,7 +276,7 @@ def read(
     try:
         header, data = _split(content)
         metadata = header.pop("__metadata__")
-        model = _model(metadata)
+        model = described(metadata)
         tensors = _tensors(model, header, data)
         if metadata["version"] != "1":
             expected = checksum({**header, "__metadata__": metadata}, [data])
@@ -289,7 +298,8 @@ def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
     return header, content[8 + length :]
 
 
-def _model(metadata: dict[str, str]) -> BuiltIn | Description:
+def described(metadata: Mapping[str, str]) -> BuiltIn | Description:
+    """The model that ``description`` was given; KeyError, TypeError or ValueError if none was."""
     if metadata["format"] != _FORMAT:
         raise ValueError("it holds no leashed model")
     if not 1 <= int(metadata["version"]) <= _VERSION:
@@ -298,7 +308,9 @@ def _model(metadata: dict[str, str]) -> BuiltIn | Description:
             "upgrade leashed"
         )
     if "external" in metadata:
-        return Description(metadata["name"], **json.loads(metadata["external"]))
+        settings = json.loads(metadata["external"])
+        ids = tuple(TableSpec(**fields) for fields in settings.pop("ids", ()))
+        return Description(metadata["name"], ids=ids, **settings)
     if "factorisation" in metadata:
         settings = json.loads(metadata["factorisation"])
         return FactorisationMachine(name=metadata["name"], **settings)

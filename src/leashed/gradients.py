@@ -7,7 +7,8 @@ A function of this contract is called by the engine's threads without the GIL. I
 - any other C function: a ``scipy.LowLevelCallable``, a PyCapsule whose name is the C signature, or
   a ctypes function of the type ``leashed.gradients.c_type()``.
 
-One of another signature is refused by name; nothing is guessed.
+One of another signature is refused by name; nothing is guessed. Functions that read rows of
+embedding tables have a type of their own, for which ``rows=True`` is given.
 """
 
 from __future__ import annotations
@@ -19,9 +20,31 @@ from typing import Any, NamedTuple
 
 __all__ = ["Native", "c_type", "from_cython", "resolve", "signature"]
 
-_ARGUMENTS = ("theta", "x", "rows", "y", "batch", "gradient", "workspace", "user_data")
+# Of each type the arguments by name, and what they are.
+_EXAMPLES = {"theta": "floats", "x": "floats", "rows": "int64s", "y": "labels", "batch": "int64"}
+_END = {"workspace": "void", "user_data": "void"}
+_DENSE = {**_EXAMPLES, "gradient": "floats", **_END}
+_ROWS = {
+    **_EXAMPLES,
+    "offsets": "int64s",
+    "places": "int64s",
+    "weights": "floats",
+    "counts": "int64s",
+    "values": "floats",
+    "gradient": "floats",
+    "row_gradients": "floats",
+    "logits": "floats",
+    **_END,
+}
 _LABELS = ("int32", "float32")
 _FUNCTION: Any = ctypes.CFUNCTYPE(None).__base__  # of every ctypes function
+_PYTHON = {  # what a Python callable is to be, by its argument's name and whether it reads rows
+    ("gradient", False): "theta, x, y, out) -> loss",
+    ("gradient", True): "theta, x, y, rows, out) -> loss",
+    ("loss", False): "theta, x, y) -> loss",
+    ("loss", True): "theta, x, y, rows) -> loss",
+    ("logits", True): "theta, x, rows) -> logits",
+}
 _SAME = {"int64_t": "long", "longint": "long", "longlong": "long", "int32_t": "int"}
 
 
@@ -38,7 +61,13 @@ def _labels(y: str) -> str:
     return y
 
 
-def signature(y: str = "int32") -> Any:
+def _contract(y: str, rows: bool) -> dict[str, str]:
+    if rows and _labels(y) != "int32":
+        raise ValueError(f'y must be "int32" with rows, which come with labels, got {y!r}')
+    return _ROWS if rows else _DENSE
+
+
+def signature(y: str = "int32", *, rows: bool = False) -> Any:
     """Numba's type of the contract, for ``@numba.cfunc(leashed.gradients.signature())``.
 
     The function's arguments are (theta, x, rows, y, batch, gradient, workspace, user_data):
@@ -46,43 +75,65 @@ def signature(y: str = "int32") -> Any:
     ``carray(x, (n, features))[rows[i]]`` (any n beyond the rows will do), its label ``y[i]``. It
     returns the mean loss and overwrites ``gradient``.
 
+    With rows of tables they are (theta, x, rows, y, batch, offsets, places, weights, counts, values,
+    gradient, row_gradients, logits, workspace, user_data), as ``leashed.h`` tells: the row of entry
+    e is ``values[places[e] : places[e] + dim]``, and its gradient is added to ``row_gradients`` at
+    the same place.
+
     Args:
         y: ``"int32"`` for labels, ``"float32"`` for real targets.
+        rows: whether the function reads rows of tables.
 
     Raises:
         ImportError: Numba is not installed.
-        ValueError: ``y`` is neither.
+        ValueError: ``y`` is neither, or not ``"int32"`` with rows.
     """
     import numba  # noqa: PLC0415  an optional dependency
 
     types: Any = numba.types
-    floats, whole = types.CPointer(types.float32), types.CPointer(types.int64)
-    labels = types.CPointer(getattr(types, _labels(y)))
-    return types.float32(
-        floats, floats, whole, labels, types.int64, floats, types.voidptr, types.voidptr
-    )
+    kinds = {
+        "floats": types.CPointer(types.float32),
+        "int64s": types.CPointer(types.int64),
+        "int64": types.int64,
+        "labels": types.CPointer(getattr(types, _labels(y))),
+        "void": types.voidptr,
+    }
+    return types.float32(*(kinds[kind] for kind in _contract(y, rows).values()))
 
 
-def c_type(y: str = "int32") -> Any:
+def c_type(y: str = "int32", *, rows: bool = False) -> Any:
     """The contract as a ctypes function type, for ``ctypes.cast(f, leashed.gradients.c_type())``.
 
     Args:
-        y: as for ``signature``.
+        y, rows: as for ``signature``.
     """
-    floats, whole = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_int64)
-    labels = ctypes.POINTER(ctypes.c_int32) if _labels(y) == "int32" else floats
-    pointer = ctypes.c_void_p
-    return ctypes.CFUNCTYPE(
-        ctypes.c_float, floats, floats, whole, labels, ctypes.c_int64, floats, pointer, pointer
-    )
+    floats = ctypes.POINTER(ctypes.c_float)
+    kinds: dict[str, Any] = {
+        "floats": floats,
+        "int64s": ctypes.POINTER(ctypes.c_int64),
+        "int64": ctypes.c_int64,
+        "labels": ctypes.POINTER(ctypes.c_int32) if _labels(y) == "int32" else floats,
+        "void": ctypes.c_void_p,
+    }
+    return ctypes.CFUNCTYPE(ctypes.c_float, *(kinds[kind] for kind in _contract(y, rows).values()))
 
 
-def _c_signature(y: str) -> str:
-    label = "int32_t" if y == "int32" else "float"
-    return (
-        f"float (const float *, const float *, const int64_t *, const {label} *, int64_t, float *, "
-        "void *, void *)"
-    )
+def _c_signature(y: str, rows: bool = False) -> str:
+    kinds = {
+        "floats": "const float *",
+        "int64s": "const int64_t *",
+        "int64": "int64_t",
+        "labels": "const int32_t *" if y == "int32" else "const float *",
+        "void": "void *",
+    }
+    written = dict.fromkeys(("gradient", "row_gradients", "logits"), "float *")
+    arguments = (written.get(name, kinds[kind]) for name, kind in _contract(y, rows).items())
+    return f"float ({', '.join(arguments)})"
+
+
+def _spelled(y: str, rows: bool) -> str:
+    """The arguments of ``signature`` and ``c_type``."""
+    return "rows=True" if rows else repr(y)
 
 
 def from_cython(module: ModuleType, name: str) -> Any:
@@ -101,35 +152,36 @@ def from_cython(module: ModuleType, name: str) -> Any:
     return functions[name]
 
 
-def resolve(name: str, function: Any, y: str = "int32") -> Native | None:
+def resolve(name: str, function: Any, y: str = "int32", *, rows: bool = False) -> Native | None:
     """Where the native function ``function`` is; None where it is a plain Python callable.
 
     Raises:
         TypeError: it is neither, or has another signature; the message names both.
     """
-    _labels(y)
+    _contract(_labels(y), rows)
     if hasattr(function, "address") and hasattr(function, "_sig"):
-        return _numba(name, function, y)
+        return _numba(name, function, y, rows)
     if isinstance(function, tuple) and type(function).__name__ == "LowLevelCallable":
         function = tuple.__getitem__(function, 0)  # its own is closed
     if type(function).__name__ == "PyCapsule":
-        return _capsule(name, function, y)
+        return _capsule(name, function, y, rows)
     if isinstance(function, _FUNCTION):
-        return _ctypes(name, function, y)
+        return _ctypes(name, function, y, rows)
     if callable(function):
         return None
+    plain = _PYTHON.get((name, rows), _PYTHON["gradient", rows])
     raise TypeError(
-        f"{name} must be a function f(theta, x, y, out) -> loss, a Numba cfunc, a "
+        f"{name} must be a function f({plain}, a Numba cfunc, a "
         f"LowLevelCallable, a PyCapsule or a ctypes function, got {function!r}"
     )
 
 
-def _numba(name: str, function: Any, y: str) -> Native:
-    expected, got = signature(y), function._sig
+def _numba(name: str, function: Any, y: str, rows: bool) -> Native:
+    expected, got = signature(y, rows=rows), function._sig
     if got.args != expected.args or got.return_type != expected.return_type:
         raise TypeError(
             f"{name} is a cfunc of the signature {got}, but must have {expected}: compile it with "
-            f"@numba.cfunc(leashed.gradients.signature({y!r}))"
+            f"@numba.cfunc(leashed.gradients.signature({_spelled(y, rows)}))"
         )
     return Native(int(function.address), 0)
 
@@ -140,14 +192,14 @@ def _normal(signature: str) -> str:
     return re.sub(r"\w+", lambda word: _SAME.get(word[0], word[0]), plain)
 
 
-def _capsule(name: str, capsule: Any, y: str) -> Native:
+def _capsule(name: str, capsule: Any, y: str, rows: bool) -> Native:
     get_name = _python_api("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
     raw = get_name(capsule)
     got = "" if raw is None else raw.decode("utf-8", "replace")
-    if _normal(got) != _normal(_c_signature(y)):
+    expected = _c_signature(y, rows)
+    if _normal(got) != _normal(expected):
         raise TypeError(
-            f"{name} is a capsule of the signature {got!r}, but must have {_c_signature(y)!r} "
-            "(leashed.h)"
+            f"{name} is a capsule of the signature {got!r}, but must have {expected!r} (leashed.h)"
         )
     pointer = _python_api(
         "PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p
@@ -165,20 +217,21 @@ def _is_pointer_to(kind: Any, expected: Any) -> bool:
     return kind is ctypes.c_void_p or kind is expected
 
 
-def _ctypes(name: str, function: Any, y: str) -> Native:
-    expected = c_type(y)
+def _ctypes(name: str, function: Any, y: str, rows: bool) -> Native:
+    names, expected = _contract(y, rows), c_type(y, rows=rows)
     result = getattr(function, "restype", None)
     arguments = getattr(function, "argtypes", None)
-    if result is not expected._restype_ or not arguments or len(arguments) != len(_ARGUMENTS):
+    if result is not expected._restype_ or not arguments or len(arguments) != len(names):
         raise TypeError(
             f"{name} is a ctypes function whose restype and argtypes are not those of "
-            f"{_c_signature(y)}; cast it: ctypes.cast(f, leashed.gradients.c_type({y!r}))"
+            f"{_c_signature(y, rows)}; cast it: "
+            f"ctypes.cast(f, leashed.gradients.c_type({_spelled(y, rows)}))"
         )
-    for argument, got, want in zip(_ARGUMENTS, arguments, expected._argtypes_, strict=True):
+    for argument, got, want in zip(names, arguments, expected._argtypes_, strict=True):
         if not (got is want or (argument != "batch" and _is_pointer_to(got, want))):
             raise TypeError(
                 f"{name} is a ctypes function whose argument {argument} is {got.__name__}, but "
-                f"must be {want.__name__}; see leashed.gradients.c_type({y!r})"
+                f"must be {want.__name__}; see leashed.gradients.c_type({_spelled(y, rows)})"
             )
     address = ctypes.cast(function, ctypes.c_void_p).value
     if not address:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core, _parameters
+from leashed._reads import TableSpec, click_rows, distinct
 from leashed.choice import Choice
 from leashed.datasets import ClickDataset
 from leashed.layers import Dense, Layer, ReLU
@@ -39,28 +40,6 @@ __all__ = [
 ]
 
 POOLINGS = ("sum", "mean", "max", "sequence")
-
-
-@dataclass(frozen=True)
-class TableSpec:
-    """A table of embedding rows, which lie outside a model's parameters.
-
-    Args:
-        name: of the table; no two of a model have the same.
-        dim: floats of a row.
-        rows: ids are below it; None: any id may come.
-    """
-
-    name: str
-    dim: int
-    rows: int | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise TypeError(f"name must be a str that is not empty, got {self.name!r}")
-        _check.size("dim", self.dim)
-        if self.rows is not None:
-            _check.whole("rows", self.rows)
 
 
 class Evaluated(NamedTuple):
@@ -166,13 +145,16 @@ class Embedding(Node):
             _check.size("feature", self.feature, 0)
 
 
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class _Joined(Node):
     """A node of several others."""
 
     LEAST: ClassVar[int]
 
+    inputs: tuple[Node, ...]
+
     def __init__(self, *inputs: Node) -> None:
-        self.inputs = _nodes(type(self).__name__, inputs, self.LEAST)
+        object.__setattr__(self, "inputs", _nodes(type(self).__name__, inputs, self.LEAST))
 
 
 class Concat(_Joined):
@@ -233,14 +215,18 @@ class Cross(_Joined):
         super().__init__(x0, x)
 
 
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Applied(Node):
     """A layer of a node: ``node >> layer``."""
+
+    layer: Layer
+    inputs: tuple[Node, ...]
 
     def __init__(self, layer: Layer, node: Node) -> None:
         if not isinstance(layer, (Dense, ReLU)):
             raise TypeError(f"a layer of a graph must be Dense or ReLU, got {layer!r}")
-        self.layer = layer
-        self.inputs = _nodes(type(layer).__name__, (node,), 1)
+        object.__setattr__(self, "layer", layer)
+        object.__setattr__(self, "inputs", _nodes(type(layer).__name__, (node,), 1))
 
     def choice(self) -> Choice:
         return self.layer.choice()
@@ -310,14 +296,7 @@ class Graph:
     @cached_property
     def tables(self) -> tuple[TableSpec, ...]:
         """The tables that its embeddings read."""
-        tables = tuple(dict.fromkeys(node.table for node in self.embeddings))
-        names = [table.name for table in tables]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(
-                    f"two tables are called {name!r}; give each its own name, or share one TableSpec"
-                )
-        return tables
+        return distinct(node.table for node in self.embeddings)
 
     @cached_property
     def id_features(self) -> tuple[int, ...]:
@@ -389,28 +368,8 @@ class Graph:
         """
         if not self.embeddings:
             raise TypeError(f"model {self.name} reads no tables, and takes no rows with ids")
-        if not isinstance(data, ClickDataset):
-            raise TypeError(
-                f"{name} must be a ClickDataset where the model reads tables, got "
-                f"{type(data).__name__}"
-            )
-        if data.numbers != self.features:
-            raise ValueError(
-                f"{name} has {data.numbers} numbers, but the model takes {self.features}"
-            )
-        if max(self.id_features) >= data.features:
-            raise ValueError(
-                f"{name} has {data.features} features that are ids, but the model reads number "
-                f"{max(self.id_features)}, counted from 0"
-            )
-        for node, feature in zip(self.embeddings, self.id_features, strict=True):
-            rows = node.table.rows
-            if rows is not None and (most := data.largest(feature)) >= rows:
-                raise ValueError(
-                    f"{name}'s {data.names[feature]} has id {most}, outside 0 to {rows - 1} of "
-                    f"table {node.table.name}"
-                )
-        return data.rows_of(self.id_features)
+        specs = [node.table for node in self.embeddings]
+        return click_rows(data, name, self.features, specs, self.id_features)
 
     def evaluate(
         self,
@@ -419,7 +378,8 @@ class Graph:
         tables: Mapping[str, Table],
         threads: int | None = None,
     ) -> Evaluated:
-        """Loss and metrics over a data set; no id gets a row, and nothing is counted.
+        """Loss and metrics over a data set; no id gets a row, and nothing is counted. The loss is
+        NaN where an output is NaN or infinite; a training ends as ``crashed`` there.
 
         Args:
             parameters: [d].

@@ -18,6 +18,11 @@ def _counts(name: str, values: ArrayLike) -> NDArray[np.int64]:
     return counts
 
 
+def octaves(bins: int) -> list[str]:
+    """What the first bins of counts by a number's binary digits stand for: 0, 1, 2–3, 4–7 and on."""
+    return [str(k) if k < 2 else f"{2 ** (k - 1):,}–{2**k - 1:,}" for k in range(bins)]
+
+
 def _check_quantile(q: float) -> float:
     if not 0.0 <= q <= 1.0:
         raise ValueError(f"q must lie between 0 and 1, not {q}")

@@ -14,7 +14,7 @@ from leashed import _check, _core, _parameters, graphs, layers, recommenders
 from leashed._fits import check_fits
 from leashed._parameters import INITIALISATIONS
 from leashed.datasets import Dataset, SparseDataset
-from leashed.external import External, external
+from leashed.external import BatchRows, External, external
 from leashed.factorisation import FactorisationMachine
 from leashed.graphs import *
 from leashed.layers import *
@@ -23,6 +23,7 @@ from leashed.recommenders import *
 __all__ = [
     "INITIALISATIONS",
     "LOSSES",
+    "BatchRows",
     "External",
     "FactorisationMachine",
     "Model",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from leashed import _check
 from leashed.choice import Setting
@@ -26,6 +26,7 @@ __all__ = [  # noqa: RUF022  in the order of this file
     "EASGD",
     "LocalSGD",
     "GBA",
+    "Switching",
     "Automatic",
     "SHAT",
     "SHATRoot",
@@ -45,25 +46,36 @@ class Mode(ABC):
     NAME: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None:
-                _check.real(item.name, float(value) if isinstance(value, bool) else value)
+        _check_numbers(self)
 
     def choice(self) -> tuple[str, dict[str, Setting]]:
         """The native mode's name, and the numbers that are given."""
-        given = {item.name: getattr(self, item.name) for item in fields(self)}
-        return self.NAME, {k: float(v) for k, v in given.items() if v is not None}
+        return self.NAME, _numbers(self)
+
+    def commands(self) -> list[tuple[float, int]]:
+        """When, in seconds, and what the native mode is told."""
+        return []
+
+
+def _given(mode: Mode, without: str | None) -> dict[str, Any]:
+    found = {item.name: getattr(mode, item.name) for item in fields(mode) if item.name != without}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _check_numbers(mode: Mode, without: str | None = None) -> None:
+    for name, value in _given(mode, without).items():
+        _check.real(name, float(value) if isinstance(value, bool) else value)
+
+
+def _numbers(mode: Mode, without: str | None = None) -> dict[str, Setting]:
+    return {name: float(value) for name, value in _given(mode, without).items()}
 
 
 @dataclass(frozen=True)
 class Sync(Mode):
-    """An update of ``m`` gradients (default: of all workers) on the parameters before it; who has
-    given one waits.
-    """
+    """The barrier: an update is the mean of a gradient of each worker, on the parameters before it."""
 
     NAME: ClassVar[str] = "sync"
-    m: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,11 +105,11 @@ class SSP(Mode):
 
 @dataclass(frozen=True)
 class DSSP(Mode):
-    """SSP whose bound moves from ``s`` to ``s + range`` (Zhao et al., 2019)."""
+    """SSP whose bound moves between ``lower`` and ``upper`` (Zhao et al., 2019)."""
 
     NAME: ClassVar[str] = "dssp"
-    range: int
-    s: int = 0
+    lower: int
+    upper: int
 
 
 @dataclass(frozen=True)
@@ -133,7 +145,6 @@ class LocalSGD(Mode):
 
     NAME: ClassVar[str] = "local_sgd"
     h: int
-    m: int | None = None
 
 
 @dataclass(frozen=True)
@@ -143,22 +154,53 @@ class GBA(Mode):
 
     Args:
         divide_by_m: the mean over all m, not over those kept.
-        sync_batch: examples of a gradient while it is switched to Sync; default: the batch size.
     """
 
     NAME: ClassVar[str] = "gba"
     m: int | None = None
     iota: int = 4
     divide_by_m: bool = False
-    sync_batch: int | None = None
 
 
 @dataclass(frozen=True)
-class Automatic(Mode):
-    """GBA that switches to Sync and back by the times that workers take.
+class Switching(GBA):
+    """Sync at first, and ``GBA`` from a command on, and back: no number changes, and no example is lost
+    or trained twice.
 
     Args:
-        m, iota: as of ``GBA``.
+        gba_batch: examples of a gradient while it is GBA; default: the batch size, which is Sync's.
+        at: when to switch, in seconds, and to what: ``((10.0, "gba"), (20.0, "sync"))``.
+    """
+
+    NAME: ClassVar[str] = "switching"
+    gba_batch: int | None = None
+    at: tuple[tuple[float, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for seconds, to in self.at:
+            _check.real("at", seconds, 0.0, allow=True)
+            if to not in COMMANDS:
+                raise ValueError(f"at must say {' or '.join(COMMANDS)}, got {to!r}")
+        _check_numbers(self, "at")
+
+    def choice(self) -> tuple[str, dict[str, Setting]]:
+        """The native mode's name, and the numbers that are given."""
+        return self.NAME, _numbers(self, "at")
+
+    def commands(self) -> list[tuple[float, int]]:
+        """When, in seconds, and what the native mode is told."""
+        return [(float(seconds), COMMANDS.index(to)) for seconds, to in self.at]
+
+
+COMMANDS = ("sync", "gba")
+
+
+@dataclass(frozen=True)
+class Automatic(GBA):
+    """``Switching`` by itself, by the times that workers take.
+
+    Args:
+        gba_batch: as of ``Switching``.
         window: seconds of a measurement.
         windows: so many in a row must say the same.
         gain: a switch to GBA must promise so many times Sync's rate,
@@ -166,12 +208,15 @@ class Automatic(Mode):
     """
 
     NAME: ClassVar[str] = "automatic"
-    m: int | None = None
-    iota: int = 4
+    gba_batch: int | None = None
     window: float = 10.0
     windows: int = 3
     gain: float = 1.2
     h: float = 0.1
+
+    def choice(self) -> tuple[str, dict[str, Setting]]:
+        """The native mode's name, and the numbers that are given."""
+        return self.NAME, {**_numbers(self, "window"), "window_ns": round(1e9 * self.window)}
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from leashed import _check
-from leashed.graphs import FM, Concat, Cross, Dot, Embedding, Graph, Input, Node, Sum, TableSpec
+from leashed.graphs import (
+    FM,
+    Concat,
+    Cross,
+    Dot,
+    Embedding,
+    Graph,
+    Input,
+    Node,
+    Product,
+    Sum,
+    TableSpec,
+)
 from leashed.layers import Dense, ReLU
 
 __all__ = ["dcn", "deepfm", "dlrm", "wide_deep"]
@@ -130,6 +143,7 @@ def dcn(
     cross: int = 3,
     hidden: Sequence[int] = (64, 32),
     *,
+    weights: Literal["vector", "matrix"] = "vector",
     categories: int = 26,
     name: str = "dcn",
 ) -> Graph:
@@ -142,16 +156,23 @@ def dcn(
         dense: dense features.
         cross: number of cross layers.
         hidden: widths of the MLP, at least one.
+        weights: of a cross layer: a ``"vector"`` w, x₀ (x·w) + b + x, or as in DCN-V2 (Wang et al.,
+            2021, eq. 1) a ``"matrix"`` W, x₀ ⊙ (W x + b) + x, with as many parameters as it has
+            entries.
         categories: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
-        TypeError, ValueError: a size is not a whole number from 1.
+        TypeError, ValueError: a size is not a whole number from 1, or ``weights`` no such word.
     """
     if not hidden:
         raise ValueError("hidden must have at least one width")
-    x0 = Concat(Input(dense), *_embeddings(_counts(rows, categories), dim, "c"))
+    if weights not in ("vector", "matrix"):
+        raise ValueError(f'weights must be "vector" or "matrix", got {weights!r}')
+    embeddings = _embeddings(_counts(rows, categories), dim, "c")
+    x0 = Concat(Input(dense), *embeddings)
+    width = dense + dim * len(embeddings)
     x: Node = x0
     for _ in range(_check.size("cross", cross)):
-        x = Cross(x0, x)
+        x = Cross(x0, x) if weights == "vector" else Sum(Product(x0, x >> Dense(width)), x)
     return Graph(Concat(x, _layers(x0, hidden)) >> Dense(1), name=name)

@@ -41,7 +41,14 @@ _INT_SERIES = ("updates", "memory_bytes", "live_vectors")
 _HISTOGRAMS = ("staleness", "staleness_compute", "staleness_schedule", "tries")
 _TIMES = ("gradient_seconds", "update_seconds", "attempt_seconds")
 # Not in files written before them.
-_LATER = ("excluded", "attempt_seconds", "worker_updates", *QUALITY)
+_LATER = (
+    "excluded",
+    "attempt_seconds",
+    "worker_updates",
+    "rows",
+    "row_staleness",
+    *QUALITY,
+)
 _NOT_WRITTEN = ("tables",)
 _INT_TOTALS = (
     "examples",
@@ -134,6 +141,12 @@ class TrainResult:
             its share of label 1, NaN likewise.
         validation_auc: float64 [E]; of the validation set, NaN without one.
         validation_normalised_entropy: float64 [E]; likewise.
+        rows: what became of the gradients of the rows of all tables in this run: of each distinct id
+            of a batch and table one of ``applied``, ``folded``, ``late``, ``excluded``,
+            ``unadmitted``, ``deferred`` and ``refused``, as ``Table.statistics`` has them;
+            ``staleness``, the sum over what was applied, and ``stalest``, the largest. Empty where
+            the model reads no tables.
+        row_staleness: int64 [bins]; updates of rows by their staleness: of 0, 1, 2 to 3, 4 to 7, ….
         tables: the tables that the model read, by name, as they are now; not written to JSON.
 
     Raises:
@@ -175,6 +188,8 @@ class TrainResult:
     normalised_entropy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     validation_auc: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     validation_normalised_entropy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    rows: dict[str, int] = field(default_factory=dict)
+    row_staleness: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     tables: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -298,7 +313,8 @@ class TrainResult:
         Path(path).write_text(self.to_json(parameters=True) + "\n", encoding="utf-8")
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Draw loss, accuracy, staleness and examples per second.
+        """Draw loss, accuracy, staleness and examples per second; of clicks also AUC and normalised
+        entropy, and where the model reads tables the staleness of their rows.
 
         Args:
             path: where to save the picture too; its ending chooses the format.
@@ -306,28 +322,38 @@ class TrainResult:
         Raises:
             ImportError: matplotlib is not installed (``pip install leashed[plot]``).
         """
-        from leashed.plots.run import draw_run  # noqa: PLC0415 (matplotlib is optional)
+        from leashed.plots import run  # noqa: PLC0415 (matplotlib is optional)
 
-        figure = draw_run(
+        series = run.Series(
             self.seconds,
             self.loss,
-            self.accuracy,
-            self.validation_accuracy,
+            run.Pair(self.accuracy, self.validation_accuracy),
+            run.Pair(self.auc, self.validation_auc),
+            run.Pair(self.normalised_entropy, self.validation_normalised_entropy),
             self.eps,
             self.staleness,
-            title=f"{self.outcome} ({self.reason}) after {self.elapsed:.3g} s",
+            self.row_staleness,
+            reachable=float(self.config.get("hidden_auc", math.nan)),
         )
+        title = f"{self.outcome} ({self.reason}) after {self.elapsed:.3g} s"
+        figure = run.draw_run(series, title)
         if path is not None:
             figure.savefig(path)
         return figure
 
     def __repr__(self) -> str:
-        return (
-            f"TrainResult({self.outcome} by {self.reason}: "
-            f"loss {self.initial_loss:.4g} to {self.final_loss:.4g} in {self.elapsed:.3g} s, "
-            f"{self.total_updates} updates, {self.mean_eps:,.0f} examples/s, "
-            f"mean staleness {self.staleness.mean():.3g})"
-        )
+        parts = [
+            f"loss {self.initial_loss:.4g} to {self.final_loss:.4g} in {self.elapsed:.3g} s",
+            f"{self.total_updates} updates",
+            f"{self.mean_eps:,.0f} examples/s",
+            f"mean staleness {self.staleness.mean():.3g}",
+        ]
+        for kind, auc in (("AUC", self.auc), ("validation AUC", self.validation_auc)):
+            if not math.isnan(auc[-1]):
+                parts.append(f"{kind} {auc[-1]:.4f}")
+        if self.rows:
+            parts.append(f"{self.rows['applied']:,} updates of rows")
+        return f"TrainResult({self.outcome} by {self.reason}: {', '.join(parts)})"
 
 
 def _encode(value: Any) -> Any:
@@ -382,7 +408,7 @@ def _decode_field(name: str, value: Any) -> Any:
         return _decode_rows(value)
     if name in _FLOAT_SERIES:
         return np.array([_decode_float(item) for item in value], dtype=np.float64)
-    if name in _INT_SERIES or name == "worker_updates":
+    if name in _INT_SERIES or name in {"worker_updates", "row_staleness"}:
         return np.array(value, dtype=np.int64)
     if name in _HISTOGRAMS:
         return Histogram(value)
@@ -394,6 +420,8 @@ def _decode_field(name: str, value: Any) -> Any:
         return _decode_float(value)
     if name == "breakdown":
         return {str(key): _decode_float(item) for key, item in value.items()}
+    if name == "rows":
+        return {str(key): int(item) for key, item in value.items()}
     if name == "config":
         return dict(value)
     return value

@@ -321,7 +321,7 @@ def simulate(
         raise TypeError(
             f"cluster must be leashed.simulation.constant(...) or another of it, got {cluster!r}"
         )
-    if isinstance(model, Graph) and model.tables:
+    if isinstance(model, (Graph, External)) and model.tables:
         raise TypeError(f"model {model.name} reads tables, which virtual time does not play")
     train_set, test_set = sets_of(model, data, validation)
     if isinstance(train_set, SparseDataset):
@@ -405,6 +405,7 @@ def simulate(
         ("constant", {"seconds": cluster.copy}),
         None if progress is None else report,
         examples[2],
+        [] if mode is None else mode.commands(),
     )
     name, settings = cluster.compute
     config = {

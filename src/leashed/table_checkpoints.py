@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from leashed import _core, checkpoint, folders, resuming
-from leashed.models import Graph
+from leashed.models import External, Graph
 from leashed.tables import Table
 
 __all__ = ["TableCheckpointer", "resume"]
@@ -33,7 +33,7 @@ class TableCheckpointer(resuming.Checkpointer):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        model: Graph,
+        model: Graph | External,
         config: dict[str, Any],
         tables: Mapping[str, Table],
     ) -> None:
@@ -76,7 +76,7 @@ class TableCheckpointer(resuming.Checkpointer):
 
 def resume(
     path: str | os.PathLike[str],
-    model: Graph,
+    model: Graph | External,
     config: dict[str, Any],
     tables: Mapping[str, Table],
 ) -> tuple[_core.Resumption, folders.Opened]:

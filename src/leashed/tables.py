@@ -145,8 +145,9 @@ class Table:
             ``weight_decay`` (rows without a gradient would have to move) or ``clip_norm``. ``Adam``
             is ``torch.optim.SparseAdam``. Default: ``Adagrad(0.01)``.
         staleness: from ``leashed.staleness``, of each row: τ counts the updates of that row between
-            the lookup whose ``versions`` are given to ``update``, and that. Not stage-aware.
-            Default: ``none()``.
+            the lookup whose ``versions`` are given to ``update``, and that. A stage-aware one goes by
+            the norm of the row's last update, for which each row has 4 bytes more. Default:
+            ``none()``.
         admit_after: where it grows: the number of updates that must have had an id, about, before
             it gets a row: seldom ids are forgotten meanwhile. 1 to 255.
         evict: where it grows: which rows go when there is no more room: None (none do, new ids are
@@ -302,8 +303,9 @@ class Table:
         return np.asarray(found, np.int64, order="C")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ids, rows, the rule's states, versions and periods to ``path``, atomically, block by
-        block with checksums, while other threads go on; what they write meanwhile may be in it.
+        """Write ids, rows, the rule's states, versions, periods and what an adaptive staleness policy
+        has gathered to ``path``, atomically, block by block with checksums, while other threads go
+        on; what they write meanwhile may be in it.
 
         Raises:
             ValueError: the file cannot be written.
@@ -321,7 +323,9 @@ class Table:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a file must agree with, as JSON's own types: sizes, beginnings, kind of rule."""
+        """What a file must agree with, as JSON's own types: sizes, beginnings, kind of rule, and
+        whether rows keep the norm of their last update.
+        """
         native, settings = self.rule.choice()
         size = {"max_bytes": self.max_bytes} if self.rows is None else {"rows": self.rows}
         return {
@@ -334,6 +338,7 @@ class Table:
             "admit_after": self.admit_after,
             "seed": self.seed,
             "number": self.number,
+            **({"last_update": True} if self.staleness.native == "stage_aware" else {}),
         }
 
     def statistics(self) -> dict[str, int]:
@@ -347,11 +352,22 @@ class Table:
         - ``asked`` and ``found``: distinct ids of updates, and of these those that had a row.
         - ``admitted``, ``evicted``: rows given to ids, and taken from them; ``rebuilt``: parts of
           the index.
-        - what ``RowUpdate`` has, in all; ``staleness``, the sum over what was applied, and
-          ``stalest``, the largest.
+        - what ``RowUpdate`` has, in all, and ``folded``: under ``Synchronous``, gradients that were
+          added to another thread's of that id, for one update of both; ``staleness``, the sum over
+          what was applied, and ``stalest``, the largest.
         """
-        told: dict[str, int] = self.native.statistics()
-        return told
+        told = self.native.statistics()
+        del told["octaves"]
+        return dict(told)
+
+    def row_staleness(self) -> NDArray[np.int64]:
+        """How stale the updates of rows were so far.
+
+        Returns:
+            int64 [bins]; how many had staleness 0, 1, 2 to 3, 4 to 7, …: bin k > 0 has those from
+            2ᵏ⁻¹ to 2ᵏ − 1.
+        """
+        return np.asarray(self.native.statistics()["octaves"], np.int64)
 
     def __repr__(self) -> str:
         size = f"rows={self.rows}" if self.rows is not None else f"max_bytes={self.max_bytes}"

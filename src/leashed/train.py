@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core, resuming, table_checkpoints
+from leashed import _check, _core, recordings, resuming, table_checkpoints
 from leashed import staleness as policies
 from leashed._fits import check_fits, check_labels
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
@@ -110,6 +112,7 @@ def train(
     resume: str | os.PathLike[str] | resuming.Kept | None = None,
     sync: Synchroniser | None = None,
     cluster: Cluster | None = None,
+    record: str | os.PathLike[str] | None = None,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
@@ -118,7 +121,7 @@ def train(
     ``reason == "interrupted"``.
 
     Args:
-        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own. A graph
+        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own. One
             that reads tables takes a ``ClickDataset``, or a ``ClickSplit``.
         data: the training set; a ``Split`` brings its test set as ``validation``; a pair of arrays
             goes through ``Dataset.from_arrays``, of a matrix in CSR form and an array through
@@ -173,7 +176,7 @@ def train(
             What is written at the end is exact.
         checkpoint_every: seconds between checkpoints.
         resume: a checkpoint to go on from, with the same model (of an external one the name,
-            dimension, features, y and variables, and a gradient that computes the same), data,
+            dimension, features, y, variables and ids, and a gradient that computes the same), data,
             rule, staleness policy, seed and batch size; the discipline and the number of threads
             may differ. ``init`` is not used. One thread gives the same bits as without the
             interruption. With several, the batches that were under way may be used twice, others
@@ -205,14 +208,22 @@ def train(
             those of the trainer that is there first, and rank 0's file tells which batches are not
             to be trained again. What was used in about the last second before it was written is.
 
+        record: a file that takes, while the run goes on, which gradient was computed on which
+            version of the parameters, and when it was applied, with which factor; about 6 bytes a
+            gradient, beside the parameters of the beginning and the end. ``leashed.replay`` makes
+            the run again from it, also where the process was killed: ``docs/replay.md``. Written in
+            place of a file that is there; a RuntimeWarning where that fails in mid-run, which goes on
+            unrecorded. Not with ``sync``, ``cluster``, tables, or sparse data that are updated in
+            place. Default: nothing is recorded.
+
     Returns:
         A ``TrainResult``; in a cluster, of this trainer.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the file to resume from is damaged, of a
             newer version or of another run; the message names it. No thread has started.
-        OSError: a checkpoint cannot be read, or could not be written; or the cluster's master
-            cannot be reached.
+        OSError: a checkpoint cannot be read, or could not be written; or ``record`` cannot; or the
+            cluster's master cannot be reached.
     """
     train_set, test_set = sets_of(model, data, validation)
     discipline = Leashed() if discipline is None else discipline
@@ -242,20 +253,23 @@ def train(
             raise ValueError("checkpoint_every needs checkpoint, the file to write")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable, got {progress!r}")
-    if isinstance(model, Graph):
-        refused = {
-            "cluster": cluster,
-            'threads="auto"': "auto" if auto else None,
-        }
-        for name, value in refused.items():
-            if value is not None:
-                raise ValueError(f"{name} is not for models that are graphs; {_INSTEAD[name]}")
+    if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
+        kind = "are graphs" if isinstance(model, Graph) else "read tables"
+        for name, given, instead in (
+            ("cluster", cluster is not None, "train on one machine"),
+            ('threads="auto"', auto, "give a number"),
+        ):
+            if given:
+                raise ValueError(f"{name} is not for models that {kind}; {instead}")
         if not model.dimension:
             raise ValueError(
                 f"model {model.name} has no parameters but its tables' rows; give it a layer, such "
                 "as >> Dense(1)"
             )
     trained = _tables(model, tables, rule, staleness, seed)
+    if record is not None:
+        _check_record(sync=sync, cluster=cluster, tables=trained or None)
+        _check.writable(Path(record))
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -291,7 +305,7 @@ def train(
     if isinstance(resume, resuming.Kept):
         resumption = resume.reached
     elif resume is not None and trained:
-        assert isinstance(model, Graph)
+        assert isinstance(model, (Graph, External))
         resumption, folder = table_checkpoints.resume(resume, model, config, trained)
         config["resumed_exact"] = folder.exact
     elif resume is not None:
@@ -348,7 +362,7 @@ def train(
         if isinstance(checkpoint, resuming.Kept):
             checkpointer = checkpoint
         elif checkpoint is not None and trained:
-            assert isinstance(model, Graph)
+            assert isinstance(model, (Graph, External))
             checkpointer = stack.enter_context(
                 table_checkpoints.TableCheckpointer(checkpoint, model, config, trained)
             )
@@ -373,6 +387,11 @@ def train(
                 checkpointer.position = session.follow()
         if folder is not None:
             folder.load(trained)
+        recording = None
+        if record is not None:
+            recording = recordings.recording(
+                record, model, train_set, (discipline, rule, staleness), config, theta, resumption
+            )
         outcome = _core.train(
             native,
             theta,
@@ -398,7 +417,14 @@ def train(
             None if session is None else session.leases,
             None if session is None else session.native,
             [table.native for table in trained.values()],
+            recording,
         )
+        if outcome["recording_failure"]:
+            warnings.warn(
+                f"the record in {record} ends before the run: {outcome['recording_failure']}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         if (
             isinstance(checkpointer, table_checkpoints.TableCheckpointer)
             and outcome["outcome"] != "crashed"
@@ -412,7 +438,12 @@ def train(
     config["sparse_updates"] = outcome["in_place"]
     if trained:
         config["tables"] = {
-            name: {"dim": table.dim, "rule": table.rule.config(), **table.statistics()}
+            name: {
+                "dim": table.dim,
+                "rule": table.rule.config(),
+                **table.statistics(),
+                "row_staleness": table.row_staleness().tolist(),
+            }
             for name, table in trained.items()
         }
     return result_of(outcome, mean_batch, config, trained)
@@ -484,10 +515,17 @@ def mean_loss(
     return model.native.evaluate(theta, x, y, weights, threads)[0]
 
 
-_INSTEAD = {
-    "cluster": "train on one machine",
-    'threads="auto"': "give a number",
-}
+def _check_record(**given: object) -> None:
+    instead = {
+        "sync": "train alone",
+        "cluster": "train on one machine",
+        "tables": "train a model without tables",
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"record is not for runs with {name}; {instead[name]}, or leave it out"
+            )
 
 
 def _check_kept(**given: object) -> None:
@@ -505,7 +543,7 @@ def _tables(
     staleness: Policy,
     seed: int,
 ) -> dict[str, Table]:
-    described = model.tables if isinstance(model, Graph) else ()
+    described = model.tables if isinstance(model, (Graph, External)) else ()
     if given is None:
         return new_tables(described, rule=rule, staleness=staleness, seed=seed)
     check_tables(described, given)
@@ -551,9 +589,10 @@ def source_of(model: AnyModel, data: _Data) -> _core.GradientSource:
 class _Clicks:
     """Clicks as a model that reads tables reads them."""
 
-    def __init__(self, model: Graph, data: ClickDataset, name: str) -> None:
+    def __init__(self, model: Graph | External, data: ClickDataset, name: str) -> None:
         self.rows = model.rows(data, name)
-        check_labels(model, data, name)
+        if isinstance(model, Graph):
+            check_labels(model, data, name)
         self.y, self.weights, self.name = data.y, data.weights, data.name
 
     def __len__(self) -> int:
@@ -577,18 +616,18 @@ def head_of(
 
 def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
     """The training and validation sets, as ``model`` reads them."""
-    if isinstance(model, External):
-        if isinstance(data, Split):
-            data, validation = data.train, data.test if validation is None else validation
-        checked = None if validation is None else model.samples("validation", validation)
-        return model.samples("data", data), checked
-    if isinstance(model, Graph) and model.tables:
+    if isinstance(model, (Graph, External)) and model.tables:
         if isinstance(data, ClickSplit):
             data, validation = data.train, data.test if validation is None else validation
         return (
             _Clicks(model, data, "data"),
             None if validation is None else _Clicks(model, validation, "validation"),
         )
+    if isinstance(model, External):
+        if isinstance(data, Split):
+            data, validation = data.train, data.test if validation is None else validation
+        checked = None if validation is None else model.samples("validation", validation)
+        return model.samples("data", data), checked
     if not isinstance(model, (Model, FactorisationMachine, Graph)):
         raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
     data, validation = _datasets(data, validation)
@@ -683,6 +722,8 @@ def result_of(
         eps = np.diff(examples, prepend=0) / np.diff(seconds, prepend=0.0)
     eps[~np.isfinite(eps)] = np.nan
     edges = _core.time_bin_edges()
+    rows = dict(outcome["rows"])
+    row_staleness = rows.pop("octaves").astype(np.int64)
 
     def times(name: str) -> TimeDistribution:
         return TimeDistribution(edges, outcome[name].astype(np.int64), outcome[f"{name}_total"])
@@ -702,6 +743,8 @@ def result_of(
         eps=eps,
         **{name: series(name, np.float64) for name in QUALITY},
         tables=tables,
+        rows={name: int(n) for name, n in rows.items()} if tables else {},
+        row_staleness=row_staleness,
         memory_bytes=series("memory_bytes", np.int64),
         live_vectors=series("live_vectors", np.int64),
         staleness_over_time=_staleness_over_time(evaluations),

@@ -69,7 +69,7 @@ def test_a_goal_is_met_or_missed_by_its_number(results: figures.Results, tmp_pat
 @pytest.mark.usefixtures("words_only")
 @pytest.mark.parametrize("section", run.SECTIONS)
 def test_a_section_may_be_missing(results: figures.Results, section: str, tmp_path: Path) -> None:
-    results["sections"].pop(section)
+    results["sections"].pop(section, None)
     assert "## Goals" in page.page(results, tmp_path)
 
 
@@ -153,3 +153,23 @@ def test_runs_that_returned_in_time_are_counted(results: figures.Results, tmp_pa
     ours = results["sections"]["time_to_loss"]["figures"]["leashed"]
     ours["returned"] = [reached + 0.01 for reached in ours["seconds"]]
     assert "2 of leashed's 2 runs returned within" in page.page(results, tmp_path)
+
+
+@pytest.mark.usefixtures("words_only")
+@pytest.mark.parametrize(("seconds", "word"), [(2e-8, "met"), (2.1e-8, "**missed**")])
+def test_recording_is_judged_by_its_time_bytes_and_rate(
+    results: figures.Results, tmp_path: Path, seconds: float, word: str
+) -> None:
+    training = {"dimension": 1000, "threads": 2, "batch_size": 16, "eps": [1.0], "ratio": 0.99}
+    records = [
+        {"figure": "record", "seconds": seconds, "bytes": 6.25},
+        {"figure": "training", **training},
+    ]
+    section = {"scale": 1, "seconds": 1.0, "load_before": 0.0, "figures": records}
+    results["sections"]["recording"] = section
+    text = page.page(results, tmp_path)
+    (line,) = [line for line in _goal_lines(text) if "recorded update" in line]
+    assert word in line
+    assert "takes 6.25 bytes" in text
+    assert "0.990 of the examples per second" in text
+    assert ("## Profile: Recording" in text) == (word != "met")

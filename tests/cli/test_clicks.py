@@ -52,7 +52,14 @@ def test_every_model_trains_on_clicks_from_the_seed(
     arguments = ["--rows", "2000", "--epochs", "1", "--rule", "adagrad", "--output", str(out)]
     assert cli.main(["train", "--model", model, "--data", "clicks", *arguments]) == 0
     told = capsys.readouterr().out
-    for word in ("AUC", "hidden model's own", "norm. entropy", "tables", "row staleness"):
+    for word in (
+        "AUC",
+        "hidden model's own",
+        "above)",
+        "norm. entropy",
+        "row updates",
+        "row staleness",
+    ):
         assert word in told
     result = json.loads(out.read_text())
     assert 0 < result["validation_auc"][-1] < 1
@@ -62,14 +69,28 @@ def test_every_model_trains_on_clicks_from_the_seed(
 
 
 def test_a_file_s_ids_are_of_tables_that_grow(
-    file: Path, capsys: pytest.CaptureFixture[str]
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--data", str(file), "--epochs", "4", "--rule", "adagrad", "--lr", "0.05"]
-    assert train(*arguments, "--table-mib", "1", "--evict", "age", "--batch-size", "16") == 0
+    report = tmp_path / "report.html"
+    arguments += [
+        "--table-mib",
+        "1",
+        "--evict",
+        "age",
+        "--stage-aware",
+        "1",
+        "--report",
+        str(report),
+    ]
+    assert train(*arguments, "--staleness", "inverse", "--batch-size", "16") == 0
     told = capsys.readouterr().out
     assert "160 examples" in told
     assert "hidden" not in told
     assert "admitted" in told
+    page = report.read_text()
+    for word in ("dlrm over time", "<h3>Tables</h3>", "hit rate", "<td>c25</td>", "AUC"):
+        assert word in page
 
 
 @pytest.mark.parametrize(
@@ -81,6 +102,7 @@ def test_a_file_s_ids_are_of_tables_that_grow(
         (["--data", "{file}", "--table-mib", "-1"], "--table-mib must be above 0"),
         (["--data", "{file}", "--table-mib", "0.001"], "max_bytes"),
         (["--rows", "0"], "rows must be"),
+        (["--rows", "100", "--report", "no/folder.html"], "no/folder.html"),
         (["--rows", "100", "--save", "{file}"], "a model with tables takes a folder"),
         (["--rows", "100", "--checkpoint", "{file}"], "a model with tables takes a folder"),
         (["--rows", "100", "--checkpoint-every", "1"], "checkpoint_every needs checkpoint"),

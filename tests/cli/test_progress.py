@@ -92,3 +92,9 @@ def test_the_line_has_loss_throughput_and_staleness():
 def test_the_line_fits_a_terminal_of_80_columns():
     long = at(seconds=99.9, loss=0.0123, eps=999_999.0, mean_staleness=12.3, validation_accuracy=1)
     assert len(f"{bar(1.0)} 100%  {describe(long)}") < 80
+
+
+def test_the_auc_is_that_of_the_validation_set_where_there_is_one():
+    assert "AUC" not in describe(at())
+    assert describe(at(auc=0.75)).endswith("  AUC 0.7500")
+    assert describe(at(auc=0.75, validation_auc=0.7)).endswith("  val AUC 0.7000")

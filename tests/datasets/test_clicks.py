@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -214,3 +215,13 @@ def test_the_core_looks_at_what_it_relies_on() -> None:
             _core.ClickRows(X[:2], [column])
     with pytest.raises(ValueError, match="x must have shape"):
         _core.ClickRows(X[0], [])
+
+
+def test_hidden_probabilities_are_from_0_to_1() -> None:
+    data = ClickDataset.from_arrays(None, np.zeros((3, 1), np.int64), [0, 1, 0])
+    good = np.array([0, 1, 0.5], np.float32)
+    assert dataclasses.replace(data, hidden=good).hidden_auc == 1
+    for wrong in (-0.1, 1.5, np.nan):
+        hidden = np.array([0.5, wrong, 0.5], np.float32)
+        with pytest.raises(ValueError, match=r"hidden\[1\] is .*from 0 to 1"):
+            dataclasses.replace(data, hidden=hidden)

@@ -65,8 +65,8 @@ def test_a_header_says_the_order(tmp_path: Path):
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (line() + "\t", "41 fields instead of 40"),
-        ("1\t2", "2 fields instead of 40"),
+        (line() + "\t", "41 fields apart by tabs instead of 40"),
+        ("1\t2", "2 fields apart by tabs instead of 40"),
         (line(Label="2"), "Label is '2', not 0 or 1"),
         (line(Label=""), "Label is '', not 0 or 1"),
         (line(I7="x"), "I7 is 'x', no finite number"),
@@ -84,6 +84,27 @@ def test_a_bad_line_is_named_or_counted(tmp_path: Path, bad: str, reason: str):
     assert reason in str(caught.value)
     data = criteo(path, bad="skip")
     assert (len(data), data.skipped, data[:1].skipped) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("first", ["rubbish", "1\t2", "a,b,c"])
+@pytest.mark.parametrize("header", [True, False])
+def test_a_bad_first_line_does_not_decide_how_fields_are_apart(
+    tmp_path: Path, first: str, header: bool
+):
+    rows = [HEADER, "7," + line(",")] if header else [line()]
+    path = write(tmp_path, "\n".join([first, *rows, *rows[-1:]]))
+    with pytest.raises(ValueError, match=r"line 1: \d fields apart by .* instead of 40"):
+        criteo(path)
+    data = criteo(path, bad="skip")
+    assert (len(data), data.skipped) == (2, 1)
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path, header: bool):
+    text = f"{HEADER}\n7,{line(',')}" if header else line()
+    path = tmp_path / "day"
+    path.write_text(text, encoding="utf-8-sig")
+    np.testing.assert_array_equal(criteo(path).ids, criteo(write(tmp_path, text)).ids)
 
 
 def test_the_first_rows_alone(tmp_path: Path):

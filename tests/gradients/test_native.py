@@ -245,7 +245,7 @@ def test_a_cfunc_of_another_signature_is_refused_by_name() -> None:
 
 
 PYX = """
-from leashed cimport leashed_gradient
+from leashed cimport leashed_gradient, leashed_gradient_rows
 from libc.stdint cimport int32_t, int64_t
 
 cdef api float half(const float* theta, const float* x, const int64_t* rows, const int32_t* y,
@@ -260,7 +260,24 @@ cdef api float half(const float* theta, const float* x, const int64_t* rows, con
 cdef api int other(int a) noexcept nogil:
     return a
 
+# Of one feature: the sum of its entries' values is to be theta[0].
+cdef api float half_rows(const float* theta, const float* x, const int64_t* rows, const int32_t* y,
+                         int64_t batch, const int64_t* offsets, const int64_t* places,
+                         const float* weights, const int64_t* counts, const float* values,
+                         float* gradient, float* row_gradients, float* logits, void* workspace,
+                         void* user_data) noexcept nogil:
+    cdef float loss = 0, error
+    cdef int64_t i, e
+    gradient[0] = theta[0] - 0.5
+    for i in range(batch):
+        for e in range(offsets[i], offsets[i + 1]):
+            error = values[places[e]] - theta[0]
+            row_gradients[places[e]] += error / batch
+            loss += error * error / 2 / batch
+    return loss
+
 cdef leashed_gradient check = half
+cdef leashed_gradient_rows check_rows = half_rows
 """
 
 
@@ -311,11 +328,34 @@ def test_a_cython_function_trains(cython_module: ModuleType) -> None:
     )
     np.testing.assert_allclose(result.parameters, 0.5, atol=1e-3)
     with pytest.raises(
-        AttributeError, match=r"exports no C function 'no' \(it exports half, other"
+        AttributeError, match=r"exports no C function 'no' \(it exports half, half_rows, other"
     ):
         gradients.from_cython(cython_module, "no")
     with pytest.raises(TypeError, match=r"gradient is a capsule of the signature 'int \(int\)'"):
         lsh.models.external(gradients.from_cython(cython_module, "other"), dimension=D, features=D)
+
+
+def test_a_cython_function_trains_rows(cython_module: ModuleType) -> None:
+    capsule = gradients.from_cython(cython_module, "half_rows")
+    ids = np.arange(200)[:, None] % 3
+    data = lsh.datasets.ClickDataset.from_arrays(None, ids, ids[:, 0] % 2)
+    spec = lsh.models.TableSpec("one", 1, 4)
+    result = lsh.train(
+        lsh.models.external(capsule, dimension=1, features=0, ids=[spec]),
+        data,
+        rule=lsh.SGD(0.1),
+        threads=2,
+        batch_size=16,
+        until=lsh.until(updates=300),
+    )
+    np.testing.assert_allclose(result.parameters, 0.5, atol=1e-3)
+    rows = result.tables["one"].lookup([0, 1, 2, 3])[:, 0]
+    np.testing.assert_allclose(rows[:3], 0.5, atol=0.01)
+    assert abs(rows[3]) < 0.1
+    with pytest.raises(
+        TypeError, match=r"gradient is a capsule .* but must have 'float \(const fl"
+    ):
+        lsh.models.external(capsule, dimension=1, features=1)
 
 
 Wrong = Callable[[ctypes.CDLL], Any]

@@ -23,15 +23,15 @@ FLOORS = (
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
     "spelled",  # what words of the command line and of plans stand for
     "_fits _parameters layers",  # what models are made of
-    "tables",
+    "tables _reads",  # _reads: features that are ids, and what models say of their tables
     "external graphs result vector",
     "factorisation recommenders",
     "models engine shared _graph_json folders",  # folders: of a model and its tables
     "checkpoint",
-    "resuming",
+    "resuming recordings",  # recordings: what a trace says of its run
     "table_checkpoints",
     "train",
-    "embeddings simulation",  # simulation: trainings in virtual time
+    "embeddings replaying simulation",  # a recorded run made again; trainings in virtual time
     "torch sklearn",
     "studies",  # many trainings, and what they tell together
     "report",  # tables, figures and the page of what studies found

@@ -36,6 +36,22 @@ def external_source(dimension: int = 2, features: int = FEATURES) -> _core.Exter
     return _core.ExternalSource(0, 0, 0, 0, dimension, features, 0, False, [])
 
 
+def rows_source(dimension: int = 2, of_tables: tuple[int, ...] = (0,)) -> _core.PythonSource:
+    tables = [("one", 4)]
+    return _core.PythonSource(
+        lambda *_: 0.0, None, dimension, 3, False, [], None, tables, of_tables
+    )
+
+
+def native_rows_source(dimension: int = 2, of_tables: tuple[int, ...] = (0,)) -> object:
+    none, tables = (0, 0), [("one", 4)]
+    return _core.ExternalRowsSource(none, none, none, dimension, 3, 0, [], tables, of_tables)
+
+
+CLICKS = _core.ClickRows(X, [(LABELS.astype(np.uint64), None, None)])
+NO_CLICKS = _core.ClickRows(NONE, [(np.zeros(0, np.uint64), None, None)])
+
+
 def train(
     source: Any = MODEL.native,
     x: Any = X,
@@ -81,6 +97,20 @@ def train(
         (lambda: python_source(features=0), "features must be at least 1, got 0"),
         (lambda: external_source(dimension=0), "dimension must be at least 1, got 0"),
         (lambda: external_source(features=0), "features must be at least 1, got 0"),
+        (lambda: rows_source(dimension=0), "dimension must be at least 1, got 0"),
+        (lambda: native_rows_source(dimension=0), "dimension must be at least 1, got 0"),
+        (lambda: rows_source(of_tables=(0, 1)), "a feature is of a table that there is not"),
+        (lambda: native_rows_source(of_tables=(1,)), "a feature is of a table that there is not"),
+        (lambda: train(rows_source(), NO_CLICKS, LABELS[:0]), "x must have at least one row"),
+        (lambda: train(rows_source(), CLICKS), "tables must be the 1 that the source reads, got 0"),
+        (
+            lambda: _core.mean_loss(rows_source(), np.zeros(2, np.float32), CLICKS, LABELS),
+            "a feature is of a table that there is not",
+        ),
+        (
+            lambda: rows_source().logits(np.zeros(2, np.float32), CLICKS, []),
+            "source gives no logits",
+        ),
         (lambda: _core.Network((0, 1, 1), [("relu", {})]), "the input shape is empty"),
         (lambda: _core.Network((1, 1, 1), [("dense", {"outputs": 0})]), "layer 0: Dense needs"),
         (lambda: _core.SparseLinear(0, 1, "log_loss"), "needs at least 1 feature and 1 output"),

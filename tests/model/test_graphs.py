@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
@@ -88,6 +90,7 @@ GRAPHS = {
     "deepfm": lambda: models.deepfm(ROWS, 10, 5, (12,), categories=4),
     "wide_deep": lambda: models.wide_deep(ROWS, 8, 5, (12, 6), categories=4),
     "dcn": lambda: models.dcn(ROWS, 5, 4, 3, (12,), categories=4),
+    "dcn_v2": lambda: models.dcn(ROWS, 5, 4, 3, (12,), weights="matrix", categories=4),
     "sequences": sequences,
     "ids_alone": ids_alone,
 }
@@ -300,6 +303,7 @@ def test_initial_values_are_those_of_a_chain():
         (lambda: models.dlrm(10, 8), "bottom must end in dim, 8"),
         (lambda: models.dlrm([]), "rows must name at least one table"),
         (lambda: models.dcn(10, hidden=()), "hidden must have at least one width"),
+        (lambda: models.dcn(10, weights="full"), "weights must be"),
         (
             lambda: Graph(Embedding(TableSpec("a", 2**31 - 1), "sequence", 2**31 - 1) >> Dense(1)),
             "too large for any memory",
@@ -379,3 +383,20 @@ def test_batches_that_do_not_fit_are_told():
         gradient([0, 1], np.array([1, 2, 3], np.uint32))
     with pytest.raises(ValueError, match="tables 1, got 1 and 0"):
         gradient([0, 1], tables=())
+
+
+def test_nodes_do_not_change():
+    x = Input(3)
+    node = x >> Dense(2)
+    for one, name in ((x, "features"), (node, "layer"), (node, "inputs"), (Sum(node), "inputs")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(one, name, None)
+    again = pickle.loads(pickle.dumps(Graph(Concat(node, x) >> Dense(1))))
+    assert [type(one).__name__ for one in again.nodes] == ["Input", "Applied", "Concat", "Applied"]
+
+
+def test_a_matrix_s_cross_layer_is_that_of_its_paper():
+    graph = models.dcn(ROWS, 2, 3, 1, (1,), weights="matrix", categories=2)
+    width = 3 + 2 * 2
+    plain = models.dcn(ROWS, 2, 3, 1, (1,), categories=2)
+    assert graph.dimension - plain.dimension == width * width - width

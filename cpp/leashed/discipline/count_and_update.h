@@ -33,6 +33,7 @@ Publication count_and_update(Vector& vector, const Updater& updater, const AnyGr
     } while (!result.excluded && !vector.count(result.t));
   }
   result.factor = update.damping.factor;
+  result.factors = update.damping.variables;
   if (!result.excluded) {
     update.t = result.t;
     result.published = true;

@@ -29,6 +29,7 @@ bool LeashedUpdate<Vector>::load() {
   const Updater::Damping damping = updater_.damping(latest_.data(), t - t_read_);
   result_.t = t;
   result_.factor = damping.factor;
+  result_.factors = damping.variables;
   result_.excluded = damping.factor == 0;
   if (result_.excluded) {
     latest_.release();

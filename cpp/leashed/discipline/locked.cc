@@ -31,7 +31,10 @@ Publication Locked::push(Gradient gradient, std::uint64_t t_read, StoreChoice& s
   const TimedLock lock(mutex_, ready);
   const std::uint64_t tau = t_ - t_read;
   const Updater::Damping damping = updater_.damping(theta(), tau);
-  Publication result{.excluded = damping.factor == 0, .t = t_, .factor = damping.factor};
+  Publication result{.excluded = damping.factor == 0,
+                     .t = t_,
+                     .factor = damping.factor,
+                     .factors = damping.variables};
   if (!result.excluded) {
     updater_.apply(buffer_.data(), buffer_.data(), gradient,
                    {t_, damping, clip_factor, stores.at(t_)});

@@ -38,6 +38,8 @@ struct Publication {
   // What the staleness policy multiplied the gradient by; of a stage-aware policy, which has one a
   // variable, the largest.
   double factor = 1;
+  // Where there is one a variable, each; until the thread's next publish.
+  const double* factors = nullptr;
   std::uint64_t staleness_compute = 0;
   std::uint64_t staleness_schedule = 0;
   std::uint64_t tries = 0;  // failed attempts (CAS lost to another update)

@@ -18,7 +18,10 @@ Publication Sequential::push(Gradient gradient, std::uint64_t t_read, StoreChoic
   const TimedLock lock(mutex_, ready);
   const std::uint64_t tau = t_ - t_read;  // 0, but for who pushes twice after one read
   const Updater::Damping damping = updater_.damping(theta(), tau);
-  Publication result{.excluded = damping.factor == 0, .t = t_, .factor = damping.factor};
+  Publication result{.excluded = damping.factor == 0,
+                     .t = t_,
+                     .factor = damping.factor,
+                     .factors = damping.variables};
   if (!result.excluded) {
     updater_.apply(buffer_.data(), buffer_.data(), gradient, {t_, damping, clip_factor});
     updater_.applied(tau);

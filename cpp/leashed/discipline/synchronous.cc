@@ -34,12 +34,8 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
   if (abandon_.load(std::memory_order_relaxed)) return {.abandoned = true};
 
   const double ready = now();
-  // Slices in whole cache lines, so that no two workers write one line.
-  constexpr std::size_t kLine = kCacheLine / sizeof(float);
   const std::size_t workers = gradients_.size();
-  const std::size_t lines = (dimension_ + kLine - 1) / kLine;
-  const std::size_t begin = std::min(dimension_, lines * worker / workers * kLine);
-  const std::size_t end = std::min(dimension_, lines * (worker + 1) / workers * kLine);
+  const auto [begin, end] = slice_of(dimension_, worker, workers);
   float* mean = gradients_[0];
   if (workers > 1) kernels_.mean(mean, gradients_.data(), workers, begin, end - begin);
   const double scale = step_.scale * clip_factor(worker, mean, begin, end);

@@ -4,6 +4,7 @@
 // others end with it: the step that it has no gradient for is given up.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
@@ -12,6 +13,18 @@
 #include "leashed/update/kernels.h"
 
 namespace leashed {
+
+// The parameters that a worker averages and updates: in whole cache lines, so that no two write one
+// line.
+struct Slice {
+  std::size_t begin, end;
+};
+inline Slice slice_of(std::size_t dimension, std::size_t worker, std::size_t workers) {
+  constexpr std::size_t kLine = kCacheLine / sizeof(float);
+  const std::size_t lines = (dimension + kLine - 1) / kLine;
+  return {std::min(dimension, lines * worker / workers * kLine),
+          std::min(dimension, lines * (worker + 1) / workers * kLine)};
+}
 
 class Synchronous final : public Guarded {
  public:

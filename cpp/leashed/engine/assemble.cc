@@ -1,6 +1,7 @@
 #include "leashed/engine/assemble.h"
 
 #include <algorithm>
+#include <string>
 
 #include "leashed/base/error.h"
 #include "leashed/data/run_batches.h"
@@ -28,6 +29,9 @@ class Order {
   void to_model(Checkpoint& checkpoint, std::size_t dimension) const {
     each(checkpoint, dimension,
          [this](const std::vector<float>& v) { return rows_->original(v, shape_); });
+  }
+  void to_model(std::vector<float>& parameters) const {
+    if (rows_) parameters = rows_->original(parameters, shape_);
   }
 
  private:
@@ -66,34 +70,56 @@ struct OrderedData {
   std::vector<float> values, weights;
 };
 
+// What a training in its order is made from: its parts, and where it begins.
+struct Beginning {
+  Beginning(const Assembly& parts, std::size_t workers)
+      : rule(make_rule(parts.rule, workers)),
+        staleness(make_staleness(parts.staleness)),
+        context{parts.theta, parts.source.dimension(), workers, 1, *rule,
+                *staleness,  parts.source.block_ends()} {}
+  Beginning(const Beginning&) = delete;
+
+  // At a checkpoint in the model's order.
+  void resume(const Checkpoint& given, const Order& order) {
+    const Layout layout = Updater(context).layout();
+    require_fit(given, layout, context.sparse);
+    from = given;
+    order.to_training(*from, context.dimension);
+    resumed.emplace(*from, layout, *staleness, context);
+  }
+
+  const std::unique_ptr<const Rule> rule;
+  const std::unique_ptr<const StalenessPolicy> staleness;
+  DisciplineContext context;
+  std::optional<Checkpoint> from;
+  std::optional<Resumed> resumed;
+};
+
 // With the source, the data and theta in the training's order.
 TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOptions options,
                           TrainCallbacks callbacks, const Checkpoint* from) {
   const GradientSource& source = parts.source;
+  if (const std::size_t read = source.tables().size(); parts.tables.size() != read) {
+    throw Error("tables must be the " + std::to_string(read) + " that the source reads, got " +
+                std::to_string(parts.tables.size()));
+  }
   const std::size_t dimension = source.dimension();
-  const auto rule = make_rule(parts.rule, options.workers);
-  const auto staleness = make_staleness(parts.staleness);
-  DisciplineContext context{parts.theta, dimension,  options.workers,    1,
-                            *rule,       *staleness, source.block_ends()};
+  Beginning begin(parts, options.workers);
+  DisciplineContext& context = begin.context;
+  const Rule& rule = context.rule;
   if (options.synchronisation) context.synchronisers = options.synchronisation->threads();
   const bool alone = !options.synchronisation && !options.leases;
-  if (alone && parts.ordered && source.updates_in_place(*rule) && parts.staleness.name == "none" &&
+  if (alone && parts.ordered && source.updates_in_place(rule) && parts.staleness.name == "none" &&
       (source.l2() == 0 ||  // an infinite rate times 0 would be NaN
-       LazyShrink::suits(rule->largest_lr() * source.l2(),
+       LazyShrink::suits(rule.largest_lr() * source.l2(),
                          RunBatches(parts.data, options.batch_size, options.seed).run()))) {
     context.sparse = {order.shape().dimension(parts.ordered->active()), order.shape(),
                       parts.ordered->mean_squares()};
   }
-  std::optional<Checkpoint> begin;
-  std::optional<Resumed> resumed;
   if (from) {
-    const Layout layout = Updater(context).layout();
-    require_fit(*from, layout, context.sparse);
-    begin = *from;
-    order.to_training(*begin, dimension);
-    resumed.emplace(*begin, layout, *staleness, context);
-    options.from = begin->position;
-    options.initial_loss = begin->initial_loss;
+    begin.resume(*from, order);
+    options.from = from->position;
+    options.initial_loss = from->initial_loss;
   }
   if (callbacks.checkpoint) {
     callbacks.checkpoint = [&order, dimension, hand_on = callbacks.checkpoint](Checkpoint taken) {
@@ -109,16 +135,33 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
                  discipline->lockstep(), options.from.updates);
     options.rows = &*rows;
   }
-  return train(source, parts.data, parts.validation ? &*parts.validation : nullptr, *discipline,
-               context, options, callbacks);
+  std::optional<TraceWriter> trace;
+  if (const Recording* recording = parts.recording) {
+    if (discipline->sparse_runs()) {
+      throw Error(
+          "record is not for sparse rows that are updated in place; choose Leashed() or "
+          "Synchronous() as the discipline, or leave record out");
+    }
+    const std::size_t factors =
+        trace::factors(*begin.staleness, Updater(context).layout(), discipline->lockstep());
+    trace.emplace(recording->path, recording->header, recording->start, options.workers, factors);
+    options.trace = &*trace;
+  }
+  TrainResult result = train(source, parts.data, parts.validation ? &*parts.validation : nullptr,
+                             *discipline, context, options, callbacks);
+  if (trace) {
+    trace->finish(result.updates, result.parameters);
+    result.recording_failure = trace->failure();
+  }
+  return result;
 }
 
-}  // namespace
-
-TrainResult train(const Assembly& parts, const TrainOptions& options,
-                  const TrainCallbacks& callbacks, const Checkpoint* from) {
+// run(parts, order) with the parts in the training's order: sparse rows and their columns have one
+// of their own.
+template <class Run>
+auto in_order(const Assembly& parts, const Run& run) {
   const auto* sparse = dynamic_cast<const SparseModel*>(&parts.source);
-  if (!sparse) return train_ordered(parts, {nullptr, {}}, options, callbacks, from);
+  if (!sparse) return run(parts, Order(nullptr, {}));
 
   const auto source = sparse->intercepts_first();
   const ColumnShape& shape = sparse->shape();
@@ -130,14 +173,42 @@ TrainResult train(const Assembly& parts, const TrainOptions& options,
     validation.emplace(std::make_shared<const OrderedRows>(given->sparse, given->rows, rows),
                        given->targets);
   }
-  const Assembly ordered{
-      *source,       theta.data(),
-      data.view(),   validation ? std::optional(validation->view()) : std::nullopt,
-      parts.ordered, parts.discipline,
-      parts.rule,    parts.staleness};
-  TrainResult result = train_ordered(ordered, {&rows, shape}, options, callbacks, from);
-  result.parameters = rows.original(result.parameters, shape);
-  return result;
+  const Assembly ordered{*source,
+                         theta.data(),
+                         data.view(),
+                         validation ? std::optional(validation->view()) : std::nullopt,
+                         parts.ordered,
+                         parts.discipline,
+                         parts.rule,
+                         parts.staleness,
+                         {},
+                         parts.recording};
+  return run(ordered, Order(&rows, shape));
+}
+
+}  // namespace
+
+TrainResult train(const Assembly& parts, const TrainOptions& options,
+                  const TrainCallbacks& callbacks, const Checkpoint* from) {
+  return in_order(parts, [&](const Assembly& ordered, const Order& order) {
+    TrainResult result = train_ordered(ordered, order, options, callbacks, from);
+    order.to_model(result.parameters);
+    return result;
+  });
+}
+
+Replayed replay(const Assembly& parts, const Trace& trace, ReplayOptions options,
+                const Checkpoint* from) {
+  return in_order(parts, [&](const Assembly& ordered, const Order& order) {
+    Beginning begin(ordered, options.workers);
+    if (from) begin.resume(*from, order);
+    options.lockstep = make_discipline(parts.discipline, begin.context)->lockstep();
+    Replayed result = replay(ordered.source, ordered.data, begin.context, trace, options);
+    for (std::vector<float>* vector : {&result.parameters, &result.before, &result.gradient}) {
+      if (!vector->empty()) order.to_model(*vector);
+    }
+    return result;
+  });
 }
 
 }  // namespace leashed

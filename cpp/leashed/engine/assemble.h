@@ -5,13 +5,22 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "leashed/base/choice.h"
+#include "leashed/engine/replay.h"
 #include "leashed/engine/trainer.h"
 #include "leashed/sparse/ordered_rows.h"
 #include "leashed/table/table.h"
 
 namespace leashed {
+
+// A trace to write, and what it is to begin with: trace_writer.h.
+struct Recording {
+  std::string path, header;
+  std::vector<float> start;
+};
 
 struct Assembly {
   const GradientSource& source;
@@ -23,10 +32,16 @@ struct Assembly {
   Choice discipline, rule, staleness;
   // Those that the source reads, in its order.
   std::vector<std::shared_ptr<Table>> tables = {};
+  const Recording* recording = nullptr;  // null: nothing is recorded
 };
 
 // Checkpoints, given and taken, are in the model's order. Null: the training begins here.
 TrainResult train(const Assembly& parts, const TrainOptions& options,
                   const TrainCallbacks& callbacks, const Checkpoint* from);
+
+// What a trace tells of the training that was put together from these parts: vectors in the model's
+// order. Of the options, whether it was in lockstep is not asked for.
+Replayed replay(const Assembly& parts, const Trace& trace, ReplayOptions options,
+                const Checkpoint* from);
 
 }  // namespace leashed

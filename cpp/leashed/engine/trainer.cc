@@ -75,7 +75,7 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                   const TrainCallbacks& callbacks) {
   Training training(source, data, discipline, options.until, options.workers, options.batch_size,
                     options.seed, options.from, options.rows, options.leases,
-                    options.synchronisation);
+                    options.synchronisation, options.trace);
   std::vector<Worker> workers = workers_of(training, options.recorded_passes);
   Stopwatch clock;
   Monitor* watching = nullptr;

@@ -32,6 +32,8 @@ struct TrainOptions {
   // their parameters together. Null: it is alone.
   Leases* leases = nullptr;
   Synchronisation* synchronisation = nullptr;
+  // What records the training, without runs of sparse updates; null: nothing.
+  TraceWriter* trace = nullptr;
 };
 
 // `discipline` was made from `context`: it has the parameters to begin with. Everything is read

@@ -10,25 +10,25 @@ namespace {
 // Running means of losses are of so many rows of all workers together.
 constexpr double kHeardRows = 512;
 
-std::unique_ptr<const BatchSource> batches_of(const DatasetView& data, std::size_t batch_size,
-                                              std::uint64_t seed) {
+}  // namespace
+
+std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
+                                                std::uint64_t seed) {
   if (data.sparse) return std::make_unique<RunBatches>(data, batch_size, seed);
   return std::make_unique<IndexedBatches>(data, batch_size, seed);
 }
 
-}  // namespace
-
 Training::Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
                    const StopRules& until, std::size_t workers, std::size_t batch_size,
                    std::uint64_t seed, const Position& from, RowStore* rows, Leases* leases,
-                   Synchronisation* synchronisation)
+                   Synchronisation* synchronisation, TraceWriter* trace)
     : source(source),
       data(data),
       discipline(discipline),
       until(until),
       workers(workers),
       batch_size(batch_size),
-      batches(batches_of(data, batch_size, seed)),
+      batches(make_batches(data, batch_size, seed)),
       sparse_runs(data.sparse ? discipline.sparse_runs() : nullptr),
       run_batches(sparse_runs ? static_cast<const RunBatches*>(batches.get()) : nullptr),
       claim(sparse_runs ? run_batches->run() : 1),
@@ -38,6 +38,7 @@ Training::Training(const GradientSource& source, const DatasetView& data, Discip
       rows(rows),
       leases(leases),
       synchronisation(synchronisation),
+      trace(trace),
       end(sparse_runs ? from.batches + std::min(left(until.updates, from.updates),
                                                 left(until.batches, from.batches))
                       : until.batches),

@@ -14,15 +14,21 @@
 #include "leashed/engine/position.h"
 #include "leashed/engine/stop.h"
 #include "leashed/engine/synchronisation.h"
+#include "leashed/engine/trace_writer.h"
 #include "leashed/model/gradient_source.h"
 #include "leashed/table/row_store.h"
 
 namespace leashed {
 
+// The mini-batches of a training on that data.
+std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
+                                                std::uint64_t seed);
+
 struct Training {
   Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
            const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed,
-           const Position& from, RowStore* rows, Leases* leases, Synchronisation* synchronisation);
+           const Position& from, RowStore* rows, Leases* leases, Synchronisation* synchronisation,
+           TraceWriter* trace);
 
   static std::uint64_t left(std::uint64_t all, std::uint64_t used) {
     return all > used ? all - used : 0;
@@ -48,6 +54,7 @@ struct Training {
   RowStore* const rows;                    // of the tables that the source reads; null: of none
   Leases* const leases;                    // where batch numbers come from; null: 0, 1, …
   Synchronisation* const synchronisation;  // with other trainings, or null
+  TraceWriter* const trace;                // that the training is recorded in, or null
   // Number of the first batch that there is not. In sparse runs, every batch is an update.
   const std::uint64_t end;
 

@@ -207,6 +207,7 @@ void Worker::step() {
   }
   if (!usable) {
     if (training_.rows) training_.rows->drop(id_, *current_.rows);
+    if (training_.trace) training_.trace->add(id_, current_.k, view.t, {.abandoned = true});
     return training_.discipline.withdraw(id_);
   }
   const double computed = now();
@@ -214,6 +215,7 @@ void Worker::step() {
   const std::size_t rows = current_.batch.view.size;
   record(current_.k, double{loss} * static_cast<double>(rows), rows);
   const Publication publication = training_.discipline.publish(id_, gradient_.data());
+  if (training_.trace) training_.trace->add(id_, current_.k, view.t, publication);
   if (training_.rows) push_rows(publication, view.t);
   if (publication.abandoned) return;
   ++steps_;

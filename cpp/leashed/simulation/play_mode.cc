@@ -21,7 +21,7 @@ using modes::Event;
 using modes::WorkerRule;
 
 // In the order of one moment (policy/server_machine.h), evaluations last.
-enum class Kind : std::uint8_t { push, wake, pull, evaluate };
+enum class Kind : std::uint8_t { push, command, pull, wake, evaluate };
 
 class ModePlay {
  public:
@@ -51,6 +51,9 @@ class ModePlay {
     const auto attached = source_.attach();
     evaluate();
     for (std::uint32_t w = 0; w < players_.size(); ++w) timeline_.enter({0, Kind::pull, w});
+    for (std::uint32_t i = 0; i < options_.commands.size(); ++i) {
+      timeline_.enter({in_ns(options_.commands[i].first), Kind::command, i});
+    }
     enter_evaluation();
     while (!watch_.stop.stopped() && !timeline_.empty() && ended_ < players_.size()) {
       play(timeline_.take());
@@ -91,6 +94,9 @@ class ModePlay {
         break;
       case Kind::pull:
         tell({Event::Kind::pull, moment.worker});
+        break;
+      case Kind::command:  // the worker is the number of the command
+        tell({Event::Kind::command, 0, 0, 0, options_.commands[moment.worker].second});
         break;
       case Kind::wake:
         tell({Event::Kind::wake});

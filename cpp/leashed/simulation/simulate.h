@@ -20,6 +20,8 @@ struct SimulationOptions {
   double evaluate_every = 0;  // virtual seconds; infinite: at the beginning and the end alone
   // What a gradient, an attempt to update and a copy of theta take (durations.h).
   Choice compute, update, copy;
+  // What a mode is told, and when, in seconds.
+  std::vector<std::pair<double, std::uint32_t>> commands = {};
 };
 
 struct SimulationResult {

@@ -19,9 +19,10 @@ struct RowUpdate {
   float scale, keep;
 };
 
-// Of the coefficients all but scale, keep and weight decay.
+// Of the coefficients all but scale, keep and weight decay. moved[i], unless null: the Euclidean
+// norm of what θ of the i-th row was changed by.
 using RowPass = void (*)(const RowUpdate* rows, std::size_t count, std::size_t dim,
-                         const Coefficients& coefficients);
+                         const Coefficients& coefficients, float* moved);
 
 struct RowKernels {
   RowPass passes[RowRules::kCount];

@@ -163,6 +163,7 @@ RowPublication LocalRows::fold(std::size_t worker, std::size_t table, std::uint6
   member.combiner.begin(most, folded.ids);
   folded.rows.clear();
   folded.versions.clear();
+  folded.missed = members_[worker].current->located[table].missed;
   const std::size_t stride = tables_[table]->gradient_stride();
   if (member.sums.size() < most * stride) member.sums = AlignedArray<float>(most * stride);
   for (std::size_t w = 0; w < workers_; ++w) {
@@ -183,13 +184,14 @@ RowPublication LocalRows::fold(std::size_t worker, std::size_t table, std::uint6
       if (folded.rows[place] == IdIndex::kNone) {
         folded.rows[place] = located.rows[i];
         folded.versions[place] = located.versions[i];
+      } else if (located.rows[i] != IdIndex::kNone) {
+        ++folded.missed.folded;
       }
       for (std::size_t j = 0; j < stride; ++j) sum[j] += gradient[j];
     }
   }
   const float share = 1 / static_cast<float>(workers_);
   for (std::size_t j = 0; j < folded.ids.size() * stride; ++j) member.sums[j] *= share;
-  folded.missed = members_[worker].current->located[table].missed;
   return tables_[table]->push(*member.seats[table], folded, member.sums.data(), stride, t);
 }
 

@@ -22,11 +22,13 @@ constexpr std::uint32_t kFormat = 1;
 constexpr std::size_t kBlock = std::size_t{1} << 20;  // bytes, about
 constexpr std::uint32_t kEnd = ~std::uint32_t{0};     // in place of a block's rows
 constexpr std::uint32_t kLongest = 1 << 24;           // description
+constexpr std::uint32_t kMostNumbers = 1 << 16;       // of the staleness policy
 
 struct FileHeader {
   char magic[8];
   std::uint32_t format, description;
-  std::uint64_t floats, steps, touched, period;
+  std::uint64_t floats, steps, touched;
+  std::uint32_t period, staleness;
 };
 struct BlockHeader {
   std::uint32_t rows, checksum;
@@ -35,6 +37,14 @@ static_assert(sizeof(FileHeader) == 48 && sizeof(BlockHeader) == 8 && sizeof(Sav
 
 std::size_t rows_of_block(std::size_t row_bytes) {
   return std::max<std::size_t>(1, kBlock / row_bytes);
+}
+
+std::uint32_t checksum_of(const FileHeader& begin, const SavedHeader& header) {
+  const std::string& text = header.description;
+  const std::vector<std::uint64_t>& numbers = header.staleness;
+  std::uint32_t checksum = crc32c(&begin, sizeof(begin));
+  checksum = crc32c(text.data(), text.size(), checksum);
+  return crc32c(numbers.data(), numbers.size() * sizeof(std::uint64_t), checksum);
 }
 
 // Nobody else's, of this process or another.
@@ -61,10 +71,11 @@ SavedWriter::SavedWriter(std::string path, const SavedHeader& header)
   begin.steps = header.steps;
   begin.touched = header.touched;
   begin.period = header.period;
-  const std::string& text = header.description;
-  const std::uint32_t checksum = crc32c(text.data(), text.size(), crc32c(&begin, sizeof(begin)));
+  begin.staleness = static_cast<std::uint32_t>(header.staleness.size());
+  const std::uint32_t checksum = checksum_of(begin, header);
   write(&begin, sizeof(begin));
-  write(text.data(), text.size());
+  write(header.description.data(), header.description.size());
+  write(header.staleness.data(), header.staleness.size() * sizeof(std::uint64_t));
   write(&checksum, sizeof(checksum));
 }
 
@@ -122,20 +133,23 @@ SavedReader::SavedReader(std::string path)
   if (begin.format != kFormat) {
     fail("has format " + std::to_string(begin.format) + ", which this version does not know");
   }
-  if (begin.description > kLongest || begin.floats > kLongest) fail("is damaged: its header");
+  if (begin.description > kLongest || begin.floats > kLongest || begin.staleness > kMostNumbers) {
+    fail("is damaged: its header");
+  }
   std::string& text = header_.description;
   text.resize(begin.description);
   read(text.data(), text.size());
+  header_.staleness.resize(begin.staleness);
+  const std::size_t numbers = header_.staleness.size() * sizeof(std::uint64_t);
+  read(header_.staleness.data(), numbers);
   std::uint32_t checksum = 0;
   read(&checksum, sizeof(checksum));
-  if (checksum != crc32c(text.data(), text.size(), crc32c(&begin, sizeof(begin)))) {
-    fail("is damaged: its header");
-  }
+  if (checksum != checksum_of(begin, header_)) fail("is damaged: its header");
   header_.floats = begin.floats;
   header_.steps = begin.steps;
   header_.touched = begin.touched;
   header_.period = static_cast<std::uint16_t>(begin.period);
-  rows_begin_ = static_cast<off_t>(sizeof(begin) + text.size() + sizeof(checksum));
+  rows_begin_ = static_cast<off_t>(sizeof(begin) + text.size() + numbers + sizeof(checksum));
 }
 
 void SavedReader::rewind() {

@@ -16,6 +16,7 @@ struct SavedHeader {
   std::uint64_t floats = 0;  // of a row
   std::uint64_t steps = 0, touched = 0;
   std::uint16_t period = 0;
+  std::vector<std::uint64_t> staleness{};  // what the staleness policy has gathered
 };
 struct SavedRow {
   std::uint64_t id;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "leashed/base/error.h"
+#include "leashed/staleness/statistics.h"
 #include "leashed/table/saved.h"
 #include "leashed/table/table.h"
 #include "leashed/update/kernels.h"
@@ -17,11 +18,13 @@ void Table::save(const std::string& path, const std::string& description) {
   Seat seat(*this);
   const std::size_t floats = rows_->floats();
   const auto copy = update_kernels().copy_racy;
-  SavedWriter file(path, {.description = description,
-                          .floats = floats,
-                          .steps = steps_.load(kRelaxed),
-                          .touched = touched_.load(kRelaxed),
-                          .period = period_.load(kRelaxed)});
+  SavedHeader header{.description = description,
+                     .floats = floats,
+                     .steps = steps_.load(kRelaxed),
+                     .touched = touched_.load(kRelaxed),
+                     .period = period_.load(kRelaxed)};
+  if (const auto* gathered = staleness_->statistics()) gathered->save(header.staleness);
+  SavedWriter file(path, header);
   const auto add = [&](std::uint64_t id, std::uint32_t row) {
     const RowHead& head = rows_->head(row);
     const std::uint32_t version = head.version.load(kRelaxed);
@@ -84,6 +87,7 @@ void Table::load(const std::string& path, const std::string& description) {
   steps_.store(header.steps, kRelaxed);
   touched_.store(header.touched, kRelaxed);
   period_.store(header.period, kRelaxed);
+  if (auto* gathered = staleness_->statistics()) gathered->restore(header.staleness);
   while (const float* values = file.next(row)) {
     std::uint32_t to = static_cast<std::uint32_t>(row.id);
     if (index_) {

@@ -56,16 +56,11 @@ Table::Table(const Settings& settings)
   if (settings.dim == 0 || settings.dim > kMostFloats) {
     throw Error(name + "needs a dim from 1 to " + std::to_string(kMostFloats));
   }
-  if (staleness_->stage_aware()) {
-    throw Error(
-        "a stage-aware staleness policy needs the norm of a row's last update, which "
-        "tables do not keep; choose another");
-  }
   const bool evicts = settings.evict != "none";
   if (evicts && settings.evict != "age" && settings.evict != "norm") {
     throw Error("unknown eviction '" + settings.evict + "'; choose one of: none, age, norm");
   }
-  const std::size_t row = row_bytes_ = Rows::bytes_of_row(rule_.floats(settings.dim));
+  const std::size_t row = row_bytes_ = Rows::bytes_of_row(floats());
   const std::size_t limit = settings.max_bytes;
   const auto too_small = [&](std::size_t rows, std::size_t bytes) {
     throw Error(name + "of " + std::to_string(rows) + " rows needs " + std::to_string(bytes) +
@@ -105,7 +100,7 @@ void Table::make_rows() {
   index_.reset();
   admission_.reset();
   rows_.reset();
-  rows_ = std::make_unique<Rows>(capacity_, rule_.floats(dim()));
+  rows_ = std::make_unique<Rows>(capacity_, floats());
   const auto begin = [this](std::uint64_t id, float* values) { this->begin(id, values); };
   if (!grows()) {
     if (initial_.zero() && rule_.initial_state() == 0) return;  // as memory comes
@@ -126,6 +121,7 @@ void Table::make_rows() {
 void Table::begin(std::uint64_t id, float* values) const {
   initial_(id, values, dim());
   std::fill_n(values + dim(), rule_.floats(dim()) - dim(), rule_.initial_state());
+  if (staleness_->stage_aware()) last_update(values).store(0, kRelaxed);
 }
 
 float Table::score(RowHead& head, const float* values) const {
@@ -262,6 +258,15 @@ void Table::reach_steps(std::uint64_t steps) {
   }
 }
 
+void Table::factors(const std::uint32_t* tau, const std::uint32_t* rows, std::size_t n,
+                    float* factors) const {
+  if (!staleness_->stage_aware()) return staleness_->factors(tau, n, factors);
+  for (std::size_t i = 0; i < n; ++i) {
+    const float moved = last_update(rows_->values(rows[i])).load(kRelaxed);
+    factors[i] = static_cast<float>(staleness_->factor(staleness_->staged(tau[i], moved)));
+  }
+}
+
 RowPublication Table::push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
                            std::uint64_t t) {
   const Coefficients coefficients = rule_.coefficients(t);
@@ -270,13 +275,14 @@ RowPublication Table::push(Seat& seat, Located& located, const float* gradient, 
   const std::uint16_t period = swaps ? rule_.period(t) : 0;
   if (swaps) reach(period);
   const bool excludes = staleness_->excludes(), observed = staleness_->statistics() != nullptr;
+  const bool staged = staleness_->stage_aware();
   const std::uint16_t now = grows() ? time() : 0;
   const std::size_t n = located.ids.size();
   RowPublication result = located.missed;
 
   RowUpdate updates[kBlock];
-  std::uint32_t which[kBlock], tau[kBlock];
-  float factors[kBlock];
+  std::uint32_t which[kBlock], numbers[kBlock], tau[kBlock];
+  float damping[kBlock], moved[kBlock];
   // Whether the version that was read is one that the row has yet to reach: then it was of a row
   // that is gone, whose id has got another.
   const auto is_ahead = [&](std::uint32_t version, std::size_t i) {
@@ -304,33 +310,35 @@ RowPublication Table::push(Seat& seat, Located& located, const float* gradient, 
       if (located.rows[i] == IdIndex::kNone) continue;
       RowHead& head = rows_->head(located.rows[i]);
       which[count] = static_cast<std::uint32_t>(i);
+      numbers[count] = located.rows[i];
       if (excludes) {  // what is left out is no update
         tau[count++] = staleness(head.version.load(kRelaxed), i);
       } else {
         count += count_update(head, i, tau[count]);
       }
     }
-    staleness_->factors(tau, count, factors);
+    factors(tau, numbers, count, damping);
     std::size_t applied = 0;
     for (std::size_t k = 0; k < count; ++k) {
       const std::size_t i = which[k];
-      RowHead& head = rows_->head(located.rows[i]);
+      RowHead& head = rows_->head(numbers[k]);
       if (excludes) {
-        if (factors[k] == 0) {
+        if (damping[k] == 0) {
           ++result.excluded;
           continue;
         }
         if (!count_update(head, i, tau[k])) continue;
       }
       if (grows()) head.touched.store(now, kRelaxed);
-      updates[applied++] = {rows_->values(located.rows[i]), gradient + i * stride,
-                            base * factors[k], swaps ? rule_.keep(head, period) : 1};
-      result.staleness += tau[k];
-      result.stalest = std::max<std::uint64_t>(result.stalest, tau[k]);
+      updates[applied++] = {rows_->values(numbers[k]), gradient + i * stride, base * damping[k],
+                            swaps ? rule_.keep(head, period) : 1};
+      result.apply(tau[k]);
       if (observed) staleness_->observe(tau[k]);
     }
-    rule_.pass()(updates, applied, dim(), coefficients);
-    result.applied += applied;
+    rule_.pass()(updates, applied, dim(), coefficients, staged ? moved : nullptr);
+    if (!staged) continue;
+    for (std::size_t k = 0; k < applied; ++k)
+      last_update(updates[k].values).store(moved[k], kRelaxed);
   }
   if (grows()) touched_.fetch_add(result.applied, kRelaxed);
   count(seat, result);
@@ -342,12 +350,17 @@ void Table::count(Seat& seat, const RowPublication& p) {
   slot.add(kApplied, p.applied);
   slot.add(kLate, p.late);
   slot.add(kExcluded, p.excluded);
+  slot.add(kFolded, p.folded);
   slot.add(kUnadmitted, p.unadmitted);
   slot.add(kDeferred, p.deferred);
   slot.add(kRefused, p.refused);
   slot.add(kStaleness, p.staleness);
   auto& stalest = slot.counts[kStalest];
   if (p.stalest > stalest.load(kRelaxed)) stalest.store(p.stalest, kRelaxed);
+  Octaves& octaves = octaves_[seat.number_ % octaves_.size()];
+  for (std::size_t i = 0; i < p.octaves.size(); ++i) {
+    if (p.octaves[i]) octaves.counts[i].fetch_add(p.octaves[i], kRelaxed);
+  }
 }
 
 void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values,
@@ -429,6 +442,7 @@ Table::Statistics Table::statistics() {
   s.asked = sums[kAsked];
   s.found = sums[kFound];
   s.updates = {.applied = sums[kApplied],
+               .folded = sums[kFolded],
                .late = sums[kLate],
                .excluded = sums[kExcluded],
                .unadmitted = sums[kUnadmitted],
@@ -436,6 +450,11 @@ Table::Statistics Table::statistics() {
                .refused = sums[kRefused],
                .staleness = sums[kStaleness],
                .stalest = sums[kStalest]};
+  for (const Octaves& octaves : octaves_) {
+    for (std::size_t i = 0; i < octaves.counts.size(); ++i) {
+      s.updates.octaves[i] += octaves.counts[i].load(kRelaxed);
+    }
+  }
   s.steps = steps();
   s.capacity = capacity_;
   s.most_bytes = most_bytes_;

@@ -33,7 +33,7 @@ struct Located {
   std::vector<const float*> values;     // θ: where it lies, or what it would begin with
   std::vector<std::uint32_t> versions;  // when it was read
   AlignedArray<float> beginnings;
-  RowPublication missed;  // why ids have no row
+  RowPublication missed;  // of gradients that make no update of their own, why
 };
 
 class Table {
@@ -144,6 +144,7 @@ class Table {
     kApplied,
     kLate,
     kExcluded,
+    kFolded,
     kUnadmitted,
     kDeferred,
     kRefused,
@@ -169,6 +170,15 @@ class Table {
 
   class Alone;
 
+  // Of a row: θ, the rule's states, and under a stage-aware policy |Δθ| of the last update.
+  std::size_t floats() const { return rule_.floats(dim()) + (staleness_->stage_aware() ? 1 : 0); }
+  // Relaxed: it is a float of the row as the others are, and orders nothing.
+  std::atomic_ref<float> last_update(float* values) const {
+    return std::atomic_ref<float>(values[rule_.floats(dim())]);
+  }
+  // What the policy makes of the staleness of so many rows.
+  void factors(const std::uint32_t* tau, const std::uint32_t* rows, std::size_t n,
+               float* factors) const;
   void make_rows();
   void begin(std::uint64_t id, float* values) const;
   float score(RowHead& head, const float* values) const;
@@ -203,6 +213,11 @@ class Table {
   // nothing.
   alignas(kCacheLine) std::atomic<std::uint64_t> touched_{0};
   std::atomic<std::uint16_t> period_{0};
+  // Updates of rows by their staleness, in parts, of which a seat adds to one. Relaxed: counts.
+  struct alignas(kCacheLine) Octaves {
+    std::array<std::atomic<std::uint64_t>, RowPublication::kOctaves> counts{};
+  };
+  std::array<Octaves, 8> octaves_{};
 };
 
 }  // namespace leashed

@@ -16,6 +16,7 @@ from leashed.cli import (
     contention,
     elp,
     policies,
+    replay,
     report,
     scaling,
     shadowsync,
@@ -75,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     shadowsync.add(benchmarks)
     report.add(commands)
     policies.add(commands)
+    replay.add(commands)
     tune.add(commands)
     shm.add(commands)
     elp.add(commands)

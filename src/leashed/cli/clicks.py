@@ -1,4 +1,4 @@
-"""Models of clicks on the command line: their data, their tables, and what a run says of them."""
+"""Models of clicks on the command line: their data and their tables."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from leashed import datasets, models, tables
 from leashed.datasets import ClickSplit
 from leashed.models import Graph
-from leashed.report.table import mebibytes, number
-from leashed.result import TrainResult
 from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.tables import Table
@@ -27,9 +25,7 @@ __all__ = [
     "build",
     "load",
     "make_tables",
-    "metrics",
     "refuse",
-    "statistics",
 ]
 
 MODELS: dict[str, Callable[[int | None], Graph]] = {
@@ -119,40 +115,3 @@ def make_tables(
         admit_after=1 if options.admit_after is None else options.admit_after,
         evict=options.evict,
     )
-
-
-def metrics(result: TrainResult, data: ClickSplit) -> list[tuple[str, str]]:
-    """Lines of the summary about the predictions."""
-    test = f"{number(result.validation_auc[-1])} of the test set"
-    if data.test.hidden is not None:
-        test += f" (the hidden model's own: {number(data.test.hidden_auc)})"
-    entropy = (
-        f"{number(result.normalised_entropy[-1])} of the training set, "
-        f"{number(result.validation_normalised_entropy[-1])} of the test set"
-    )
-    return [
-        ("AUC", f"{number(result.auc[-1])} of the training set, {test}"),
-        ("norm. entropy", entropy),
-    ]
-
-
-def statistics(result: TrainResult) -> list[tuple[str, str]]:
-    """Lines of the summary about the tables, all together."""
-    counted = [table.statistics() for table in result.tables.values()]
-    total = {name: sum(each[name] for each in counted) for name in counted[0]}
-    stalest = max(each["stalest"] for each in counted)
-    mean = total["staleness"] / total["applied"] if total["applied"] else math.nan
-    hit = total["found"] / total["asked"] if total["asked"] else math.nan
-    lost = ", ".join(
-        f"{total[name]:,} {name}"
-        for name in ("late", "excluded", "unadmitted", "deferred", "refused")
-        if total[name]
-    )
-    rows = f"{total['rows']:,} of {total['capacity']:,} rows"
-    return [
-        ("tables", f"{len(counted)}, {rows}, {mebibytes(total['bytes'])}"),
-        ("admitted", f"{total['admitted']:,} rows, {total['evicted']:,} evicted"),
-        ("hit rate", f"{100 * hit:.2f}% of {total['asked']:,} distinct ids of batches"),
-        ("row updates", f"{total['applied']:,} applied" + (f", {lost}" if lost else "")),
-        ("row staleness", f"mean {number(mean)}, most {stalest}"),
-    ]

@@ -93,4 +93,6 @@ def describe(now: Progress) -> str:
         parts.append(f"val {100.0 * now.validation_accuracy:.1f}%")
     if not math.isnan(now.validation_auc):
         parts.append(f"val AUC {now.validation_auc:.4f}")
+    elif not math.isnan(now.auc):
+        parts.append(f"AUC {now.auc:.4f}")
     return "  ".join(parts)

@@ -51,7 +51,7 @@ def add_rule(parser: argparse.ArgumentParser) -> None:
         "--stage-aware",
         type=float,
         metavar="LAMBDA",
-        help="count staleness by sigmoid(LAMBDA |last update|) of each variable",
+        help="count staleness by sigmoid(LAMBDA |last update|) of each variable, and of each row",
     )
 
 

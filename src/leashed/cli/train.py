@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leashed import _check, checkpoint, folders
 from leashed.cli import clicks
@@ -17,7 +17,8 @@ from leashed.cli.progress import Line, bar, completed, describe
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
 from leashed.datasets import ClickSplit, Split
 from leashed.models import INITIALISATIONS, Graph, Model
-from leashed.report.table import duration, mebibytes, number, pairs
+from leashed.report.facts import facts
+from leashed.report.table import pairs
 from leashed.result import TrainResult
 from leashed.spelled import discipline_of
 from leashed.stopping import Until
@@ -102,7 +103,20 @@ def add(commands: Commands) -> None:
         help="go on from a checkpoint, with the same model, data, rule, seed, batch size and tables; "
         "--updates and --epochs count from the run's beginning",
     )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="write which gradient was computed on which version, and when it was applied, for "
+        "'leashed replay'",
+    )
     parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write an HTML page of the run: what it came to, over time, and its tables",
+    )
     parser.add_argument(
         "--save",
         type=Path,
@@ -128,6 +142,9 @@ def _train(options: argparse.Namespace) -> int:
     until = _until(options)
     rule, staleness = rule_of(options), staleness_of(options)
     _check.writable(options.output)
+    if options.report is not None:
+        _check.writable(options.report)
+        import leashed.report.training  # noqa: F401, PLC0415 (matplotlib is optional: told now)
     for path in (options.save, options.checkpoint):
         if options.model not in clicks.MODELS:
             _check.writable(path)
@@ -168,21 +185,29 @@ def _train(options: argparse.Namespace) -> int:
         checkpoint_every=options.checkpoint_every,
         resume=options.resume,
         tables=given,
+        record=options.record,
     )
     line.clear()
+    if isinstance(data, ClickSplit) and data.test.hidden is not None:
+        result.config["hidden_auc"] = data.test.hidden_auc
     if options.json_lines:
         print(result.to_json(), flush=True)
-    told = _summary(result)
-    if isinstance(data, ClickSplit):
-        told += clicks.metrics(result, data) + clicks.statistics(result)
-    print(pairs(told), file=sys.stderr if options.json_lines else sys.stdout)
+    print(pairs(facts(result)), file=sys.stderr if options.json_lines else sys.stdout)
     if options.save is not None:
         _save(options.save, model, result)
+    if options.report is not None:
+        _report(options.report, result)
     if options.output is not None:
         options.output.write_text(result.to_json() + "\n", encoding="utf-8")
     if result.reason == "interrupted":
         return 130
     return 1 if result.outcome in {"unfinished", "diverged", "crashed"} else 0
+
+
+def _report(path: Path, result: TrainResult) -> None:
+    from leashed.report import training  # noqa: PLC0415 (matplotlib is optional)
+
+    training.write(result, path)
 
 
 def _save(path: Path, model: Model | Graph, result: TrainResult) -> None:
@@ -198,46 +223,3 @@ def _evaluation(now: Progress) -> str:
         for name, value in dataclasses.asdict(now).items()
     }
     return json.dumps(values)
-
-
-def _summary(result: TrainResult) -> list[tuple[str, str]]:
-    config = result.config
-    return [
-        ("model", f"{config['model']}, d = {config['dimension']:,}"),
-        ("data", f"{config['data']}, {config['examples']:,} examples"),
-        ("algorithm", f"{config['discipline']}, m = {config['threads']}"),
-        ("rule", _rule(config["rule"])),
-        ("step", f"η = {config['rule']['lr']:g}, batch {config['batch_size']}"),
-        ("machine", f"{config['cpu']}, {config['isa']}, {config['cores']} cores"),
-        ("outcome", f"{result.outcome} ({result.reason}) after {duration(result.elapsed)}"),
-        ("loss", f"{number(result.initial_loss)} → {number(result.final_loss)}"),
-        ("accuracy", f"{_percentage(result.accuracy[-1])} of the training set"),
-        ("validation", f"{_percentage(result.validation_accuracy[-1])} of the test set"),
-        ("updates", f"{result.total_updates:,} ({_left_out(result)})"),
-        ("throughput", f"{result.mean_eps:,.0f} examples/s"),
-        ("policy", config["staleness"]),
-        ("staleness", f"mean {number(result.staleness.mean())}, most {result.staleness.max()}"),
-        ("T_c", f"{duration(result.gradient_seconds.mean())} per gradient"),
-        ("T_u", f"{duration(result.update_seconds.mean())} per update"),
-        ("vectors", f"{result.peak_vectors} (parameters and gradients, most in use)"),
-        ("memory", f"{mebibytes(result.peak_memory_bytes)} (of the process)"),
-    ]
-
-
-def _rule(config: dict[str, Any]) -> str:
-    """The rule's name and whatever else was set but the step size."""
-    settings = [
-        f"{name} {value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in config.items()
-        if name not in {"name", "lr"}
-    ]
-    return ", ".join([config["name"], *settings])
-
-
-def _left_out(result: TrainResult) -> str:
-    dropped = f"{result.dropped:,} gradients dropped"
-    return dropped + (f", {result.excluded:,} too stale" if result.excluded else "")
-
-
-def _percentage(share: float) -> str:
-    return f"{100.0 * share:.2f}%"

@@ -126,6 +126,12 @@ class ClickDataset:
         object.__setattr__(self, "weights", check_weights(self.weights, n))
         if self.hidden is not None:
             _check_array("hidden", self.hidden, np.float32, (n,))
+            wrong = ~((self.hidden >= 0) & (self.hidden <= 1))
+            if wrong.any():
+                first = int(np.argmax(wrong))
+                raise ValueError(
+                    f"hidden[{first}] is {self.hidden[first]}; every probability must be from 0 to 1"
+                )
             object.__setattr__(self, "hidden", _read_only(self.hidden))
 
     def _check_ids(self, n: int) -> None:

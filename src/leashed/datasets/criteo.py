@@ -27,6 +27,7 @@ from leashed.datasets.clicks import ClickDataset, names_of
 __all__ = ["criteo"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NUMBERS = tuple(f"I{j + 1}" for j in range(13))
 _CATEGORIES = names_of(26)
 _COLUMNS = ("Label", *_NUMBERS, *_CATEGORIES)
@@ -82,7 +83,7 @@ def criteo(
 
 
 class _Columns:
-    """Where a line has what; the first one tells."""
+    """Where a line has what, told by the first that has as many fields, or is a header."""
 
     def __init__(self, first: bytes) -> None:
         self._separator = b"\t" if b"\t" in first else b","
@@ -100,7 +101,8 @@ class _Columns:
         """Label, numbers, categories."""
         fields = line.split(self._separator)
         if len(fields) != self._count:
-            raise ValueError(f"{len(fields)} fields instead of {self._count}")
+            apart = "tabs" if self._separator == b"\t" else "commas"
+            raise ValueError(f"{len(fields)} fields apart by {apart} instead of {self._count}")
         return [fields[place] for place in self._places]
 
 
@@ -116,19 +118,23 @@ class _Rows:
 
     def all(self, lines: Iterable[bytes], most: float, *, fail: bool) -> None:
         """Up to ``most`` rows."""
-        columns: _Columns | None = None
+        known: _Columns | None = None
         for number, ended in enumerate(lines, 1):
             line = ended.rstrip(b"\r\n")
+            if number == 1:
+                line = line.removeprefix(_BYTE_ORDER_MARK)
             if not line:
                 continue
-            if columns is None:
-                columns = _Columns(line)
-                if columns.header:
-                    continue
+            columns = known or _Columns(line)
+            if columns.header and known is None:
+                known = columns
+                continue
             if len(self.labels) >= most:
                 return
             try:
-                self._add(columns.fields(line))
+                fields = columns.fields(line)
+                known = columns
+                self._add(fields)
             except ValueError as error:
                 if fail:
                     raise ValueError(

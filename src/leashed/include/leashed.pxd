@@ -10,3 +10,9 @@ ctypedef float (*leashed_gradient)(
 ctypedef float (*leashed_gradient_f)(
     const float* theta, const float* x, const int64_t* rows, const float* y, int64_t batch,
     float* gradient, void* workspace, void* user_data) noexcept nogil
+
+ctypedef float (*leashed_gradient_rows)(
+    const float* theta, const float* x, const int64_t* rows, const int32_t* y, int64_t batch,
+    const int64_t* offsets, const int64_t* places, const float* weights, const int64_t* counts,
+    const float* values, float* gradient, float* row_gradients, float* logits, void* workspace,
+    void* user_data) noexcept nogil

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed.plots.style import style
-from leashed.report import figures, html_page, summary
+from leashed.report import figures, html_page, summary, training
 from leashed.studies import shown
 from leashed.studies.comparison import yardstick
 from leashed.studies.runs import Run
@@ -165,6 +165,10 @@ def render(runs: Sequence[Run], threads: int | None = None) -> tuple[str, list[s
         if table.rows:
             body += [f"<h3>{html.escape(title)}</h3>", html_page.table(table)]
     body.append(f'<p class="note">{html.escape(summary.SECTION_IV_NOTE)}</p>')
+    for run in runs:
+        if run.result.rows:
+            title = f"{run.model} and its tables: {run.algorithm}, m = {run.threads}"
+            body += [f"<h2>{html.escape(title)}</h2>", *training.parts(run.result)]
     return html_page.document("leashed: comparison", body), missing
 
 

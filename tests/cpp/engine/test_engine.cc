@@ -179,8 +179,8 @@ TEST_CASE("a function from outside trains on several threads") {
   const std::vector<float> x{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3};
   const std::vector<float> targets(4, 0.0f), start(3, 0.0f);
   int data = 0;
-  const ExternalSource source(
-      {towards_rows, nullptr, &data, nullptr, 3, 3, /*workspace_bytes=*/64, true, {}});
+  const ExternalSource source({3, 3, true, {}},
+                              {towards_rows, nullptr, &data, nullptr, /*workspace_bytes=*/64});
   const auto rule = make_rule({"sgd", {{"lr", 0.1}}});
   for (const Choice& discipline : disciplines()) {
     CAPTURE(discipline.name);

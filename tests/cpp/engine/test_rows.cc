@@ -15,6 +15,8 @@
 #include "leashed/base/team.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/engine/trainer.h"
+#include "leashed/model/external_rows.h"
+#include "leashed/table/local_rows.h"
 #include "leashed/update/registry.h"
 
 using namespace leashed;
@@ -417,4 +419,58 @@ TEST_CASE("who stops waiting for another's part of an evaluation leaves nothing 
   REQUIRE(next);
   CHECK(next->auc == expected->auc);
   CHECK(next->normalised_entropy == doctest::Approx(expected->normalised_entropy).epsilon(1e-12));
+}
+
+namespace {
+
+// The one id's row is to become the label's sign: ½ (row · 1 − y)², summed over 4 floats each.
+float towards_labels(const float* theta, const float*, const std::int64_t*, const std::int32_t* y,
+                     std::int64_t batch, const std::int64_t* offsets, const std::int64_t* places,
+                     const float*, const std::int64_t*, const float* values, float* gradient,
+                     float* row_gradients, float*, void*, void*) {
+  float loss = 0;
+  for (std::size_t j = 0; gradient && j < kDimension; ++j) gradient[j] = theta[j] - 1;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    for (std::int64_t e = offsets[i]; e < offsets[i + 1]; ++e) {
+      for (std::int64_t j = 0; j < 4; ++j) {
+        const float error = values[places[e] + j] - static_cast<float>(y[i]);
+        loss += error * error / 2 / static_cast<float>(batch);
+        if (gradient) row_gradients[places[e] + j] += error;
+      }
+    }
+  }
+  return loss;
+}
+
+}  // namespace
+
+TEST_CASE("a function from outside trains rows that others read and write") {
+  const Data data;
+  const std::vector<float> initial(kDimension, 0.0f);
+  const auto rule = make_rule({"sgd", {{"lr", 0.2}}});
+  const ExternalRowsSource source({kDimension, 1, false, {}, {{"one", 4}}, {0}},
+                                  {{towards_labels, nullptr}, {}, {}, 0});
+  for (const Choice& choice : disciplines()) {
+    CAPTURE(choice.name);
+    const std::size_t workers = workers_of(choice);
+    const auto table =
+        std::make_shared<Table>(Table::Settings{.name = "one",
+                                                .dim = 4,
+                                                .rows = kRows,
+                                                .max_bytes = 0,
+                                                .initial = {"normal", {{"sigma", 1}}},
+                                                .rule = {"sgd", {{"lr", 0.2}}},
+                                                .staleness = {"none"},
+                                                .seed = 9});
+    LocalRows rows({table}, {0}, workers, 1, choice.name == "synchronous");
+    const DisciplineContext context{initial.data(), kDimension, workers, 1, *rule};
+    const auto discipline = make_discipline(choice, context);
+    TrainOptions options{workers, kBatch, 7, {}};
+    options.until.batches = 60 * kRows / kBatch;
+    options.rows = &rows;
+    const TrainResult result =
+        train(source, data.view(), nullptr, *discipline, context, options, {});
+    CHECK(result.reason == StopReason::epochs);
+    CHECK(result.evaluations.back().loss < 0.1 * result.evaluations.front().loss);
+  }
 }

@@ -319,6 +319,46 @@ TEST_CASE("who would like to keep more seats than a table has is told, and waits
   const LocalRows again({table}, {0}, Table::kKept, 0, false);
 }
 
+TEST_CASE("in lockstep what becomes of gradients adds up to what was asked for") {
+  for (const std::uint32_t admit_after : {1u, 3u}) {
+    CAPTURE(admit_after);
+    constexpr std::size_t kWorkers = 3, kSteps = 4;
+    Table::Settings settings = settings_of(4, 0, "a");
+    settings.admit_after = admit_after;
+    const auto table = std::make_shared<Table>(settings);
+    LocalRows store({table}, {0}, kWorkers, 0, true);
+    std::vector<std::uint64_t> ids(20);
+    std::iota(ids.begin(), ids.end(), 1);
+    std::vector<std::unique_ptr<BatchRows>> rows;
+    for (std::size_t w = 0; w < kWorkers; ++w) rows.push_back(store.make_batch());
+    RowPublication told;
+    for (std::size_t k = 0; k < kSteps; ++k) {
+      for (std::size_t w = 0; w < kWorkers; ++w) {  // each begins with ids of its own
+        const IdColumn column{ids.data() + w};
+        BatchView view{nullptr, Targets(), ids.size() - kWorkers};
+        view.columns = {&column, 1};
+        store.prefetch(w, view, *rows[w]);
+        store.pull(w, view, *rows[w]);
+      }
+      for (std::size_t w = 0; w < kWorkers; ++w) told.add(store.push(w, *rows[w], {k}));
+    }
+    for (std::size_t w = 0; w < kWorkers; ++w) store.leave(w);
+    const Table::Statistics s = table->statistics();
+    const RowPublication& all = s.updates;
+    CHECK(s.asked == kWorkers * kSteps * (ids.size() - kWorkers));
+    CHECK(all.applied + all.folded + all.late + all.unadmitted + all.deferred + all.refused ==
+          s.asked);
+    CHECK(all.applied == told.applied);
+    CHECK(all.folded == told.folded);
+    CHECK(all.octaves[0] == all.applied);  // nothing is stale
+    if (admit_after > 1) {
+      CHECK(all.unadmitted > 0);
+    } else {
+      CHECK(all.applied == kSteps * (ids.size() - 1));
+    }
+  }
+}
+
 TEST_CASE("in lockstep values are clipped in the mean") {
   const auto clipped = [](std::size_t workers) {
     Table::Settings settings = settings_of(4, 10, "a");

@@ -36,11 +36,18 @@ std::vector<float> random_vector(std::size_t n, unsigned seed) {
   return values;
 }
 
+double distance(const float* a, const float* b, std::size_t n) {
+  double squares = 0;
+  for (std::size_t i = 0; i < n; ++i) squares += std::pow(double{a[i]} - double{b[i]}, 2);
+  return std::sqrt(squares);
+}
+
 // Of one rule of both lists: a row lies as a vector of dim parameters would.
 template <class Rule>
 void check_rule(Isa isa, std::size_t dim) {
   const std::size_t floats = (1 + Rule::kStates) * dim;
   std::vector<float> rows = random_vector(kRows * (floats + 2), 1), expected = rows;
+  const std::vector<float> before = rows;
   const std::vector<float> gradients = random_vector(kRows * dim, 2);
   const RulePasses& passes = pass_table(isa)[kArithmetic<Rule>];
   std::vector<RowUpdate> updates;
@@ -55,8 +62,18 @@ void check_rule(Isa isa, std::size_t dim) {
     passes.full[0][0](theta, theta, dim, gradients.data() + r * dim, 0, dim, c);
   }
   const RowPass pass = row_kernels(isa).passes[RowRules::place<Rule>()];
-  pass(updates.data(), kRows, dim, some_coefficients());
+  pass(updates.data(), kRows, dim, some_coefficients(), nullptr);
   CHECK(rows == expected);  // what lies between rows as well
+
+  rows = before;
+  std::vector<float> moved(kRows + 1, -1.0f);
+  pass(updates.data(), kRows, dim, some_coefficients(), moved.data());
+  CHECK(rows == expected);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    const std::size_t at = r * (floats + 2);
+    REQUIRE(moved[r] == doctest::Approx(distance(&rows[at], &before[at], dim)).epsilon(1e-6));
+  }
+  CHECK(moved[kRows] == -1.0f);
 }
 
 }  // namespace
@@ -88,7 +105,7 @@ TEST_CASE("row-wise Adagrad keeps the mean square of a whole row") {
       const std::vector<float> before = row, gradient = random_vector(dim, 4);
       const RowUpdate update{row.data(), gradient.data(), 0.5f, 0.25f};
       const Coefficients c = some_coefficients();
-      pass(&update, 1, dim, c);
+      pass(&update, 1, dim, c, nullptr);
       double squares = 0;
       const auto seen = [&](std::size_t i) {
         return 0.5 * std::min(double{gradient[i]}, double{c.clip});
@@ -102,6 +119,12 @@ TEST_CASE("row-wise Adagrad keeps the mean square of a whole row") {
         REQUIRE(row[i] == doctest::Approx(theta).epsilon(1e-5));
       }
       CHECK(row[dim + 1] == before[dim + 1]);
+      std::vector<float> again = before;
+      const RowUpdate measured{again.data(), gradient.data(), 0.5f, 0.25f};
+      float moved = -1;
+      pass(&measured, 1, dim, c, &moved);
+      CHECK(again == row);
+      CHECK(moved == doctest::Approx(distance(row.data(), before.data(), dim)).epsilon(1e-5));
     }
   }
 }
@@ -151,11 +174,11 @@ TEST_CASE("NaN shows in its row, and a sum of squares beyond a float moves nothi
       c.epsilon = 1e-10f;
       const RowUpdate update{row.data(), gradient.data(), 1, 1};
       const RowPass pass = row_kernels(isa).passes[place];
-      pass(&update, 1, dim, c);
+      pass(&update, 1, dim, c, nullptr);
       CHECK(row[0] == 0);
       CHECK(row[dim] == std::numeric_limits<float>::infinity());
       gradient[9] = std::nanf("");
-      pass(&update, 1, dim, c);
+      pass(&update, 1, dim, c, nullptr);
       CHECK(std::isnan(row[9]));
     }
   }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <thread>
@@ -193,6 +194,8 @@ TEST_CASE("a row's staleness is counted in its own updates, and the policy is ap
     CHECK(told.applied == 2);
     CHECK(told.staleness == 2);
     CHECK(told.stalest == 2);
+    CHECK(told.octaves[0] == 1);
+    CHECK(told.octaves[2] == 1);  // 2 and 3
     values = values_of(table, {1, 2});
     CHECK(values[0] == 6 + 6 + 6.0f / 3);
     CHECK(values[4] == 6);
@@ -208,6 +211,37 @@ TEST_CASE("a row's staleness is counted in its own updates, and the policy is ap
   table.lookup(ids, 2, values.data(), after);
   CHECK(after[0] == 2 * RowHead::kUpdate);  // what is left out is no update
   CHECK(values[0] == 12);
+}
+
+TEST_CASE("threads share rows whose policy goes by their last updates, and files of them") {
+  constexpr std::size_t kThreads = 4, kUpdates = 4000 / kLess;
+  Table::Settings settings = fixed(50, 10, adagrad(0.1));
+  settings.staleness = {"stage_aware", {{"lam", 1}}};
+  settings.staleness.parts["policy"] = {"power", {{"k", 1}}};
+  Table table(settings);
+  const std::string path = "test_table_" + std::to_string(getpid());
+  std::vector<std::thread> threads;
+  for (std::size_t w = 0; w < kThreads; ++w) {
+    threads.emplace_back([&, w] {
+      const std::uint64_t ids[] = {0, 10 + w};
+      const std::vector<float> gradient(20, -1);
+      std::vector<float> values(20);
+      std::uint32_t read[2];
+      for (std::size_t k = 0; k < kUpdates; ++k) {
+        table.lookup(ids, 2, values.data(), read);
+        table.update(ids, 2, gradient.data(), read);
+      }
+    });
+  }
+  for (int k = 0; k < 5; ++k) table.save(path, "it");
+  for (std::thread& thread : threads) thread.join();
+  const Table::Statistics s = table.statistics();
+  CHECK(s.updates.applied == 2 * kThreads * kUpdates);
+  CHECK(std::accumulate(s.updates.octaves.begin(), s.updates.octaves.end(), std::uint64_t{0}) ==
+        s.updates.applied);
+  for (const float value : values_of(table, {0, 10})) CHECK((value > 0 && std::isfinite(value)));
+  table.load(path, "it");
+  std::remove(path.c_str());
 }
 
 TEST_CASE("what rows begin with is the id's, whoever asks and whenever") {

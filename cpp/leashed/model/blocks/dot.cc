@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "leashed/base/aligned.h"
-#include "leashed/base/extent.h"
 #include "leashed/model/blocks/vectors.h"
 #include "leashed/model/graph_planner.h"
 

@@ -20,10 +20,26 @@ LEASHED_INLINE vfloat seen(vfloat g, float scale, const Coefficients& c) {
   return rounded(scale * clamp(g, vset(c.clip)));
 }
 
-// n ≤ kLanes parameters of a row, from the i-th on.
-template <class Rule>
+// The squares of n ≤ kLanes numbers (what is in the lanes behind them is none).
+LEASHED_INLINE void add_squares(vdouble& sums, vfloat v, std::size_t n) {
+  const vdouble wide = __builtin_convertvector(v, vdouble);
+  if (n == kLanes) {
+    sums += wide * wide;
+  } else {
+    for (std::size_t lane = 0; lane < n; ++lane) sums[lane] += wide[lane] * wide[lane];
+  }
+}
+LEASHED_INLINE float norm_of(const vdouble& sums) {
+  double sum = 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  return static_cast<float>(__builtin_sqrt(sum));
+}
+
+// n ≤ kLanes parameters of a row, from the i-th on; the squares of their changes are added, where
+// that is wanted.
+template <class Rule, bool measures>
 LEASHED_INLINE LEASHED_RACY void change(const RowUpdate& row, std::size_t dim, std::size_t i,
-                                        std::size_t n, const Coefficients& c) {
+                                        std::size_t n, const Coefficients& c, vdouble& squares) {
   vfloat state[Rule::kStates + 1];
   for (std::size_t k = 0; k < Rule::kStates; ++k) {
     state[k] = load(row.values + (k + 1) * dim + i, n);
@@ -32,33 +48,48 @@ LEASHED_INLINE LEASHED_RACY void change(const RowUpdate& row, std::size_t dim, s
     state[k] = rounded(row.keep * state[k]);
   }
   const vfloat g = seen(load(row.gradient + i, n), row.scale, c);
-  const vfloat theta = Rule::template step<Math>(load(row.values + i, n), g, state, c);
+  const vfloat before = load(row.values + i, n);
+  const vfloat theta = Rule::template step<Math>(before, g, state, c);
+  if constexpr (measures) add_squares(squares, theta - before, n);
   for (std::size_t k = 0; k < Rule::kStates; ++k) {
     store(row.values + (k + 1) * dim + i, state[k], n);
   }
   store(row.values + i, theta, n);
 }
 
-template <class Rule>
-LEASHED_RACY void update(const RowUpdate* rows, std::size_t count, std::size_t dim,
-                         const Coefficients& coefficients) {
+template <class Rule, bool measures>
+LEASHED_INLINE LEASHED_RACY void update_rows(const RowUpdate* rows, std::size_t count,
+                                             std::size_t dim, const Coefficients& coefficients,
+                                             float* moved) {
   const Coefficients c = coefficients;  // a copy: nothing that is stored can change it
   for (const RowUpdate* row = rows; row != rows + count; ++row) {
+    vdouble squares = {};
     std::size_t i = 0;
-    for (; i + kLanes <= dim; i += kLanes) change<Rule>(*row, dim, i, kLanes, c);
-    if (i < dim) change<Rule>(*row, dim, i, dim - i, c);
+    for (; i + kLanes <= dim; i += kLanes) {
+      change<Rule, measures>(*row, dim, i, kLanes, c, squares);
+    }
+    if (i < dim) change<Rule, measures>(*row, dim, i, dim - i, c, squares);
+    if constexpr (measures) moved[row - rows] = norm_of(squares);
   }
 }
+template <class Rule>
+LEASHED_RACY void update(const RowUpdate* rows, std::size_t count, std::size_t dim,
+                         const Coefficients& c, float* moved) {
+  moved ? update_rows<Rule, true>(rows, count, dim, c, moved)
+        : update_rows<Rule, false>(rows, count, dim, c, nullptr);
+}
 
-// Of n ≤ kLanes parameters.
-LEASHED_INLINE LEASHED_RACY void change_rowwise(const RowUpdate& row, std::size_t i, std::size_t n,
-                                                vfloat v, const Coefficients& c) {
+// Of n ≤ kLanes parameters; what they were changed by.
+LEASHED_INLINE LEASHED_RACY vfloat change_rowwise(const RowUpdate& row, std::size_t i,
+                                                  std::size_t n, vfloat v, const Coefficients& c) {
   const vfloat g = seen(load(row.gradient + i, n), row.scale, c);
-  store(row.values + i, load(row.values + i, n) - Math::over_root(c.lr, g, v, c.epsilon), n);
+  const vfloat by = Math::over_root(c.lr, g, v, c.epsilon);
+  store(row.values + i, load(row.values + i, n) - by, n);
+  return by;
 }
 
 LEASHED_RACY void update_rowwise(const RowUpdate* rows, std::size_t count, std::size_t dim,
-                                 const Coefficients& coefficients) {
+                                 const Coefficients& coefficients, float* moved) {
   const Coefficients c = coefficients;
   for (const RowUpdate* row = rows; row != rows + count; ++row) {
     vfloat squares = {};
@@ -71,9 +102,13 @@ LEASHED_RACY void update_rowwise(const RowUpdate* rows, std::size_t count, std::
     float* const state = row->values + dim;
     const float v = row->keep * load_one(state) + sum / static_cast<float>(dim);
     store_one(state, v);
-    std::size_t i = 0;
-    for (; i + kLanes <= dim; i += kLanes) change_rowwise(*row, i, kLanes, vset(v), c);
-    if (i < dim) change_rowwise(*row, i, dim - i, vset(v), c);
+    vdouble changes = {};
+    for (std::size_t i = 0; i < dim; i += kLanes) {
+      const std::size_t n = min(kLanes, dim - i);
+      const vfloat by = change_rowwise(*row, i, n, vset(v), c);
+      if (moved) add_squares(changes, by, n);
+    }
+    if (moved) moved[row - rows] = norm_of(changes);
   }
 }
 

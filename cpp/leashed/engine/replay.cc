@@ -1,0 +1,229 @@
+#include "leashed/engine/replay.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "leashed/base/clock.h"
+#include "leashed/base/error.h"
+#include "leashed/discipline/synchronous.h"
+#include "leashed/discipline/updater.h"
+#include "leashed/engine/training.h"
+
+namespace leashed {
+namespace {
+
+constexpr double kSlice = 0.02;  // seconds between two looks at signals
+
+[[noreturn]] void contradiction(std::uint64_t t) {
+  throw Error("its records contradict each other at update " + std::to_string(t + 1) +
+              "; record the training again");
+}
+
+// One worker's gradients that were published.
+class Part {
+ public:
+  Part(const Trace& trace, std::size_t worker, std::size_t factors, std::size_t dimension)
+      : records_(trace, worker, factors), gradient_(dimension) {}
+
+  // To the next one; the others are counted.
+  void advance(Replayed& counts) {
+    computed_ = false;
+    while ((more_ = records_.next(next_))) {
+      switch (next_.outcome) {
+        case trace::Outcome::published:
+          ++counts.published;
+          return;
+        case trace::Outcome::dropped:
+          ++counts.dropped;
+          break;
+        case trace::Outcome::excluded:
+          ++counts.excluded;
+          break;
+        case trace::Outcome::given_up:
+          ++counts.given_up;
+      }
+    }
+  }
+
+  bool replaces(std::uint64_t t) const { return more_ && next_.t() == t; }
+  bool was_computed_on(std::uint64_t t) const { return more_ && next_.t_read == t; }
+  // Whether the version that it was computed on is gone, or the one that it replaces.
+  bool missed(std::uint64_t t) const {
+    return more_ && (next_.t() < t || (!computed_ && next_.t_read < t));
+  }
+
+  const TraceRecord& next() const { return next_; }
+  const std::vector<double>& factors() const { return records_.factors(); }
+  float* gradient() { return gradient_.data(); }
+  double loss() const { return loss_; }
+  void computed(double loss) { computed_ = true, loss_ = loss; }
+  bool is_computed() const { return computed_; }
+
+ private:
+  TraceCursor records_;
+  TraceRecord next_;
+  bool more_ = false, computed_ = false;
+  AlignedArray<float> gradient_;
+  double loss_ = 0;
+};
+
+class Replayer {
+ public:
+  Replayer(const GradientSource& source, const DatasetView& data, const DisciplineContext& context,
+           const Trace& trace, const ReplayOptions& options)
+      : source_(source),
+        options_(options),
+        batches_(make_batches(data, options.batch_size, options.seed)),
+        workspace_(source.make_workspace()),
+        updater_(context),
+        policy_(context.staleness),
+        current_(updater_.initial(context)),
+        previous_(updater_.layout().length()),
+        t_(context.t) {
+    const std::size_t factors = trace::factors(policy_, updater_.layout(), options.lockstep);
+    for (std::size_t worker = 0; worker < options.workers; ++worker) {
+      parts_.emplace_back(trace, worker, factors, updater_.layout().dimension);
+      parts_.back().advance(result_);
+    }
+  }
+
+  Replayed run() {
+    const auto attached = source_.attach();
+    while (t_ < options_.until && !interrupted()) {
+      const auto next = std::ranges::find_if(parts_, [this](const Part& p) {
+        if (p.missed(t_)) contradiction(t_);
+        return p.replaces(t_);
+      });
+      if (next == parts_.end()) break;
+      if (options_.lockstep && !std::ranges::all_of(parts_, [this](const Part& p) {
+            return p.was_computed_on(t_) && p.replaces(t_);
+          })) {
+        break;  // killed before all had recorded the step
+      }
+      for (Part& part : parts_) compute(part);
+      if (!next->is_computed()) contradiction(t_);
+      update(*next);
+    }
+    const std::size_t d = updater_.layout().dimension;
+    result_.t = t_;
+    result_.parameters.assign(current_.data(), current_.data() + d);
+    if (result_.any) result_.before.assign(previous_.data(), previous_.data() + d);
+    return std::move(result_);
+  }
+
+ private:
+  bool interrupted() {
+    if (!options_.interrupted || now() < next_look_) return false;
+    next_look_ = now() + kSlice;
+    return result_.interrupted = options_.interrupted();
+  }
+
+  void compute(Part& part) {
+    if (part.is_computed() || !part.was_computed_on(t_)) return;
+    batches_->fill(part.next().k, batch_);
+    part.computed(
+        source_.gradient(current_.data(), batch_.view, part.gradient(), *workspace_, never_));
+  }
+
+  void update(Part& part) {
+    result_.any = true;
+    result_.worker = static_cast<std::size_t>(&part - parts_.data());
+    result_.last = part.next();
+    result_.loss = part.loss();
+    options_.lockstep ? step_together() : step(part);
+    const float* applied = part.gradient();
+    result_.gradient.assign(applied, applied + updater_.layout().dimension);
+    std::swap(current_, previous_);
+    ++t_;
+    if (!options_.lockstep) return part.advance(result_);
+    for (Part& one : parts_) one.advance(result_);
+  }
+
+  // As the disciplines that publish one gradient at a time.
+  void step(Part& part) {
+    const GradientPiece whole{part.gradient(), 0, updater_.layout().dimension};
+    Updater::Damping damping;
+    if (!policy_.statistics()) {
+      damping = updater_.damping(current_.data(), part.next().staleness);
+    } else if (const auto& factors = part.factors(); updater_.layout().blocks == 0) {
+      damping.factor = factors.front();
+    } else {
+      damping = {*std::ranges::max_element(factors), factors.data()};
+    }
+    result_.factor = damping.factor;
+    updater_.apply(previous_.data(), current_.data(), {&whole, 1},
+                   {t_, damping, updater_.clip_factor({&whole, 1})});
+  }
+
+  // As Synchronous, slice by slice; the first worker's gradient becomes the mean.
+  void step_together() {
+    std::vector<float*> gradients;
+    for (Part& part : parts_) gradients.push_back(part.gradient());
+    const std::size_t d = updater_.layout().dimension;
+    const std::size_t workers = gradients.size();
+    float* const mean = gradients.front();
+    double squares = 0;
+    for (std::size_t worker = 0; worker < workers; ++worker) {
+      const auto [begin, end] = slice_of(d, worker, workers);
+      if (workers > 1) kernels_.mean(mean, gradients.data(), workers, begin, end - begin);
+      if (updater_.clips_norm()) squares += updater_.rule().sum_of_squares(mean, begin, end);
+    }
+    result_.factor =
+        policy_.statistics() ? parts_.front().factors().front() : updater_.fresh_factor();
+    const double clip_factor = updater_.clips_norm() ? updater_.rule().clip_factor(squares) : 1;
+    std::copy_n(current_.data(), updater_.layout().length(), previous_.data());
+    for (std::size_t worker = 0; worker < workers; ++worker) {
+      const auto [begin, end] = slice_of(d, worker, workers);
+      updater_.apply_slice(previous_.data(), mean, begin, end, {t_, result_.factor * clip_factor});
+    }
+  }
+
+  const GradientSource& source_;
+  const ReplayOptions& options_;
+  const std::unique_ptr<const BatchSource> batches_;
+  const std::unique_ptr<Workspace> workspace_;
+  const Updater updater_;
+  const StalenessPolicy& policy_;
+  const UpdateKernels& kernels_ = update_kernels();
+  std::vector<Part> parts_;
+  AlignedArray<float> current_, previous_;  // whole buffers; the next is made in the previous
+  std::uint64_t t_;
+  Batch batch_;
+  const std::atomic<bool> never_{false};
+  double next_look_ = 0;
+  Replayed result_;
+};
+
+// The largest |a − b|; NaN where one of them is NaN and the bits differ.
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(&a[i], &b[i], sizeof a[i]) == 0) continue;
+    const double apart = std::abs(double{a[i]} - double{b[i]});
+    if (std::isnan(apart)) return apart;
+    most = std::max(most, apart);
+  }
+  return most;
+}
+
+}  // namespace
+
+Replayed replay(const GradientSource& source, const DatasetView& data,
+                const DisciplineContext& context, const Trace& trace,
+                const ReplayOptions& options) {
+  Replayed result = Replayer(source, data, context, trace, options).run();
+  const Trace::End end = trace.end();
+  if (!end.theta.empty() && !result.interrupted && result.t < std::min(options.until, end.t)) {
+    throw Error("its records lack update " + std::to_string(result.t + 1) +
+                "; use an unaltered copy");
+  }
+  result.ended = end.theta.size() == context.dimension && result.t == end.t;
+  if (result.ended) result.difference = difference(result.parameters, end.theta);
+  return result;
+}
+
+}  // namespace leashed

@@ -1,0 +1,165 @@
+#include "leashed/engine/trace_reader.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "leashed/base/crc32c.h"
+#include "leashed/base/error.h"
+
+namespace leashed {
+namespace {
+
+[[noreturn]] void damaged() {
+  throw Error("it is damaged: a byte of it has changed; use an unaltered copy");
+}
+
+bool all_zero(std::span<const std::byte> bytes) {
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+// The file, mapped; none where it has less than a page.
+std::pair<const std::byte*, std::size_t> map_file(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat found {};
+  if (descriptor < 0 || fstat(descriptor, &found) != 0) {
+    const std::string reason = std::strerror(errno);
+    if (descriptor >= 0) close(descriptor);
+    throw Error(reason);
+  }
+  const auto size = static_cast<std::size_t>(found.st_size) / trace::kPage * trace::kPage;
+  void* bytes = size ? mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0) : nullptr;
+  close(descriptor);
+  if (bytes == MAP_FAILED) throw Error(std::strerror(errno));
+  return {static_cast<const std::byte*>(bytes), size};
+}
+
+}  // namespace
+
+Trace::Trace(const std::string& path) {
+  std::tie(bytes_, size_) = map_file(path);
+  try {
+    read();
+  } catch (...) {
+    if (bytes_) munmap(const_cast<std::byte*>(bytes_), size_);
+    throw;
+  }
+}
+
+Trace::~Trace() {
+  if (bytes_) munmap(const_cast<std::byte*>(bytes_), size_);
+}
+
+void Trace::read() {
+  std::vector<Page> unused;
+  for (std::size_t offset = 0; offset < size_; offset += trace::kPage) {
+    const std::byte* const page = bytes_ + offset;
+    // Acquire: pairs with the release in TraceStream::commit, where the file is being written.
+    const auto state =
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(page)))
+            .load(std::memory_order_acquire);
+    const auto size = static_cast<std::uint32_t>(state);
+    trace::PageHead head;
+    std::memcpy(&head, page, sizeof head);
+    if (offset == 0 && head.stream != trace::kHeader) throw Error("it is no trace");
+    if (state == 0) {  // not begun
+      unused.push_back({page, trace::kPage});
+      continue;
+    }
+    if (size > trace::kRoom) damaged();
+    const std::uint32_t crc = crc32c(&head.stream, sizeof head.stream + sizeof head.place);
+    std::vector<Page>& stream = streams_[head.stream];
+    const std::byte* const bytes = page + sizeof head;
+    if (crc32c(bytes, size, crc) != state >> 32 || head.place != stream.size()) damaged();
+    stream.push_back({bytes, size});
+    unused.push_back({bytes + size, trace::kRoom - size});
+  }
+  if (streams_.empty()) throw Error("it is no trace");
+  // What is not used may have a half-written record in it, but not where the training has ended.
+  if (!end().theta.empty() && !std::ranges::all_of(unused, all_zero)) damaged();
+}
+
+const std::vector<Trace::Page>& Trace::pages(std::uint32_t stream) const {
+  static const std::vector<Page> none;
+  const auto found = streams_.find(stream);
+  return found == streams_.end() ? none : found->second;
+}
+
+std::vector<std::byte> Trace::whole(std::uint32_t stream) const {
+  std::vector<std::byte> all;
+  for (const Page& page : pages(stream)) all.insert(all.end(), page.begin(), page.end());
+  return all;
+}
+
+std::string Trace::header() const {
+  const auto all = whole(trace::kHeader);
+  return {reinterpret_cast<const char*>(all.data()), all.size()};
+}
+
+std::vector<float> Trace::start() const {
+  const auto all = whole(trace::kStart);
+  std::vector<float> floats(all.size() / sizeof(float));
+  std::memcpy(floats.data(), all.data(), floats.size() * sizeof(float));
+  return floats;
+}
+
+Trace::End Trace::end() const {
+  const auto all = whole(trace::kEnd);
+  trace::EndHead head;
+  if (all.size() < sizeof head) return {};
+  std::memcpy(&head, all.data(), sizeof head);
+  const std::size_t bytes = all.size() - sizeof head;
+  if (bytes / sizeof(float) != head.floats) return {};  // killed while that was written
+  End end{head.t, std::vector<float>(head.floats)};
+  std::memcpy(end.theta.data(), all.data() + sizeof head, bytes);
+  return end;
+}
+
+TraceCursor::TraceCursor(const Trace& trace, std::size_t worker, std::size_t factors)
+    : pages_(trace.pages(static_cast<std::uint32_t>(worker))), factors_(factors) {}
+
+const std::byte* TraceCursor::take(std::size_t bytes) {
+  const Trace::Page& page = pages_[page_];
+  if (bytes > page.size() - place_) damaged();
+  place_ += bytes;
+  return page.data() + place_ - bytes;
+}
+
+std::uint64_t TraceCursor::number() {
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < trace::kVarint; ++i) {
+    const auto byte = std::to_integer<std::uint64_t>(*take(1));
+    all |= (byte & 0x7f) << 7 * i;
+    if (byte < 0x80) return all;
+  }
+  damaged();
+}
+
+bool TraceCursor::next(TraceRecord& record) {
+  while (page_ < pages_.size() && place_ == pages_[page_].size()) ++page_, place_ = 0;
+  if (page_ == pages_.size()) return false;
+  record.outcome = static_cast<trace::Outcome>(*take(1));
+  if (record.outcome < trace::Outcome::published || record.outcome > trace::Outcome::given_up) {
+    damaged();
+  }
+  record.k = k_ += number();
+  record.t_read = t_read_ += number();
+  record.staleness = number();
+  record.staleness_schedule = number();
+  record.tries = number();
+  if (record.outcome == trace::Outcome::published && !factors_.empty()) {
+    const std::size_t bytes = factors_.size() * sizeof(double);
+    std::memcpy(factors_.data(), take(bytes), bytes);
+  }
+  return true;
+}
+
+}  // namespace leashed

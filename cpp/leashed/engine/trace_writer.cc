@@ -1,0 +1,182 @@
+#include "leashed/engine/trace_writer.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <system_error>
+
+#include "leashed/base/crc32c.h"
+#include "leashed/base/error.h"
+
+namespace leashed {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "as the file");
+
+[[noreturn]] void fail(int error, const std::string& path) {
+  throw std::filesystem::filesystem_error("", path,
+                                          std::error_code(error, std::generic_category()));
+}
+
+// A file that is there is not written over but gives way: who maps it still has it.
+int create(const std::string& path) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) == 0) {
+    if (!S_ISREG(found.st_mode)) fail(EEXIST, path);
+    if (unlink(path.c_str()) != 0) fail(errno, path);
+  }
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) fail(errno, path);
+  return descriptor;
+}
+
+std::byte* put(std::byte* to, std::uint64_t number) {
+  for (; number >= 0x80; number >>= 7) *to++ = static_cast<std::byte>(number | 0x80);
+  *to++ = static_cast<std::byte>(number);
+  return to;
+}
+
+trace::Outcome outcome_of(const Publication& publication) {
+  if (publication.published) return trace::Outcome::published;
+  if (publication.abandoned) return trace::Outcome::given_up;
+  return publication.excluded ? trace::Outcome::excluded : trace::Outcome::dropped;
+}
+
+}  // namespace
+
+TraceFile::TraceFile(const std::string& path) : path_(path), descriptor_(create(path)) {}
+
+TraceFile::~TraceFile() { close(descriptor_); }
+
+std::byte* TraceFile::map_page() {
+  const auto offset =
+      static_cast<off_t>(pages_.fetch_add(1, std::memory_order_relaxed) * trace::kPage);
+  int error = 0;
+  do {
+    error = posix_fallocate(descriptor_, offset, trace::kPage);
+  } while (error == EINTR);
+  if (error != 0) fail(error, path_);
+  void* page = mmap(nullptr, trace::kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                    descriptor_, offset);
+  if (page == MAP_FAILED) fail(errno, path_);
+  return static_cast<std::byte*>(page);
+}
+
+TraceStream::TraceStream(TraceFile& file, std::uint32_t stream, std::size_t factors)
+    : file_(file), stream_(stream), factors_(factors), longest_(trace::longest(factors)) {
+  next_page();
+}
+
+TraceStream::~TraceStream() {
+  if (page_) munmap(page_, trace::kPage);
+}
+
+void TraceStream::next_page() {
+  std::byte* const page = file_.map_page();
+  if (page_) munmap(page_, trace::kPage);
+  page_ = page;
+  trace::PageHead& begun = head();
+  begun.stream = stream_;
+  begun.place = place_++;
+  size_ = 0;
+  crc_ = crc32c(&begun.stream, sizeof begun.stream + sizeof begun.place);
+  commit(0);
+}
+
+void TraceStream::commit(std::size_t bytes) {
+  crc_ = crc32c(room(), bytes, crc_);
+  size_ += static_cast<std::uint32_t>(bytes);
+  // Release: after the bytes that it stands for, for who reads the file: another process, or one
+  // that comes when this one has been killed.
+  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(page_))
+      .store(size_ | std::uint64_t{crc_} << 32, std::memory_order_release);
+}
+
+void TraceStream::append(const void* bytes, std::size_t size) {
+  const auto* from = static_cast<const std::byte*>(bytes);
+  while (size > 0) {
+    if (size_ == trace::kRoom) next_page();
+    const std::size_t part = std::min(size, trace::kRoom - size_);
+    std::memcpy(room(), from, part);
+    commit(part);
+    from += part;
+    size -= part;
+  }
+}
+
+void TraceStream::add(std::uint64_t k, std::uint64_t t_read, const Publication& publication) {
+  if (size_ + longest_ > trace::kRoom) next_page();
+  const trace::Outcome outcome = outcome_of(publication);
+  std::byte* to = room();
+  *to++ = static_cast<std::byte>(outcome);
+  to = put(to, k - k_);
+  to = put(to, t_read - t_read_);
+  to = put(to, outcome == trace::Outcome::given_up ? 0 : publication.t - t_read);
+  to = put(to, publication.staleness_schedule);
+  to = put(to, publication.tries);
+  k_ = k;
+  t_read_ = t_read;
+  if (factors_ > 0 && publication.published) {
+    const double* factors = factors_ == 1 ? &publication.factor : publication.factors;
+    std::memcpy(to, factors, factors_ * sizeof(double));
+    to += factors_ * sizeof(double);
+  }
+  commit(static_cast<std::size_t>(to - room()));
+}
+
+TraceWriter::TraceWriter(const std::string& path, std::string_view header,
+                         const std::vector<float>& start, std::size_t workers, std::size_t factors)
+    : file_([&]() -> const std::string& {
+        if (trace::longest(factors) <= trace::kRoom) return path;
+        throw Error("record: the staleness policy has a factor for each of " +
+                    std::to_string(factors) +
+                    " variables, which do not fit a page; leave record "
+                    "out, or choose a policy that is not stage-aware");
+      }()) {
+  TraceStream(file_, trace::kHeader).append(header.data(), header.size());
+  TraceStream(file_, trace::kStart).append(start.data(), start.size() * sizeof(float));
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    streams_.push_back(
+        std::make_unique<TraceStream>(file_, static_cast<std::uint32_t>(worker), factors));
+  }
+}
+
+void TraceWriter::finish(std::uint64_t t, const std::vector<float>& theta) {
+  if (!failure().empty()) return;
+  try {
+    TraceStream end(file_, trace::kEnd);
+    const trace::EndHead head{t, theta.size()};
+    end.append(&head, sizeof head);
+    end.append(theta.data(), theta.size() * sizeof(float));
+  } catch (...) {
+    fail();
+  }
+}
+
+std::string TraceWriter::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void TraceWriter::fail() noexcept {
+  std::string reason = "no memory";
+  try {
+    throw;
+  } catch (const std::filesystem::filesystem_error& error) {
+    reason = error.code().message();
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) failure_ = reason;
+}
+
+}  // namespace leashed

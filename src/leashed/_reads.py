@@ -1,0 +1,75 @@
+"""What models read beside numbers: features that are ids, and the tables whose rows these stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from leashed import _check, _core
+from leashed.datasets import ClickDataset
+
+__all__ = ["TableSpec", "click_rows", "distinct"]
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table of embedding rows, which lie outside a model's parameters.
+
+    Args:
+        name: of the table; no two of a model have the same.
+        dim: floats of a row.
+        rows: ids are below it; None: any id may come.
+    """
+
+    name: str
+    dim: int
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"name must be a str that is not empty, got {self.name!r}")
+        _check.size("dim", self.dim)
+        if self.rows is not None:
+            _check.whole("rows", self.rows)
+
+
+def distinct(specs: Iterable[TableSpec]) -> tuple[TableSpec, ...]:
+    """Each table once; ValueError where two have one name."""
+    tables = tuple(dict.fromkeys(specs))
+    names = [table.name for table in tables]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"two tables are called {name!r}; give each its own name, or share one TableSpec"
+            )
+    return tables
+
+
+def click_rows(
+    data: ClickDataset, name: str, numbers: int, specs: Sequence[TableSpec], features: Sequence[int]
+) -> _core.ClickRows:
+    """The native rows of a data set, with the features that a model reads and their tables.
+
+    Raises:
+        TypeError: it is no ``ClickDataset``.
+        ValueError: it lacks a feature, has another number of numbers, or an id that is no row of
+            its table.
+    """
+    if not isinstance(data, ClickDataset):
+        raise TypeError(
+            f"{name} must be a ClickDataset where the model reads tables, got {type(data).__name__}"
+        )
+    if data.numbers != numbers:
+        raise ValueError(f"{name} has {data.numbers} numbers, but the model takes {numbers}")
+    if max(features) >= data.features:
+        raise ValueError(
+            f"{name} has {data.features} features that are ids, but the model reads number "
+            f"{max(features)}, counted from 0"
+        )
+    for spec, feature in zip(specs, features, strict=True):
+        if spec.rows is not None and (most := data.largest(feature)) >= spec.rows:
+            raise ValueError(
+                f"{name}'s {data.names[feature]} has id {most}, outside 0 to {spec.rows - 1} of "
+                f"table {spec.name}"
+            )
+    return data.rows_of(features)

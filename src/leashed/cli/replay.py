@@ -1,0 +1,94 @@
+"""``leashed replay``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leashed.cli.arguments import add_data, load_data
+from leashed.replaying import Applied, Replay, replay
+from leashed.report.table import number, pairs
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "replay",
+        help="make a recorded run again",
+        description="Make a run again, by one thread, that 'leashed train --record' has recorded: "
+        "bit for bit, but under Hogwild. Exit status: 0; 1 if its end is not the recorded one; 2 for "
+        "a wrong argument, or a trace that is damaged or of other data.",
+    )
+    parser.add_argument("trace", type=Path, metavar="TRACE", help="the file that was recorded")
+    add_data(parser)
+    parser.add_argument(
+        "--until",
+        type=_update,
+        metavar="update=N",
+        help="stop after the N-th update from the run's beginning (default: the last recorded)",
+    )
+    parser.add_argument(
+        "--inspect",
+        metavar="LAYER",
+        help="tell of a layer, such as 0, or one of its variables, such as 0.weight: its values, "
+        "the last gradient and what it changed",
+    )
+    parser.set_defaults(command=_replay)
+
+
+def _update(text: str) -> int:
+    name, _, value = text.partition("=")
+    if name != "update" or not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not update=N")
+    return int(value)
+
+
+def _replay(options: argparse.Namespace) -> int:
+    data = None if options.data is None else load_data(options)
+    made = replay(options.trace, data=data, until=options.until)
+    inspected = [] if options.inspect is None else made.inspect(options.inspect)
+    print(pairs(_summary(made, options.until)))
+    for one in inspected:
+        shape = "×".join(map(str, one.shape))
+        told = [f"norm {number(one.norm)}", f"mean {number(one.mean)}"]
+        told += [f"{number(one.least)} to {number(one.most)}"]
+        if one.not_finite:
+            told.append(f"{one.not_finite:,} not finite")
+        print(f"{one.name} [{shape}]: {', '.join(told)}")
+    return 1 if made.ended and made.exact and made.difference != 0 else 0
+
+
+def _summary(made: Replay, until: int | None) -> list[tuple[str, str]]:
+    config = made.config
+    counts = made.counts
+    return [
+        ("model", f"{config['model']}, d = {config['dimension']:,}"),
+        ("data", f"{config['data']}, {config['examples']:,} examples"),
+        ("algorithm", f"{config['discipline']}, m = {config['threads']}, {config['isa']}"),
+        ("updates", f"{made.updates:,}"),
+        ("left out", f"{counts['dropped']:,} gradients dropped, {counts['excluded']:,} too stale"),
+        ("last", "none" if made.last is None else _applied(made.last)),
+        ("end", _end(made, until)),
+    ]
+
+
+def _applied(last: Applied) -> str:
+    parts = f"τ = {last.staleness} (τᶜ {last.staleness_compute}, τˢ {last.staleness_schedule})"
+    return (
+        f"worker {last.worker}, batch {last.batch:,}, read version {last.read:,}, {parts}, "
+        f"{last.tries} failed attempts, factor {last.factor:g}, loss {number(last.loss)}"
+    )
+
+
+def _end(made: Replay, until: int | None) -> str:
+    if not made.ended and until is not None:
+        return "not reached"
+    if not made.ended:
+        return "not recorded: the run was killed, failed or still goes on"
+    if made.difference == 0:
+        return "the recorded one, bit for bit"
+    return f"max |Δθ| = {made.difference:.3g} against the recorded one"

@@ -1,0 +1,142 @@
+"""What the record of a run says of the run: which model, data and choices it was made with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _core, checkpoint, choice
+from leashed.datasets import Dataset, SparseDataset
+from leashed.disciplines import Discipline
+from leashed.external import Description, External, Samples
+from leashed.models import FactorisationMachine, Graph, Model
+from leashed.rules import Rule
+from leashed.staleness import Policy
+
+__all__ = ["Header", "fingerprint", "header", "recording"]
+
+AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
+Choices: TypeAlias = "tuple[Discipline, Rule, Policy]"
+_FORMAT = "leashed.trace"
+_VERSION = 1
+
+
+def fingerprint(data: Any) -> str:
+    """SHA-256 of the examples and what they are to give, in hexadecimal: of a ``Dataset``, a
+    ``SparseDataset`` or an external model's ``Samples``.
+    """
+    digest = hashlib.sha256()
+    arrays: list[NDArray[Any] | None]
+    if isinstance(data, SparseDataset):
+        arrays = [data.indptr, data.indices, data.data, np.array(data.features), data.y]
+    else:
+        arrays = [data.x, data.y]
+    for array in (*arrays, getattr(data, "weights", None)):
+        if array is not None:
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def recording(
+    path: str | os.PathLike[str],
+    model: AnyModel,
+    data: Dataset | SparseDataset | Samples | Any,
+    choices: Choices,
+    config: dict[str, Any],
+    theta: NDArray[np.float32],
+    resumed: _core.Resumption | None,
+) -> tuple[str, str, NDArray[np.float32]]:
+    """For the core: the file, its header, and the parameters and states that the run begins with.
+
+    Args:
+        path: the file; a link's target is written.
+        model: what is trained.
+        data: the training set.
+        choices: the discipline, the rule and the staleness policy.
+        config: what ``leashed.train`` was asked for, as JSON's own types.
+        theta: to begin with [d], unless it is ``resumed``.
+        resumed: what the run goes on from, if it does.
+    """
+    discipline, rule, staleness = choices
+    name, settings = discipline.choice()
+    start = theta
+    if resumed is not None:
+        start = np.concatenate([resumed.vectors.reshape(-1), resumed.last_updates])
+    text = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "model": checkpoint.description(model),
+        "data": {
+            "name": data.name,
+            "examples": len(data),
+            "fingerprint": fingerprint(data),
+        },
+        "discipline": choice.to_json((name, {**settings})),
+        "rule": choice.to_json(rule.choice()),
+        "staleness": choice.to_json(staleness.choice()),
+        "start": {
+            "resumed": resumed is not None,
+            "updates": 0 if resumed is None else resumed.updates,
+            "batches": 0 if resumed is None else resumed.batches,
+            "vectors": 1 if resumed is None else len(resumed.vectors),
+        },
+        "config": config,
+    }
+    return os.path.realpath(path), json.dumps(text), start
+
+
+class Header(NamedTuple):
+    """What a trace says of its run.
+
+    Attributes:
+        model: what was trained.
+        data: name, number of examples and fingerprint of the training set.
+        discipline: for the core, as are rule and staleness.
+        rule: the update rule.
+        staleness: the staleness policy.
+        start: whether the run went on from a checkpoint; updates and batches before; vectors in
+            the trace, parameters and states.
+        config: what ``leashed.train`` was asked for, and on which machine.
+    """
+
+    model: Model | FactorisationMachine | Graph | Description
+    data: dict[str, Any]
+    discipline: choice.Choice
+    rule: choice.Choice
+    staleness: choice.Choice
+    start: dict[str, Any]
+    config: dict[str, Any]
+
+
+def header(text: bytes) -> Header:
+    """The header that ``recording`` wrote.
+
+    Raises:
+        ValueError: it is none, or of a newer version.
+    """
+    try:
+        found = json.loads(text)
+        if found["format"] != _FORMAT:
+            raise ValueError("it is no trace")
+        if found["version"] > _VERSION:
+            raise ValueError(
+                f"its format version is {found['version']}, this release reads {_VERSION}; "
+                "upgrade leashed"
+            )
+        return Header(
+            checkpoint.described(found["model"]),
+            found["data"],
+            choice.from_json(found["discipline"]),
+            choice.from_json(found["rule"]),
+            choice.from_json(found["staleness"]),
+            found["start"],
+            found["config"],
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"its header lacks or has a wrong {error}") from error
