@@ -32,29 +32,18 @@ class Combiner {
 template <class First>
 void Combiner::add(const std::uint64_t* ids, std::size_t n, std::uint32_t* places,
                    const First& first) {
-  // Whether an id is new is as good as random: nothing branches on it. And nothing that is stored
-  // makes the compiler load these again.
-  Slot* const slots = slots_.data();
-  const std::uint32_t stamp = stamp_;
-  const unsigned shift = shift_;
-  const std::size_t mask = (std::size_t{1} << (64 - shift)) - 1;
-  const std::size_t before = distinct_->size();
-  distinct_->resize(before + n);
-  std::uint64_t* const distinct = distinct_->data();
-  auto count = static_cast<std::uint32_t>(before);
+  const std::size_t mask = (std::size_t{1} << (64 - shift_)) - 1;
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t id = ids[i];
-    std::size_t at = id * 0x9E3779B97F4A7C15 >> shift;
-    while ((slots[at].stamp == stamp) & (slots[at].id != id)) at = (at + 1) & mask;
-    const std::uint32_t is_new = slots[at].stamp != stamp, known = slots[at].place;
-    const std::uint32_t place = known ^ ((known ^ count) & -is_new);
-    slots[at] = {id, stamp, place};
-    distinct[count] = id;
-    count += is_new;
-    places[i] = place;
+    std::size_t slot = id * 0x9E3779B97F4A7C15 >> shift_;
+    while (slots_[slot].stamp == stamp_ && slots_[slot].id != id) slot = (slot + 1) & mask;
+    if (slots_[slot].stamp != stamp_) {
+      slots_[slot] = {id, stamp_, static_cast<std::uint32_t>(distinct_->size())};
+      distinct_->push_back(id);
+      first(id);
+    }
+    places[i] = slots_[slot].place;
   }
-  distinct_->resize(count);
-  for (std::size_t i = before; i < count; ++i) first(distinct[i]);
 }
 
 }  // namespace leashed
