@@ -119,7 +119,8 @@ float Graph::gradient(const float* theta, const BatchView& batch, float* gradien
   double loss = 0;
   for_each_micro_batch(batch.size, 1, [&](std::size_t first, std::size_t count) {
     if (cancel.load(std::memory_order_relaxed)) return false;
-    RowsAhead ahead = rows_after(batch, first + count, plan_->features);
+    RowsAhead ahead;
+    if (plan_->features > 0) ahead = rows_after(batch, first + count, plan_->features);
     const MicroBatch step = {theta, batch, first, count, ahead};
     own.forward(step);
     loss += own.head.loss(own.outputs, count, batch.targets.from(first), scale);
