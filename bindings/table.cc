@@ -20,7 +20,8 @@ const std::uint64_t* ids_of(const IdArray& ids) {
 std::shared_ptr<Table> make(const std::string& name, std::size_t dim, std::size_t rows,
                             std::size_t max_bytes, const PyChoice& initial, const PyChoice& rule,
                             const PyChoice& staleness, std::uint32_t admit_after,
-                            const std::string& evict, std::uint64_t seed, std::uint32_t number) {
+                            const std::string& evict, std::uint64_t seed, std::uint32_t number,
+                            bool versions) {
   const Table::Settings settings{name,
                                  dim,
                                  rows,
@@ -31,7 +32,8 @@ std::shared_ptr<Table> make(const std::string& name, std::size_t dim, std::size_
                                  admit_after,
                                  evict,
                                  seed,
-                                 number};
+                                 number,
+                                 versions};
   const py::gil_scoped_release release;
   return std::make_shared<Table>(settings);
 }
@@ -83,7 +85,8 @@ void bind_table(py::module_& m) {
   py::class_<Table, std::shared_ptr<Table>>(m, "Table", "Rows that threads read and update.")
       .def(py::init(&make), py::kw_only(), py::arg("name"), py::arg("dim"), py::arg("rows"),
            py::arg("max_bytes"), py::arg("initial"), py::arg("rule"), py::arg("staleness"),
-           py::arg("admit_after"), py::arg("evict"), py::arg("seed"), py::arg("number"))
+           py::arg("admit_after"), py::arg("evict"), py::arg("seed"), py::arg("number"),
+           py::arg("versions"))
       .def("lookup", &lookup, py::arg("ids").noconvert(), "(values [n, dim], versions [n])")
       .def("update", &update, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")

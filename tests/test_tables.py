@@ -320,6 +320,22 @@ MADE: dict[str, tuple[dict[str, object], type[Exception], str]] = {
     "AdamW": ({"rule": lsh.AdamW(0.1)}, ValueError, "weight_decay would"),
     "norm": ({"rule": lsh.SWAP(lsh.Adam(0.1, clip_norm=1.0), 5)}, ValueError, "use clip_value"),
     "init": ({"init": 0.1}, TypeError, "init must be"),
+    "no versions": ({"versions": 0}, TypeError, "versions must be True or False"),
+    "growing without": (
+        {"rows": None, "max_bytes": 10**6, "versions": False},
+        ValueError,
+        "leave it True",
+    ),
+    "SWAP without": (
+        {"rule": lsh.SWAP(lsh.Adagrad(0.1), 5), "versions": False},
+        ValueError,
+        "leave it True",
+    ),
+    "stale without": (
+        {"staleness": lsh.staleness.inverse(), "versions": False},
+        ValueError,
+        "leave it True",
+    ),
     "seed": ({"seed": -1}, ValueError, "seed must be"),
 }
 
@@ -330,6 +346,22 @@ def test_no_table_is_made_of_what_is_none(name: str) -> None:
     settings = {"rows": ROWS, "dim": 4, "rule": lsh.SGD(0.1), **changes}
     with pytest.raises(error, match=message):
         lsh.Table(**settings)  # type: ignore[arg-type]
+
+
+def test_rows_without_versions_are_shorter_and_otherwise_the_same() -> None:
+    ids = np.array([3, 1, 3])
+    found = []
+    for versions in (True, False):
+        table = lsh.Table(rows=ROWS, dim=16, rule=lsh.Adagrad(0.1), versions=versions)
+        rng = np.random.default_rng(1)
+        for _ in range(3):
+            _, told = table.lookup(ids, versions=True)
+            table.update(ids, rng.standard_normal((3, 16)), told)
+        found.append((table.lookup(np.arange(ROWS)), told, table.statistics()["bytes_per_row"]))
+    (counted, _, longer), (values, told, shorter) = found
+    np.testing.assert_array_equal(values, counted)
+    assert not told.any()
+    assert (longer, shorter) == (144, 128)
 
 
 def test_nothing_is_looked_up_and_updated() -> None:

@@ -250,6 +250,7 @@ class Table:
         evict: str,
         seed: typing.SupportsInt | typing.SupportsIndex,
         number: typing.SupportsInt | typing.SupportsIndex,
+        versions: bool,
     ) -> None: ...
     def load(self, path: str, description: str) -> None: ...
     def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:

@@ -157,6 +157,9 @@ class Table:
         seed: of what rows begin with; from 0.
         number: among the tables of one seed, whose rows begin with other numbers; from 0.
         name: in messages.
+        versions: whether each row counts its updates. Without, where all of a table's rows are
+            given, a row is 8 bytes shorter and updated the faster, but staleness is not known: it
+            is counted as 0, and there is no staleness policy and no ``SWAP``.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the rule or policy is none for rows, or
@@ -177,6 +180,7 @@ class Table:
         seed: int = 0,
         number: int = 0,
         name: str = "table",
+        versions: bool = True,
     ) -> None:
         self.dim = _check.whole("dim", dim, maximum=_MOST_DIM)
         self.rows = None if rows is None else _check.whole("rows", rows, maximum=_MOST_ROWS)
@@ -195,6 +199,15 @@ class Table:
             raise ValueError("max_bytes is needed where rows is not given: the table grows")
         if rows is not None and (evict is not None or self.admit_after != 1):
             raise ValueError("evict and admit_after are of a table that grows; leave rows out")
+        if not isinstance(versions, bool):
+            raise TypeError(f"versions must be True or False, got {versions!r}")
+        self.versions = versions
+        damped = isinstance(self.rule, SWAP) or self.staleness != policies.none()
+        if not versions and (rows is None or damped):
+            raise ValueError(
+                "versions=False is of a table whose rows are given, without SWAP and a staleness "
+                "policy; leave it True"
+            )
         self.max_bytes = max_bytes
         self.seed = _check.whole("seed", seed, 0, 2**64 - 1)
         self.number = _check.whole("number", number, 0, 2**32 - 1)
@@ -213,6 +226,7 @@ class Table:
             evict=evict or "none",
             seed=self.seed,
             number=self.number,
+            versions=self.versions,
         )
 
     @overload
@@ -231,7 +245,8 @@ class Table:
 
         Args:
             ids: whole numbers, of any shape.
-            versions: also how far each row has come, to tell ``update``.
+            versions: also how far each row has come, to tell ``update``; 0 where rows do not count
+                it.
 
         Returns:
             float32, shaped as ``ids`` with ``dim`` more; with ``versions`` also uint32, shaped as
@@ -398,12 +413,13 @@ def of(
     evict: Literal["age", "norm"] | None = None,
     max_bytes: int = 2**24,
     seed: int = 0,
+    versions: bool = True,
 ) -> dict[str, Table]:
     """New tables for a model: ``tables.of(model.tables, rule=lsh.Adagrad(0.01))``.
 
     Args:
         described: their names, sizes and dimensions; one without a number of rows grows.
-        rule, init, staleness, seed: as for ``Table``, of all of them.
+        rule, init, staleness, seed, versions: as for ``Table``, of all of them.
         admit_after, evict, max_bytes: as for ``Table``, of each that grows.
 
     Returns:
@@ -426,6 +442,7 @@ def of(
             seed=seed,
             number=number,
             name=one.name,
+            versions=versions,
             **grows,
         )
     return found

@@ -67,44 +67,13 @@ struct GraphWorkspace final : Workspace {
       blocks.push_back(block.plan->make(ports));
     }
     outputs = window(last).values;
-    std::size_t lines = lines_of(plan.features);
-    for (const std::size_t t : plan.features_of_tables) lines += lines_of(plan.tables[t].dim);
-    ahead.resize(kMicroBatch * lines);
   }
 
   void forward(const MicroBatch& step) {
     for (const auto& block : blocks) block->forward(step);
   }
 
-  // The cache lines that the micro-batch from example `first` on will read, but for bags, or those
-  // of the next batch's dense features: a product fetches a few of them after each of its tiles.
-  RowsAhead look_ahead(const BatchView& batch, std::size_t first, const GraphPlan& plan) {
-    const float** next = ahead.data();
-    if (plan.features > 0) {
-      const RowsAhead dense = rows_after(batch, first, plan.features);
-      for (auto row = dense.row; row != dense.end; ++row) next = add(*row, plan.features, next);
-    }
-    const std::size_t end = std::min(batch.size, first + kMicroBatch);
-    for (std::size_t f = 0; f < batch.columns.size(); ++f) {
-      if (batch.columns[f].offsets) continue;
-      const TableRows& table = batch.tables[plan.features_of_tables[f]];
-      const std::uint32_t* const places = batch.places[f];
-      const float* const* const values = table.values;
-      for (std::size_t i = first; i < end; ++i) next = add(values[places[i]], table.dim, next);
-    }
-    return {ahead.data(), next, 1};
-  }
-
-  // Lines of a row → lines; where the next ones go.
-  static const float** add(const float* row, std::size_t length, const float** lines) {
-    for (std::size_t k = 0; k < length; k += kLine) *lines++ = row + k;
-    return lines;
-  }
-  static constexpr std::size_t kLine = kCacheLine / sizeof(float);
-  static std::size_t lines_of(std::size_t floats) { return (floats + kLine - 1) / kLine; }
-
   std::vector<AlignedArray<float>> values, gradients;
-  std::vector<const float*> ahead;
   HeadPass head;
   std::vector<std::unique_ptr<Block>> blocks;
   const float* outputs;
@@ -150,7 +119,8 @@ float Graph::gradient(const float* theta, const BatchView& batch, float* gradien
   double loss = 0;
   for_each_micro_batch(batch.size, 1, [&](std::size_t first, std::size_t count) {
     if (cancel.load(std::memory_order_relaxed)) return false;
-    RowsAhead ahead = own.look_ahead(batch, first + count, *plan_);
+    RowsAhead ahead;
+    if (plan_->features > 0) ahead = rows_after(batch, first + count, plan_->features);
     const MicroBatch step = {theta, batch, first, count, ahead};
     own.forward(step);
     loss += own.head.loss(own.outputs, count, batch.targets.from(first), scale);

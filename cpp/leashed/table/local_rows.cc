@@ -115,6 +115,7 @@ void LocalRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
   auto& local = static_cast<LocalBatch&>(rows);
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     Located& located = local.located[t];
+    if (t + 1 < tables_.size()) tables_[t + 1]->expect_pull(local.located[t + 1]);
     tables_[t]->pull(located);
     const std::size_t count = located.ids.size(), stride = tables_[t]->gradient_stride();
     AlignedArray<float>& gradient = local.gradients[t];
@@ -140,6 +141,7 @@ RowPublication LocalRows::push(std::size_t worker, BatchRows& rows, const RowSte
   RowPublication result;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     const std::uint64_t before = begun_[t] + step.t;
+    if (!lockstep_ && t + 1 < tables_.size()) tables_[t + 1]->expect_push(local.located[t + 1]);
     result.add(lockstep_
                    ? fold(worker, t, before)
                    : tables_[t]->push(*member.seats[t], local.located[t], local.gradients[t].data(),

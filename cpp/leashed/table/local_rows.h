@@ -1,5 +1,9 @@
-// The rows of tables in this process: a worker combines the ids of its batch, reads rows where they
-// lie, and updates them row by row, without a lock (Hogwild).
+// The rows of tables in this process: a worker combines the ids of its batch, copies their rows,
+// and updates them row by row, without a lock (Hogwild).
+//
+// Copies, since a batch's rows are on as many pages: whoever comes back to a row in the table after
+// all the others waits for its page once more. And while one table's rows are read or updated the
+// first of the next table are fetched, of which the last would else wait for each.
 //
 // In lockstep rows are folded instead: each worker owns the ids whose hash modulo the number of
 // workers is its own, adds up the gradients of all workers' batches in the order of the workers,

@@ -81,9 +81,8 @@ class RowStore {
 
   virtual std::unique_ptr<BatchRows> make_batch() const = 0;
 
-  // Combines the ids of each table's features, finds their rows, admits new ones, and has all of
-  // them brought into the cache. Throws Error where an id is no row of its table. Uses the view's
-  // columns, nothing else.
+  // Combines the ids of each table's features, finds their rows, and admits new ones. Throws Error
+  // where an id is no row of its table. Uses the view's columns, nothing else.
   virtual void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) = 0;
   // Fills in the view's tables and places: valid until push or drop. Gradients are 0.
   virtual void pull(std::size_t worker, BatchView& batch, BatchRows& rows) = 0;

@@ -3,6 +3,8 @@
 //
 //   version   touched   period   θ   the rule's states
 //   0         4         6        8
+//
+// Without heads θ comes first: where θ and states fill cache lines, a row is on no others.
 #pragma once
 
 #include <atomic>
@@ -28,13 +30,14 @@ static_assert(sizeof(RowHead) == 8);
 class Rows {
  public:
   // Throws Error where so much cannot be reserved.
-  Rows(std::size_t count, std::size_t floats);
+  Rows(std::size_t count, std::size_t floats, bool headed = true);
 
   std::size_t count() const { return count_; }
   std::size_t floats() const { return floats_; }  // of a row: θ and its states
   std::size_t bytes_per_row() const { return stride_; }
-  static std::size_t bytes_of_row(std::size_t floats);
+  static std::size_t bytes_of_row(std::size_t floats, bool headed = true);
 
+  // Of rows that have heads.
   RowHead& head(std::uint32_t row) {
     return *reinterpret_cast<RowHead*>(memory_ + std::size_t{row} * stride_);
   }
@@ -43,14 +46,14 @@ class Rows {
   }
   // θ, and behind it the states.
   float* values(std::uint32_t row) {
-    return reinterpret_cast<float*>(memory_ + std::size_t{row} * stride_ + sizeof(RowHead));
+    return reinterpret_cast<float*>(memory_ + std::size_t{row} * stride_ + head_);
   }
   const float* values(std::uint32_t row) const {
-    return reinterpret_cast<const float*>(memory_ + std::size_t{row} * stride_ + sizeof(RowHead));
+    return reinterpret_cast<const float*>(memory_ + std::size_t{row} * stride_ + head_);
   }
 
  private:
-  const std::size_t count_, floats_, stride_;
+  const std::size_t count_, floats_, stride_, head_;
   const Reserved reserved_;
   std::byte* const memory_;
 };

@@ -26,12 +26,15 @@ void Table::save(const std::string& path, const std::string& description) {
   if (const auto* gathered = staleness_->statistics()) gathered->save(header.staleness);
   SavedWriter file(path, header);
   const auto add = [&](std::uint64_t id, std::uint32_t row) {
-    const RowHead& head = rows_->head(row);
-    const std::uint32_t version = head.version.load(kRelaxed);
-    if (version & RowHead::kDead) return;  // evicted since it was found
-    float* const to =
-        file.add({id, version, head.touched.load(kRelaxed), head.period.load(kRelaxed)});
-    copy(to, rows_->values(row), floats);
+    SavedRow saved{id, 0, 0, 0};
+    if (settings_.versions) {
+      const RowHead& head = rows_->head(row);
+      saved.version = head.version.load(kRelaxed);
+      if (saved.version & RowHead::kDead) return;  // evicted since it was found
+      saved.touched = head.touched.load(kRelaxed);
+      saved.period = head.period.load(kRelaxed);
+    }
+    copy(file.add(saved), rows_->values(row), floats);
   };
   if (index_) {
     index_->each(add);
@@ -96,10 +99,12 @@ void Table::load(const std::string& path, const std::string& description) {
         throw Error("'" + path + "': the rows do not fit table '" + settings_.name + "'");
       }
     }
-    RowHead& head = rows_->head(to);
-    head.version.store(row.version, kRelaxed);
-    head.touched.store(row.touched, kRelaxed);
-    head.period.store(row.period, kRelaxed);
+    if (settings_.versions) {
+      RowHead& head = rows_->head(to);
+      head.version.store(row.version, kRelaxed);
+      head.touched.store(row.touched, kRelaxed);
+      head.period.store(row.period, kRelaxed);
+    }
     std::copy_n(values, rows_->floats(), rows_->values(to));
   }
 }

@@ -17,6 +17,7 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr std::size_t kLeastRows = 64;  // of a table that grows
 constexpr std::size_t kMostRows = std::numeric_limits<std::uint32_t>::max() - 2;
 constexpr std::size_t kMostFloats = std::size_t{1} << 20;  // of a row
+constexpr std::size_t kAhead = 16;                         // rows that are prefetched, to be read
 constexpr std::size_t kBlock = 32;                         // rows that are updated at once
 constexpr std::size_t kLine = kCacheLine / sizeof(float);
 
@@ -56,11 +57,14 @@ Table::Table(const Settings& settings)
   if (settings.dim == 0 || settings.dim > kMostFloats) {
     throw Error(name + "needs a dim from 1 to " + std::to_string(kMostFloats));
   }
+  if (!settings.versions && (grows() || rule_.swaps() || settings.staleness.name != "none")) {
+    throw Error(name + "needs versions: it grows, or has SWAP or a staleness policy");
+  }
   const bool evicts = settings.evict != "none";
   if (evicts && settings.evict != "age" && settings.evict != "norm") {
     throw Error("unknown eviction '" + settings.evict + "'; choose one of: none, age, norm");
   }
-  const std::size_t row = row_bytes_ = Rows::bytes_of_row(floats());
+  const std::size_t row = Rows::bytes_of_row(floats(), settings.versions);
   const std::size_t limit = settings.max_bytes;
   const auto too_small = [&](std::size_t rows, std::size_t bytes) {
     throw Error(name + "of " + std::to_string(rows) + " rows needs " + std::to_string(bytes) +
@@ -100,7 +104,7 @@ void Table::make_rows() {
   index_.reset();
   admission_.reset();
   rows_.reset();
-  rows_ = std::make_unique<Rows>(capacity_, floats());
+  rows_ = std::make_unique<Rows>(capacity_, floats(), settings_.versions);
   const auto begin = [this](std::uint64_t id, float* values) { this->begin(id, values); };
   if (!grows()) {
     if (initial_.zero() && rule_.initial_state() == 0) return;  // as memory comes
@@ -215,7 +219,6 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
       std::uint32_t row = index_->find(ids[i]);
       found += row != IdIndex::kNone;
       if (row == IdIndex::kNone && admits) row = admit(ids[i], located.missed);
-      if (row != IdIndex::kNone) prefetch(row);
       located.rows[i] = row;
     }
   }
@@ -224,28 +227,37 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
   slots_[seat.number_].add(kFound, found);
 }
 
+void Table::expect_pull(const Located& located) const {
+  const std::size_t n = std::min(located.rows.size(), kAhead);
+  for (std::size_t i = 0; i < n; ++i) prefetch(located.rows[i], dim());
+}
+
+void Table::expect_push(const Located& located) const {
+  const std::size_t n = std::min(located.rows.size(), kBlock);
+  for (std::size_t i = 0; i < n; ++i) prefetch(located.rows[i], rows_->floats());
+}
+
 void Table::pull(Located& located) {
   const std::size_t n = located.ids.size();
   located.values.resize(n);
   located.versions.resize(n);
-  const auto none = static_cast<std::size_t>(
-      std::count(located.rows.begin(), located.rows.end(), IdIndex::kNone));
-  if (located.beginnings.size() < none * dim()) {
-    located.beginnings = AlignedArray<float>(none * dim());
-  }
-  float* beginning = located.beginnings.data();
+  if (located.copies.size() < n * dim()) located.copies = AlignedArray<float>(n * dim());
   for (std::size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) prefetch(located.rows[i + kAhead], dim());
     const std::uint32_t row = located.rows[i];
-    if (row == IdIndex::kNone) {
-      initial_(located.ids[i], beginning, dim());
-      located.values[i] = beginning;
-      located.versions[i] = 0;
-      beginning += dim();
-    } else {
-      located.values[i] = rows_->values(row);
-      located.versions[i] = rows_->head(row).version.load(kRelaxed);
-    }
+    float* const copy = located.copies.data() + i * dim();
+    const bool has_row = row != IdIndex::kNone;
+    if (!has_row) initial_(located.ids[i], copy, dim());
+    located.versions[i] = version(row);
+    located.values[i] = has_row ? rows_->values(row) : copy;
   }
+  kernels_.gather(located.copies.data(), located.values.data(), n, dim());
+  for (std::size_t i = 0; i < n; ++i) located.values[i] = located.copies.data() + i * dim();
+}
+
+std::uint32_t Table::version(std::uint32_t row) const {
+  if (row == IdIndex::kNone || !settings_.versions) return 0;
+  return rows_->head(row).version.load(kRelaxed);
 }
 
 void Table::reach(std::uint16_t period) {
@@ -270,6 +282,11 @@ void Table::factors(const std::uint32_t* tau, const std::uint32_t* rows, std::si
 RowPublication Table::push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
                            std::uint64_t t) {
   const Coefficients coefficients = rule_.coefficients(t);
+  if (!settings_.versions) {
+    const RowPublication result = push_uncounted(located, gradient, stride, coefficients);
+    count(seat, result);
+    return result;
+  }
   const float base = coefficients.scale;
   const bool swaps = rule_.swaps();
   const std::uint16_t period = swaps ? rule_.period(t) : 0;
@@ -302,11 +319,9 @@ RowPublication Table::push(Seat& seat, Located& located, const float* gradient, 
   };
   for (std::size_t begin = 0; begin < n; begin += kBlock) {
     const std::size_t end = std::min(begin + kBlock, n);
-    for (std::size_t i = end; i < std::min(end + kBlock, n); ++i) {
-      if (located.rows[i] != IdIndex::kNone) prefetch(located.rows[i]);
-    }
     std::size_t count = 0;
     for (std::size_t i = begin; i < end; ++i) {
+      if (i + kBlock < n) prefetch(located.rows[i + kBlock], rows_->floats());
       if (located.rows[i] == IdIndex::kNone) continue;
       RowHead& head = rows_->head(located.rows[i]);
       which[count] = static_cast<std::uint32_t>(i);
@@ -343,6 +358,23 @@ RowPublication Table::push(Seat& seat, Located& located, const float* gradient, 
   if (grows()) touched_.fetch_add(result.applied, kRelaxed);
   count(seat, result);
   return result;
+}
+
+// Of a fixed table, whose ids all have rows: each gets what its gradient says.
+RowPublication Table::push_uncounted(const Located& located, const float* gradient,
+                                     std::size_t stride, const Coefficients& coefficients) {
+  const std::size_t n = located.rows.size();
+  RowUpdate updates[kBlock];
+  for (std::size_t begin = 0; begin < n; begin += kBlock) {
+    const std::size_t end = std::min(begin + kBlock, n);
+    for (std::size_t i = begin; i < end; ++i) {
+      if (i + kBlock < n) prefetch(located.rows[i + kBlock], rows_->floats());
+      updates[i - begin] = {rows_->values(located.rows[i]), gradient + i * stride,
+                            coefficients.scale, 1};
+    }
+    rule_.pass()(updates, end - begin, dim(), coefficients);
+  }
+  return {.applied = n};
 }
 
 void Table::count(Seat& seat, const RowPublication& p) {
@@ -383,7 +415,7 @@ void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values,
       if (row == IdIndex::kNone) initial_(some[i], to, dim());
       rows[i] = row == IdIndex::kNone ? to : rows_->values(row);
       if (versions) {
-        versions[begin + i] = row == IdIndex::kNone ? 0 : rows_->head(row).version.load(kRelaxed);
+        versions[begin + i] = version(row);
       }
     }
     kernels_.gather(values + begin * dim(), rows, count, dim());

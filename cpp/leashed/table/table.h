@@ -30,10 +30,10 @@ namespace leashed {
 struct Located {
   std::vector<std::uint64_t> ids;
   std::vector<std::uint32_t> rows;      // IdIndex::kNone: the id has none
-  std::vector<const float*> values;     // θ: where it lies, or what it would begin with
-  std::vector<std::uint32_t> versions;  // when it was read
-  AlignedArray<float> beginnings;
-  RowPublication missed;  // of gradients that make no update of their own, why
+  std::vector<const float*> values;     // θ as it was read, or what it would begin with
+  std::vector<std::uint32_t> versions;  // when it was read; 0 where rows have none
+  AlignedArray<float> copies;           // of θ
+  RowPublication missed;                // of gradients that make no update of their own, why
 };
 
 class Table {
@@ -48,6 +48,9 @@ class Table {
     std::string evict = "none";     // or age, or norm: which rows make room for new ones
     std::uint64_t seed = 0;
     std::uint32_t number = 0;  // among the tables of one seed
+    // Whether rows have heads. Without, of a fixed table alone, nobody can tell how stale a
+    // gradient is, and a row is as much shorter.
+    bool versions = true;
   };
   // Throws Error where a setting is none for a table, or the limit cannot hold it.
   explicit Table(const Settings& settings);
@@ -91,17 +94,16 @@ class Table {
 
   // An id that is to be located soon: what that reads is brought into the cache.
   void expect(std::uint64_t id) const {
-    if (index_) {
-      index_->prefetch(id);
-    } else {
-      prefetch(id);
-    }
+    if (index_) index_->prefetch(id);
   }
-  // Finds the rows of located.ids and has them brought into the cache; where it admits, ids that
-  // have none are counted, and get one when they have come often enough. Throws Error where one is
-  // no row of a fixed table.
+  // Finds the rows of located.ids; where it admits, ids that have none are counted, and get one
+  // when they have come often enough. Throws Error where one is no row of a fixed table.
   void locate(Seat& seat, Located& located, bool admits);
-  // Where their values lie, and their versions now.
+  // Has the first rows that pull() or push() reads brought into the cache, while other tables' are
+  // read; the others follow by themselves.
+  void expect_pull(const Located& located) const;
+  void expect_push(const Located& located) const;
+  // Copies their values, and takes their versions before.
   void pull(Located& located);
   // Applies gradient[i · stride ...] to the i-th. t: updates of the model before this one.
   RowPublication push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
@@ -185,14 +187,20 @@ class Table {
   std::uint16_t time() const;
   void check(const std::uint64_t* ids, std::size_t n) const;
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);
-  // (A row that there is not does no harm.)
-  void prefetch(std::uint64_t row) const {
-    const auto begin = reinterpret_cast<std::uintptr_t>(&rows_->head(0)) + row * row_bytes_;
-    const std::uintptr_t end = begin + row_bytes_;
+  // The head of a row and so many of its floats.
+  void prefetch(std::uint32_t row, std::size_t floats) const {
+    if (row == IdIndex::kNone) return;
+    const auto end = reinterpret_cast<std::uintptr_t>(rows_->values(row) + floats);
+    const std::uintptr_t begin =
+        end - floats * sizeof(float) - (settings_.versions ? sizeof(RowHead) : 0);
     for (std::uintptr_t line = begin / kCacheLine * kCacheLine; line < end; line += kCacheLine) {
       __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
     }
+    asm volatile("");  // else a call that only fetches is left out
   }
+  RowPublication push_uncounted(const Located& located, const float* gradient, std::size_t stride,
+                                const Coefficients& coefficients);
+  std::uint32_t version(std::uint32_t row) const;
   void reach(std::uint16_t period);
   void count(Seat& seat, const RowPublication& publication);
 
@@ -201,7 +209,7 @@ class Table {
   const RowRule rule_;
   const std::unique_ptr<const StalenessPolicy> staleness_;
   const RowKernels& kernels_;
-  std::size_t capacity_, most_bytes_, row_bytes_;
+  std::size_t capacity_, most_bytes_;
   IdIndex::Settings index_settings_{};
   Epochs epochs_{kSeats};
   const std::unique_ptr<Slot[]> slots_;

@@ -162,6 +162,29 @@ TEST_CASE("who evaluates admits, counts and versions nothing, and an id without 
   CHECK(s.updates.applied == 0);
 }
 
+TEST_CASE("what has been pulled stays as it is while others update its rows") {
+  for (const bool versions : {true, false}) {
+    Table::Settings settings = settings_of(4, 10, "a");
+    settings.versions = versions;
+    const auto table = std::make_shared<Table>(settings);
+    LocalRows store({table}, {0}, 1, 0, false);
+    const auto rows = store.make_batch();
+    const std::uint64_t ids[] = {5, 7, 5};
+    const IdColumn column{ids};
+    BatchView view{nullptr, Targets(), 3};
+    view.columns = {&column, 1};
+    const std::vector<float> before = row_of(*table, 7), ones(4, 1);
+    store.prefetch(0, view, *rows);
+    store.pull(0, view, *rows);
+    table->update(ids + 1, 1, ones.data(), nullptr);
+    const float* const pulled = view.tables[0].values[1];
+    CHECK(std::vector<float>(pulled, pulled + 4) == before);
+    CHECK(row_of(*table, 7) != before);
+    CHECK(store.push(0, *rows, {0}).staleness == (versions ? 1 : 0));
+    store.leave(0);
+  }
+}
+
 TEST_CASE("a batch of nothing, and ids that are no rows") {
   const auto table = std::make_shared<Table>(settings_of(4, 10, "a"));
   LocalRows store({table}, {0}, 1, 0, false);

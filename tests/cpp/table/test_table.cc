@@ -101,6 +101,52 @@ TEST_CASE("every update of one hot row is counted, and rows of one thread each a
   CHECK(s.found == s.asked);
 }
 
+TEST_CASE("rows without versions have the same values, and no room for more") {
+  const File file("uncounted");
+  for (const std::size_t dim : {1, 10, 16}) {
+    Table::Settings settings = fixed(200, dim, adagrad(0.5));
+    Table counted(settings);
+    settings.versions = false;
+    Table table(settings);
+    const std::vector<std::uint32_t> old(150, 7);
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    for (int step = 0; step < 3; ++step) {
+      std::vector<std::uint64_t> ids(150);  // some of them again
+      std::vector<float> gradients(ids.size() * dim);
+      for (std::uint64_t& id : ids) id = random() % 200;
+      for (float& g : gradients) g = normal(random);
+      const auto expected = counted.update(ids.data(), ids.size(), gradients.data(), nullptr);
+      const auto told = table.update(ids.data(), ids.size(), gradients.data(), old.data());
+      CHECK(told.applied == expected.applied);
+      CHECK(told.staleness == 0);
+    }
+    std::vector<std::uint64_t> all(200);
+    std::iota(all.begin(), all.end(), std::uint64_t{0});
+    CHECK(values_of(table, all) == values_of(counted, all));
+    std::uint32_t version = 1;
+    std::vector<float> values(dim);
+    table.lookup(all.data(), 1, values.data(), &version);
+    CHECK(version == 0);
+    CHECK(table.statistics().bytes_per_row == (2 * dim * sizeof(float) + 15) / 16 * 16);
+
+    table.save(file.path, "kind");
+    Table again(settings);
+    again.load(file.path, "kind");
+    CHECK(values_of(again, all) == values_of(table, all));
+  }
+}
+
+TEST_CASE("versions are left out only where nothing needs them") {
+  Table::Settings stale = fixed(10, 4, sgd(1)), swaps = fixed(10, 4, adagrad(1));
+  stale.staleness = {"cutoff", {{"iota", 1}}};
+  swaps.rule.parts.emplace("swap", Choice{"swap", {{"period", 2}, {"decay", 0.5}}});
+  for (Table::Settings settings : {stale, swaps, growing(1 << 20, 4)}) {
+    settings.versions = false;
+    CHECK_THROWS_WITH_AS(Table{settings}, doctest::Contains("needs versions"), Error);
+  }
+}
+
 TEST_CASE("gradients of one id are added in their order, and make one update") {
   Table table(fixed(10, 4, adagrad(0.5)));
   const std::uint64_t ids[] = {3, 7, 3, 3};
