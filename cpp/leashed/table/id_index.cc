@@ -14,81 +14,38 @@ namespace leashed {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr std::uint64_t kEmpty = 0, kTomb = ~std::uint64_t{0};
 constexpr unsigned kLeastBits = 6;               // of a segment's slots
 constexpr std::size_t kSample = 16, kWorst = 4;  // rows that are compared, and evicted of them
-
-// A permutation whose bits all depend on all of the id's (David Stafford's mix 13).
-std::uint64_t mix(std::uint64_t id) {
-  id = (id ^ (id >> 30)) * 0xBF58476D1CE4E5B9;
-  id = (id ^ (id >> 27)) * 0x94D049BB133111EB;
-  return id ^ (id >> 31);
-}
-
-// Ids that a slot cannot hold: each has a row from the start.
-bool is_special(std::uint64_t id) { return id == kEmpty || id == kTomb; }
-
-constexpr std::size_t slots(unsigned bits) { return std::size_t{1} << bits; }
 
 // Slots for so many rows, of which at most 0.6 are to be in use.
 unsigned bits_for(std::size_t rows) {
   unsigned bits = kLeastBits;
-  while (3 * slots(bits) < 5 * rows) ++bits;
+  while (3 * (std::size_t{1} << bits) < 5 * rows) ++bits;
   return bits;
 }
 
 std::size_t rows_per_shard(const IdIndex::Settings& settings) {
-  const std::size_t shards = slots(settings.shard_bits);
-  return std::max<std::size_t>(1, settings.rows / shards);
+  return std::max<std::size_t>(1, settings.rows >> settings.shard_bits);
 }
 
 }  // namespace
 
-// Where the slots of a segment lie, and how many.
-struct IdIndex::Segment {
-  struct Slot {
-    std::atomic<std::uint64_t> id;
-    std::uint32_t row;  // where there is an id
-  };
-
-  Slot* table = nullptr;
-  unsigned bits = 0;
-
-  static std::size_t bytes(unsigned bits) { return slots(bits) * sizeof(Slot); }
-  static Segment make(unsigned bits, std::byte* memory) {
-    const Segment made{reinterpret_cast<Slot*>(memory), bits};
-    for (std::size_t i = 0; i < slots(bits); ++i) {
-      new (&made.table[i].id) std::atomic<std::uint64_t>(kEmpty);
-    }
-    return made;
+IdIndex::Segment IdIndex::Segment::make(unsigned bits, std::byte* memory) {
+  static_assert((std::size_t{1} << kLeastBits) * sizeof(Slot) > 64);
+  const Segment made{reinterpret_cast<Slot*>(memory), bits};
+  for (std::size_t i = 0; i < slots(bits); ++i) {
+    new (&made.table[i].id) std::atomic<std::uint64_t>(kEmpty);
   }
-  // Both in one word: a segment begins at a multiple of its bytes.
-  std::uintptr_t word() const { return reinterpret_cast<std::uintptr_t>(table) | bits; }
-  static Segment of(std::uintptr_t word) {
-    static_assert((std::size_t{1} << kLeastBits) * sizeof(Slot) > 64);
-    return {reinterpret_cast<Slot*>(word & ~std::uintptr_t{63}), static_cast<unsigned>(word & 63)};
-  }
+  return made;
+}
 
-  std::size_t next(std::size_t i) const { return (i + 1) & (slots(bits) - 1); }
-  std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - 1); }
-
-  // Never full: who inserts leaves some slots empty.
-  std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
-    for (std::size_t i = first(hash);; i = next(i)) {
-      // Acquire: pairs with put(); the slot's row is seen, and what the row began with.
-      const std::uint64_t found = table[i].id.load(std::memory_order_acquire);
-      if (found == id) return table[i].row;
-      if (found == kEmpty) return kNone;
-    }
-  }
-  void put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) const {
-    std::size_t i = first(hash);
-    while (table[i].id.load(kRelaxed) != kEmpty) i = next(i);
-    table[i].row = row;
-    // Release: pairs with find().
-    table[i].id.store(id, std::memory_order_release);
-  }
-};
+void IdIndex::Segment::put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) const {
+  std::size_t i = first(hash);
+  while (table[i].id.load(kRelaxed) != kEmpty) i = next(i);
+  table[i].row = row;
+  // Release: pairs with find().
+  table[i].id.store(id, std::memory_order_release);
+}
 
 struct alignas(kCacheLine) IdIndex::Shard {
   // Relaxed: counted without the lock.
@@ -121,7 +78,7 @@ struct alignas(kCacheLine) IdIndex::Shard {
 };
 
 std::size_t IdIndex::rows_of(const Settings& settings) {
-  return slots(settings.shard_bits) * rows_per_shard(settings) + 2;
+  return kSpecial + slots(settings.shard_bits) * rows_per_shard(settings);
 }
 
 // Of one shard's segments: two of the largest.
@@ -166,38 +123,13 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
     shard.limbo.resize(most);
     shard.free.reserve(most);
     // Every so-many-th row, so that memory comes as rows do, and not at once for all shards.
-    shard.next = static_cast<std::uint32_t>(k);
+    shard.next = kSpecial + static_cast<std::uint32_t>(k);
     shard.unused = rows_per_shard_;
   }
-  const std::size_t special = rows_of(settings) - 2;
-  initialise_(kEmpty, rows_.values(static_cast<std::uint32_t>(special)));
-  initialise_(kTomb, rows_.values(static_cast<std::uint32_t>(special + 1)));
+  for (const std::uint64_t id : {kEmpty, kTomb}) initialise_(id, rows_.values(special_row(id)));
 }
 
 IdIndex::~IdIndex() = default;
-
-std::size_t IdIndex::shard_of(std::uint64_t hash) const {
-  return settings_.shard_bits == 0 ? 0 : hash >> (64 - settings_.shard_bits);
-}
-
-// Acquire: pairs with rebuild(); its slots are seen as they were when it was made, at least.
-IdIndex::Segment IdIndex::current(std::size_t shard) const {
-  return Segment::of(current_[shard].load(std::memory_order_acquire));
-}
-
-std::uint32_t IdIndex::find(std::uint64_t id) const {
-  if (is_special(id)) {
-    return static_cast<std::uint32_t>(rows_of(settings_) - (id == kEmpty ? 2 : 1));
-  }
-  const std::uint64_t hash = mix(id);
-  return current(shard_of(hash)).find(id, hash);
-}
-
-void IdIndex::prefetch(std::uint64_t id) const {
-  const std::uint64_t hash = mix(id);
-  const Segment segment = current(shard_of(hash));
-  __builtin_prefetch(&segment.table[segment.first(hash)]);
-}
 
 IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period) {
   if (is_special(id)) return {find(id), Outcome::known};

@@ -205,18 +205,17 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
   const std::size_t n = ids.size();
   check(ids.data(), n);
   located.missed = {};
-  located.rows.resize(n);
-  std::size_t found = 0;
+  std::size_t found = n;
   if (!grows()) {
-    for (std::size_t i = 0; i < n; ++i) located.rows[i] = static_cast<std::uint32_t>(ids[i]);
-    found = n;
+    located.rows.assign(ids.begin(), ids.end());
   } else {
+    while (located.rows.size() < n) find_next(located);
     for (std::size_t i = 0; i < n; ++i) {
-      std::uint32_t row = index_->find(ids[i]);
-      found += row != IdIndex::kNone;
-      if (row == IdIndex::kNone && admits) row = admit(ids[i], located.missed);
-      if (row != IdIndex::kNone) prefetch(row);
-      located.rows[i] = row;
+      if (located.rows[i] != IdIndex::kNone) continue;
+      --found;
+      if (!admits) continue;
+      located.rows[i] = admit(ids[i], located.missed);
+      if (located.rows[i] != IdIndex::kNone) prefetch(located.rows[i]);
     }
   }
   if (!admits) return;
@@ -404,8 +403,9 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   Scratch& scratch = *kept;
   Located& located = scratch.located;
   scratch.places.resize(n);
+  located.rows.clear();
   scratch.combiner.begin(n, located.ids);
-  scratch.combiner.add(ids, n, scratch.places.data(), [this](std::uint64_t id) { expect(id); });
+  scratch.combiner.add(ids, n, scratch.places.data(), [&] { expect(located); });
   const std::size_t distinct = located.ids.size();
   const float* sums = gradients;
   std::size_t stride = dim();

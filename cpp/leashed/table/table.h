@@ -89,17 +89,18 @@ class Table {
   // Floats from one gradient to the next, so that none is on more lines than it must be.
   std::size_t gradient_stride() const;
 
-  // An id that is to be located soon: what that reads is brought into the cache.
-  void expect(std::uint64_t id) const {
-    if (index_) {
-      index_->prefetch(id);
-    } else {
-      prefetch(id);
-    }
+  // The last of located.ids has just been added to them, and more may be: brings what finding its
+  // row reads into the cache, and finds the row of one that came some time before, and has it
+  // brought too. located.rows is to be empty where ids are.
+  void expect(Located& located) const {
+    const std::vector<std::uint64_t>& ids = located.ids;
+    if (!index_) return prefetch(ids.back());
+    index_->prefetch(ids.back());
+    if (ids.size() > located.rows.size() + kAhead) find_next(located);
   }
-  // Finds the rows of located.ids and has them brought into the cache; where it admits, ids that
-  // have none are counted, and get one when they have come often enough. Throws Error where one is
-  // no row of a fixed table.
+  // Finds the rows of located.ids that expect() has not, and has them brought into the cache; where
+  // it admits, ids that have none are counted, and get one when they have come often enough. Throws
+  // Error where one is no row of a fixed table.
   void locate(Seat& seat, Located& located, bool admits);
   // Where their values lie, and their versions now.
   void pull(Located& located);
@@ -138,6 +139,9 @@ class Table {
   void load(const std::string& path, const std::string& description);
 
  private:
+  // Ids whose slots are on their way into the cache.
+  static constexpr std::size_t kAhead = 16;
+
   enum Count {
     kAsked,
     kFound,
@@ -184,6 +188,11 @@ class Table {
   float score(RowHead& head, const float* values) const;
   std::uint16_t time() const;
   void check(const std::uint64_t* ids, std::size_t n) const;
+  void find_next(Located& located) const {
+    const std::uint32_t row = index_->find(located.ids[located.rows.size()]);
+    if (row != IdIndex::kNone) prefetch(row);
+    located.rows.push_back(row);
+  }
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);
   // (A row that there is not does no harm.)
   void prefetch(std::uint64_t row) const {
