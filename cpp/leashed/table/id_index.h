@@ -106,6 +106,9 @@ class IdIndex {
       std::uint32_t row;  // where there is an id
     };
 
+    // The first slot of a line: then most ids are found in one.
+    static constexpr std::size_t kOfLine = kCacheLine / sizeof(Slot);
+
     Slot* table = nullptr;
     unsigned bits = 0;
 
@@ -119,7 +122,7 @@ class IdIndex {
     }
 
     std::size_t next(std::size_t i) const { return (i + 1) & (slots(bits) - 1); }
-    std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - 1); }
+    std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - kOfLine); }
 
     // Never full: who inserts leaves some slots empty.
     std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
