@@ -6,7 +6,6 @@
 #include <limits>
 #include <new>
 #include <optional>
-#include <utility>
 
 #include "leashed/base/error.h"
 
@@ -69,8 +68,7 @@ struct alignas(kCacheLine) IdIndex::Shard {
   std::vector<Left> limbo;       // a ring of so many
   std::size_t oldest = 0, waiting = 0;
   std::vector<std::uint32_t> free;
-  std::uint32_t next = 0;  // the first row that has never been used
-  std::size_t unused = 0;  // how many there are
+  std::size_t unused = 0;  // rows that it may take and never has
   std::size_t live = 0, hand = 0;
   std::uint64_t inserted = 0, evicted = 0, refused = 0, rebuilt = 0;
 
@@ -122,8 +120,6 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
     current_[k].store(shard.owned.word(), kRelaxed);
     shard.limbo.resize(most);
     shard.free.reserve(most);
-    // Every so-many-th row, so that memory comes as rows do, and not at once for all shards.
-    shard.next = kSpecial + static_cast<std::uint32_t>(k);
     shard.unused = rows_per_shard_;
   }
   for (const std::uint64_t id : {kEmpty, kTomb}) initialise_(id, rows_.values(special_row(id)));
@@ -238,8 +234,8 @@ std::uint32_t IdIndex::take_row(Shard& shard) {
   }
   if (shard.unused == 0) return kNone;
   --shard.unused;
-  const auto shards = static_cast<std::uint32_t>(slots(settings_.shard_bits));
-  return std::exchange(shard.next, shard.next + shards);
+  // In the order in which ids come, whatever their shards: those in use lie close together.
+  return next_row_.fetch_add(1, kRelaxed);
 }
 
 // The worst of the next rows under the hand, but for the newest; one epoch for all of them.

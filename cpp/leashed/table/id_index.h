@@ -162,6 +162,8 @@ class IdIndex {
   // Of each shard. Release where it is stored, acquire where it is loaded.
   const std::unique_ptr<std::atomic<std::uintptr_t>[]> current_;
   const std::unique_ptr<Shard[]> shards_;
+  // The first row that has never been used. Relaxed: each number is given to one shard.
+  std::atomic<std::uint32_t> next_row_{kSpecial};
 };
 
 }  // namespace leashed
