@@ -13,7 +13,7 @@ class Combiner {
  public:
   // Of a batch of so many entries at most; their ids go to `distinct`.
   void begin(std::size_t entries, std::vector<std::uint64_t>& distinct);
-  // n more entries; first() after each that has not come before.
+  // n more entries; first(id) of each that has not come before.
   template <class First>
   void add(const std::uint64_t* ids, std::size_t n, std::uint32_t* places, const First& first);
 
@@ -40,7 +40,7 @@ void Combiner::add(const std::uint64_t* ids, std::size_t n, std::uint32_t* place
     if (slots_[slot].stamp != stamp_) {
       slots_[slot] = {id, stamp_, static_cast<std::uint32_t>(distinct_->size())};
       distinct_->push_back(id);
-      first();
+      first(id);
     }
     places[i] = slots_[slot].place;
   }

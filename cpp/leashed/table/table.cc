@@ -405,7 +405,7 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   scratch.places.resize(n);
   located.rows.clear();
   scratch.combiner.begin(n, located.ids);
-  scratch.combiner.add(ids, n, scratch.places.data(), [&] { expect(located); });
+  scratch.combiner.add(ids, n, scratch.places.data(), [&](std::uint64_t) { expect(located); });
   const std::size_t distinct = located.ids.size();
   const float* sums = gradients;
   std::size_t stride = dim();
