@@ -63,8 +63,8 @@ struct alignas(kCacheLine) IdIndex::Shard {
     std::uint64_t number;
   };
   std::vector<Retired> retired;  // the oldest first
-  std::byte* memory = nullptr;   // that they lie in
-  std::size_t bytes = 0;         // of all segments
+  std::byte* memory = nullptr;   // that all but the first segment lie in
+  std::size_t bytes = 0;         // of it, that have been written to
   std::vector<Left> limbo;       // a ring of so many
   std::size_t oldest = 0, waiting = 0;
   std::vector<std::uint32_t> free;
@@ -79,15 +79,22 @@ std::size_t IdIndex::rows_of(const Settings& settings) {
   return kSpecial + slots(settings.shard_bits) * rows_per_shard(settings);
 }
 
-// Of one shard's segments: two of the largest.
+// Of one shard's segments but the first: two of the largest.
 std::size_t IdIndex::segment_bytes(const Settings& settings) {
   return 2 * Segment::bytes(bits_for(rows_per_shard(settings)));
+}
+
+// Of one shard: before the largest each size is left once, since nothing is evicted by then.
+std::size_t IdIndex::most_retired(const Settings& settings) {
+  return bits_for(rows_per_shard(settings)) - kLeastBits + 2;
 }
 
 // Of all else that there is from the start.
 std::size_t IdIndex::shard_bytes(const Settings& settings) {
   const std::size_t each = sizeof(Shard::Left) + sizeof(std::uint32_t);  // in limbo, and free
-  return slots(settings.shard_bits) * (sizeof(Shard) + (settings.reserve + kWorst) * each);
+  return slots(settings.shard_bits) *
+         (sizeof(std::atomic<std::uintptr_t>) + sizeof(Shard) + Segment::bytes(kLeastBits) +
+          most_retired(settings) * sizeof(Shard::Retired) + (settings.reserve + kWorst) * each);
 }
 
 std::size_t IdIndex::most_bytes(const Settings& settings) {
@@ -103,6 +110,7 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
       score_(std::move(score)),
       rows_per_shard_(rows_per_shard(settings)),
       segment_bytes_(segment_bytes(settings)),
+      first_segments_(slots(settings.shard_bits), Segment::bytes(kLeastBits), "a table's index"),
       segments_(slots(settings.shard_bits), segment_bytes_, "a table's index"),
       current_(std::make_unique<std::atomic<std::uintptr_t>[]>(slots(settings.shard_bits))),
       shards_(std::make_unique<Shard[]>(slots(settings.shard_bits))) {
@@ -114,9 +122,9 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
   for (std::size_t k = 0; k < slots(settings.shard_bits); ++k) {
     Shard& shard = shards_[k];
     shard.memory = segments_.data() + k * segment_bytes_;
-    shard.owned = Segment::make(kLeastBits, shard.memory);
-    shard.bytes = Segment::bytes(kLeastBits);
-    shard.retired.reserve(std::numeric_limits<std::size_t>::digits);
+    shard.owned =
+        Segment::make(kLeastBits, first_segments_.data() + k * Segment::bytes(kLeastBits));
+    shard.retired.reserve(most_retired(settings));
     current_[k].store(shard.owned.word(), kRelaxed);
     shard.limbo.resize(most);
     shard.free.reserve(most);
@@ -172,6 +180,7 @@ bool IdIndex::make_room(Shard& shard) {
 // Where none of the shard's segments lies; null: nowhere. Each lies at a multiple of its size, so
 // one that has grown from the least fits behind all before it.
 std::byte* IdIndex::place_for(const Shard& shard, unsigned bits) const {
+  if (shard.retired.size() == most_retired(settings_)) return nullptr;
   const std::size_t bytes = Segment::bytes(bits);
   const auto free = [&](const Segment& segment, const std::byte* at) {
     const auto* const begin = reinterpret_cast<const std::byte*>(segment.table);
@@ -202,7 +211,8 @@ bool IdIndex::rebuild(Shard& shard, unsigned bits) {
   }
   // Release: pairs with current().
   current_[&shard - shards_.get()].store(next.word(), std::memory_order_release);
-  shard.bytes += Segment::bytes(bits);
+  shard.bytes =
+      std::max(shard.bytes, static_cast<std::size_t>(memory - shard.memory) + Segment::bytes(bits));
   shard.owned = next;
   shard.retired.push_back({before, epochs_.begin()});
   shard.hand = 0;
@@ -214,11 +224,7 @@ bool IdIndex::rebuild(Shard& shard, unsigned bits) {
 void IdIndex::reclaim(Shard& shard) {
   if (shard.retired.empty() && shard.waiting == 0) return;
   const std::uint64_t oldest = epochs_.oldest();
-  std::erase_if(shard.retired, [&](const Shard::Retired& each) {
-    if (each.number > oldest) return false;
-    shard.bytes -= Segment::bytes(each.segment.bits);
-    return true;
-  });
+  std::erase_if(shard.retired, [&](const Shard::Retired& each) { return each.number <= oldest; });
   while (shard.waiting > 0 && shard.limbo[shard.oldest].number <= oldest) {
     shard.free.push_back(shard.limbo[shard.oldest].row);
     shard.oldest = (shard.oldest + 1) % shard.limbo.size();
@@ -277,6 +283,7 @@ void IdIndex::evict(Shard& shard, std::uint32_t newest) {
 IdIndex::Counts IdIndex::counts() const {
   Counts counts;
   counts.bytes = shard_bytes(settings_);
+  counts.rows = next_row_.load(kRelaxed);
   for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
     Shard& shard = shards_[k];
     const std::lock_guard lock(shard.lock);

@@ -76,7 +76,9 @@ class IdIndex {
 
   struct Counts {
     std::uint64_t inserted = 0, evicted = 0, deferred = 0, refused = 0, rebuilt = 0;
-    std::size_t live = 0, bytes = 0;  // rows, and bytes, now
+    std::size_t live = 0;  // rows that ids have now
+    // Rows and bytes that have been used: their memory does not go back.
+    std::size_t rows = 0, bytes = 0;
   };
   Counts counts() const;
   // f(id, row) of each id, which is inserted before or while it runs, and not evicted before. For
@@ -137,6 +139,7 @@ class IdIndex {
   };
 
   static std::size_t segment_bytes(const Settings& settings);
+  static std::size_t most_retired(const Settings& settings);
   static std::size_t shard_bytes(const Settings& settings);
   std::size_t shard_of(std::uint64_t hash) const {
     return settings_.shard_bits == 0 ? 0 : hash >> (64 - settings_.shard_bits);
@@ -158,7 +161,8 @@ class IdIndex {
   const Initialise initialise_;
   const Score score_;
   const std::size_t rows_per_shard_, segment_bytes_;  // of one shard
-  const Reserved segments_;
+  // The first ones are apart, so that a table of few ids takes no huge page of the others'.
+  const Reserved first_segments_, segments_;
   // Of each shard. Release where it is stored, acquire where it is loaded.
   const std::unique_ptr<std::atomic<std::uintptr_t>[]> current_;
   const std::unique_ptr<Shard[]> shards_;
