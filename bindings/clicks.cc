@@ -1,6 +1,7 @@
 #include "clicks.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "leashed/data/click_metrics.h"
 #include "leashed/data/clicks.h"
@@ -64,7 +65,19 @@ void fill(const ClickGenerator& clicks, bool test, std::uint64_t first, FloatArr
   clicks.fill(stream, first, rows, out, std::max<std::size_t>(threads, 1));
 }
 
-void add(ClickMetrics& metrics, const FloatArray& logits, const LabelArray& labels,
+// Threads of Python may share them, and none keeps the GIL while it adds.
+struct SharedMetrics {
+  ClickMetrics metrics;
+  std::mutex lock;
+
+  ClickMetrics copy() {
+    const py::gil_scoped_release release;
+    const std::lock_guard holding(lock);
+    return metrics;
+  }
+};
+
+void add(SharedMetrics& shared, const FloatArray& logits, const LabelArray& labels,
          const std::optional<FloatArray>& weights) {
   const auto rows = static_cast<std::size_t>(labels.size());
   require_length(labels, rows, "labels");
@@ -74,10 +87,21 @@ void add(ClickMetrics& metrics, const FloatArray& logits, const LabelArray& labe
     require_length(*weights, rows, "weights");
     targets.weights = weights->data();
   }
-  metrics.add({logits.data(), rows}, targets);
+  const float* const from = logits.data();
+  const py::gil_scoped_release release;
+  const std::lock_guard holding(shared.lock);
+  shared.metrics.add({from, rows}, targets);
 }
 
-py::dict values(const ClickMetrics& metrics) {
+void merge(SharedMetrics& shared, SharedMetrics& other) {
+  const ClickMetrics others = other.copy();
+  const py::gil_scoped_release release;
+  const std::lock_guard holding(shared.lock);
+  shared.metrics.merge(others);
+}
+
+py::dict values(SharedMetrics& shared) {
+  const ClickMetrics metrics = shared.copy();
   py::dict all;
   const auto [auc, error] = metrics.area_under_curve();
   all["rows"] = static_cast<std::uint64_t>(metrics.rows());
@@ -120,11 +144,11 @@ void bind_clicks(py::module_& m) {
       .def_readonly_static("NUMBERS", &ClickGenerator::kNumbers)
       .def_readonly_static("LARGEST_CARDINALITY", &Zipf::kMost);
 
-  py::class_<ClickMetrics>(m, "ClickMetrics")
+  py::class_<SharedMetrics>(m, "ClickMetrics")
       .def(py::init<>())
       .def("add", add, py::arg("logits").noconvert(), py::arg("labels").noconvert(),
            py::arg("weights").noconvert() = py::none())
-      .def("merge", &ClickMetrics::merge, py::arg("other"))
+      .def("merge", merge, py::arg("other"))
       .def("values", values);
 }
 

@@ -9,30 +9,11 @@
 #include <vector>
 
 #include "arrays.h"
-#include "leashed/base/clock.h"
 #include "leashed/data/rows_in_order.h"
 #include "leashed/engine/evaluator.h"
+#include "signals.h"
 
 namespace leashed {
-
-// Asked without the GIL, again and again, while something lasts: true, or throws what a signal's
-// handler raises, such as KeyboardInterrupt. Looks only so often: for the GIL it may have to wait
-// for other threads of Python.
-class SignalWatch {
- public:
-  bool operator()() {
-    if (now() < next_) return true;
-    const py::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    next_ = now() + kInterval;
-    return true;
-  }
-
- private:
-  static constexpr double kInterval = 0.005;  // seconds
-
-  double next_ = now() + kInterval;
-};
 
 // Calls work(first, count) for parts of so many rows.
 template <class Work>

@@ -5,6 +5,7 @@
 #include "choice.h"
 #include "parts.h"
 #include "rows.h"
+#include "signals.h"
 
 namespace leashed {
 namespace {
@@ -35,7 +36,7 @@ std::shared_ptr<Table> make(const std::string& name, std::size_t dim, std::size_
                                  number,
                                  versions};
   const py::gil_scoped_release release;
-  return std::make_shared<Table>(settings);
+  return std::make_shared<Table>(settings, SignalWatch());
 }
 
 // (values [n, dim], versions [n])
@@ -47,7 +48,7 @@ py::tuple lookup(Table& table, const IdArray& ids) {
   std::uint32_t* const told = versions.mutable_data();
   {
     const py::gil_scoped_release release;
-    table.lookup(ids_of(ids), n, to, told);
+    table.lookup(ids_of(ids), n, to, told, SignalWatch());
   }
   return py::make_tuple(values, versions);
 }
@@ -59,7 +60,8 @@ py::dict update(Table& table, const IdArray& ids, const FloatArray& gradients,
   if (versions) require_length(*versions, n, "versions");
   const RowPublication result = [&] {
     const py::gil_scoped_release release;
-    return table.update(ids_of(ids), n, gradients.data(), versions ? versions->data() : nullptr);
+    return table.update(ids_of(ids), n, gradients.data(), versions ? versions->data() : nullptr,
+                        SignalWatch());
   }();
   return to_dict(result);
 }
@@ -78,6 +80,11 @@ py::dict statistics(Table& table) {
   return told;
 }
 
+template <auto Method>
+void in_file(Table& table, const std::string& path, const std::string& description) {
+  (table.*Method)(path, description, SignalWatch());
+}
+
 }  // namespace
 
 void bind_table(py::module_& m) {
@@ -91,8 +98,8 @@ void bind_table(py::module_& m) {
       .def("update", &update, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
       .def("statistics", &statistics)
-      .def("save", &Table::save, without_gil, py::arg("path"), py::arg("description"))
-      .def("load", &Table::load, without_gil, py::arg("path"), py::arg("description"));
+      .def("save", in_file<&Table::save>, without_gil, py::arg("path"), py::arg("description"))
+      .def("load", in_file<&Table::load>, without_gil, py::arg("path"), py::arg("description"));
 }
 
 }  // namespace leashed

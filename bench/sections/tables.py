@@ -106,6 +106,7 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
     found += bench.run(
         "bench_tables",
         bench.seconds(_CEILING_SECONDS),
+        1,
         dlrm.TABLES,
         dlrm.ROWS,
         dlrm.DIM,

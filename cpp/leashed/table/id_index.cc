@@ -6,7 +6,6 @@
 #include <limits>
 #include <new>
 #include <optional>
-#include <utility>
 
 #include "leashed/base/error.h"
 
@@ -14,81 +13,38 @@ namespace leashed {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr std::uint64_t kEmpty = 0, kTomb = ~std::uint64_t{0};
 constexpr unsigned kLeastBits = 6;               // of a segment's slots
 constexpr std::size_t kSample = 16, kWorst = 4;  // rows that are compared, and evicted of them
-
-// A permutation whose bits all depend on all of the id's (David Stafford's mix 13).
-std::uint64_t mix(std::uint64_t id) {
-  id = (id ^ (id >> 30)) * 0xBF58476D1CE4E5B9;
-  id = (id ^ (id >> 27)) * 0x94D049BB133111EB;
-  return id ^ (id >> 31);
-}
-
-// Ids that a slot cannot hold: each has a row from the start.
-bool is_special(std::uint64_t id) { return id == kEmpty || id == kTomb; }
-
-constexpr std::size_t slots(unsigned bits) { return std::size_t{1} << bits; }
 
 // Slots for so many rows, of which at most 0.6 are to be in use.
 unsigned bits_for(std::size_t rows) {
   unsigned bits = kLeastBits;
-  while (3 * slots(bits) < 5 * rows) ++bits;
+  while (3 * (std::size_t{1} << bits) < 5 * rows) ++bits;
   return bits;
 }
 
 std::size_t rows_per_shard(const IdIndex::Settings& settings) {
-  const std::size_t shards = slots(settings.shard_bits);
-  return std::max<std::size_t>(1, settings.rows / shards);
+  return std::max<std::size_t>(1, settings.rows >> settings.shard_bits);
 }
 
 }  // namespace
 
-// Where the slots of a segment lie, and how many.
-struct IdIndex::Segment {
-  struct Slot {
-    std::atomic<std::uint64_t> id;
-    std::uint32_t row;  // where there is an id
-  };
-
-  Slot* table = nullptr;
-  unsigned bits = 0;
-
-  static std::size_t bytes(unsigned bits) { return slots(bits) * sizeof(Slot); }
-  static Segment make(unsigned bits, std::byte* memory) {
-    const Segment made{reinterpret_cast<Slot*>(memory), bits};
-    for (std::size_t i = 0; i < slots(bits); ++i) {
-      new (&made.table[i].id) std::atomic<std::uint64_t>(kEmpty);
-    }
-    return made;
+IdIndex::Segment IdIndex::Segment::make(unsigned bits, std::byte* memory) {
+  static_assert((std::size_t{1} << kLeastBits) * sizeof(Slot) > 64);
+  const Segment made{reinterpret_cast<Slot*>(memory), bits};
+  for (std::size_t i = 0; i < slots(bits); ++i) {
+    new (&made.table[i].id) std::atomic<std::uint64_t>(kEmpty);
   }
-  // Both in one word: a segment begins at a multiple of its bytes.
-  std::uintptr_t word() const { return reinterpret_cast<std::uintptr_t>(table) | bits; }
-  static Segment of(std::uintptr_t word) {
-    static_assert((std::size_t{1} << kLeastBits) * sizeof(Slot) > 64);
-    return {reinterpret_cast<Slot*>(word & ~std::uintptr_t{63}), static_cast<unsigned>(word & 63)};
-  }
+  return made;
+}
 
-  std::size_t next(std::size_t i) const { return (i + 1) & (slots(bits) - 1); }
-  std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - 1); }
-
-  // Never full: who inserts leaves some slots empty.
-  std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
-    for (std::size_t i = first(hash);; i = next(i)) {
-      // Acquire: pairs with put(); the slot's row is seen, and what the row began with.
-      const std::uint64_t found = table[i].id.load(std::memory_order_acquire);
-      if (found == id) return table[i].row;
-      if (found == kEmpty) return kNone;
-    }
-  }
-  void put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) const {
-    std::size_t i = first(hash);
-    while (table[i].id.load(kRelaxed) != kEmpty) i = next(i);
-    table[i].row = row;
-    // Release: pairs with find().
-    table[i].id.store(id, std::memory_order_release);
-  }
-};
+void IdIndex::Segment::put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) const {
+  std::size_t i = first(hash);
+  while (table[i].id.load(kRelaxed) != kEmpty) i = next(i);
+  table[i].row = row;
+  // Release: pairs with find().
+  table[i].id.store(id, std::memory_order_release);
+}
 
 struct alignas(kCacheLine) IdIndex::Shard {
   // Relaxed: counted without the lock.
@@ -107,13 +63,12 @@ struct alignas(kCacheLine) IdIndex::Shard {
     std::uint64_t number;
   };
   std::vector<Retired> retired;  // the oldest first
-  std::byte* memory = nullptr;   // that they lie in
-  std::size_t bytes = 0;         // of all segments
+  std::byte* memory = nullptr;   // that all but the first segment lie in
+  std::size_t bytes = 0;         // of it, that have been written to
   std::vector<Left> limbo;       // a ring of so many
   std::size_t oldest = 0, waiting = 0;
   std::vector<std::uint32_t> free;
-  std::uint32_t next = 0;  // the first row that has never been used
-  std::size_t unused = 0;  // how many there are
+  std::size_t unused = 0;  // rows that it may take and never has
   std::size_t live = 0, hand = 0;
   std::uint64_t inserted = 0, evicted = 0, refused = 0, rebuilt = 0;
 
@@ -121,18 +76,25 @@ struct alignas(kCacheLine) IdIndex::Shard {
 };
 
 std::size_t IdIndex::rows_of(const Settings& settings) {
-  return slots(settings.shard_bits) * rows_per_shard(settings) + 2;
+  return kSpecial + slots(settings.shard_bits) * rows_per_shard(settings);
 }
 
-// Of one shard's segments: two of the largest.
+// Of one shard's segments but the first: two of the largest.
 std::size_t IdIndex::segment_bytes(const Settings& settings) {
   return 2 * Segment::bytes(bits_for(rows_per_shard(settings)));
+}
+
+// Of one shard: before the largest each size is left once, since nothing is evicted by then.
+std::size_t IdIndex::most_retired(const Settings& settings) {
+  return bits_for(rows_per_shard(settings)) - kLeastBits + 2;
 }
 
 // Of all else that there is from the start.
 std::size_t IdIndex::shard_bytes(const Settings& settings) {
   const std::size_t each = sizeof(Shard::Left) + sizeof(std::uint32_t);  // in limbo, and free
-  return slots(settings.shard_bits) * (sizeof(Shard) + (settings.reserve + kWorst) * each);
+  return slots(settings.shard_bits) *
+         (sizeof(std::atomic<std::uintptr_t>) + sizeof(Shard) + Segment::bytes(kLeastBits) +
+          most_retired(settings) * sizeof(Shard::Retired) + (settings.reserve + kWorst) * each);
 }
 
 std::size_t IdIndex::most_bytes(const Settings& settings) {
@@ -148,6 +110,7 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
       score_(std::move(score)),
       rows_per_shard_(rows_per_shard(settings)),
       segment_bytes_(segment_bytes(settings)),
+      first_segments_(slots(settings.shard_bits), Segment::bytes(kLeastBits), "a table's index"),
       segments_(slots(settings.shard_bits), segment_bytes_, "a table's index"),
       current_(std::make_unique<std::atomic<std::uintptr_t>[]>(slots(settings.shard_bits))),
       shards_(std::make_unique<Shard[]>(slots(settings.shard_bits))) {
@@ -159,45 +122,18 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
   for (std::size_t k = 0; k < slots(settings.shard_bits); ++k) {
     Shard& shard = shards_[k];
     shard.memory = segments_.data() + k * segment_bytes_;
-    shard.owned = Segment::make(kLeastBits, shard.memory);
-    shard.bytes = Segment::bytes(kLeastBits);
-    shard.retired.reserve(std::numeric_limits<std::size_t>::digits);
+    shard.owned =
+        Segment::make(kLeastBits, first_segments_.data() + k * Segment::bytes(kLeastBits));
+    shard.retired.reserve(most_retired(settings));
     current_[k].store(shard.owned.word(), kRelaxed);
     shard.limbo.resize(most);
     shard.free.reserve(most);
-    // Every so-many-th row, so that memory comes as rows do, and not at once for all shards.
-    shard.next = static_cast<std::uint32_t>(k);
     shard.unused = rows_per_shard_;
   }
-  const std::size_t special = rows_of(settings) - 2;
-  initialise_(kEmpty, rows_.values(static_cast<std::uint32_t>(special)));
-  initialise_(kTomb, rows_.values(static_cast<std::uint32_t>(special + 1)));
+  for (const std::uint64_t id : {kEmpty, kTomb}) initialise_(id, rows_.values(special_row(id)));
 }
 
 IdIndex::~IdIndex() = default;
-
-std::size_t IdIndex::shard_of(std::uint64_t hash) const {
-  return settings_.shard_bits == 0 ? 0 : hash >> (64 - settings_.shard_bits);
-}
-
-// Acquire: pairs with rebuild(); its slots are seen as they were when it was made, at least.
-IdIndex::Segment IdIndex::current(std::size_t shard) const {
-  return Segment::of(current_[shard].load(std::memory_order_acquire));
-}
-
-std::uint32_t IdIndex::find(std::uint64_t id) const {
-  if (is_special(id)) {
-    return static_cast<std::uint32_t>(rows_of(settings_) - (id == kEmpty ? 2 : 1));
-  }
-  const std::uint64_t hash = mix(id);
-  return current(shard_of(hash)).find(id, hash);
-}
-
-void IdIndex::prefetch(std::uint64_t id) const {
-  const std::uint64_t hash = mix(id);
-  const Segment segment = current(shard_of(hash));
-  __builtin_prefetch(&segment.table[segment.first(hash)]);
-}
 
 IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period) {
   if (is_special(id)) return {find(id), Outcome::known};
@@ -244,6 +180,7 @@ bool IdIndex::make_room(Shard& shard) {
 // Where none of the shard's segments lies; null: nowhere. Each lies at a multiple of its size, so
 // one that has grown from the least fits behind all before it.
 std::byte* IdIndex::place_for(const Shard& shard, unsigned bits) const {
+  if (shard.retired.size() == most_retired(settings_)) return nullptr;
   const std::size_t bytes = Segment::bytes(bits);
   const auto free = [&](const Segment& segment, const std::byte* at) {
     const auto* const begin = reinterpret_cast<const std::byte*>(segment.table);
@@ -274,7 +211,8 @@ bool IdIndex::rebuild(Shard& shard, unsigned bits) {
   }
   // Release: pairs with current().
   current_[&shard - shards_.get()].store(next.word(), std::memory_order_release);
-  shard.bytes += Segment::bytes(bits);
+  shard.bytes =
+      std::max(shard.bytes, static_cast<std::size_t>(memory - shard.memory) + Segment::bytes(bits));
   shard.owned = next;
   shard.retired.push_back({before, epochs_.begin()});
   shard.hand = 0;
@@ -286,11 +224,7 @@ bool IdIndex::rebuild(Shard& shard, unsigned bits) {
 void IdIndex::reclaim(Shard& shard) {
   if (shard.retired.empty() && shard.waiting == 0) return;
   const std::uint64_t oldest = epochs_.oldest();
-  std::erase_if(shard.retired, [&](const Shard::Retired& each) {
-    if (each.number > oldest) return false;
-    shard.bytes -= Segment::bytes(each.segment.bits);
-    return true;
-  });
+  std::erase_if(shard.retired, [&](const Shard::Retired& each) { return each.number <= oldest; });
   while (shard.waiting > 0 && shard.limbo[shard.oldest].number <= oldest) {
     shard.free.push_back(shard.limbo[shard.oldest].row);
     shard.oldest = (shard.oldest + 1) % shard.limbo.size();
@@ -306,8 +240,8 @@ std::uint32_t IdIndex::take_row(Shard& shard) {
   }
   if (shard.unused == 0) return kNone;
   --shard.unused;
-  const auto shards = static_cast<std::uint32_t>(slots(settings_.shard_bits));
-  return std::exchange(shard.next, shard.next + shards);
+  // In the order in which ids come, whatever their shards: those in use lie close together.
+  return next_row_.fetch_add(1, kRelaxed);
 }
 
 // The worst of the next rows under the hand, but for the newest; one epoch for all of them.
@@ -349,6 +283,7 @@ void IdIndex::evict(Shard& shard, std::uint32_t newest) {
 IdIndex::Counts IdIndex::counts() const {
   Counts counts;
   counts.bytes = shard_bytes(settings_);
+  counts.rows = next_row_.load(kRelaxed);
   for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
     Shard& shard = shards_[k];
     const std::lock_guard lock(shard.lock);

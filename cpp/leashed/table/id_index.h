@@ -48,9 +48,17 @@ class IdIndex {
   static std::size_t most_bytes(const Settings& settings);
 
   // For readers that have joined. The row of that id; kNone: it has none.
-  std::uint32_t find(std::uint64_t id) const;
+  std::uint32_t find(std::uint64_t id) const {
+    if (is_special(id)) return special_row(id);
+    const std::uint64_t hash = mix(id);
+    return current(shard_of(hash)).find(id, hash);
+  }
   // Brings the id's slot near; find() comes soon.
-  void prefetch(std::uint64_t id) const;
+  void prefetch(std::uint64_t id) const {
+    const std::uint64_t hash = mix(id);
+    const Segment segment = current(shard_of(hash));
+    __builtin_prefetch(&segment.table[segment.first(hash)]);
+  }
 
   enum class Outcome {
     known,  // it had one, found only now
@@ -68,7 +76,9 @@ class IdIndex {
 
   struct Counts {
     std::uint64_t inserted = 0, evicted = 0, deferred = 0, refused = 0, rebuilt = 0;
-    std::size_t live = 0, bytes = 0;  // rows, and bytes, now
+    std::size_t live = 0;  // rows that ids have now
+    // Rows and bytes that have been used: their memory does not go back.
+    std::size_t rows = 0, bytes = 0;
   };
   Counts counts() const;
   // f(id, row) of each id, which is inserted before or while it runs, and not evicted before. For
@@ -76,13 +86,68 @@ class IdIndex {
   void each(const std::function<void(std::uint64_t, std::uint32_t)>& f) const;
 
  private:
-  struct Segment;
   struct alignas(kCacheLine) Shard;
 
+  static constexpr std::uint64_t kEmpty = 0, kTomb = ~std::uint64_t{0};
+  // Ids that a slot cannot hold: each has a row from the start, the first ones.
+  static constexpr std::uint32_t kSpecial = 2;
+  static bool is_special(std::uint64_t id) { return id == kEmpty || id == kTomb; }
+  static std::uint32_t special_row(std::uint64_t id) { return id == kTomb; }
+  // A permutation whose bits all depend on all of the id's (David Stafford's mix 13).
+  static std::uint64_t mix(std::uint64_t id) {
+    id = (id ^ (id >> 30)) * 0xBF58476D1CE4E5B9;
+    id = (id ^ (id >> 27)) * 0x94D049BB133111EB;
+    return id ^ (id >> 31);
+  }
+  static constexpr std::size_t slots(unsigned bits) { return std::size_t{1} << bits; }
+
+  // Where the slots of a segment lie, and how many.
+  struct Segment {
+    struct Slot {
+      std::atomic<std::uint64_t> id;
+      std::uint32_t row;  // where there is an id
+    };
+
+    // The first slot of a line: then most ids are found in one.
+    static constexpr std::size_t kOfLine = kCacheLine / sizeof(Slot);
+
+    Slot* table = nullptr;
+    unsigned bits = 0;
+
+    static std::size_t bytes(unsigned bits) { return slots(bits) * sizeof(Slot); }
+    static Segment make(unsigned bits, std::byte* memory);
+    // Both in one word: a segment begins at a multiple of its bytes, which are more than 64.
+    std::uintptr_t word() const { return reinterpret_cast<std::uintptr_t>(table) | bits; }
+    static Segment of(std::uintptr_t word) {
+      return {reinterpret_cast<Slot*>(word & ~std::uintptr_t{63}),
+              static_cast<unsigned>(word & 63)};
+    }
+
+    std::size_t next(std::size_t i) const { return (i + 1) & (slots(bits) - 1); }
+    std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - kOfLine); }
+
+    // Never full: who inserts leaves some slots empty.
+    std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
+      for (std::size_t i = first(hash);; i = next(i)) {
+        // Acquire: pairs with put(); the slot's row is seen, and what the row began with.
+        const std::uint64_t found = table[i].id.load(std::memory_order_acquire);
+        if (found == id) return table[i].row;
+        if (found == kEmpty) return kNone;
+      }
+    }
+    void put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) const;
+  };
+
   static std::size_t segment_bytes(const Settings& settings);
+  static std::size_t most_retired(const Settings& settings);
   static std::size_t shard_bytes(const Settings& settings);
-  std::size_t shard_of(std::uint64_t hash) const;
-  Segment current(std::size_t shard) const;
+  std::size_t shard_of(std::uint64_t hash) const {
+    return settings_.shard_bits == 0 ? 0 : hash >> (64 - settings_.shard_bits);
+  }
+  // Acquire: pairs with rebuild(); its slots are seen as they were when it was made, at least.
+  Segment current(std::size_t shard) const {
+    return Segment::of(current_[shard].load(std::memory_order_acquire));
+  }
   bool make_room(Shard& shard);
   std::byte* place_for(const Shard& shard, unsigned bits) const;
   bool rebuild(Shard& shard, unsigned bits);
@@ -96,10 +161,13 @@ class IdIndex {
   const Initialise initialise_;
   const Score score_;
   const std::size_t rows_per_shard_, segment_bytes_;  // of one shard
-  const Reserved segments_;
+  // The first ones are apart, so that a table of few ids takes no huge page of the others'.
+  const Reserved first_segments_, segments_;
   // Of each shard. Release where it is stored, acquire where it is loaded.
   const std::unique_ptr<std::atomic<std::uintptr_t>[]> current_;
   const std::unique_ptr<Shard[]> shards_;
+  // The first row that has never been used. Relaxed: each number is given to one shard.
+  std::atomic<std::uint32_t> next_row_{kSpecial};
 };
 
 }  // namespace leashed

@@ -88,11 +88,12 @@ void LocalRows::locate(Member& member, const BatchView& batch, LocalBatch& rows,
       entries += rows.entries[f].size();
     }
     Located& located = rows.located[t];
+    located.rows.clear();
     member.combiner.begin(entries, located.ids);
     for (std::size_t f = 0; f < features_of_tables_.size(); ++f) {
       if (features_of_tables_[f] != t) continue;
       member.combiner.add(batch.columns[f].ids, rows.entries[f].size(), rows.entries[f].data(),
-                          [&](std::uint64_t id) { tables_[t]->expect(id); });
+                          [&](std::uint64_t) { tables_[t]->expect(located); });
     }
     tables_[t]->locate(*member.seats[t], located, admits);
   }

@@ -11,10 +11,11 @@ namespace leashed {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr std::size_t kPart = 1024;  // rows between two looks at signals
 
 }  // namespace
 
-void Table::save(const std::string& path, const std::string& description) {
+void Table::save(const std::string& path, const std::string& description, const Watch& watch) {
   Seat seat(*this);
   const std::size_t floats = rows_->floats();
   const auto copy = update_kernels().copy_racy;
@@ -25,7 +26,9 @@ void Table::save(const std::string& path, const std::string& description) {
                      .period = period_.load(kRelaxed)};
   if (const auto* gathered = staleness_->statistics()) gathered->save(header.staleness);
   SavedWriter file(path, header);
+  std::size_t seen = 0;
   const auto add = [&](std::uint64_t id, std::uint32_t row) {
+    if (watch && seen++ % kPart == 0) watch();
     SavedRow saved{id, 0, 0, 0};
     if (settings_.versions) {
       const RowHead& head = rows_->head(row);
@@ -69,7 +72,7 @@ class Table::Alone {
   std::size_t seats_ = 0;
 };
 
-void Table::load(const std::string& path, const std::string& description) {
+void Table::load(const std::string& path, const std::string& description, const Watch& watch) {
   std::size_t rows = 0;
   SavedRow row;
   SavedReader file(path);
@@ -79,7 +82,10 @@ void Table::load(const std::string& path, const std::string& description) {
     throw Error("'" + path + "' is of another table than '" + settings_.name +
                 "': " + file.header().description + ", and not " + description);
   }
-  for (; file.next(row); ++rows) check(&row.id, 1);
+  for (; file.next(row); ++rows) {
+    if (watch && rows % kPart == 0) watch();
+    check(&row.id, 1);
+  }
   if (grows() ? rows > capacity_ : rows != capacity_) {
     throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" + settings_.name +
                 "' " + std::to_string(capacity_));

@@ -17,8 +17,9 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr std::size_t kLeastRows = 64;  // of a table that grows
 constexpr std::size_t kMostRows = std::numeric_limits<std::uint32_t>::max() - 2;
 constexpr std::size_t kMostFloats = std::size_t{1} << 20;  // of a row
-constexpr std::size_t kAhead = 16;                         // rows that are prefetched, to be read
+constexpr std::size_t kReadAhead = 16;                     // rows that are prefetched, to be read
 constexpr std::size_t kBlock = 32;                         // rows that are updated at once
+constexpr std::size_t kPart = 4096;                        // rows between two looks at signals
 constexpr std::size_t kLine = kCacheLine / sizeof(float);
 
 IdIndex::Settings index_settings(std::size_t rows, bool evicts) {
@@ -46,7 +47,7 @@ struct Table::Scratch {
   AlignedArray<float> sums;
 };
 
-Table::Table(const Settings& settings)
+Table::Table(const Settings& settings, const Watch& watch)
     : settings_(settings),
       initial_(settings.initial, settings.seed, settings.number),
       rule_(settings.rule),
@@ -94,12 +95,12 @@ Table::Table(const Settings& settings)
     capacity_ = IdIndex::rows_of(index_settings_);
     most_bytes_ = bytes(fits);
   }
-  make_rows();
+  make_rows(watch);
 }
 
 Table::~Table() = default;
 
-void Table::make_rows() {
+void Table::make_rows(const Watch& watch) {
   // What was there goes first: the limit holds.
   index_.reset();
   admission_.reset();
@@ -108,8 +109,10 @@ void Table::make_rows() {
   const auto begin = [this](std::uint64_t id, float* values) { this->begin(id, values); };
   if (!grows()) {
     if (initial_.zero() && rule_.initial_state() == 0) return;  // as memory comes
-    for (std::size_t i = 0; i < capacity_; ++i)
+    for (std::size_t i = 0; i < capacity_; ++i) {
+      if (watch && i % kPart == 0) watch();
       begin(i, rows_->values(static_cast<std::uint32_t>(i)));
+    }
     return;
   }
   if (settings_.admit_after > 1) {
@@ -209,17 +212,15 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
   const std::size_t n = ids.size();
   check(ids.data(), n);
   located.missed = {};
-  located.rows.resize(n);
-  std::size_t found = 0;
+  std::size_t found = n;
   if (!grows()) {
-    for (std::size_t i = 0; i < n; ++i) located.rows[i] = static_cast<std::uint32_t>(ids[i]);
-    found = n;
+    located.rows.assign(ids.begin(), ids.end());
   } else {
+    while (located.rows.size() < n) find_next(located);
     for (std::size_t i = 0; i < n; ++i) {
-      std::uint32_t row = index_->find(ids[i]);
-      found += row != IdIndex::kNone;
-      if (row == IdIndex::kNone && admits) row = admit(ids[i], located.missed);
-      located.rows[i] = row;
+      if (located.rows[i] != IdIndex::kNone) continue;
+      --found;
+      if (admits) located.rows[i] = admit(ids[i], located.missed);
     }
   }
   if (!admits) return;
@@ -228,7 +229,7 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
 }
 
 void Table::expect_pull(const Located& located) const {
-  const std::size_t n = std::min(located.rows.size(), kAhead);
+  const std::size_t n = std::min(located.rows.size(), kReadAhead);
   for (std::size_t i = 0; i < n; ++i) prefetch(located.rows[i], dim());
 }
 
@@ -243,7 +244,7 @@ void Table::pull(Located& located) {
   located.versions.resize(n);
   if (located.copies.size() < n * dim()) located.copies = AlignedArray<float>(n * dim());
   for (std::size_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) prefetch(located.rows[i + kAhead], dim());
+    if (i + kReadAhead < n) prefetch(located.rows[i + kReadAhead], dim());
     const std::uint32_t row = located.rows[i];
     float* const copy = located.copies.data() + i * dim();
     const bool has_row = row != IdIndex::kNone;
@@ -395,13 +396,14 @@ void Table::count(Seat& seat, const RowPublication& p) {
   }
 }
 
-void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values,
-                   std::uint32_t* versions) {
+void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions,
+                   const Watch& watch) {
   check(ids, n);
   Seat seat(*this);
   constexpr std::size_t kRows = 256;
   const float* rows[kRows];
   for (std::size_t begin = 0; begin < n; begin += kRows) {
+    if (watch) watch();
     seat.announce(seat.look());
     const std::size_t count = std::min(kRows, n - begin);
     const std::uint64_t* const some = ids + begin;
@@ -423,7 +425,7 @@ void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values,
 }
 
 RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const float* gradients,
-                             const std::uint32_t* versions) {
+                             const std::uint32_t* versions, const Watch& watch) {
   check(ids, n);
   const std::size_t bad = update_kernels().first_not_finite(gradients, n * dim());
   if (bad < n * dim()) {
@@ -436,8 +438,19 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   Scratch& scratch = *kept;
   Located& located = scratch.located;
   scratch.places.resize(n);
+  located.rows.clear();
   scratch.combiner.begin(n, located.ids);
-  scratch.combiner.add(ids, n, scratch.places.data(), [this](std::uint64_t id) { expect(id); });
+  // Rows change behind the last of these parts, and then all of them do.
+  const auto in_parts = [&](const auto& work) {
+    for (std::size_t first = 0; first < n; first += kPart) {
+      if (watch) watch();
+      work(first, std::min(kPart, n - first));
+    }
+  };
+  in_parts([&](std::size_t first, std::size_t count) {
+    scratch.combiner.add(ids + first, count, scratch.places.data() + first,
+                         [&](std::uint64_t) { expect(located); });
+  });
   const std::size_t distinct = located.ids.size();
   const float* sums = gradients;
   std::size_t stride = dim();
@@ -447,7 +460,10 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
       scratch.sums = AlignedArray<float>(distinct * stride);
     }
     std::fill_n(scratch.sums.data(), distinct * stride, 0.0f);
-    kernels_.add(scratch.sums.data(), stride, gradients, scratch.places.data(), n, dim());
+    in_parts([&](std::size_t first, std::size_t count) {
+      kernels_.add(scratch.sums.data(), stride, gradients + first * dim(),
+                   scratch.places.data() + first, count, dim());
+    });
     sums = scratch.sums.data();
     if (update_kernels().first_not_finite(sums, distinct * stride) < distinct * stride) {
       throw Error("the gradients of an id add up to what is not finite; scale them down");
@@ -496,7 +512,7 @@ Table::Statistics Table::statistics() {
   if (index_) {
     const IdIndex::Counts counts = index_->counts();
     s.rows = counts.live + 2;  // the two ids that always have one
-    s.bytes = s.rows * s.bytes_per_row + counts.bytes +
+    s.bytes = counts.rows * s.bytes_per_row + counts.bytes +
               (admission_ ? Admission::bytes(index_settings_.rows) : 0);
     s.admitted = counts.inserted;
     s.evicted = counts.evicted;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,9 @@ struct Located {
 
 class Table {
  public:
+  // Called now and then while something lasts. What it throws ends that, which then has changed
+  // nothing.
+  using Watch = std::function<void()>;
   struct Settings {
     std::string name;           // in messages
     std::size_t dim = 0;        // floats of a row
@@ -53,7 +57,7 @@ class Table {
     bool versions = true;
   };
   // Throws Error where a setting is none for a table, or the limit cannot hold it.
-  explicit Table(const Settings& settings);
+  explicit Table(const Settings& settings, const Watch& watch = {});
   ~Table();
 
   // The right to use the table, of one thread at a time. What it finds stays what it is until it
@@ -92,12 +96,18 @@ class Table {
   // Floats from one gradient to the next, so that none is on more lines than it must be.
   std::size_t gradient_stride() const;
 
-  // An id that is to be located soon: what that reads is brought into the cache.
-  void expect(std::uint64_t id) const {
-    if (index_) index_->prefetch(id);
+  // The last of located.ids has just been added to them, and more may be: brings what finding its
+  // row reads into the cache, and finds the row of one that came some time before. located.rows is
+  // to be empty where ids are.
+  void expect(Located& located) const {
+    if (!index_) return;
+    const std::vector<std::uint64_t>& ids = located.ids;
+    index_->prefetch(ids.back());
+    if (ids.size() > located.rows.size() + kAhead) find_next(located);
   }
-  // Finds the rows of located.ids; where it admits, ids that have none are counted, and get one
-  // when they have come often enough. Throws Error where one is no row of a fixed table.
+  // Finds the rows of located.ids that expect() has not; where it admits, ids that have none are
+  // counted, and get one when they have come often enough. Throws Error where one is no row of a
+  // fixed table.
   void locate(Seat& seat, Located& located, bool admits);
   // Has the first rows that pull() or push() reads brought into the cache, while other tables' are
   // read; the others follow by themselves.
@@ -110,12 +120,13 @@ class Table {
                       std::uint64_t t);
 
   // For threads that come and go. θ of each id, and its version; ids may repeat. Changes nothing.
-  void lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions);
+  void lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions,
+              const Watch& watch = {});
   // One step with n gradients: those of one id are added in their order. Versions: of when the
   // gradients' rows were read (of an id's first gradient); null: now. Throws Error, and has changed
   // nothing, where an id is no row or a gradient is not finite.
   RowPublication update(const std::uint64_t* ids, std::size_t n, const float* gradients,
-                        const std::uint32_t* versions);
+                        const std::uint32_t* versions, const Watch& watch = {});
   // Steps made so far: by update(), and by models that were trained on the table.
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   // At least so many have been made.
@@ -134,12 +145,15 @@ class Table {
 
   // Writes all rows while others go on; the same bits where nobody writes meanwhile. `description`
   // is kept with them. Throws Error where the file cannot be written.
-  void save(const std::string& path, const std::string& description);
+  void save(const std::string& path, const std::string& description, const Watch& watch = {});
   // The rows of a file in place of these. Throws Error, and has changed nothing, where it is
   // damaged, of another description, or somebody uses the table; and where rows do not fit.
-  void load(const std::string& path, const std::string& description);
+  void load(const std::string& path, const std::string& description, const Watch& watch = {});
 
  private:
+  // Ids whose slots are on their way into the cache.
+  static constexpr std::size_t kAhead = 16;
+
   enum Count {
     kAsked,
     kFound,
@@ -181,11 +195,14 @@ class Table {
   // What the policy makes of the staleness of so many rows.
   void factors(const std::uint32_t* tau, const std::uint32_t* rows, std::size_t n,
                float* factors) const;
-  void make_rows();
+  void make_rows(const Watch& watch = {});
   void begin(std::uint64_t id, float* values) const;
   float score(RowHead& head, const float* values) const;
   std::uint16_t time() const;
   void check(const std::uint64_t* ids, std::size_t n) const;
+  void find_next(Located& located) const {
+    located.rows.push_back(index_->find(located.ids[located.rows.size()]));
+  }
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);
   // The head of a row and so many of its floats.
   void prefetch(std::uint32_t row, std::size_t floats) const {

@@ -1,0 +1,82 @@
+"""Ctrl-C while a table's calls last: it ends them, and they have changed nothing."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+import leashed as lsh
+
+ROWS = 1_000_000
+
+
+@contextmanager
+def interrupted() -> Iterator[None]:
+    """Signals soon, and again and again: one comes while the native call lasts."""
+
+    def raises(_number: int, _frame: FrameType | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, raises)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        yield
+        signal.pause()  # it has gone through: its caller sees what that has changed
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def made() -> lsh.Table:
+    return lsh.Table(rows=ROWS, dim=8, rule=lsh.SGD(1.0), init=lsh.tables.normal(1.0), seed=3)
+
+
+def test_making_a_large_table_is_interrupted() -> None:
+    calls: list[Callable[[], object]] = [made]
+    with interrupted():
+        calls.append(calls[0]().lookup)
+    assert len(calls) == 1
+
+
+def test_a_look_up_and_an_update_are_interrupted_and_no_row_has_changed() -> None:
+    table = lsh.Table(rows=1000, dim=1, init=lsh.tables.zeros(), rule=lsh.SGD(1.0))
+    ids = np.arange(10_000_000, dtype=np.int64) % 1000
+    gradients = np.ones(ids.size, np.float32)
+    read = []
+    with interrupted():
+        read.append(table.native.lookup(ids))
+    assert not read
+    with interrupted():
+        table.native.update(ids, gradients)
+    assert table.statistics()["steps"] == 0
+    values, versions = table.lookup(np.arange(1000), versions=True)
+    assert not values.any()
+    assert not versions.any()
+
+
+def test_saving_and_loading_are_interrupted_and_leave_file_and_table(tmp_path: Path) -> None:
+    table = made()
+    path = tmp_path / "table"
+    table.save(path)
+    saved = path.stat()
+    ids = np.arange(0, ROWS, 1000)
+    table.update(ids, np.ones((ids.size, 8), np.float32))
+    values = table.lookup(ids)
+    description = "another"
+    with interrupted():
+        table.native.save(str(path), description)
+    assert path.stat() == saved
+    assert list(tmp_path.iterdir()) == [path]
+    with interrupted():
+        table.load(path)
+    np.testing.assert_array_equal(table.lookup(ids), values)
+    table.load(path)  # nobody is left in it
+    assert (table.lookup(ids) != values).all()
