@@ -380,7 +380,7 @@ def test_damaged_checkpoints_are_refused(path: Path, digits: Dataset) -> None:
         "truncated": content[:-100],
         "checksum": content[:-3] + bytes([content[-3] ^ 1]) + content[-2:],
         "checksum ": content.replace(b'\\"updates\\": 5', b'\\"updates\\": 6'),
-        "reads 1 to 5; upgrade": content.replace(b'"version": "5"', b'"version": "6"'),
+        "reads 1 to 6; upgrade": content.replace(b'"version": "6"', b'"version": "7"'),
     }
     for message, altered in damaged.items():
         assert altered != content

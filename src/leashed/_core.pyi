@@ -17,6 +17,7 @@ __all__: list[str] = [
     "ExternalSource",
     "FRAGMENT",
     "FactorisationMachine",
+    "FieldAwareMachine",
     "GradientSource",
     "Graph",
     "Leases",
@@ -42,6 +43,7 @@ __all__: list[str] = [
     "mean_loss",
     "parse_svmlight",
     "profile_exchange",
+    "read_libffm",
     "read_svmlight",
     "schedule_values",
     "simulate",
@@ -742,6 +744,16 @@ class FactorisationMachine(SparseModel):
         isa: str | None = None,
     ) -> None: ...
 
+class FieldAwareMachine(SparseModel):
+    def __init__(
+        self,
+        fields: numpy.typing.NDArray[numpy.uint16],
+        k: typing.SupportsInt | typing.SupportsIndex,
+        loss: str,
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        isa: str | None = None,
+    ) -> None: ...
+
 class Resumption:
     """
     What a run goes on from.
@@ -851,6 +863,11 @@ def profile_exchange(
 ) -> float:
     """
     Seconds of a sync server's processor time for one exchange of a fragment, over the two ends of a connection.
+    """
+
+def read_libffm(path: str) -> tuple[tuple, numpy.typing.NDArray[numpy.int32]]:
+    """
+    (the same, each value's field) of a file in the libffm format.
     """
 
 def read_svmlight(path: str) -> tuple:

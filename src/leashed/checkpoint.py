@@ -28,8 +28,9 @@ from leashed.tables import check as check_tables
 __all__ = ["load", "save"]
 
 _FORMAT = "leashed.model"
-# Of the format; 4 had no graphs, 3 no factorisation machines, 2 no external models, 1 no checksum.
-_VERSION = 5
+# Of the format; 5 had no field-aware factorisation machines, 4 no graphs, 3 no factorisation
+# machines, 2 no external models, 1 no checksum.
+_VERSION = 6
 _KINDS = {kind.__name__: kind for kind in LAYERS}
 _MAX_HEADER = 100_000_000
 
