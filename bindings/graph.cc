@@ -240,39 +240,41 @@ py::array_t<float> predict(const Graph& graph, const FloatArray& theta,
 
 using Tables = std::vector<std::shared_ptr<Table>>;
 
-// Mean loss, accuracy, AUC and normalised entropy of rows of clicks.
-py::tuple evaluate_clicks(const Graph& graph, const FloatArray& theta, const py::object& x,
-                          const py::array& y, const Tables& tables,
-                          const std::optional<FloatArray>& weights,
-                          std::optional<std::size_t> threads) {
+// Mean loss, accuracy, AUC and normalised entropy of rows of clicks, or of numbers alone.
+py::tuple evaluate_rows(const Graph& graph, const FloatArray& theta, const py::object& x,
+                        const py::array& y, const Tables& tables,
+                        const std::optional<FloatArray>& weights,
+                        std::optional<std::size_t> threads) {
   require_length(theta, graph.dimension(), "theta");
   const DatasetView data = view_of(graph, x, y, weights);
   const std::size_t readers =
       std::min({threads.value_or(processors()), processors(), LocalRows::kReaders});
-  LocalRows rows(tables, graph.features_of_tables(), 0, readers, false);
-  const Evaluation sum = evaluate_all(graph, theta, data, readers, &rows);
+  std::optional<LocalRows> rows;
+  if (!tables.empty()) rows.emplace(tables, graph.features_of_tables(), 0, readers, false);
+  const Evaluation sum = evaluate_all(graph, theta, data, readers, rows ? &*rows : nullptr);
   const auto n = static_cast<double>(sum.rows);
   return py::make_tuple(sum.loss_sum / n, static_cast<double>(sum.correct) / n, sum.auc,
                         sum.normalised_entropy);
 }
 
-py::array_t<float> predict_clicks(const Graph& graph, const FloatArray& theta, const PyClickRows& x,
-                                  const Tables& tables) {
+py::array_t<float> predict_rows(const Graph& graph, const FloatArray& theta, const py::object& x,
+                                const Tables& tables) {
   require_length(theta, graph.dimension(), "theta");
-  const DatasetView data{x.x(), {}, x.rows(), x.numbers(), {}, x.ids()};
-  LocalRows rows(tables, graph.features_of_tables(), 0, 1, false);
-  py::array_t<float> predictions({x.rows(), graph.outputs()});
+  const DatasetView data = examples_of(graph, x);
+  std::optional<LocalRows> rows;
+  if (!tables.empty()) rows.emplace(tables, graph.features_of_tables(), 0, 1, false);
+  py::array_t<float> predictions({data.rows, graph.outputs()});
   float* out = predictions.mutable_data();
   const py::gil_scoped_release release;
   const auto workspace = graph.make_workspace();
-  const auto found = rows.make_batch();
+  const auto found = rows ? rows->make_batch() : nullptr;
   Batch batch;
-  in_parts(x.rows(), [&](std::size_t first, std::size_t count) {
+  in_parts(data.rows, [&](std::size_t first, std::size_t count) {
     fill_in_order(data, first, count, batch);
-    rows.read(0, batch.view, *found);
+    if (rows) rows->read(0, batch.view, *found);
     graph.predict(theta.data(), batch.view, out + first * graph.outputs(), *workspace);
   });
-  rows.release(0);
+  if (rows) rows->release(0);
   return predictions;
 }
 
@@ -295,10 +297,10 @@ void bind_graph(py::module_& m) {
            py::arg("weights").noconvert() = py::none())
       .def("predict", predict, py::arg("theta").noconvert(), py::arg("x").noconvert(),
            py::arg("columns"), py::arg("tables"))
-      .def("evaluate_clicks", evaluate_clicks, py::arg("theta").noconvert(), py::arg("x"),
+      .def("evaluate_rows", evaluate_rows, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("y").noconvert(), py::arg("tables"), py::arg("weights").noconvert() = py::none(),
            py::arg("threads") = py::none())
-      .def("predict_clicks", predict_clicks, py::arg("theta").noconvert(), py::arg("x"),
+      .def("predict_rows", predict_rows, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("tables"));
 }
 

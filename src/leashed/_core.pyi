@@ -297,7 +297,7 @@ class Graph(GradientSource):
         tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
         weights: numpy.typing.NDArray[numpy.float32] | None = None,
     ) -> tuple[float, float]: ...
-    def evaluate_clicks(
+    def evaluate_rows(
         self,
         theta: numpy.typing.NDArray[numpy.float32],
         x: typing.Any,
@@ -334,10 +334,10 @@ class Graph(GradientSource):
         ],
         tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
     ) -> numpy.typing.NDArray[numpy.float32]: ...
-    def predict_clicks(
+    def predict_rows(
         self,
         theta: numpy.typing.NDArray[numpy.float32],
-        x: ClickRows,
+        x: typing.Any,
         tables: collections.abc.Sequence[Table],
     ) -> numpy.typing.NDArray[numpy.float32]: ...
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core, _parameters, graphs, layers, recommenders
-from leashed._fits import check_fits
+from leashed._fits import check_fits, examples
 from leashed._parameters import INITIALISATIONS
 from leashed.datasets import Dataset, SparseDataset
 from leashed.external import External, external
@@ -189,19 +188,7 @@ class Model:
             check_fits(self, x, "x")
             theta = _check.vector("parameters", parameters, self.dimension)
             return self.sparse.predict(theta, x.rows)
-        examples = _check.numeric("x", x)
-        if examples.ndim == 0:
-            raise ValueError("x must be [n, features], images or one example, got a single number")
-        if examples.ndim == 1:
-            examples = examples[None, :]
-        with np.errstate(over="ignore"):
-            rows = np.ascontiguousarray(
-                examples.reshape(len(examples), math.prod(examples.shape[1:])), np.float32
-            )
-        if rows.shape[1] != self.features:
-            raise ValueError(f"x must have {self.features} values per row, got {rows.shape[1]}")
-        if not np.isfinite(rows).all():
-            raise ValueError("x is NaN, infinite or beyond float32 somewhere; it must be finite")
+        rows = examples(x, self.features)
         return self.native.predict(_check.vector("parameters", parameters, self.dimension), rows)
 
     def evaluate(self, parameters: ArrayLike, data: Dataset | SparseDataset) -> tuple[float, float]:
