@@ -4,6 +4,7 @@
 
 #include "leashed/base/simd.h"
 #include "leashed/data/sparse_rows.h"
+#include "leashed/update/kernels/math.h"
 #include "leashed/update/kernels/racy.h"
 
 namespace leashed {
@@ -140,7 +141,12 @@ struct AdagradStep {
     const auto v = V::load_once(p + stride) + g * g;
     V::store_once(p + stride, v);
     const typename V::Vector zero = {};
-    const auto change = lr * g / (V::root(v) + epsilon);
+    typename V::Vector change;
+    if constexpr (L == kLanes) {
+      change = Math::over_root(lr, g, v, epsilon);
+    } else {
+      change = lr * g / (V::root(v) + epsilon);
+    }
     V::store_once(p, V::load_once(p) - (g == zero ? zero : change));
   }
   std::size_t stride;
