@@ -1,7 +1,9 @@
-// What models say of rows of clicks: tables are read alone, and no id gets a row.
+// What models say of rows, of clicks or of numbers alone: tables are only read, and no id gets a
+// row.
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "clicks.h"
@@ -14,36 +16,42 @@ namespace leashed {
 
 using Tables = std::vector<std::shared_ptr<Table>>;
 
-inline Evaluation evaluate_clicks(const GradientSource& source, const FloatArray& theta,
-                                  const DatasetView& data, const Tables& tables,
-                                  std::optional<std::size_t> threads = {}) {
+// The rows of its tables that a source reads; none where it reads none.
+inline std::unique_ptr<LocalRows> rows_of(const GradientSource& source, const Tables& tables,
+                                          std::size_t readers) {
+  if (tables.empty()) return nullptr;
+  return std::make_unique<LocalRows>(tables, source.features_of_tables(), 0, readers, false);
+}
+
+inline Evaluation evaluate_rows(const GradientSource& source, const FloatArray& theta,
+                                const DatasetView& data, const Tables& tables,
+                                std::optional<std::size_t> threads = {}) {
   require_length(theta, source.dimension(), "theta");
   const std::size_t readers =
       std::min({threads.value_or(processors()), processors(), LocalRows::kReaders});
-  LocalRows rows(tables, source.features_of_tables(), 0, readers, false);
-  return evaluate_all(source, theta, data, readers, &rows);
+  const std::unique_ptr<LocalRows> rows = rows_of(source, tables, readers);
+  return evaluate_all(source, theta, data, readers, rows.get());
 }
 
 // What predict(batch, out, workspace) writes for each row, [rows, outputs].
 template <class Predict>
-py::array_t<float> predict_clicks(const GradientSource& source, const FloatArray& theta,
-                                  const PyClickRows& x, const Tables& tables, std::size_t outputs,
-                                  Predict predict) {
+py::array_t<float> predict_rows(const GradientSource& source, const FloatArray& theta,
+                                const DatasetView& data, const Tables& tables, std::size_t outputs,
+                                Predict predict) {
   require_length(theta, source.dimension(), "theta");
-  const DatasetView data{x.x(), {}, x.rows(), x.numbers(), {}, x.ids()};
-  LocalRows rows(tables, source.features_of_tables(), 0, 1, false);
-  py::array_t<float> predictions({x.rows(), outputs});
+  const std::unique_ptr<LocalRows> rows = rows_of(source, tables, 1);
+  py::array_t<float> predictions({data.rows, outputs});
   float* out = predictions.mutable_data();
   const py::gil_scoped_release release;
   const auto workspace = source.make_workspace();
-  const auto found = rows.make_batch();
+  const auto found = rows ? rows->make_batch() : nullptr;
   Batch batch;
-  in_parts(x.rows(), [&](std::size_t first, std::size_t count) {
+  in_parts(data.rows, [&](std::size_t first, std::size_t count) {
     fill_in_order(data, first, count, batch);
-    rows.read(0, batch.view, *found);
+    if (rows) rows->read(0, batch.view, *found);
     predict(batch.view, out + first * outputs, *workspace);
   });
-  rows.release(0);
+  if (rows) rows->release(0);
   return predictions;
 }
 

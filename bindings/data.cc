@@ -48,8 +48,7 @@ void require_some(std::size_t size, const char* name) {
   if (size == 0) throw py::value_error(std::string(name) + " must be at least 1, got 0");
 }
 
-DatasetView view_of(const GradientSource& source, const py::object& given, const py::array& y,
-                    const std::optional<FloatArray>& weights) {
+DatasetView examples_of(const GradientSource& source, const py::object& given) {
   DatasetView view{nullptr, {}, 0, source.features()};
   if (const auto* sparse = dynamic_cast<const SparseModel*>(&source)) {
     if (!py::isinstance<PySparseRows>(given)) {
@@ -86,6 +85,12 @@ DatasetView view_of(const GradientSource& source, const py::object& given, const
     view.x = x.data();
   }
   if (view.rows == 0) throw py::value_error("x must have at least one row");
+  return view;
+}
+
+DatasetView view_of(const GradientSource& source, const py::object& x, const py::array& y,
+                    const std::optional<FloatArray>& weights) {
+  DatasetView view = examples_of(source, x);
   view.targets = targets_of(source, y, view.rows, weights);
   return view;
 }

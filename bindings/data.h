@@ -14,6 +14,9 @@ namespace leashed {
 DatasetView view_of(const GradientSource& source, const py::object& x, const py::array& y,
                     const std::optional<FloatArray>& weights = std::nullopt);
 
+// The same without what they are to give.
+DatasetView examples_of(const GradientSource& source, const py::object& x);
+
 // ValueError where a size is 0.
 void require_some(std::size_t size, const char* name);
 

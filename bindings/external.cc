@@ -257,10 +257,11 @@ void bind_external(py::module_& m) {
           [](const ExternalModel& source, const FloatArray& theta, const PyClickRows& x,
              const Tables& tables) {
             if (!source.gives_logits()) throw py::value_error("source gives no logits");
-            return predict_clicks(source, theta, x, tables, 1,
-                                  [&](const BatchView& batch, float* out, Workspace& workspace) {
-                                    source.logits(theta.data(), batch, out, workspace);
-                                  });
+            return predict_rows(source, theta, {x.x(), {}, x.rows(), x.numbers(), {}, x.ids()},
+                                tables, 1,
+                                [&](const BatchView& batch, float* out, Workspace& workspace) {
+                                  source.logits(theta.data(), batch, out, workspace);
+                                });
           },
           py::arg("theta").noconvert(), py::arg("x"), py::arg("tables"), "[rows, 1].");
 
@@ -319,7 +320,7 @@ void bind_external(py::module_& m) {
          const py::array& y, const Tables& tables) {
         const DatasetView data = view_of(source, x, y);
         if (source.tables().empty()) return means(source, theta, data).first;
-        const Evaluation sum = evaluate_clicks(source, theta, data, tables);
+        const Evaluation sum = evaluate_rows(source, theta, data, tables);
         return sum.loss_sum / static_cast<double>(sum.rows);
       },
       py::arg("source"), py::arg("theta").noconvert(), py::arg("x"), py::arg("y"),

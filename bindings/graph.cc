@@ -234,24 +234,24 @@ py::array_t<float> predict(const Graph& graph, const FloatArray& theta,
   return predictions;
 }
 
-// Mean loss, accuracy, AUC and normalised entropy of rows of clicks.
+// Mean loss, accuracy, AUC and normalised entropy of rows of clicks, or of numbers alone.
 py::tuple evaluate_graph(const Graph& graph, const FloatArray& theta, const py::object& x,
                          const py::array& y, const Tables& tables,
                          const std::optional<FloatArray>& weights,
                          std::optional<std::size_t> threads) {
   const DatasetView data = view_of(graph, x, y, weights);
-  const Evaluation sum = evaluate_clicks(graph, theta, data, tables, threads);
+  const Evaluation sum = evaluate_rows(graph, theta, data, tables, threads);
   const auto n = static_cast<double>(sum.rows);
   return py::make_tuple(sum.loss_sum / n, static_cast<double>(sum.correct) / n, sum.auc,
                         sum.normalised_entropy);
 }
 
-py::array_t<float> predict_graph(const Graph& graph, const FloatArray& theta, const PyClickRows& x,
+py::array_t<float> predict_graph(const Graph& graph, const FloatArray& theta, const py::object& x,
                                  const Tables& tables) {
-  return predict_clicks(graph, theta, x, tables, graph.outputs(),
-                        [&](const BatchView& batch, float* out, Workspace& workspace) {
-                          graph.predict(theta.data(), batch, out, workspace);
-                        });
+  return predict_rows(graph, theta, examples_of(graph, x), tables, graph.outputs(),
+                      [&](const BatchView& batch, float* out, Workspace& workspace) {
+                        graph.predict(theta.data(), batch, out, workspace);
+                      });
 }
 
 }  // namespace
@@ -273,10 +273,10 @@ void bind_graph(py::module_& m) {
            py::arg("weights").noconvert() = py::none())
       .def("predict", predict, py::arg("theta").noconvert(), py::arg("x").noconvert(),
            py::arg("columns"), py::arg("tables"))
-      .def("evaluate_clicks", evaluate_graph, py::arg("theta").noconvert(), py::arg("x"),
+      .def("evaluate_rows", evaluate_graph, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("y").noconvert(), py::arg("tables"), py::arg("weights").noconvert() = py::none(),
            py::arg("threads") = py::none())
-      .def("predict_clicks", predict_graph, py::arg("theta").noconvert(), py::arg("x"),
+      .def("predict_rows", predict_graph, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("tables"));
 }
 

@@ -4,6 +4,7 @@
 #include "evaluate.h"
 #include "leashed/data/svmlight.h"
 #include "leashed/model/factorisation_machine.h"
+#include "leashed/model/field_aware_machine.h"
 #include "leashed/model/sparse_linear.h"
 #include "parts.h"
 
@@ -124,6 +125,16 @@ void bind_sparse(py::module_& m) {
            py::arg("features"), py::arg("k"), py::arg("loss"), py::arg("l2") = 0.0,
            py::arg("isa") = py::none());
 
+  py::class_<FieldAwareMachine, SparseModel>(m, "FieldAwareMachine")
+      .def(py::init([](const py::array_t<std::uint16_t, py::array::c_style>& fields, std::size_t k,
+                       const std::string& loss, double l2, const std::optional<std::string>& isa) {
+             return std::make_unique<FieldAwareMachine>(
+                 std::vector<std::uint16_t>(fields.data(), fields.data() + fields.size()), k, loss,
+                 l2, false, isa ? parse_isa(*isa) : default_isa());
+           }),
+           py::arg("fields").noconvert(), py::arg("k"), py::arg("loss"), py::arg("l2") = 0.0,
+           py::arg("isa") = py::none());
+
   m.def(
       "parse_svmlight",
       [](const py::bytes& text) {
@@ -147,6 +158,18 @@ void bind_sparse(py::module_& m) {
         return to_tuple(std::move(rows));
       },
       py::arg("path"), "The same of a file.");
+  m.def(
+      "read_libffm",
+      [](const std::string& path) {
+        SvmlightRows rows;
+        {
+          const py::gil_scoped_release release;
+          rows = read_svmlight(path, RowFormat::libffm);
+        }
+        auto fields = to_array(std::move(rows.fields));
+        return py::make_tuple(to_tuple(std::move(rows)), std::move(fields));
+      },
+      py::arg("path"), "(the same, each value's field) of a file in the libffm format.");
 }
 
 }  // namespace leashed

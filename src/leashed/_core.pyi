@@ -19,6 +19,7 @@ __all__: list[str] = [
     "ExternalSource",
     "FRAGMENT",
     "FactorisationMachine",
+    "FieldAwareMachine",
     "GradientSource",
     "Graph",
     "Leases",
@@ -46,6 +47,7 @@ __all__: list[str] = [
     "mean_loss",
     "parse_svmlight",
     "profile_exchange",
+    "read_libffm",
     "read_svmlight",
     "replay",
     "schedule_values",
@@ -295,7 +297,7 @@ class Graph(GradientSource):
         tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
         weights: numpy.typing.NDArray[numpy.float32] | None = None,
     ) -> tuple[float, float]: ...
-    def evaluate_clicks(
+    def evaluate_rows(
         self,
         theta: numpy.typing.NDArray[numpy.float32],
         x: typing.Any,
@@ -332,10 +334,10 @@ class Graph(GradientSource):
         ],
         tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
     ) -> numpy.typing.NDArray[numpy.float32]: ...
-    def predict_clicks(
+    def predict_rows(
         self,
         theta: numpy.typing.NDArray[numpy.float32],
-        x: ClickRows,
+        x: typing.Any,
         tables: collections.abc.Sequence[Table],
     ) -> numpy.typing.NDArray[numpy.float32]: ...
     @property
@@ -814,6 +816,16 @@ class FactorisationMachine(SparseModel):
         isa: str | None = None,
     ) -> None: ...
 
+class FieldAwareMachine(SparseModel):
+    def __init__(
+        self,
+        fields: numpy.typing.NDArray[numpy.uint16],
+        k: typing.SupportsInt | typing.SupportsIndex,
+        loss: str,
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        isa: str | None = None,
+    ) -> None: ...
+
 class Resumption:
     """
     What a run goes on from.
@@ -942,6 +954,11 @@ def profile_exchange(
     Seconds of a sync server's processor time for one exchange of a fragment, over the two ends of a connection.
     """
 
+def read_libffm(path: str) -> tuple[tuple, numpy.typing.NDArray[numpy.int32]]:
+    """
+    (the same, each value's field) of a file in the libffm format.
+    """
+
 def read_svmlight(path: str) -> tuple:
     """
     The same of a file.
@@ -997,6 +1014,11 @@ def simulate(
     copy: tuple[str, dict],
     progress: collections.abc.Callable | None,
     weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    commands: collections.abc.Sequence[
+        tuple[
+            typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ]
+    ] = [],
 ) -> dict:
     """
     Trains in virtual time and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+from typing import Any, Protocol
 
-from leashed import _core
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _check, _core
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 
-__all__ = ["check_fits", "check_labels"]
+__all__ = ["check_fits", "check_labels", "examples"]
 
 
 class Judged(Protocol):
@@ -56,3 +60,26 @@ def check_labels(model: Judged, data: Dataset | SparseDataset | ClickDataset, na
             f"{name} has labels up to {int(data.y.max())}, but the model knows "
             f"{model.classes} classes"
         )
+
+
+def examples(x: Any, features: int) -> NDArray[np.float32]:
+    """``x``, [n, features], images or one example, as float32 [n, features].
+
+    Raises:
+        TypeError: its dtype is not numeric.
+        ValueError: it has the wrong shape or is not finite.
+    """
+    given = _check.numeric("x", x)
+    if given.ndim == 0:
+        raise ValueError("x must be [n, features], images or one example, got a single number")
+    if given.ndim == 1:
+        given = given[None, :]
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(
+            given.reshape(len(given), math.prod(given.shape[1:])), np.float32
+        )
+    if rows.shape[1] != features:
+        raise ValueError(f"x must have {features} values per row, got {rows.shape[1]}")
+    if not np.isfinite(rows).all():
+        raise ValueError("x is NaN, infinite or beyond float32 somewhere; it must be finite")
+    return rows

@@ -46,7 +46,7 @@ def distinct(specs: Iterable[TableSpec]) -> tuple[TableSpec, ...]:
 
 
 def click_rows(
-    data: ClickDataset, name: str, numbers: int, specs: Sequence[TableSpec], features: Sequence[int]
+    data: object, name: str, numbers: int, specs: Sequence[TableSpec], features: Sequence[int]
 ) -> _core.ClickRows:
     """The native rows of a data set, with the features that a model reads and their tables.
 

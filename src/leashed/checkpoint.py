@@ -28,7 +28,8 @@ from leashed.tables import check as check_tables
 __all__ = ["load", "save"]
 
 _FORMAT = "leashed.model"
-# Of the format; 5 had no external models that read tables, 4 no graphs, 3 no factorisation machines, 2 no external models, 1 no checksum.
+# Of the format; 5 had no external models that read tables and no field-aware factorisation machines,
+# 4 no graphs, 3 no factorisation machines, 2 no external models, 1 no checksum.
 _VERSION = 6
 _KINDS = {kind.__name__: kind for kind in LAYERS}
 _MAX_HEADER = 100_000_000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import dataclasses
+import math
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -16,15 +18,17 @@ __all__ = ["FactorisationMachine"]
 
 _LOSSES = ("log_loss", "hinge", "squared_error")
 _LARGEST_SIZE = 2**31 - 1
+_LARGEST_FIELD = 2**16 - 1
 
 
 @dataclass(frozen=True)
 class FactorisationMachine:
     """o = b + Σ_j w_j x_j + Σ_{i<j} ⟨v_i, v_j⟩ x_i x_j (Rendle, "Factorization machines", 2010,
-    eq. 1), with a loss on o; made by ``models.fm``, which says what the arguments are.
+    eq. 1), with a loss on o; with ``fields`` ⟨v_i,f(j), v_j,f(i)⟩ in its place (Juan et al., 2016,
+    eq. 4). Made by ``models.fm`` and ``models.ffm``, which say what the arguments are.
 
     Its parameters, float32 [d], are the columns' records [features, 1 + k], a weight and k factors
-    each, then the intercept.
+    each, then the intercept; with F fields [features, 1 + F · k], k factors for each field.
     """
 
     features: int
@@ -33,6 +37,7 @@ class FactorisationMachine:
     loss: str = "log_loss"
     l2: float = 0.0
     sigma: float = 0.1
+    fields: tuple[int, ...] | None = field(default=None, repr=False)
 
     flops_per_example = None  # as many as an example has values
 
@@ -47,15 +52,25 @@ class FactorisationMachine:
             raise ValueError(f"sigma must be from 1e-30 to 1e30, got {self.sigma:g}")
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {self.name!r}")
+        if self.fields is not None:
+            object.__setattr__(self, "fields", _fields(self.fields, self.features))
         _ = self.sparse
 
     def __getstate__(self) -> dict[str, object]:
-        return {item.name: getattr(self, item.name) for item in fields(self)}  # no native parts
+        names = (item.name for item in dataclasses.fields(self))
+        return {name: getattr(self, name) for name in names}  # no native parts
 
     @cached_property
-    def sparse(self) -> _core.FactorisationMachine:
+    def sparse(self) -> _core.FactorisationMachine | _core.FieldAwareMachine:
         """The native model."""
-        return _core.FactorisationMachine(self.features, self.k, self.loss, self.l2)
+        if self.fields is None:
+            return _core.FactorisationMachine(self.features, self.k, self.loss, self.l2)
+        return _core.FieldAwareMachine(np.array(self.fields, np.uint16), self.k, self.loss, self.l2)
+
+    @cached_property
+    def factors(self) -> tuple[int, ...]:
+        """The shape of a column's factors: (k,), or (F, k)."""
+        return (self.k,) if self.fields is None else (1 + max(self.fields), self.k)
 
     @property
     def native(self) -> _core.GradientSource:
@@ -72,7 +87,7 @@ class FactorisationMachine:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the tensors that files hold, by name, in the order of the parameters."""
-        return {"columns": (self.features, 1 + self.k), "bias": (1,)}
+        return {"columns": (self.features, 1 + math.prod(self.factors)), "bias": (1,)}
 
     @property
     def dimension(self) -> int:
@@ -114,14 +129,15 @@ class FactorisationMachine:
 
     def unflatten(self, parameters: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Views of the parts of ``parameters`` [d], by name: ``"weight"`` [features], ``"factors"``
-        [features, k] and ``"bias"`` [1].
+        [features, k], or [features, F, k], and ``"bias"`` [1].
         """
         if parameters.shape != (self.dimension,):
             raise ValueError(
                 f"parameters must have shape ({self.dimension},), got {parameters.shape}"
             )
-        columns = parameters[:-1].reshape(self.features, 1 + self.k)
-        return {"weight": columns[:, 0], "factors": columns[:, 1:], "bias": parameters[-1:]}
+        columns = parameters[:-1].reshape(self.shapes["columns"])
+        factors = columns[:, 1:].reshape(self.features, *self.factors)
+        return {"weight": columns[:, 0], "factors": factors, "bias": parameters[-1:]}
 
     def predict(self, parameters: ArrayLike, x: SparseDataset) -> NDArray[np.float32]:
         """What the model says of examples ``x``, float32 [n, 1]: the probability of class 1 with the
@@ -150,3 +166,18 @@ class FactorisationMachine:
         assert isinstance(data, SparseDataset)
         theta = _check.vector("parameters", parameters, self.dimension)
         return self.sparse.evaluate(theta, data.rows, data.y, data.weights)
+
+
+def _fields(given: ArrayLike, features: int) -> tuple[int, ...]:
+    """Each column's field, checked."""
+    fields = _check.numeric("fields", given)
+    if fields.dtype.kind not in "iu":
+        raise TypeError(f"fields must be whole numbers, got {fields.dtype}")
+    if fields.shape != (features,):
+        raise ValueError(
+            f"fields must be one for each column, shape ({features},), got {fields.shape}"
+        )
+    for value in (int(fields.min()), int(fields.max())):
+        if not 0 <= value <= _LARGEST_FIELD:
+            raise ValueError(f"fields must be from 0 to {_LARGEST_FIELD}, got {value}")
+    return tuple(fields.tolist())

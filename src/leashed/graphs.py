@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core, _parameters
+from leashed._fits import check_fits, examples
 from leashed._reads import TableSpec, click_rows, distinct
 from leashed.choice import Choice
-from leashed.datasets import ClickDataset
+from leashed.datasets import ClickDataset, Dataset
 from leashed.layers import Dense, Layer, ReLU
 from leashed.tables import Table
 from leashed.tables import check as check_tables
@@ -358,7 +359,7 @@ class Graph:
         """
         raise ValueError(f"model {self.name} takes no sparse rows; a ClickDataset has ids")
 
-    def rows(self, data: ClickDataset, name: str = "data") -> _core.ClickRows:
+    def rows(self, data: object, name: str = "data") -> _core.ClickRows:
         """The native rows of a data set, with the features that the graph reads.
 
         Raises:
@@ -367,15 +368,18 @@ class Graph:
                 of its table.
         """
         if not self.embeddings:
-            raise TypeError(f"model {self.name} reads no tables, and takes no rows with ids")
+            raise TypeError(
+                f"model {self.name} reads no tables: {name} must be a Dataset, got "
+                f"{type(data).__name__}"
+            )
         specs = [node.table for node in self.embeddings]
         return click_rows(data, name, self.features, specs, self.id_features)
 
     def evaluate(
         self,
         parameters: ArrayLike,
-        data: ClickDataset,
-        tables: Mapping[str, Table],
+        data: ClickDataset | Dataset,
+        tables: Mapping[str, Table] | None = None,
         threads: int | None = None,
     ) -> Evaluated:
         """Loss and metrics over a data set; no id gets a row, and nothing is counted. The loss is
@@ -383,32 +387,48 @@ class Graph:
 
         Args:
             parameters: [d].
-            data: examples.
-            tables: by name, as ``TrainResult.tables``.
+            data: examples; a ``Dataset`` where the model reads no tables.
+            tables: by name, as ``TrainResult.tables``; none where it reads none.
             threads: at most. Default: all processors, where that is worth it.
 
         Raises:
             TypeError, ValueError: an argument is wrong or does not fit the model.
         """
         theta = _check.vector("parameters", parameters, self.dimension)
-        rows, native = self.rows(data), check_tables(self.tables, tables)
+        native = check_tables(self.tables, tables or {})
         if threads is not None:
             threads = _check.whole("threads", threads)
-        found = self.native.evaluate_clicks(theta, rows, data.y, native, data.weights, threads)
+        rows: _core.ClickRows | NDArray[np.float32]
+        if isinstance(data, Dataset) and not self.embeddings:
+            check_fits(self, data, "data")
+            rows = data.x
+        else:
+            rows = self.rows(data)
+        found = self.native.evaluate_rows(theta, rows, data.y, native, data.weights, threads)
         return Evaluated(*found)
 
     def predict(
-        self, parameters: ArrayLike, data: ClickDataset, tables: Mapping[str, Table]
+        self,
+        parameters: ArrayLike,
+        x: ClickDataset | ArrayLike,
+        tables: Mapping[str, Table] | None = None,
     ) -> NDArray[np.float32]:
         """What the model gives for each example, float32 [n, outputs]: with ``"log_loss"`` and one
         output the probability of label 1.
+
+        Args:
+            parameters: [d].
+            x: examples; [n, features] where the model reads no tables.
+            tables: as for ``evaluate``.
 
         Raises:
             TypeError, ValueError: an argument is wrong or does not fit the model.
         """
         theta = _check.vector("parameters", parameters, self.dimension)
-        rows = self.rows(data)
-        return self.native.predict_clicks(theta, rows, check_tables(self.tables, tables))
+        native = check_tables(self.tables, tables or {})
+        if self.embeddings:
+            return self.native.predict_rows(theta, self.rows(x, "x"), native)
+        return self.native.predict_rows(theta, examples(x, self.features), native)
 
     def init(self, seed: int = 0, scheme: str = "he") -> NDArray[np.float32]:
         """Initial parameters, float32 [d], as ``Model.init`` has them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core, _parameters, graphs, layers, recommenders
-from leashed._fits import check_fits
+from leashed._fits import check_fits, examples
 from leashed._parameters import INITIALISATIONS
 from leashed.datasets import Dataset, SparseDataset
 from leashed.external import BatchRows, External, external
@@ -29,6 +28,7 @@ __all__ = [
     "Model",
     "cnn",
     "external",
+    "ffm",
     "fm",
     "lenet",
     "linear_regression",
@@ -189,19 +189,7 @@ class Model:
             check_fits(self, x, "x")
             theta = _check.vector("parameters", parameters, self.dimension)
             return self.sparse.predict(theta, x.rows)
-        examples = _check.numeric("x", x)
-        if examples.ndim == 0:
-            raise ValueError("x must be [n, features], images or one example, got a single number")
-        if examples.ndim == 1:
-            examples = examples[None, :]
-        with np.errstate(over="ignore"):
-            rows = np.ascontiguousarray(
-                examples.reshape(len(examples), math.prod(examples.shape[1:])), np.float32
-            )
-        if rows.shape[1] != self.features:
-            raise ValueError(f"x must have {self.features} values per row, got {rows.shape[1]}")
-        if not np.isfinite(rows).all():
-            raise ValueError("x is NaN, infinite or beyond float32 somewhere; it must be finite")
+        rows = examples(x, self.features)
         return self.native.predict(_check.vector("parameters", parameters, self.dimension), rows)
 
     def evaluate(self, parameters: ArrayLike, data: Dataset | SparseDataset) -> tuple[float, float]:
@@ -302,6 +290,42 @@ def fm(
             many parameters; the message names it.
     """
     return FactorisationMachine(features, k, name, loss, l2, sigma)
+
+
+def ffm(
+    fields: ArrayLike,
+    k: int = 4,
+    *,
+    loss: str = "log_loss",
+    l2: float = 0.0,
+    sigma: float = 0.1,
+    name: str = "ffm",
+) -> FactorisationMachine:
+    """A field-aware factorisation machine (Juan et al., "Field-aware Factorization Machines for CTR
+    Prediction", 2016, eq. 4, with a linear part and an intercept as ``fm`` has them), on sparse
+    data: o = b + Σ_j w_j x_j + Σ_{i<j} ⟨v_i,f(j), v_j,f(i)⟩ x_i x_j, f being a column's field. Columns
+    of one field meet too. One that occurs twice in a row is as with ``fm``.
+
+    It has features · (1 + F · k) + 1 parameters, F being the number of fields. What a row takes grows
+    with its values times its distinct fields.
+
+    Args:
+        fields: of each column its field, whole numbers from 0 to 65,535, [features]; F is the
+            largest + 1. ``datasets.read_libffm`` gives them.
+        k: factors of each column for each field. 4, 8 and 16 are fastest for their size.
+        loss: as of ``fm``.
+        l2: λ of the penalty λ/2 (|w|² + |v|²), which leaves the intercept out.
+        sigma: standard deviation of the factors at first, above 0.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: an argument is no such number, array or loss, or there is no memory
+            for so many parameters; the message names it.
+    """
+    given = _check.numeric("fields", fields)
+    if given.ndim != 1 or given.size == 0:
+        raise ValueError(f"fields must be one for each column, [features], got {given.shape}")
+    return FactorisationMachine(len(given), k, name, loss, l2, sigma, tuple(given.tolist()))
 
 
 def cnn(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import leashed as lsh
 from leashed import _core
-from leashed.datasets import SparseDataset, read_svmlight
+from leashed.datasets import SparseDataset, read_libffm, read_svmlight
 
 
 def matrix(**changes: Any) -> SimpleNamespace:
@@ -138,6 +138,53 @@ def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
         read_svmlight(write(tmp_path, "1 3:1"), 2)
     with pytest.raises(ValueError, match="pass zero_based=True"):
         read_svmlight(write(tmp_path, "1 0:1"), zero_based=False)
+
+
+def test_libffm_files_are_read_together(tmp_path: Path) -> None:
+    train, test = tmp_path / "train", tmp_path / "test"
+    train.write_text("1 0:0:0.5 2:3:2\n-1 2:3:1 # a comment\n\n1\n", "ascii")
+    test.write_text("-1 1:5:1\n", "ascii")
+    (first, second), fields = read_libffm(train, test)
+    assert fields.tolist() == [0, 0, 0, 2, 0, 1]
+    assert (first.features, second.features) == (6, 6)
+    assert first.y.tolist() == [1, 0, 1]
+    assert first.indptr.tolist() == [0, 2, 3, 3]
+    assert first.indices.tolist() == [0, 3, 3]
+    assert first.data.tolist() == [0.5, 2, 1]
+    assert second.y.tolist() == [0]
+    (again,), same = read_libffm(test, fields=fields, regression=True)
+    assert same.tolist() == fields.tolist()
+    assert again.y.tolist() == [-1]
+    model = lsh.models.ffm(fields)
+    assert model.predict(model.init(), second).shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 0:1:1\n1 1;2", r"rows\.txt: line 2, column 4: expected ':' after the field's number"),
+        ("1 1:1", "line 1, column 6: expected ':' after the column's number"),
+        ("1 -1:1:1", "line 1, column 3: expected a field's number"),
+        ("1 1:x:1", "line 1, column 5: expected a column's number"),
+        ("1 2147483647:1:1", "line 1, column 3: the field's number is beyond 2147483646"),
+        ("", "there is no row in it"),
+        ("1 0:4:1\n0 2:4:1 3:1:1", "row 0 column 4 is of field 0, elsewhere of field 2; give the"),
+        ("0.5 0:1:1", "pass regression=True"),
+    ],
+)
+def test_broken_libffm_files_are_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_libffm(write(tmp_path, text))
+
+
+def test_libffm_files_of_other_columns_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "1 0:2:1")
+    with pytest.raises(ValueError, match="column 2 occurs, but fields has 2 columns; read the"):
+        read_libffm(path, fields=[0, 0])
+    with pytest.raises(ValueError, match="column 2 is of field 0, elsewhere of field 1"):
+        read_libffm(path, fields=[0, 0, 1])
+    with pytest.raises(TypeError, match="fields must be a one-dimensional array of integers"):
+        read_libffm(path, fields=[0.5])
 
 
 TOKENS = st.sampled_from(

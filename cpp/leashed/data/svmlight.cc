@@ -18,7 +18,8 @@ namespace {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, RowFormat format)
+      : text_(text), with_fields_(format == RowFormat::libffm) {}
 
   SvmlightRows parse() {
     while (at_ < text_.size()) {
@@ -48,9 +49,8 @@ class Parser {
         while (at_ < line_end_ && !blank(text_[at_])) ++at_;
         continue;
       }
-      const std::int32_t column = column_number();
-      if (at_ == line_end_ || text_[at_] != ':') fail("expected ':' after the column's number");
-      ++at_;
+      if (with_fields_) rows_.fields.push_back(number_before_colon("field"));
+      const std::int32_t column = number_before_colon("column");
       const std::size_t begin = at_;
       const auto value = static_cast<float>(number("the value"));
       if (!std::isfinite(value)) {
@@ -96,16 +96,21 @@ class Parser {
     return e != std::string_view::npos && e + 1 < token.size() && token[e + 1] == '-';
   }
 
-  std::int32_t column_number() {
+  std::int32_t number_before_colon(const char* what) {
     const std::size_t begin = at_;
-    std::int64_t column = 0;
-    while (digit(at_) && column <= kLargest) column = column * 10 + (text_[at_++] - '0');
-    if (at_ == begin || column > kLargest) {
+    std::int64_t number = 0;
+    while (digit(at_) && number <= kLargest) number = number * 10 + (text_[at_++] - '0');
+    if (at_ == begin || number > kLargest) {
       at_ = begin;
-      fail(column > kLargest ? "the column's number is beyond 2147483646"
-                             : "expected a column's number, a whole number from 0");
+      fail(number > kLargest
+               ? std::string("the ") + what + "'s number is beyond 2147483646"
+               : std::string("expected a ") + what + "'s number, a whole number from 0");
     }
-    return static_cast<std::int32_t>(column);
+    if (at_ == line_end_ || text_[at_] != ':') {
+      fail(std::string("expected ':' after the ") + what + "'s number");
+    }
+    ++at_;
+    return static_cast<std::int32_t>(number);
   }
 
   void field_end(const char* what) {
@@ -127,6 +132,7 @@ class Parser {
   static constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max() - 1;
 
   const std::string_view text_;
+  const bool with_fields_;
   std::size_t at_ = 0, line_ = 0, line_begin_ = 0, line_end_ = 0;
   SvmlightRows rows_;
 };
@@ -165,12 +171,14 @@ class Mapping {
 
 }  // namespace
 
-SvmlightRows parse_svmlight(std::string_view text) { return Parser(text).parse(); }
+SvmlightRows parse_svmlight(std::string_view text, RowFormat format) {
+  return Parser(text, format).parse();
+}
 
-SvmlightRows read_svmlight(const std::string& path) {
+SvmlightRows read_svmlight(const std::string& path, RowFormat format) {
   const Mapping file(path);
   try {
-    return parse_svmlight(file.text());
+    return parse_svmlight(file.text(), format);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }

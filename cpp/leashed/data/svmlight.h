@@ -1,5 +1,6 @@
 // The svmlight (libsvm) text format: one row a line, `target column:value column:value …`, fields
-// apart by spaces or tabs, `#` begins a comment, and a field `qid:…` is passed over.
+// apart by spaces or tabs, `#` begins a comment, and a field `qid:…` is passed over. And libffm's,
+// where each column is of a field: `target field:column:value …`.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,16 @@ struct SvmlightRows {
   std::vector<std::int64_t> offsets = {0};
   std::vector<std::int32_t> columns;  // as they stand in the text
   std::vector<float> values;
+  std::vector<std::int32_t> fields;  // of each value, where the format has them
 };
 
+enum class RowFormat { svmlight, libffm };
+
 // Throws Error "line L, column C: …" (both from 1) where the text is no such file, or a column is
-// negative or beyond 2^31 − 2, or a number is not finite.
-SvmlightRows parse_svmlight(std::string_view text);
+// negative or beyond 2^31 − 2, or a field is, or a number is not finite.
+SvmlightRows parse_svmlight(std::string_view text, RowFormat format = RowFormat::svmlight);
 
 // The same of a file; Error names it.
-SvmlightRows read_svmlight(const std::string& path);
+SvmlightRows read_svmlight(const std::string& path, RowFormat format = RowFormat::svmlight);
 
 }  // namespace leashed

@@ -163,9 +163,9 @@ auto in_order(const Assembly& parts, const Run& run) {
   const auto* sparse = dynamic_cast<const SparseModel*>(&parts.source);
   if (!sparse) return run(parts, Order(nullptr, {}));
 
-  const auto source = sparse->intercepts_first();
-  const ColumnShape& shape = sparse->shape();
   const OrderedRows& rows = *parts.ordered;
+  const auto source = sparse->for_ordered(rows);
+  const ColumnShape& shape = sparse->shape();
   const std::vector<float> theta = rows.ordered(parts.theta, shape);
   const OrderedData data(parts.ordered, parts.data.targets);
   std::optional<OrderedData> validation;

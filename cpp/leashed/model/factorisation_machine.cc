@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
-#include <vector>
 
 #include "leashed/base/error.h"
 #include "leashed/base/extent.h"
 #include "leashed/model/kernels/factors.h"
 #include "leashed/model/kernels/sparse.h"
+#include "leashed/sparse/batch_columns.h"
 
 namespace leashed {
 namespace {
@@ -23,35 +23,6 @@ std::size_t width_of(std::size_t k) {
 // nearly. Beyond, its gradient is summed up first.
 constexpr std::size_t kMostKept = 1 << 18;
 
-// The columns of some rows, each once.
-class BatchColumns {
- public:
-  explicit BatchColumns(std::size_t features) : place_(features) {}
-
-  void collect(const SparseRows& rows, std::size_t count) {
-    columns_.clear();
-    of_entry_.clear();
-    for (std::int64_t j = rows.offsets[0]; j < rows.offsets[count]; ++j) {
-      const std::int32_t column = rows.columns[j];
-      std::int32_t& place = place_[static_cast<std::size_t>(column)];
-      // What was left there by another batch may be any place.
-      const auto found = static_cast<std::size_t>(place);
-      if (found >= columns_.size() || columns_[found] != column) {
-        place = static_cast<std::int32_t>(columns_.size());
-        columns_.push_back(column);
-      }
-      of_entry_.push_back(place);
-    }
-  }
-  const std::int32_t* columns() const { return columns_.data(); }
-  std::size_t size() const { return columns_.size(); }
-  // Of each entry its column's place among them.
-  const std::int32_t* of_entry() const { return of_entry_.data(); }
-
- private:
-  std::vector<std::int32_t> place_, columns_, of_entry_;
-};
-
 }  // namespace
 
 struct FactorisationMachine::Own final : Scratch {
@@ -65,34 +36,11 @@ struct FactorisationMachine::Own final : Scratch {
 FactorisationMachine::FactorisationMachine(std::size_t features, std::size_t k,
                                            std::string_view loss, double l2, bool intercept_first,
                                            Isa isa)
-    : SparseModel("a factorisation machine", features, 1, {width_of(k), 1}, loss, l2,
-                  intercept_first, isa) {}
+    : SparseModel("a factorisation machine", {features, 1, {width_of(k), 1}, intercept_first}, loss,
+                  l2, isa) {}
 
 std::unique_ptr<Workspace> FactorisationMachine::make_workspace() const {
   return std::make_unique<Own>();
-}
-
-float FactorisationMachine::gradient(const float* theta, const BatchView& batch, float* gradient,
-                                     Workspace& workspace, const std::atomic<bool>& cancel) const {
-  const FactorKernels& kernels = factor_kernels(isa_);
-  auto& own = static_cast<Own&>(workspace);
-  float* o = own.outputs_for(kMicroBatch);
-  float* sums = own.sums_for(kMicroBatch * k());
-  const float* records = theta + columns();
-  const double penalty = begin_gradient(theta, gradient);
-  const float scale = 1.0f / static_cast<float>(batch.size);
-  double loss = 0;
-  for (std::size_t first = 0; first < batch.size; first += kMicroBatch) {
-    if (cancel.load(std::memory_order_relaxed)) break;
-    const std::size_t count = std::min(kMicroBatch, batch.size - first);
-    const SparseRows rows = batch.sparse.from(first);
-    kernels.outputs(records, theta + intercepts(), k(), rows, count,
-                    {batch.sparse.offsets[batch.size]}, o, {sums});
-    loss += loss_.residuals(o, o, count, 1, 1, batch.targets.from(first), 1);
-    kernels.add(records, k(), rows, count, o, sums, scale, nullptr, gradient + columns());
-    add_residuals(gradient + intercepts(), 1, o, count, scale);
-  }
-  return static_cast<float>(loss / static_cast<double>(batch.size) + 0.5 * l2_ * penalty);
 }
 
 // A batch's gradient is that of the parameters as they were before it. In a row alone no column
@@ -154,9 +102,18 @@ float FactorisationMachine::update(const SparseUpdate& update, const BatchView& 
 }
 
 void FactorisationMachine::outputs_of(const float* theta, const SparseRows& rows, std::size_t count,
-                                      float* out) const {
+                                      float* out, Workspace& workspace) const {
+  float* sums = static_cast<Own&>(workspace).sums_for(count * k());
   factor_kernels(isa_).outputs(theta + columns(), theta + intercepts(), k(), rows, count,
-                               {rows.offsets[count]}, out, {});
+                               {rows.offsets[count]}, out, {sums});
+}
+
+void FactorisationMachine::add_gradient(const float* theta, const SparseRows& rows,
+                                        std::size_t count, const float* residuals, float scale,
+                                        float* gradient, Workspace& workspace) const {
+  const float* sums = static_cast<Own&>(workspace).sums.data();
+  factor_kernels(isa_).add(theta + columns(), k(), rows, count, residuals, sums, scale, nullptr,
+                           gradient + columns());
 }
 
 }  // namespace leashed

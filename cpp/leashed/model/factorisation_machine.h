@@ -16,14 +16,12 @@ class FactorisationMachine final : public SparseModel {
   FactorisationMachine(std::size_t features, std::size_t k, std::string_view loss, double l2,
                        bool intercept_first = false, Isa isa = default_isa());
 
-  std::unique_ptr<SparseModel> intercepts_first() const override {
+  std::unique_ptr<SparseModel> for_ordered(const OrderedRows&) const override {
     return std::make_unique<FactorisationMachine>(features_, k(), loss_.name, l2_, true, isa_);
   }
   bool takes_distinct_columns() const override { return true; }
   std::unique_ptr<Workspace> make_workspace() const override;
 
-  float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
-                 const std::atomic<bool>& cancel) const override;
   float update(const SparseUpdate& update, const BatchView& rows,
                Workspace& workspace) const override;
 
@@ -31,8 +29,11 @@ class FactorisationMachine final : public SparseModel {
   struct Own;
 
   std::size_t k() const { return shape_.width - 1; }
-  void outputs_of(const float* theta, const SparseRows& rows, std::size_t count,
-                  float* out) const override;
+  void outputs_of(const float* theta, const SparseRows& rows, std::size_t count, float* out,
+                  Workspace& workspace) const override;
+  void add_gradient(const float* theta, const SparseRows& rows, std::size_t count,
+                    const float* residuals, float scale, float* gradient,
+                    Workspace& workspace) const override;
 };
 
 }  // namespace leashed

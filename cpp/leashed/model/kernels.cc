@@ -4,6 +4,7 @@
 #include "leashed/model/kernels/elementwise.h"
 #include "leashed/model/kernels/embedding.h"
 #include "leashed/model/kernels/factors.h"
+#include "leashed/model/kernels/field_factors.h"
 #include "leashed/model/kernels/interaction.h"
 #include "leashed/model/kernels/sparse.h"
 #include "leashed/model/kernels/spatial.h"
@@ -17,6 +18,7 @@ LEASHED_ISA_TABLE(InteractionKernels, interaction_kernels)
 LEASHED_ISA_TABLE(ElementwiseKernels, elementwise_kernels)
 LEASHED_ISA_TABLE(SparseKernels, sparse_kernels)
 LEASHED_ISA_TABLE(FactorKernels, factor_kernels)
+LEASHED_ISA_TABLE(FieldFactorKernels, field_factor_kernels)
 LEASHED_ISA_TABLE(SpatialKernels, spatial_kernels)
 
 }  // namespace leashed

@@ -7,33 +7,12 @@
 namespace leashed {
 SparseLinear::SparseLinear(std::size_t features, std::size_t outputs, std::string_view loss,
                            double l2, bool trains_bias, bool bias_first, Isa isa)
-    : SparseModel("a linear model", features, outputs, {outputs, outputs}, loss, l2, bias_first,
-                  isa),
-      trains_bias_(trains_bias) {}
+    : SparseModel("a linear model",
+                  {features, outputs, {outputs, outputs}, bias_first, trains_bias}, loss, l2, isa) {
+}
 
 std::unique_ptr<Workspace> SparseLinear::make_workspace() const {
   return std::make_unique<Scratch>();
-}
-
-float SparseLinear::gradient(const float* theta, const BatchView& batch, float* gradient,
-                             Workspace& workspace, const std::atomic<bool>& cancel) const {
-  const SparseKernels& sparse = sparse_kernels(isa_);
-  float* o = static_cast<Scratch&>(workspace).outputs_for(kMicroBatch * outputs_);
-  const float* w = theta + columns();
-  float* dw = gradient + columns();
-  const double penalty = begin_gradient(theta, gradient);
-  const float scale = 1.0f / static_cast<float>(batch.size);
-  double loss = 0;
-  for (std::size_t first = 0; first < batch.size; first += kMicroBatch) {
-    if (cancel.load(std::memory_order_relaxed)) break;
-    const std::size_t count = std::min(kMicroBatch, batch.size - first);
-    const SparseRows rows = batch.sparse.from(first);
-    sparse.outputs(w, theta + intercepts(), outputs_, rows, count, o);
-    loss += loss_.residuals(o, o, count, outputs_, outputs_, batch.targets.from(first), 1);
-    sparse.add(dw, outputs_, rows, count, o, scale);
-    if (trains_bias_) add_residuals(gradient + intercepts(), outputs_, o, count, scale);
-  }
-  return static_cast<float>(loss / static_cast<double>(batch.size) + 0.5 * l2_ * penalty);
 }
 
 float SparseLinear::update(const SparseUpdate& update, const BatchView& batch,
@@ -55,7 +34,7 @@ float SparseLinear::update(const SparseUpdate& update, const BatchView& batch,
     check += residuals(o, count, batch.targets.from(first), update.loss);
     const Coefficients c = update.rule.coefficients({t});
     const float share = 1.0f / static_cast<float>(count);
-    if (trains_bias_) {
+    if (trains_intercepts_) {
       std::fill_n(sums, outputs_, 0.0f);
       add_residuals(sums, outputs_, o, count, 1.0f);
     }
@@ -64,20 +43,26 @@ float SparseLinear::update(const SparseUpdate& update, const BatchView& batch,
       float* db = gradient + intercepts();
       sparse.add(dw, outputs_, rows, count, o, share);
       sparse.adagrad_racy(w, update.stride, outputs_, rows, count, dw, c.lr, c.epsilon);
-      if (!trains_bias_) continue;
+      if (!trains_intercepts_) continue;
       for (std::size_t k = 0; k < outputs_; ++k) db[k] = share * sums[k];
       sparse.adagrad_racy(b, update.stride, outputs_, one_row(), 1, db, c.lr, c.epsilon);
     } else {
       sparse.add_racy(w, outputs_, rows, count, o, -c.lr * share);
-      if (trains_bias_) sparse.add_racy(b, outputs_, one_row(), 1, sums, -c.lr * share);
+      if (trains_intercepts_) sparse.add_racy(b, outputs_, one_row(), 1, sums, -c.lr * share);
     }
   }
   return check;
 }
 
 void SparseLinear::outputs_of(const float* theta, const SparseRows& rows, std::size_t count,
-                              float* out) const {
+                              float* out, Workspace&) const {
   sparse_kernels(isa_).outputs(theta + columns(), theta + intercepts(), outputs_, rows, count, out);
+}
+
+void SparseLinear::add_gradient(const float*, const SparseRows& rows, std::size_t count,
+                                const float* residuals, float scale, float* gradient,
+                                Workspace&) const {
+  sparse_kernels(isa_).add(gradient + columns(), outputs_, rows, count, residuals, scale);
 }
 
 }  // namespace leashed

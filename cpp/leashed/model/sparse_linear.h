@@ -15,23 +15,22 @@ class SparseLinear final : public SparseModel {
                bool trains_bias = true, bool bias_first = false, Isa isa = default_isa());
 
   SparseLinear bias_first() const {
-    return {features_, outputs_, loss_.name, l2_, trains_bias_, true, isa_};
+    return {features_, outputs_, loss_.name, l2_, trains_intercepts_, true, isa_};
   }
-  std::unique_ptr<SparseModel> intercepts_first() const override {
+  std::unique_ptr<SparseModel> for_ordered(const OrderedRows&) const override {
     return std::make_unique<SparseLinear>(bias_first());
   }
   std::unique_ptr<Workspace> make_workspace() const override;
 
-  float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
-                 const std::atomic<bool>& cancel) const override;
   float update(const SparseUpdate& update, const BatchView& rows,
                Workspace& workspace) const override;
 
  private:
-  void outputs_of(const float* theta, const SparseRows& rows, std::size_t count,
-                  float* out) const override;
-
-  const bool trains_bias_;
+  void outputs_of(const float* theta, const SparseRows& rows, std::size_t count, float* out,
+                  Workspace& workspace) const override;
+  void add_gradient(const float* theta, const SparseRows& rows, std::size_t count,
+                    const float* residuals, float scale, float* gradient,
+                    Workspace& workspace) const override;
 };
 
 }  // namespace leashed

@@ -16,22 +16,23 @@ float* SparseModel::Scratch::gradient_for(std::size_t n) {
   return gradient.data();
 }
 
-SparseModel::SparseModel(const char* what, std::size_t features, std::size_t outputs,
-                         const ColumnShape& shape, std::string_view loss, double l2,
-                         bool intercepts_first, Isa isa)
-    : features_(features),
-      outputs_(outputs),
-      shape_(shape),
-      loss_(find_loss(loss, outputs, isa)),
+SparseModel::SparseModel(const char* what, const Form& form, std::string_view loss, double l2,
+                         Isa isa)
+    : features_(form.features),
+      outputs_(form.outputs),
+      shape_(form.shape),
+      loss_(find_loss(loss, outputs_, isa)),
       l2_(l2),
-      intercepts_first_(intercepts_first),
-      isa_(isa) {
-  if (features == 0 || outputs == 0) {
+      intercepts_first_(form.intercepts_first),
+      trains_intercepts_(form.trains_intercepts),
+      isa_(isa),
+      micro_batch_(form.micro_batch) {
+  if (features_ == 0 || outputs_ == 0) {
     throw Error(std::string(what) + " needs at least 1 feature and 1 output");
   }
-  if (extent({features, shape.width}) > kMostValues) {
-    throw Error(std::string(what) + " of " + std::to_string(features) + " features and " +
-                std::to_string(shape.width) +
+  if (extent({features_, shape_.width}) > kMostValues) {
+    throw Error(std::string(what) + " of " + std::to_string(features_) + " features and " +
+                std::to_string(shape_.width) +
                 " parameters for each is too large for any memory; make it smaller");
   }
 }
@@ -60,6 +61,24 @@ double SparseModel::begin_gradient(const float* theta, float* gradient) const {
   }
   std::fill_n(gradient + intercepts(), shape_.intercepts, 0.0f);
   return penalty;
+}
+
+float SparseModel::gradient(const float* theta, const BatchView& batch, float* gradient,
+                            Workspace& workspace, const std::atomic<bool>& cancel) const {
+  float* o = static_cast<Scratch&>(workspace).outputs_for(micro_batch_ * outputs_);
+  const double penalty = begin_gradient(theta, gradient);
+  const float scale = 1.0f / static_cast<float>(batch.size);
+  double loss = 0;
+  for (std::size_t first = 0; first < batch.size; first += micro_batch_) {
+    if (cancel.load(std::memory_order_relaxed)) break;
+    const std::size_t count = std::min(micro_batch_, batch.size - first);
+    const SparseRows rows = batch.sparse.from(first);
+    outputs_of(theta, rows, count, o, workspace);
+    loss += loss_.residuals(o, o, count, outputs_, outputs_, batch.targets.from(first), 1);
+    add_gradient(theta, rows, count, o, scale, gradient, workspace);
+    if (trains_intercepts_) add_residuals(gradient + intercepts(), outputs_, o, count, scale);
+  }
+  return static_cast<float>(loss / static_cast<double>(batch.size) + 0.5 * l2_ * penalty);
 }
 
 float SparseModel::residuals(float* outputs, std::size_t count, const Targets& targets,
@@ -100,7 +119,7 @@ Evaluation SparseModel::evaluate(const float* theta, const BatchView& batch,
   for (std::size_t first = 0; first < batch.size; first += kMicroBatch) {
     const std::size_t count = std::min(kMicroBatch, batch.size - first);
     const Targets targets = batch.targets.from(first);
-    outputs_of(theta, batch.sparse.from(first), count, o);
+    outputs_of(theta, batch.sparse.from(first), count, o, workspace);
     if (loss_.correct) {
       sums.correct += loss_.correct(o, count, outputs_, outputs_, targets.labels);
     }
@@ -111,7 +130,11 @@ Evaluation SparseModel::evaluate(const float* theta, const BatchView& batch,
 
 void SparseModel::predict(const float* theta, const SparseRows& rows, std::size_t size,
                           float* out) const {
-  outputs_of(theta, rows, size, out);
+  const auto workspace = make_workspace();
+  for (std::size_t first = 0; first < size; first += kMicroBatch) {
+    outputs_of(theta, rows.from(first), std::min(kMicroBatch, size - first), out + first * outputs_,
+               *workspace);
+  }
   if (loss_.predict) loss_.predict(out, size, outputs_, outputs_);
 }
 

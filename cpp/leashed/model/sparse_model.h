@@ -11,6 +11,7 @@
 #include "leashed/model/gradient_source.h"
 #include "leashed/model/loss.h"
 #include "leashed/sparse/column_shape.h"
+#include "leashed/sparse/ordered_rows.h"
 
 namespace leashed {
 
@@ -22,7 +23,8 @@ class SparseModel : public GradientSource {
   std::size_t classes() const override { return loss_.classes(outputs_); }
   // Theta is the columns' parameters, then the intercepts; or these first.
   const ColumnShape& shape() const { return shape_; }
-  virtual std::unique_ptr<SparseModel> intercepts_first() const = 0;
+  // The same for such rows, whose columns have other numbers, with the intercepts first.
+  virtual std::unique_ptr<SparseModel> for_ordered(const OrderedRows& rows) const = 0;
   // Whether no row may have a column twice.
   virtual bool takes_distinct_columns() const { return false; }
   // The columns' and the intercepts.
@@ -31,13 +33,15 @@ class SparseModel : public GradientSource {
   bool updates_in_place(const Rule& rule) const override;
   double l2() const override { return l2_; }
   double curvature() const override { return loss_.curvature; }
+  float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
+                 const std::atomic<bool>& cancel) const final;
   Evaluation evaluate(const float* theta, const BatchView& batch,
                       Workspace& workspace) const override;
   // What a prediction is (loss.h), [size][outputs].
   void predict(const float* theta, const SparseRows& rows, std::size_t size, float* out) const;
 
  protected:
-  static constexpr std::size_t kMicroBatch = 64;  // rows between two looks at whether to go on
+  static constexpr std::size_t kMicroBatch = 64;
 
   // Scratch memory that only ever grows.
   struct Scratch : Workspace {
@@ -57,22 +61,29 @@ class SparseModel : public GradientSource {
     }
   };
 
+  struct Form {
+    std::size_t features, outputs;
+    ColumnShape shape;
+    bool intercepts_first;
+    bool trains_intercepts = true;
+    std::size_t micro_batch = kMicroBatch;  // rows at most whose gradient is added at once
+  };
   // Throws Error where there is nothing to train, or more than any memory holds, or the loss takes
   // another number of outputs. `what`: a model's name in messages.
-  SparseModel(const char* what, std::size_t features, std::size_t outputs, const ColumnShape& shape,
-              std::string_view loss, double l2, bool intercepts_first, Isa isa);
+  SparseModel(const char* what, const Form& form, std::string_view loss, double l2, Isa isa);
 
-  // out [count][outputs].
-  virtual void outputs_of(const float* theta, const SparseRows& rows, std::size_t count,
-                          float* out) const = 0;
+  // out [count][outputs], of kMicroBatch rows at most; of as many as the form says what their
+  // gradient needs is kept.
+  virtual void outputs_of(const float* theta, const SparseRows& rows, std::size_t count, float* out,
+                          Workspace& workspace) const = 0;
+  // gradient += scale · that of the columns, of the rows whose outputs were asked for last.
+  virtual void add_gradient(const float* theta, const SparseRows& rows, std::size_t count,
+                            const float* residuals, float scale, float* gradient,
+                            Workspace& workspace) const = 0;
 
   // Where they begin in theta.
   std::size_t columns() const { return intercepts_first_ ? shape_.intercepts : 0; }
   std::size_t intercepts() const { return intercepts_first_ ? 0 : features_ * shape_.width; }
-  // gradient = the penalty's, 0 for the intercepts. Returns |w|², w being what is penalised; 0
-  // without a penalty.
-  double begin_gradient(const float* theta, float* gradient) const;
-
   // Outputs → residuals, in place. Adds the losses to *loss, where one is given; the result is not
   // finite where an output is not.
   float residuals(float* outputs, std::size_t count, const Targets& targets, double* loss) const;
@@ -87,8 +98,15 @@ class SparseModel : public GradientSource {
   const ColumnShape shape_;
   const Loss& loss_;
   const double l2_;
-  const bool intercepts_first_;
+  const bool intercepts_first_, trains_intercepts_;
   const Isa isa_;
+
+ private:
+  // gradient = the penalty's, 0 for the intercepts. Returns |w|², w being what is penalised; 0
+  // without a penalty.
+  double begin_gradient(const float* theta, float* gradient) const;
+
+  const std::size_t micro_batch_;
 };
 
 }  // namespace leashed

@@ -40,6 +40,15 @@ class OrderedRows {
     for (std::size_t i = 0; i < result.size(); ++i) result[i] = given[from_.empty() ? i : from_[i]];
     return result;
   }
+  // What belongs to the columns, by their new numbers.
+  template <class T>
+  std::vector<T> renumbered(const std::vector<T>& given) const {
+    std::vector<T> result(features());
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      result[static_cast<std::size_t>(rank_[i])] = given[i];
+    }
+    return result;
+  }
   // Parameters [features][width], [intercepts] to the intercepts first and the others in the
   // columns' order, and back.
   std::vector<float> ordered(const float* theta, const ColumnShape& shape) const;

@@ -373,7 +373,7 @@ RowPublication Table::push_uncounted(const Located& located, const float* gradie
       updates[i - begin] = {rows_->values(located.rows[i]), gradient + i * stride,
                             coefficients.scale, 1};
     }
-    rule_.pass()(updates, end - begin, dim(), coefficients);
+    rule_.pass()(updates, end - begin, dim(), coefficients, nullptr);
   }
   return {.applied = n};
 }

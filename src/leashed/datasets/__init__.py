@@ -5,6 +5,7 @@
     data = leashed.datasets.Dataset.from_arrays(x, y)    # yours
     data = leashed.datasets.SparseDataset.from_csr(x, y) # SciPy's CSR matrices
     data = leashed.datasets.read_svmlight("file")        # svmlight (libsvm) files
+    (train, test), fields = leashed.datasets.read_libffm("train.ffm", "test.ffm")
     data = leashed.datasets.synthetic_clicks()           # numbers, ids and clicks; no files
     data = leashed.datasets.criteo("train.csv")          # Criteo's, as CSV or TSV
     data = leashed.datasets.ClickDataset.from_arrays(x, ids, y)
@@ -18,7 +19,7 @@ from leashed.datasets.dataset import Dataset, Split
 from leashed.datasets.digits import synthetic_digits
 from leashed.datasets.idx import read_idx, write_idx
 from leashed.datasets.mnist import download, fashion_mnist, mnist
-from leashed.datasets.sparse import SparseDataset, read_svmlight
+from leashed.datasets.sparse import SparseDataset, read_libffm, read_svmlight
 from leashed.datasets.synthetic_clicks import synthetic_clicks
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "fashion_mnist",
     "mnist",
     "read_idx",
+    "read_libffm",
     "read_svmlight",
     "synthetic_clicks",
     "synthetic_digits",

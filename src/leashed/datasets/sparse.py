@@ -20,7 +20,7 @@ from leashed.datasets.dataset import (
     number_of_classes,
 )
 
-__all__ = ["SparseDataset", "read_svmlight"]
+__all__ = ["SparseDataset", "read_libffm", "read_svmlight"]
 
 _LARGEST_COLUMN = 2**31 - 2
 
@@ -248,15 +248,81 @@ def read_svmlight(
             f"{path}: the largest column makes {found} features; features must be at least that, "
             f"got {features}"
         )
+    return _with_targets(path, targets, (indptr, indices, data, features), regression)
+
+
+def read_libffm(
+    path: str | os.PathLike[str],
+    *others: str | os.PathLike[str],
+    fields: ArrayLike | None = None,
+    regression: bool = False,
+) -> tuple[list[SparseDataset], NDArray[np.int32]]:
+    """Read files in the libffm format, of a row a line, ``target field:column:value …``, that go
+    together: training and test rows have the same columns.
+
+    Args:
+        path: a file. Columns and fields are numbered from 0, as they stand there.
+        others: more of them.
+        fields: of each column its field, as returned for other files: the columns are those.
+            Default: as the files have them; a column that occurs in none is of field 0.
+        regression: as for ``read_svmlight``.
+
+    Returns:
+        A data set for each file, and of each column its field, int32 [features], for
+        ``models.ffm``.
+
+    Raises:
+        ValueError: A file cannot be read, or is no such file, or targets are no labels: the message
+            names the file, the line and the column. Or a column is in two fields, or beyond
+            ``fields``.
+    """
+    paths = [Path(one) for one in (path, *others)]
+    files = [_core.read_libffm(os.fspath(one)) for one in paths]
+    if fields is None:
+        columns = max((1 + int(rows[2].max()) for rows, _ in files if rows[2].size), default=1)
+        field_of = np.zeros(columns, np.int32)
+        for (_, _, indices, _), of_entry in files:
+            field_of[indices] = of_entry
+    else:
+        field_of = _whole_array("fields", fields).astype(np.int32)
+    found = []
+    for one, ((targets, indptr, indices, data), of_entry) in zip(paths, files, strict=True):
+        if not len(targets):
+            raise ValueError(f"{one}: there is no row in it")
+        if indices.size and int(indices.max()) >= len(field_of):
+            raise ValueError(
+                f"{one}: column {int(indices.max())} occurs, but fields has {len(field_of)} columns; "
+                "read the files together"
+            )
+        wrong = np.flatnonzero(field_of[indices] != of_entry)
+        if wrong.size:
+            entry = int(wrong[0])
+            row = int(np.searchsorted(indptr, entry, "right")) - 1
+            column = int(indices[entry])
+            raise ValueError(
+                f"{one}: in row {row} column {column} is of field {int(of_entry[entry])}, elsewhere "
+                f"of field {int(field_of[column])}; give the columns of each field numbers of their own"
+            )
+        found.append(
+            _with_targets(one, targets, (indptr, indices, data, len(field_of)), regression)
+        )
+    return found, field_of
+
+
+def _with_targets(
+    path: Path,
+    targets: NDArray[np.float64],
+    rows: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32], int],
+    regression: bool,
+) -> SparseDataset:
+    """The data set of a file's rows, whose targets are values or labels."""
     if regression:
         with np.errstate(over="ignore"):
             y = targets.astype(np.float32)
-        return SparseDataset(indptr, indices, data, features, y, 0, path.name)
+        return SparseDataset(*rows, y, 0, path.name)
     try:
         labels = (targets > 0) if set(np.unique(targets)) <= {-1.0, 1.0} else _whole_labels(targets)
         classes = max(2, number_of_classes(labels.astype(np.int64), None)) if labels.any() else 2
     except ValueError as error:
         raise ValueError(f"{path}: {error}; pass regression=True for values") from None
-    return SparseDataset(
-        indptr, indices, data, features, labels.astype(np.int32), classes, path.name
-    )
+    return SparseDataset(*rows, labels.astype(np.int32), classes, path.name)

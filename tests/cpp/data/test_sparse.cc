@@ -37,6 +37,15 @@ TEST_CASE("The svmlight parser reads what the format allows") {
   CHECK(rows.values == std::vector<float>{0.5f, -2e-3f, 4, 1, 0});
 }
 
+TEST_CASE("In the libffm format each column has a field before it") {
+  const auto rows =
+      leashed::parse_svmlight("1 0:3:0.5 2:1:1\n0\n1 7:0:2", leashed::RowFormat::libffm);
+  CHECK(rows.offsets == std::vector<std::int64_t>{0, 2, 2, 3});
+  CHECK(rows.fields == std::vector<std::int32_t>{0, 2, 7});
+  CHECK(rows.columns == std::vector<std::int32_t>{3, 1, 0});
+  CHECK(rows.values == std::vector<float>{0.5f, 1, 2});
+}
+
 TEST_CASE("The svmlight parser names line and column") {
   const auto place = [](const std::string& text) -> std::string {
     try {

@@ -4,120 +4,13 @@
 #include "leashed/model/kernels/factors.h"
 
 #include "leashed/base/isa_table.h"
-#include "leashed/base/simd.h"
-#include "leashed/update/kernels/racy.h"
+#include "leashed/model/kernels/factor_blocks.h"
 
 namespace leashed {
 namespace {
 
-#define LEASHED_BLOCK [[gnu::always_inline]] LEASHED_RACY inline
-
-// So many floats, aligned and not. (GCC takes no sizes of vectors from templates.)
-template <std::size_t L>
-struct Floats;
-#define LEASHED_FLOATS(L)                                                               \
-  template <>                                                                           \
-  struct Floats<L> {                                                                    \
-    typedef float Vector __attribute__((vector_size(4 * L)));                           \
-    typedef float Unaligned __attribute__((vector_size(4 * L), aligned(4), may_alias)); \
-  };
-LEASHED_FLOATS(4)
-LEASHED_FLOATS(8)
-LEASHED_FLOATS(16)
-
-// L floats side by side; L is kLanes at most.
-template <std::size_t L>
-struct Lanes {
-  using Vector = typename Floats<L>::Vector;
-  using Unaligned = typename Floats<L>::Unaligned;
-
-  LEASHED_INLINE Vector load(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
-  LEASHED_INLINE void store(float* p, Vector v) { *reinterpret_cast<Unaligned*>(p) = v; }
-  // As load_once and store_once of whole vectors.
-  LEASHED_INLINE LEASHED_RACY Vector load_once(const float* p) {
-    Vector v = load(p);
-    asm volatile("" : LEASHED_VECTOR_REGISTER(v) : : "memory");
-    return v;
-  }
-  LEASHED_INLINE LEASHED_RACY void store_once(float* p, Vector v) {
-    store(p, v);
-    asm volatile("" : : : "memory");
-  }
-  LEASHED_INLINE float total(Vector v) {
-    float sum = 0;
-    for (std::size_t i = 0; i < L; ++i) sum += v[i];
-    return sum;
-  }
-  LEASHED_INLINE Vector root(Vector v) {
-#if defined(__AVX512F__)
-    if constexpr (L == 16) return _mm512_maskz_sqrt_ps(0xffff, v);
-#endif
-#if defined(__AVX2__)
-    if constexpr (L == 8) return _mm256_sqrt_ps(v);
-#endif
-#if defined(__x86_64__)
-    if constexpr (L == 4) return _mm_sqrt_ps(v);
-#else
-    if constexpr (L == 4) return vsqrtq_f32(v);
-#endif
-  }
-};
-template <>
-struct Lanes<1> {
-  typedef float Vector;
-
-  LEASHED_INLINE float load(const float* p) { return *p; }
-  LEASHED_INLINE void store(float* p, float x) { *p = x; }
-  LEASHED_INLINE LEASHED_RACY float load_once(const float* p) { return load_one(p); }
-  LEASHED_INLINE LEASHED_RACY void store_once(float* p, float x) { store_one(p, x); }
-  LEASHED_INLINE float total(float x) { return x; }
-  LEASHED_INLINE float root(float x) { return __builtin_sqrtf(x); }
-};
-
-// work.block<L, N>(at) for blocks of N vectors of L factors, which begin with factor `at`.
-template <class Work>
-LEASHED_INLINE LEASHED_RACY void in_blocks(std::size_t k, Work& work) {
-  constexpr std::size_t k8 = kLanes < 8 ? kLanes : 8;
-  switch (k) {
-    case 4:
-      return work.template block<4, 1>(0);
-    case 8:
-      return work.template block<k8, 8 / k8>(0);
-    case 16:
-      return work.template block<kLanes, 16 / kLanes>(0);
-    default:
-      break;
-  }
-  std::size_t at = 0;
-  for (; at + kLanes <= k; at += kLanes) work.template block<kLanes, 1>(at);
-  for (; at + 4 <= k; at += 4) work.template block<4, 1>(at);
-  for (; at < k; ++at) work.template block<1, 1>(at);
-}
-
-// One row. (Without branches on what is the same for all entries, of which there are few enough
-// instructions for that to count.)
-struct Entries {
-  Entries(const SparseRows& rows, std::size_t row)
-      : columns(rows.columns + rows.offsets[row]),
-        values(rows.values ? rows.values + rows.offsets[row] : &kOne),
-        mask(rows.values ? ~std::int64_t{0} : 0),
-        length(rows.offsets[row + 1] - rows.offsets[row]),
-        before(static_cast<std::size_t>(rows.offsets[row] - rows.offsets[0])) {}
-  LEASHED_BLOCK float value(std::int64_t j) const { return values[j & mask]; }
-  LEASHED_BLOCK std::size_t record(std::int64_t j, std::size_t k) const {
-    return static_cast<std::size_t>(columns[j]) * (1 + k);
-  }
-
-  static constexpr float kOne = 1;
-
-  const std::int32_t* columns;
-  const float* values;
-  std::int64_t mask;
-  std::int64_t length;
-  std::size_t before;  // entries of the rows before it
-};
-
-// Its output. Every other entry is added to other sums, since an addition waits for the one before.
+// A row's output. Every other entry is added to other sums, since an addition waits for the one
+// before.
 struct Output {
   template <std::size_t L, std::size_t N>
   LEASHED_BLOCK void block(std::size_t at) {
@@ -222,6 +115,7 @@ struct Current {
 // Where it is added: to records that others change meanwhile, or to a gradient of one's own, there
 // to the record of the entry's column or of its place.
 struct Shared {
+  static constexpr bool kExact = false;
   LEASHED_BLOCK float* at(std::size_t record, std::size_t, std::size_t) const {
     return records + record;
   }
@@ -232,6 +126,7 @@ struct Shared {
   float* records;
 };
 struct Own {
+  static constexpr bool kExact = true;
   LEASHED_BLOCK float* at(std::size_t record, std::size_t entry, std::size_t k) const {
     return gradient + (places ? static_cast<std::size_t>(places[entry]) * (1 + k) : record);
   }
@@ -260,7 +155,10 @@ struct Gradient {
       for (std::size_t n = 0; n < N; ++n) {
         const std::size_t factor = at + n * L;
         const auto v = source.template read<L>(records + record, entry, k, factor);
-        target.template add<L>(to + 1 + factor, share * (sum[n] - x * v));
+        // What is left of a column's own part by rounding is little, but not to rules that divide a
+        // gradient by its size: a column that meets no other has none.
+        const auto own = Target::kExact ? V::rounded(x * v) : x * v;
+        target.template add<L>(to + 1 + factor, share * (sum[n] - own));
       }
     }
   }
@@ -302,28 +200,6 @@ LEASHED_RACY void add_racy(float* records, std::size_t k, const SparseRows& rows
     add_to(Current{}, shared, records, k, rows, count, residuals, kept.sums, scale);
   }
 }
-
-// Rules on records whose gradient is known.
-struct SgdStep {
-  template <std::size_t L>
-  LEASHED_BLOCK void step(float* p, typename Lanes<L>::Vector g) const {
-    Lanes<L>::store_once(p, Lanes<L>::load_once(p) - lr * g);
-  }
-  float lr;
-};
-struct AdagradStep {
-  template <std::size_t L>
-  LEASHED_BLOCK void step(float* p, typename Lanes<L>::Vector g) const {
-    using V = Lanes<L>;
-    const auto v = V::load_once(p + stride) + g * g;
-    V::store_once(p + stride, v);
-    const typename V::Vector zero = {};
-    const auto change = lr * g / (V::root(v) + epsilon);
-    V::store_once(p, V::load_once(p) - (g == zero ? zero : change));
-  }
-  std::size_t stride;
-  float lr, epsilon;
-};
 
 // On a whole record: the weight, then the factors.
 template <class Rule>
@@ -370,6 +246,7 @@ LEASHED_RACY void adagrad_racy(float* records, std::size_t stride, std::size_t k
 
 // Where a row's gradient goes that is all of the batch's.
 struct Adagraded {
+  static constexpr bool kExact = true;
   LEASHED_BLOCK float* at(std::size_t record, std::size_t, std::size_t) const {
     return records + record;
   }
