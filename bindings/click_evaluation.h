@@ -19,7 +19,7 @@ using Tables = std::vector<std::shared_ptr<Table>>;
 // The rows of its tables that a source reads; none where it reads none.
 inline std::unique_ptr<LocalRows> rows_of(const GradientSource& source, const Tables& tables,
                                           std::size_t readers) {
-  if (tables.empty()) return nullptr;
+  if (source.features_of_tables().empty()) return nullptr;
   return std::make_unique<LocalRows>(tables, source.features_of_tables(), 0, readers, false);
 }
 

@@ -173,7 +173,7 @@ def test_stop_rules_are_of_virtual_time():
         DATA,
         cluster=cluster,
         until=lsh.until(loss_fraction=0.5, seconds=100),
-        rule=lsh.SGD(0.5),
+        rule=lsh.SGD(0.1),
         evaluate_every=0.05,
         batch_size=8,
     ).result
