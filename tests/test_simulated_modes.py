@@ -202,3 +202,12 @@ def test_a_switch_is_a_time_and_a_mode():
 def test_a_mode_s_numbers_are_numbers():
     with pytest.raises(TypeError, match="s must be a number"):
         modes.SSP(s="1")
+
+
+def test_what_each_worker_published_is_told():
+    cluster = simulation.constant(4, 1e-3).slower([5])
+    played = play(modes.HopBW(b3=1), cluster)
+    published = played.result.worker_updates
+    assert played.mode.straggler > 0
+    assert published.sum() == played.result.gradients - played.result.dropped
+    assert published[0] < published[1]

@@ -63,7 +63,6 @@ class ModePlay {
 
  private:
   struct Player {
-    std::unique_ptr<WorkerTelemetry> telemetry = std::make_unique<WorkerTelemetry>();
     modes::Lease lease{};
     std::uint64_t version = 0;    // granted
     ParameterVector::Pin pulled;  // of a mode whose gradients are taken on it
@@ -72,6 +71,7 @@ class ModePlay {
     std::uint64_t own_t = 0;      // updates to it
     AlignedArray<float> sent;     // a gradient, or a model
     std::uint64_t drawn = 0, updates = 0, transfers = 0;
+    std::uint64_t kept = 0;  // pushes that were not dropped
     std::int64_t since = 0;
     bool granted = false;  // at least once
   };
@@ -166,14 +166,13 @@ class ModePlay {
     }
     player.granted = true;
     if (action.lease.count == 0) return;
-    player.telemetry->waiting_seconds += in_seconds(now_ - player.since);
+    telemetry_.waiting_seconds += in_seconds(now_ - player.since);
     std::int64_t due = now_ + 2 * (*transfer_)(action.node, player.transfers++);
     const std::int64_t begun = due;
     for (std::uint32_t step = 0; step < steps_of(player); ++step) {
       due += (*compute_)(action.node, player.drawn++);
     }
-    player.telemetry->gradient_seconds.add(in_seconds(due - begun) / steps_of(player),
-                                           steps_of(player));
+    telemetry_.gradient_seconds.add(in_seconds(due - begun) / steps_of(player), steps_of(player));
     // The server carries out one push after the other.
     const std::int64_t time = (*update_)(action.node, player.updates++);
     timeline_.enter({due + time, Kind::push, action.node});
@@ -207,6 +206,7 @@ class ModePlay {
       result_.counts.worker_examples.resize(players_.size());
     }
     result_.counts.worker_examples[worker] += player.lease.count;
+    ++player.kept;
     tell({Event::Kind::push, worker, player.lease.ticket, player.version});
     if (updates() >= options_.until.updates) return watch_.stop.stop(StopReason::updates);
     timeline_.enter({now_, Kind::pull, worker});
@@ -225,7 +225,7 @@ class ModePlay {
       const float loss =
           source_.gradient(theta, batch_.view, player.sent.data(), *workspace_, watch_.stop.flag());
       if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite), false;
-      player.telemetry->gradients.add(1);
+      telemetry_.gradients.add(1);
       if (rule_.steps_own) step_own(player);
     }
     if (rule_.sends == WorkerRule::Sends::model) {
@@ -261,11 +261,10 @@ class ModePlay {
       parts_.push_back({slot.index, slot.weight * factor});
       result_.counts.applied += held.examples;
       if (models) continue;
-      WorkerTelemetry& telemetry = *players_[held.worker].telemetry;
-      telemetry.staleness.add(t - held.t);
-      telemetry.staleness_compute.add(t - held.t);
-      telemetry.staleness_schedule.add(0);
-      telemetry.tries.add(0);
+      telemetry_.staleness.add(t - held.t);
+      telemetry_.staleness_compute.add(t - held.t);
+      telemetry_.staleness_schedule.add(0);
+      telemetry_.tries.add(0);
       holder_.updater().applied(t - held.t);
     }
     const double divisor = action.divisor;
@@ -284,13 +283,14 @@ class ModePlay {
 
   void drop(const Action& action, const Event& event) {
     ModeCounts& counts = result_.counts;
-    std::uint64_t examples = 0;
-    if (event.kind == Event::Kind::push && players_[event.node].lease.ticket == action.ticket) {
-      examples = players_[event.node].lease.count;
-    }
+    std::uint32_t worker = event.node;
+    std::uint64_t examples = players_[worker].lease.count;
     for (const Held& held : held_) {
-      if (held.ticket == action.ticket) examples = held.examples;
+      if (held.ticket != action.ticket) continue;
+      worker = held.worker;
+      examples = held.examples;
     }
+    --players_[worker].kept;
     switch (action.why) {
       case modes::Why::late:
         counts.late += examples;
@@ -302,7 +302,7 @@ class ModePlay {
         counts.straggler += examples;
         break;
     }
-    players_[event.node].telemetry->dropped.add(1);
+    telemetry_.dropped.add(1);
   }
 
   void meet(std::span<const modes::Node> nodes) {
@@ -357,10 +357,8 @@ class ModePlay {
       e.seconds = in_seconds(now_);
       e.updates = updates();
       e.live_vectors = holder_.live_vectors();
-      for (const Player& player : players_) {
-        e.gradients += player.telemetry->gradients.get();
-        player.telemetry->staleness.merge_bins_into(e.staleness);
-      }
+      e.gradients = telemetry_.gradients.get();
+      telemetry_.staleness.merge_bins_into(e.staleness);
       watch_.evaluate(theta, std::move(e));
     });
   }
@@ -373,10 +371,10 @@ class ModePlay {
     training.updates = updates();
     watch_.end(training, options_.until.batches);
     training.elapsed = in_seconds(now_);
-    for (Player& player : players_) {
-      player.telemetry->running_seconds = training.elapsed;
-      training.add(*player.telemetry);
-    }
+    telemetry_.running_seconds = training.elapsed * static_cast<double>(players_.size());
+    training.add(telemetry_);
+    training.worker_updates.clear();
+    for (const Player& player : players_) training.worker_updates.push_back(player.kept);
     training.peak_vectors = holder_.peak_vectors();
     return std::move(result_);
   }
@@ -397,7 +395,8 @@ class ModePlay {
   Holder holder_;
   Aggregator aggregator_;
   std::vector<Player> players_;
-  std::vector<Held> held_;  // by slot
+  WorkerTelemetry telemetry_;  // of all together
+  std::vector<Held> held_;     // by slot
   std::vector<Aggregator::Part> parts_;
   std::vector<float> mean_;
   modes::Out out_;
