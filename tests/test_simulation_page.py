@@ -24,12 +24,14 @@ def test_its_commands_run(tmp_path: Path, monkeypatch, capsys) -> None:
     smaller = {
         "bench contention": "--threads 1,16 --repeats 2 --virtual",
         "bench scaling": "--repeats 1 --threads 4 --seconds 0.1 --costs 0.01,0.001,0.001",
+        "bench staleness": "--workers 10,20 --updates 2000",
         "report": "",
     }
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         (added,) = [words for name, words in smaller.items() if command.startswith(name)]
         assert main([*command.split(), *added.split()]) == 0
     assert (tmp_path / "contention.html").stat().st_size > 10_000
+    assert (tmp_path / "staleness.html").stat().st_size > 10_000
     assert (tmp_path / "virtual.html").stat().st_size > 10_000
     assert "virtual time (mlp: T_c 10.0 ms, T_u 1.00 ms" in capsys.readouterr().out

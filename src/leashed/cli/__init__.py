@@ -21,6 +21,8 @@ from leashed.cli import (
     scaling,
     shadowsync,
     shm,
+    simulate,
+    staleness,
     train,
     tune,
 )
@@ -74,11 +76,13 @@ def _parser() -> argparse.ArgumentParser:
     combinations.add(benchmarks)
     contention.add(benchmarks)
     shadowsync.add(benchmarks)
+    staleness.add(benchmarks)
     report.add(commands)
     policies.add(commands)
     replay.add(commands)
     tune.add(commands)
     shm.add(commands)
+    simulate.add(commands)
     elp.add(commands)
     cluster.add(commands)
     return parser

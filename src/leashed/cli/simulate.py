@@ -1,0 +1,190 @@
+"""``leashed simulate``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from leashed import _check, modes, simulation
+from leashed.cli.arguments import add_data, load_data
+from leashed.cli.progress import Line
+from leashed.modes import Mode
+from leashed.report.table import MISSING, duration, number, text
+from leashed.rules import SGD
+from leashed.simulation import Cluster, Simulation, simulate
+from leashed.stopping import Until
+from leashed.studies.plan import MODELS, build_model
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Commands
+
+_BY_NAME: dict[str, type[Mode]] = {
+    kind.NAME: kind
+    for name in modes.__all__
+    if issubclass(kind := getattr(modes, name), Mode) and kind is not Mode
+}
+_DEFAULT = "sync,hop_bw:b3=1,bsp,asp,ssp:s=2,gba,local_sgd:h=4,easgd:alpha=0.5,shat,swarm:h=1"
+_HEADER = ["mode", "time", "examples/s", "slowest worker's", "updates", "staleness"]
+_HEADER += ["at most", "dropped", "waiting", "loss", "accuracy"]
+_NOTE = (
+    "Time is virtual. Staleness: updates between a pull and the push that is applied (of modes whose "
+    "gradients are summed). Dropped: of the examples pushed. Waiting: of the workers' time. Loss of "
+    "the training set, accuracy of the test set, at the end."
+)
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "simulate",
+        help="modes of training on a cluster of yours, in virtual time",
+        description="Train with each mode on a cluster that is only described: how many workers, what "
+        "a gradient takes them, how many are slow. Gradients are real, time is virtual; the table "
+        "has throughput, staleness, drops and what was learnt.",
+    )
+    add_data(parser)
+    parser.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument("--workers", type=int, default=16, help="default: %(default)s")
+    cluster.add_argument(
+        "--times",
+        choices=("constant", "exponential", "rates", "heavy_tail"),
+        default="exponential",
+        help="how a gradient's times are distributed (default: %(default)s)",
+    )
+    cluster.add_argument(
+        "--compute",
+        type=float,
+        default=0.1,
+        metavar="SECONDS",
+        help="a gradient's mean time (default: %(default)s)",
+    )
+    cluster.add_argument(
+        "--transfer",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="of parameters or a gradient, each way (default: %(default)s)",
+    )
+    cluster.add_argument(
+        "--slow",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of the workers that are slower (default: none)",
+    )
+    cluster.add_argument(
+        "--slower", type=float, default=10.0, help="how many times (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--modes",
+        default=_DEFAULT,
+        metavar="MODE[:NAME=VALUE…],…",
+        help=f"of {', '.join(_BY_NAME)} (default: {_DEFAULT})",
+    )
+    parser.add_argument("--epochs", type=float, default=1.0, help="default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
+    parser.add_argument("--lr", type=float, default=0.05, help="of SGD (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.set_defaults(command=_simulate)
+
+
+def parse_modes(words: str) -> list[Mode]:
+    """The modes that such words stand for: ``gba:m=8:iota=2,asp``.
+
+    Raises:
+        ValueError: a name or a number is wrong; the message names it.
+    """
+    return [_mode(word) for word in words.split(",")]
+
+
+def _mode(word: str) -> Mode:
+    name, *settings = word.strip().split(":")
+    if name not in _BY_NAME:
+        raise ValueError(f"modes must be of {', '.join(_BY_NAME)}, got {name!r}")
+    known = {item.name: item for item in fields(_BY_NAME[name])}
+    given: dict[str, Any] = {}
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        if key not in known:
+            raise ValueError(
+                f"mode {name} has no {key!r}; it has {', '.join(known) or 'no settings'}"
+            )
+        try:
+            given[key] = float(value) if "." in value or "e" in value else int(value)
+        except ValueError:
+            raise ValueError(f"mode {name}: {key} must be a number, got {value!r}") from None
+    try:
+        return _BY_NAME[name](**given)
+    except TypeError as error:
+        raise ValueError(f"mode {name}: {error}") from None
+
+
+def _cluster(options: argparse.Namespace) -> Cluster:
+    share = _check.real("slow", options.slow, 0.0, allow=True)
+    if share > 1:
+        raise ValueError(f"slow must be at most 1, a share of the workers, got {share:g}")
+    mean, workers = options.compute, _check.whole("workers", options.workers)
+    made = {
+        "constant": lambda: simulation.constant(workers, mean, copy=options.transfer),
+        "exponential": lambda: simulation.exponential(workers, mean, copy=options.transfer),
+        "rates": lambda: simulation.rates(workers, mean, 0.3, copy=options.transfer),
+        "heavy_tail": lambda: simulation.heavy_tail(workers, mean, copy=options.transfer),
+    }[options.times]()
+    slow = round(share * workers)
+    return made.slower([options.slower] * slow) if slow else made
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    chosen = parse_modes(options.modes)
+    cluster = _cluster(options)
+    data = load_data(options)
+    model = build_model(options.model, data.train)
+    line, rows = Line(sys.stderr), []
+    for mode in chosen:
+        line.show(repr(mode))
+        played = simulate(
+            model,
+            data,
+            cluster=cluster,
+            mode=mode,
+            until=Until(epochs=options.epochs),
+            rule=SGD(options.lr),
+            batch_size=options.batch_size,
+            seed=options.seed,
+        )
+        rows.append(_row(mode, played))
+        if played.result.reason == "interrupted":
+            break
+    line.clear()
+    print(text(_HEADER, rows))
+    print(f"\n{_NOTE}")
+    return 130 if played.result.reason == "interrupted" else 0
+
+
+def _row(mode: Mode, played: Simulation) -> list[str]:
+    result, counts = played.result, played.mode
+    assert counts is not None
+    pushed = int(counts.worker_examples.sum())
+    dropped = counts.late + counts.stale + counts.straggler
+    workers = max(1, len(counts.worker_examples))
+    stale = result.staleness.total > 0
+    return [
+        repr(mode),
+        duration(result.elapsed),
+        number(pushed / result.elapsed),
+        number(counts.worker_examples.min() / result.elapsed) if pushed else MISSING,
+        f"{result.total_updates:,}",
+        number(result.staleness.mean()) if stale else MISSING,
+        str(result.staleness.max()) if stale else MISSING,
+        _percent(dropped / pushed) if pushed else MISSING,
+        _percent(result.breakdown["waiting"] / (workers * result.elapsed)),
+        number(result.final_loss),
+        _percent(float(result.validation_accuracy[-1])),
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"

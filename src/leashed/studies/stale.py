@@ -1,0 +1,86 @@
+"""How stale gradients are among thousands of workers: extreme-scale-asgd, Figure 3, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import models, modes, simulation
+from leashed.rules import SGD
+from leashed.simulation import Cluster
+from leashed.stopping import Until
+
+__all__ = ["PAPER", "TIMES", "Counted", "count"]
+
+_BEFORE = 10  # updates of each worker that do not count yet
+
+TIMES: dict[str, Callable[[int], Cluster]] = {
+    "exponential": lambda n: simulation.exponential(n, 1.0),
+    "rates": lambda n: simulation.rates(n, 1.0, 0.1),
+    "normal": lambda n: simulation.normal(n, 1.0, 0.05),
+}
+"""How long gradients take, in seconds of which the mean is 1: the paper's Poisson processes, of equal
+rates and of rates drawn once (a standard deviation of a tenth), and nearly constant ones (of a
+twentieth); the deviations are ours."""
+
+PAPER = {1000: (875.0, 4770.0), 3000: (2090.0, 11300.0)}
+"""Mean and variance that it measured, by its number of workers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Staleness of updates as the paper counts it, from 1.
+
+    Attributes:
+        workers: n.
+        times: of ``TIMES``.
+        counts: int64 [largest + 1]; updates of staleness 0, 1, ….
+    """
+
+    workers: int
+    times: str
+    counts: NDArray[np.int64]
+
+    @property
+    def mean(self) -> float:
+        """E(τ); the paper's theory says n."""
+        return float(np.arange(len(self.counts)) @ self.counts / self.counts.sum())
+
+    @property
+    def variance(self) -> float:
+        """Of exponential times n (n - 1): their staleness is geometric."""
+        squares = (np.arange(len(self.counts)) - self.mean) ** 2
+        return float(squares @ self.counts / self.counts.sum())
+
+
+def count(workers: int, times: str, updates: int, seed: int = 0) -> Counted:
+    """Make so many updates with ASP in virtual time, of a model of two parameters, since staleness does
+    not depend on gradients, after as many as let every worker push some times.
+    """
+    x = np.array([[0.0], [1.0]], np.float32)
+    played = [
+        simulation.simulate(
+            models.logistic_regression(1),
+            (x, np.array([0, 1])),
+            cluster=TIMES[times](workers),
+            mode=modes.ASP(),
+            until=Until(updates=several),
+            rule=SGD(1e-6),
+            batch_size=1,
+            seed=seed,
+        ).result.staleness.counts
+        for several in (_BEFORE * workers, _BEFORE * workers + updates)
+    ]
+    counts = played[1].copy()
+    counts[: len(played[0])] -= played[0]
+    return Counted(workers, times, np.concatenate([[0], counts]))
+
+
+def counts_of(workers: tuple[int, ...], updates: int, seed: int) -> Iterator[Counted]:
+    """Every number of workers with every kind of times."""
+    for n in workers:
+        for times in TIMES:
+            yield count(n, times, updates, seed)

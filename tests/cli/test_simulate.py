@@ -1,0 +1,59 @@
+"""``leashed simulate``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from leashed import modes
+from leashed.cli import main
+from leashed.cli.simulate import parse_modes
+
+PAGE = (Path(__file__).parents[2] / "docs" / "modes.md").read_text(encoding="utf-8")
+SMALL = ["--epochs", "0.1", "--workers", "4"]
+
+
+def test_every_mode_is_a_row(capsys) -> None:
+    words = (
+        "sync,bsp,asp,ssp:s=1,dssp:lower=0:upper=2,hop_bs,hop_bw:b3=1,easgd:alpha=0.5,local_sgd:h=2,"
+        "gba:iota=1,switching,automatic,shat,shat_root,ensemble,swarm:h=1,go_sgd:p=0.5,ad_psgd,d_psgd,"
+        "prague:group=2"
+    )
+    assert main(["simulate", *SMALL, "--modes", words]) == 0
+    rows = capsys.readouterr().out
+    for mode in parse_modes(words):
+        assert repr(mode) in rows
+
+
+def test_the_pages_command_runs(capsys) -> None:
+    (command,) = re.findall(r"^\$ leashed (.*)$", PAGE, re.MULTILINE)
+    assert main([*command.split(), *SMALL]) == 0
+    assert "ASP()" in capsys.readouterr().out
+
+
+def test_modes_are_words() -> None:
+    assert parse_modes("gba:m=8:iota=2, asp,go_sgd:p=0.25") == [
+        modes.GBA(m=8, iota=2),
+        modes.ASP(),
+        modes.GoSGD(p=0.25),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--modes", "gbx"], "modes must be of sync"),
+        (["--modes", "gba:n=2"], "mode gba has no 'n'"),
+        (["--modes", "gba:m=x"], "mode gba: m must be a number"),
+        (["--modes", "ssp"], "mode ssp: "),
+        (["--workers", "0"], "workers must be at least 1"),
+        (["--slow", "2"], "slow must be at most 1"),
+        (["--compute", "-1"], "mean must be at least 0"),
+        (["--times", "heavy_tail", "--slow", "1", "--slower", "0"], "factors must be greater"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], message: str, capsys) -> None:
+    assert main(["simulate", *SMALL, *arguments]) == 2
+    assert message in capsys.readouterr().err
