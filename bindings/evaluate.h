@@ -18,7 +18,7 @@ namespace leashed {
 // Calls work(first, count) for parts of so many rows.
 template <class Work>
 void in_parts(std::size_t rows, Work work) {
-  constexpr std::size_t kPart = 1024;
+  constexpr std::size_t kPart = 256;  // as leashed.h promises of the batches of evaluations
   SignalWatch watch;
   for (std::size_t first = 0; first < rows; first += kPart) {
     watch();

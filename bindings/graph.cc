@@ -80,6 +80,7 @@ class ArrayBatch {
       throw py::value_error("x must be given");
     } else {
       const auto& [ids, offsets, unused] = columns[0];
+      if (offsets && offsets->size() == 0) throw py::value_error("columns[0]'s offsets are empty");
       view.size = static_cast<std::size_t>(offsets ? offsets->size() - 1 : ids.size());
     }
     if (view.size == 0) throw py::value_error("x must have at least one row");

@@ -3,6 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
+
 #include "leashed/base/clock.h"
 
 namespace leashed {
@@ -15,15 +17,18 @@ namespace py = pybind11;
 class SignalWatch {
  public:
   bool operator()() {
-    if (now() < next_) return true;
+    const double asked = now();
+    if (asked < next_) return true;
     const py::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    next_ = now() + kInterval;
+    const double looked = now();
+    next_ = looked + std::max(kInterval, kShare * (looked - asked));
     return true;
   }
 
  private:
   static constexpr double kInterval = 0.005;  // seconds
+  static constexpr double kShare = 20;        // of what the look before has waited
 
   double next_ = now() + kInterval;
 };

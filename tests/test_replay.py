@@ -199,7 +199,7 @@ def test_a_resumed_run_is_replayed_from_where_it_went_on(
 
 
 def test_a_run_that_crashed_is_made_again_up_to_there(trace: Path, digits: Dataset) -> None:
-    result = run(digits, trace, rule=lsh.SGD(1e8), threads=2)
+    result = run(digits, trace, rule=lsh.SGD(1e30), threads=2)
     assert result.outcome == "crashed"
     made = lsh.replay(trace, MODEL, digits)
     np.testing.assert_array_equal(made.parameters, result.parameters)

@@ -240,7 +240,7 @@ class External:
         theta = _check.vector("parameters", parameters, self.dimension)
         native = check_tables(self.tables, tables)
         logits = self.native.logits(theta, self.rows(data), native)
-        probabilities: NDArray[np.float32] = np.float32(0.5) * (1 + np.tanh(logits / 2))
+        probabilities: NDArray[np.float32] = np.exp(-np.logaddexp(np.float32(0), -logits))
         return probabilities
 
     def rows(self, data: ClickDataset, name: str = "data") -> _core.ClickRows:

@@ -395,7 +395,7 @@ class Graph:
             TypeError, ValueError: an argument is wrong or does not fit the model.
         """
         theta = _check.vector("parameters", parameters, self.dimension)
-        native = check_tables(self.tables, tables or {})
+        native = check_tables(self.tables, {} if tables is None and not self.embeddings else tables)
         if threads is not None:
             threads = _check.whole("threads", threads)
         rows: _core.ClickRows | NDArray[np.float32]
@@ -425,7 +425,7 @@ class Graph:
             TypeError, ValueError: an argument is wrong or does not fit the model.
         """
         theta = _check.vector("parameters", parameters, self.dimension)
-        native = check_tables(self.tables, tables or {})
+        native = check_tables(self.tables, {} if tables is None and not self.embeddings else tables)
         if self.embeddings:
             return self.native.predict_rows(theta, self.rows(x, "x"), native)
         return self.native.predict_rows(theta, examples(x, self.features), native)

@@ -46,6 +46,8 @@ class Mode(ABC):
     NAME: ClassVar[str]
 
     def __post_init__(self) -> None:
+        if type(self) is Mode:
+            raise TypeError("Mode is no mode; take ASP() or another of leashed.modes")
         _check_numbers(self)
 
     def choice(self) -> tuple[str, dict[str, Setting]]:
@@ -177,6 +179,8 @@ class Switching(GBA):
     at: tuple[tuple[float, str], ...] = ()
 
     def __post_init__(self) -> None:
+        if not all(isinstance(one, tuple) and len(one) == 2 for one in self.at):
+            raise TypeError(f'at must be pairs such as (10.0, "gba"), got {self.at!r}')
         for seconds, to in self.at:
             _check.real("at", seconds, 0.0, allow=True)
             if to not in COMMANDS:

@@ -138,5 +138,7 @@ def header(text: bytes) -> Header:
             found["start"],
             found["config"],
         )
+    except json.JSONDecodeError as error:
+        raise ValueError("its header is cut off") from error
     except (KeyError, TypeError) as error:
         raise ValueError(f"its header lacks or has a wrong {error}") from error

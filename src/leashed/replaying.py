@@ -299,6 +299,8 @@ def _start(
 ) -> tuple[NDArray[np.float32], _core.Resumption | None]:
     """The parameters that the run began with, and what it went on from."""
     states = found.start["vectors"] * dimension
+    if len(start) < states:
+        raise ValueError("it ends before the run began")
     if not found.start["resumed"]:
         return start[:dimension], None
     nothing = np.empty(0, np.float32)

@@ -53,7 +53,7 @@ __all__ = [
 
 MAX_WORKERS = 32_000
 _MOST_SECONDS = 1e6
-_MEASURED = 0.3  # seconds of training for each cost
+_MEASURED = 50  # updates for each cost
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,11 @@ class Cluster:
                 f"factors must be of at most the {self.workers} workers, got {len(given)}"
             )
         name, settings = self.compute
+        longest = max((_mean(settings) * float(one) for one in given), default=0.0)
+        if longest > _MOST_SECONDS:
+            raise ValueError(
+                f"factors must leave a gradient at most {_MOST_SECONDS:g} seconds, got {longest:g}"
+            )
         return dataclasses.replace(self, compute=(name, {**settings, "slower": given}))
 
 
@@ -189,7 +194,7 @@ def measure(
     batch_size: int = 64,
     seed: int = 0,
 ) -> Costs:
-    """What a gradient, an update and a copy take here, by one thread, in about a second.
+    """What a gradient, an update and a copy take here, by one thread, as means of some dozen.
 
     Args:
         model, data, rule, batch_size, seed: as of :func:`leashed.train`.
@@ -202,7 +207,7 @@ def measure(
         return train(
             model,
             data,
-            until=Until(seconds=_MEASURED),
+            until=Until(updates=_MEASURED),
             discipline=discipline,
             rule=rule,
             threads=1,
@@ -250,7 +255,8 @@ class Simulation:
         result: what :func:`leashed.train` returns of a real one; its seconds are virtual, its memory
             is what the simulation took. ``config["virtual"]`` has the cluster.
         updating_seconds: float64 [workers + 1]; for how long 0, 1, … workers were in their updates at
-            once (under ``Leashed`` in the retry loop: n_t of leashed-sgd's section IV).
+            once (under ``Leashed`` in the retry loop: n_t of leashed-sgd's section IV); empty with a
+            mode.
         updating_moments: float64 [k]; when that number changed, of the first 65,536 changes.
         updating: int64 [k]; and to what.
         events: what was played, one after the other.
@@ -407,7 +413,7 @@ def simulate(
         examples[2],
         [] if mode is None else mode.commands(),
     )
-    name, settings = cluster.compute
+    compute, settings = cluster.compute
     config = {
         "discipline": discipline.label if mode is None else type(mode).__name__,
         "rule": rule.config(),
@@ -429,21 +435,33 @@ def simulate(
         "cores": cores(),
         "version": _core.__version__,
         "virtual": {
-            "compute": name,
+            "compute": compute,
             **{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in settings.items()},
             "update": cluster.update,
             "copy": cluster.copy,
         },
     }
+    if mode is not None and playing is not None:
+        config["mode"] = {"name": playing[0], **playing[1], "commands": mode.commands()}
+    result = result_of(outcome, float(batch_size), config, {})
+    if mode is not None:  # whose gradients may be of other numbers of examples
+        result = dataclasses.replace(result, examples=int(outcome["worker_examples"].sum()))
     return Simulation(
-        result=result_of(outcome, float(batch_size), config, {}),
+        result=result,
         updating_seconds=outcome["updating_seconds"],
         updating_moments=outcome["updating_moments"],
         updating=outcome["updating"].astype(np.int64),
         events=outcome["events"],
         mode=None
         if mode is None
-        else ModeCounts(**{item.name: outcome[item.name] for item in fields(ModeCounts)}),
+        else ModeCounts(
+            **{
+                item.name: outcome[item.name]
+                for item in fields(ModeCounts)
+                if item.name != "worker_examples"
+            },
+            worker_examples=outcome["worker_examples"].astype(np.int64),
+        ),
     )
 
 
@@ -454,8 +472,13 @@ def _seconds(name: str, value: float) -> float:
     return given
 
 
+def _mean(settings: dict[str, Setting]) -> float:
+    given = settings.get("mean", settings.get("seconds", 0.0))
+    return float(np.max(np.asarray(given, np.float64)))
+
+
 def _means(cluster: Cluster) -> list[float]:
     """What of a gradient's time may be above 0."""
     _, settings = cluster.compute
-    given = (settings.get("mean", 0.0), settings.get("seconds", 0.0))
+    given = [settings.get(name, 0.0) for name in ("mean", "deviation", "seconds")]
     return [float(np.max(np.asarray(value, np.float64))) for value in given]

@@ -448,7 +448,7 @@ def of(
     return found
 
 
-def check(described: Sequence[Described], given: Mapping[str, Table]) -> list[_core.Table]:
+def check(described: Sequence[Described], given: Mapping[str, Table] | None) -> list[_core.Table]:
     """The native tables, in that order; TypeError or ValueError where one is missing or other than
     the model says.
     """

@@ -419,12 +419,6 @@ def train(
             [table.native for table in trained.values()],
             recording,
         )
-        if outcome["recording_failure"]:
-            warnings.warn(
-                f"the record in {record} ends before the run: {outcome['recording_failure']}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
         if (
             isinstance(checkpointer, table_checkpoints.TableCheckpointer)
             and outcome["outcome"] != "crashed"
@@ -446,7 +440,14 @@ def train(
             }
             for name, table in trained.items()
         }
-    return result_of(outcome, mean_batch, config, trained)
+    result = result_of(outcome, mean_batch, config, trained)
+    if outcome["recording_failure"]:
+        warnings.warn(
+            f"the record in {record} ends before the run: {outcome['recording_failure']}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return result
 
 
 def train_passes(

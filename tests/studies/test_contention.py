@@ -45,7 +45,7 @@ def test_wrong_costs(capsys) -> None:
     assert main(["bench", "contention", "--costs", "1"]) == 2
     assert "costs must be two numbers" in capsys.readouterr().err
     assert main(["bench", "contention", "--costs", "1,-1"]) == 2
-    assert "update must be at least 0" in capsys.readouterr().err
+    assert "costs must be above 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

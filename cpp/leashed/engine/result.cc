@@ -1,5 +1,7 @@
 #include "leashed/engine/result.h"
 
+#include <limits>
+
 namespace leashed {
 namespace {
 
@@ -31,6 +33,11 @@ void TrainResult::add(const WorkerTelemetry& worker) {
   running_seconds += worker.running_seconds;
   rows.add(worker.rows);
   row_seconds += worker.row_seconds;
+}
+
+Evaluated nothing_evaluated() {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  return {0, 0, kNone, kNone, kNone, kNone, kNone, kNone, kNone, 0, 0, 0, {}};
 }
 
 // Where a training was cut short after the last update or batch had been claimed, it did not end by

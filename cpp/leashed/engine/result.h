@@ -32,6 +32,9 @@ struct TrainResult {
   void add(const WorkerTelemetry& worker);
 };
 
+// Where a training was interrupted before its first evaluation had ended: losses are NaN.
+Evaluated nothing_evaluated();
+
 // How a training ended, and why.
 struct Ending {
   bool converged, crashed, interrupted;

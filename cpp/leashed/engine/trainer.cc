@@ -116,11 +116,7 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
   result.outcome = outcome_of(ending, result.reason, training.until);
   result.sparse_runs = training.sparse_runs != nullptr;
   result.evaluations = history.evaluations();
-  if (result.evaluations.empty()) {
-    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-    result.evaluations.push_back(
-        {0, 0, kNone, kNone, kNone, kNone, kNone, kNone, kNone, 0, 0, 0, {}});
-  }
+  if (result.evaluations.empty()) result.evaluations.push_back(nothing_evaluated());
   result.elapsed = clock.seconds();
   for (const Worker& worker : workers) result.add(worker.telemetry());
   result.peak_vectors = discipline.peak_vectors() + workers.size();

@@ -3,6 +3,7 @@
 // first.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -28,8 +29,8 @@ class Aggregator {
     if (values.size() == 0) values = AlignedArray<float>(dimension_);
   }
 
-  // Σ weight · slot, until the next sum.
-  const float* sum(std::span<const Part> parts) {
+  // Σ weight · slot / divisor, until the next.
+  const float* mean(std::span<const Part> parts, double divisor) {
     if (sum_.size() == 0) sum_ = AlignedArray<float>(dimension_);
     std::fill_n(sum_.data(), dimension_, 0.0f);
     for (const Part& part : parts) {
@@ -37,6 +38,8 @@ class Aggregator {
       const auto weight = static_cast<float>(part.weight);
       for (std::size_t i = 0; i < dimension_; ++i) sum_.data()[i] += weight * values[i];
     }
+    const auto share = static_cast<float>(1 / divisor);
+    for (std::size_t i = 0; i < dimension_; ++i) sum_.data()[i] *= share;
     return sum_.data();
   }
   const float* operator[](std::uint32_t slot) const { return slots_[slot].data(); }

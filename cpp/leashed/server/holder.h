@@ -2,6 +2,7 @@
 // whoever has pulled a version keeps it for as long as it is wanted.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 

@@ -11,7 +11,7 @@
 namespace leashed {
 namespace {
 
-constexpr double kMost = 1e9;  // seconds, so that sums of many stay far below 2^63 ns
+constexpr double kMost = 1e9;                      // seconds
 constexpr std::uint64_t kOwn = ~std::uint64_t{0};  // the index of what is drawn once
 constexpr double kSlowest = 0.05;                  // of the mean rate
 
@@ -63,7 +63,7 @@ struct Rates final : Durations {
 struct HeavyTail final : Durations {
   explicit HeavyTail(const Choice& choice) : mean(choice["mean"]), shape(choice["shape"]) {}
   double seconds(const Drawn& drawn) const override {
-    return mean * (shape - 1) * (std::pow(drawn.now[0], -1 / shape) - 1);
+    return mean * (shape - 1) * std::expm1(-std::log(drawn.now[0]) / shape);
   }
   const double mean, shape;
 };
@@ -103,7 +103,9 @@ std::int64_t Durations::operator()(std::uint32_t worker, std::uint64_t index) co
   draw(seed_, worker, index, drawn.now);
   double duration = seconds(drawn);
   if (worker < slower_.size()) duration *= slower_[worker];
-  return std::llround(std::clamp(duration, 0.0, kMost) * 1e9);
+  if (!(duration > 0)) return 0;
+  // What takes time takes some, or time would stand still.
+  return std::max<std::int64_t>(1, std::llround(std::min(duration, kMost) * 1e9));
 }
 
 std::unique_ptr<Durations> make_durations(const Choice& choice, std::uint64_t seed) {

@@ -21,7 +21,14 @@ using modes::Event;
 using modes::WorkerRule;
 
 // In the order of one moment (policy/server_machine.h), evaluations last.
-enum class Kind : std::uint8_t { push, command, pull, wake, evaluate };
+enum class Kind : std::uint8_t {
+  arrive,  // of a push, at the server
+  push,    // the server carries it out
+  command,
+  pull,
+  wake,
+  evaluate,
+};
 
 class ModePlay {
  public:
@@ -43,6 +50,7 @@ class ModePlay {
         aggregator_(source.dimension()),
         players_(context.workers),
         watch_(source, data, validation, options.until, callbacks) {
+    result_.counts.worker_examples.resize(context.workers);
     if (rule_.model != WorkerRule::Model::own) return;
     for (Player& player : players_) player.own = holder_.updater().initial(context);
   }
@@ -69,11 +77,12 @@ class ModePlay {
     std::uint64_t t = 0;          // updates to what was pulled
     AlignedArray<float> own;      // θ and the rule's state, of a mode with own models
     std::uint64_t own_t = 0;      // updates to it
-    AlignedArray<float> sent;     // a gradient, or a model
+    std::vector<float> before;  // θ when it began to compute, where a meeting has changed it since
+    AlignedArray<float> sent;   // a gradient, or a model
     std::uint64_t drawn = 0, updates = 0, transfers = 0;
-    std::uint64_t kept = 0;  // pushes that were not dropped
-    std::int64_t since = 0;
-    bool granted = false;  // at least once
+    std::uint64_t kept = 0;                // pushes that were not dropped
+    std::int64_t since = 0, computed = 0;  // began to compute, or to wait; has computed
+    bool granted = false;                  // at least once
   };
   struct Held {
     std::uint32_t worker = 0;
@@ -82,13 +91,16 @@ class ModePlay {
   };
 
   void play(const Moment<Kind>& moment) {
-    if (moment.ns > end_) {
+    if (moment.ns > end_ || moment.ns == std::numeric_limits<std::int64_t>::max()) {
       now_ = end_;
       return watch_.stop.stop(StopReason::seconds);
     }
     now_ = moment.ns;
     ++result_.simulation.events;
     switch (moment.kind) {
+      case Kind::arrive:
+        arrive(moment.worker);
+        break;
       case Kind::push:
         push(moment.worker);
         break;
@@ -141,7 +153,7 @@ class ModePlay {
         break;
       }
       case Action::Kind::meet:
-        meet(out_.nodes(action));
+        meet(out_.nodes(action), event.node);
         break;
       case Action::Kind::wake:
         timeline_.enter({std::max(action.at.ns, now_), Kind::wake, 0});
@@ -167,15 +179,23 @@ class ModePlay {
     player.granted = true;
     if (action.lease.count == 0) return;
     telemetry_.waiting_seconds += in_seconds(now_ - player.since);
-    std::int64_t due = now_ + 2 * (*transfer_)(action.node, player.transfers++);
-    const std::int64_t begun = due;
+    player.since = after(now_, (*transfer_)(action.node, player.transfers++));
+    std::int64_t due = player.since;
     for (std::uint32_t step = 0; step < steps_of(player); ++step) {
-      due += (*compute_)(action.node, player.drawn++);
+      due = after(due, (*compute_)(action.node, player.drawn++));
     }
-    telemetry_.gradient_seconds.add(in_seconds(due - begun) / steps_of(player), steps_of(player));
-    // The server carries out one push after the other.
-    const std::int64_t time = (*update_)(action.node, player.updates++);
-    timeline_.enter({due + time, Kind::push, action.node});
+    player.computed = due;
+    timeline_.enter(
+        {after(due, (*transfer_)(action.node, player.transfers++)), Kind::arrive, action.node});
+  }
+
+  // The server carries out one push after the other.
+  void arrive(std::uint32_t worker) {
+    const std::int64_t time = (*update_)(worker, players_[worker].updates++);
+    server_free_ = after(std::max(now_, server_free_), time);
+    telemetry_.update_seconds.add(in_seconds(time));
+    telemetry_.attempt_seconds.add(in_seconds(time));
+    timeline_.enter({server_free_, Kind::push, worker});
   }
 
   // A mode of peers has nobody who holds anything: its first grant brings what all begin with.
@@ -200,11 +220,10 @@ class ModePlay {
   void push(std::uint32_t worker) {
     Player& player = players_[worker];
     if (!compute(player)) return;
+    const std::uint32_t steps = steps_of(player);
+    telemetry_.gradient_seconds.add(in_seconds(player.computed - player.since) / steps, steps);
     player.pulled.release();
     player.since = now_;
-    if (result_.counts.worker_examples.size() < players_.size()) {
-      result_.counts.worker_examples.resize(players_.size());
-    }
     result_.counts.worker_examples[worker] += player.lease.count;
     ++player.kept;
     tell({Event::Kind::push, worker, player.lease.ticket, player.version});
@@ -221,12 +240,15 @@ class ModePlay {
       const std::uint64_t end = player.lease.count * (step + 1) / steps;
       batches_.fill_span(player.lease.first + begin, end - begin, batch_);
       const bool own = rule_.model == WorkerRule::Model::own;
-      const float* const theta = own ? player.own.data() : player.pulled.data();
+      const float* theta = own ? player.own.data() : player.pulled.data();
+      if (step == 0 && !player.before.empty()) theta = player.before.data();
       const float loss =
           source_.gradient(theta, batch_.view, player.sent.data(), *workspace_, watch_.stop.flag());
       if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite), false;
       telemetry_.gradients.add(1);
+      player.before.clear();
       if (rule_.steps_own) step_own(player);
+      if (watch_.looked()) return false;
     }
     if (rule_.sends == WorkerRule::Sends::model) {
       std::copy_n(player.own.data(), dimension(), player.sent.data());
@@ -239,6 +261,7 @@ class ModePlay {
     const GradientPiece whole{player.sent.data(), 0, dimension()};
     updater.apply(player.own.data(), player.own.data(), {&whole, 1},
                   {player.own_t++, {}, updater.clip_factor({&whole, 1})});
+    ++own_updates_;
   }
 
   void hold(std::uint32_t slot, std::uint32_t worker) {
@@ -248,36 +271,43 @@ class ModePlay {
     held_[slot] = {worker, player.t, player.lease.count, player.lease.ticket};
   }
 
-  // A gradient is damped for the updates that came between its pull and now.
+  // A gradient is damped for the updates that came between its pull and now; what the policy leaves
+  // out is no part of the mean.
   void apply(const Action& action) {
-    const auto slots = out_.slots(action);
-    if (slots.empty()) return;
-    parts_.clear();
-    const std::uint64_t t = updates();
     const bool models = rule_.sends == WorkerRule::Sends::model;
-    for (const modes::Slot& slot : slots) {
+    const std::uint64_t t = updates();
+    double divisor = action.divisor;
+    parts_.clear();
+    observed_.clear();
+    for (const modes::Slot& slot : out_.slots(action)) {
       const Held& held = held_[slot.index];
-      const double factor = models ? 1.0 : staleness_.factor(static_cast<double>(t - held.t));
+      const std::uint64_t tau = t - held.t;
+      const double factor = models ? 1 : staleness_.factor(static_cast<double>(tau));
+      if (factor == 0) {
+        telemetry_.excluded.add(1);
+        --players_[held.worker].kept;
+        divisor -= 1;
+        continue;
+      }
       parts_.push_back({slot.index, slot.weight * factor});
       result_.counts.applied += held.examples;
-      if (models) continue;
-      telemetry_.staleness.add(t - held.t);
-      telemetry_.staleness_compute.add(t - held.t);
+      if (!models) observed_.push_back(tau);
+    }
+    if (parts_.empty()) return;
+    if (models) {
+      const float* const mean = aggregator_.mean(parts_, divisor);
+      holder_.change([&](float* theta) { std::copy_n(mean, dimension(), theta); });
+    } else if (parts_.size() == 1 && divisor == 1) {
+      holder_.apply(aggregator_[parts_[0].slot], parts_[0].weight);
+    } else {
+      holder_.apply(aggregator_.mean(parts_, divisor), 1);
+    }
+    for (const std::uint64_t tau : observed_) {
+      telemetry_.staleness.add(tau);
+      telemetry_.staleness_compute.add(tau);
       telemetry_.staleness_schedule.add(0);
       telemetry_.tries.add(0);
-      holder_.updater().applied(t - held.t);
-    }
-    const double divisor = action.divisor;
-    if (models) {
-      const float* const sum = aggregator_.sum(parts_);
-      const auto share = static_cast<float>(1 / divisor);
-      holder_.change([&](float* theta) {
-        for (std::size_t i = 0; i < dimension(); ++i) theta[i] = sum[i] * share;
-      });
-    } else if (parts_.size() == 1) {
-      holder_.apply(aggregator_[parts_[0].slot], parts_[0].weight / divisor);
-    } else {
-      holder_.apply(aggregator_.sum(parts_), 1 / divisor);
+      holder_.updater().applied(tau);
     }
   }
 
@@ -305,10 +335,14 @@ class ModePlay {
     telemetry_.dropped.add(1);
   }
 
-  void meet(std::span<const modes::Node> nodes) {
+  void meet(std::span<const modes::Node> nodes, std::uint32_t from) {
     mean_.assign(dimension(), 0.0f);
     for (const modes::Node node : nodes) add_own(node);
     for (const modes::Node node : nodes) {
+      Player& player = players_[node];
+      if (node != from && player.lease.count > 0 && player.before.empty()) {
+        player.before.assign(player.own.data(), player.own.data() + dimension());
+      }
       for (std::size_t i = 0; i < dimension(); ++i) {
         players_[node].own.data()[i] = mean_[i] / static_cast<float>(nodes.size());
       }
@@ -322,7 +356,8 @@ class ModePlay {
 
   void enter_evaluation() {
     if (!std::isfinite(options_.evaluate_every)) return;
-    const std::int64_t next = now_ + std::max<std::int64_t>(1, in_ns(options_.evaluate_every));
+    const std::int64_t next =
+        after(now_, std::max<std::int64_t>(1, in_ns(options_.evaluate_every)));
     timeline_.enter({next, Kind::evaluate, 0});
   }
 
@@ -345,10 +380,7 @@ class ModePlay {
 
   // Made to what the server holds; of peers, to all models.
   std::uint64_t updates() {
-    if (!std::holds_alternative<modes::Peers>(machine_)) return holder_.pull().t();
-    std::uint64_t sum = 0;
-    for (const Player& player : players_) sum += player.own_t;
-    return sum;
+    return std::holds_alternative<modes::Peers>(machine_) ? own_updates_ : holder_.pull().t();
   }
 
   void evaluate() {
@@ -365,7 +397,7 @@ class ModePlay {
 
   ModeResult end() {
     for (Player& player : players_) player.pulled.release();
-    if (!watch_.interrupted() && !watch_.evaluated_at(in_seconds(now_))) evaluate();
+    if (!watch_.interrupted() && !watch_.evaluated_at(in_seconds(now_), updates())) evaluate();
     TrainResult& training = result_.simulation.training;
     with_theta([&](const float* theta) { training.parameters.assign(theta, theta + dimension()); });
     training.updates = updates();
@@ -398,11 +430,13 @@ class ModePlay {
   WorkerTelemetry telemetry_;  // of all together
   std::vector<Held> held_;     // by slot
   std::vector<Aggregator::Part> parts_;
+  std::vector<std::uint64_t> observed_;  // staleness of what an update is made of
   std::vector<float> mean_;
   modes::Out out_;
   Batch batch_;
   Timeline<Kind> timeline_;
-  std::int64_t now_ = 0;
+  std::int64_t now_ = 0, server_free_ = 0;
+  std::uint64_t own_updates_ = 0;  // to all models of workers' own
   std::size_t ended_ = 0;
   Watch watch_;
 };

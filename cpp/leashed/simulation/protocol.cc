@@ -1,6 +1,7 @@
 #include "leashed/simulation/protocol.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "leashed/base/error.h"
 #include "leashed/discipline/hogwild.h"
 #include "leashed/discipline/leashed.h"
+#include "leashed/simulation/virtual_clock.h"
 
 namespace leashed {
 namespace {
@@ -45,7 +47,7 @@ class PlayedLeashed final : public Protocol {
   };
   void load(std::uint32_t worker) {
     if (!workers_[worker].update->load()) return over(worker);
-    stage_.step_at(stage_.now() + stage_.update_time(worker), worker);
+    stage_.step_at(after(stage_.now(), stage_.update_time(worker)), worker);
   }
   void over(std::uint32_t worker) {
     Worker& own = workers_[worker];
@@ -101,7 +103,7 @@ class PlayedLock final : public Protocol {
       time = stage_.copy_time(worker);
       own.view = discipline_.read(worker);
     }
-    stage_.step_at(stage_.now() + time, worker);
+    stage_.step_at(after(stage_.now(), time), worker);
   }
 
   Discipline& discipline_;
@@ -121,7 +123,7 @@ class PlayedSequential final : public Protocol {
     const std::int64_t time = stage_.update_time(worker);
     result_ = discipline_.publish(worker, gradient);
     result_.update_seconds = seconds_between(0, time);
-    stage_.step_at(stage_.now() + time, worker);
+    stage_.step_at(after(stage_.now(), time), worker);
   }
   void step(std::uint32_t worker) override { stage_.updated(worker, result_); }
   void end() override {}
@@ -160,7 +162,17 @@ class PlayedHogwild final : public Protocol {
     if (++own.part < ends_.size()) return next(worker);
     own.update ? over(worker) : stage_.has_read(worker, own.view);
   }
-  void end() override {}
+  // What is counted is made: the parts that are left.
+  void end() override {
+    for (std::uint32_t worker = 0; worker < workers_.size(); ++worker) {
+      Worker& own = workers_[worker];
+      if (!own.update || own.update->result().excluded) continue;
+      for (; own.part < ends_.size(); ++own.part) {
+        own.update->apply(own.part == 0 ? 0 : ends_[own.part - 1], ends_[own.part]);
+      }
+      over(worker);
+    }
+  }
 
  private:
   static constexpr std::size_t kParts = 64;
@@ -190,8 +202,7 @@ class PlayedHogwild final : public Protocol {
   void next(std::uint32_t worker) {
     const Worker& own = workers_[worker];
     const auto done = static_cast<double>(own.part + 1) / static_cast<double>(ends_.size());
-    stage_.step_at(own.begin + static_cast<std::int64_t>(static_cast<double>(own.time) * done),
-                   worker);
+    stage_.step_at(after(own.begin, std::llround(static_cast<double>(own.time) * done)), worker);
   }
   void over(std::uint32_t worker) {
     Worker& own = workers_[worker];

@@ -70,7 +70,7 @@ class Simulation final : public Stage {
     player.computing = true;
     player.telemetry->read_seconds += in_seconds(now_ - player.since);
     player.since = now_;
-    timeline_.enter({now_ + (*compute_)(worker, player.gradients++), Kind::computed, worker});
+    timeline_.enter({after(now_, (*compute_)(worker, player.gradients++)), Kind::computed, worker});
   }
 
   void updated(std::uint32_t worker, const Publication& publication) override {
@@ -94,7 +94,7 @@ class Simulation final : public Stage {
   };
 
   void play(const Moment<Kind>& moment) {
-    if (moment.ns > end_) {
+    if (moment.ns > end_ || moment.ns == std::numeric_limits<std::int64_t>::max()) {
       now_ = end_;
       return watch_.stop.stop(StopReason::seconds);
     }
@@ -188,8 +188,15 @@ class Simulation final : public Stage {
 
   void enter_evaluation() {
     if (!std::isfinite(options_.evaluate_every)) return;
-    const std::int64_t next = now_ + std::max<std::int64_t>(1, in_ns(options_.evaluate_every));
+    const std::int64_t next =
+        after(now_, std::max<std::int64_t>(1, in_ns(options_.evaluate_every)));
     timeline_.enter({next, Kind::evaluate, 0});
+  }
+
+  bool evaluated() const {
+    std::uint64_t updates = 0;
+    discipline_.with_snapshot([&](const float*, std::uint64_t t) { updates = t; });
+    return watch_.evaluated_at(in_seconds(now_), updates);
   }
 
   void evaluate() {
@@ -213,7 +220,7 @@ class Simulation final : public Stage {
     }
     change_updating(0);
     TrainResult& training = result_.training;
-    if (!watch_.interrupted() && !watch_.evaluated_at(in_seconds(now_))) evaluate();
+    if (!watch_.interrupted() && !evaluated()) evaluate();
     discipline_.with_snapshot([&](const float* theta, std::uint64_t t) {
       training.parameters.assign(theta, theta + source_.dimension());
       training.updates = t;

@@ -20,4 +20,10 @@ inline std::int64_t in_ns(double seconds) {
   return seconds < 9e9 ? std::llround(seconds * 1e9) : std::numeric_limits<std::int64_t>::max();
 }
 
+// That much later; the end of time is not passed.
+inline std::int64_t after(std::int64_t ns, std::int64_t duration) {
+  constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+  return ns > kEnd - duration ? kEnd : ns + duration;
+}
+
 }  // namespace leashed

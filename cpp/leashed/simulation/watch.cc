@@ -70,6 +70,7 @@ void Watch::end(TrainResult& result, std::uint64_t batches) {
   result.outcome = outcome_of(ending, result.reason, until_);
   result.peak_memory_bytes = peak_resident_bytes();
   result.evaluations = std::move(evaluations_);
+  if (result.evaluations.empty()) result.evaluations.push_back(nothing_evaluated());
 }
 
 }  // namespace leashed

@@ -26,8 +26,9 @@ class Watch {
   bool looked();
   // Of theta at this moment, of which `e` has seconds, updates and what else is counted.
   void evaluate(const float* theta, Evaluated e);
-  bool evaluated_at(double seconds) const {
-    return !evaluations_.empty() && evaluations_.back().seconds == seconds;
+  bool evaluated_at(double seconds, std::uint64_t updates) const {
+    return !evaluations_.empty() && evaluations_.back().seconds == seconds &&
+           evaluations_.back().updates == updates;
   }
   bool interrupted() const { return interrupted_; }
   // Fills in how the run ended, after `result` has its updates.

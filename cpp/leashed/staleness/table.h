@@ -22,7 +22,7 @@ class TableDamping final : public StalenessPolicy {
   }
   double factor(double tau) const override {
     const double last = static_cast<double>(values_.size() - 1);
-    if (tau <= 0) return values_[0];
+    if (!(tau > 0)) return values_[0];  // NaN, too
     if (tau >= last) return values_.back();
     const auto below = static_cast<std::size_t>(tau);
     const double share = tau - static_cast<double>(below);

@@ -76,8 +76,9 @@ void Table::load(const std::string& path, const std::string& description, const 
   std::size_t rows = 0;
   SavedRow row;
   SavedReader file(path);
-  const Alone alone(*this);
-  // All of it is looked at before anything changes.
+  { const Alone nobody(*this); }  // said now, not after all of the file has been read
+  // All of it is looked at before anything changes, and while the table is free: what `watch` calls
+  // may use it.
   if (file.header().description != description || file.header().floats != rows_->floats()) {
     throw Error("'" + path + "' is of another table than '" + settings_.name +
                 "': " + file.header().description + ", and not " + description);
@@ -90,6 +91,7 @@ void Table::load(const std::string& path, const std::string& description, const 
     throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" + settings_.name +
                 "' " + std::to_string(capacity_));
   }
+  const Alone alone(*this);
   file.rewind();
   make_rows();
   const SavedHeader& header = file.header();

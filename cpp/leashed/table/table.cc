@@ -375,7 +375,9 @@ RowPublication Table::push_uncounted(const Located& located, const float* gradie
     }
     rule_.pass()(updates, end - begin, dim(), coefficients, nullptr);
   }
-  return {.applied = n};
+  RowPublication result = located.missed;
+  result.applied = result.octaves[0] = n;
+  return result;
 }
 
 void Table::count(Seat& seat, const RowPublication& p) {

@@ -25,7 +25,8 @@ _NOTE = (
     "n: threads in the retry loop, as a mean over a run; n* and n*_γ: its fixed points without and "
     "with the γ that was counted (leashed-sgd, eqs. 4 and 7), which also estimates the mean of τˢ. "
     "Intervals: the least and the largest of the repeats. In virtual time gradients take "
-    "exponentially distributed times; that threads slow each other down is not played."
+    "exponentially distributed times; that threads slow each other down is not played. On real threads "
+    "it is a small model's own T_c and T_u, which n* is computed of."
 )
 
 
@@ -85,6 +86,8 @@ def _contention(options: argparse.Namespace) -> int:
     elif len(options.costs) != 2:
         raise ValueError("costs must be two numbers of seconds, T_c and T_u")
     else:
+        if not min(options.costs) > 0:
+            raise ValueError(f"costs must be above 0, got {', '.join(map(str, options.costs))}")
         costs = Costs(options.costs[0], options.costs[1], copy=0.0)
     tell(
         f"T_c {duration(costs.compute)}, T_u {duration(costs.update)}, T_c/T_u "

@@ -240,9 +240,14 @@ def _virtual(
     if given is not None:
         if len(given) != 3 or len(plan.model) != 1:
             raise ValueError("costs must be three numbers of seconds, and --model one network")
+        if not given[0] + given[1] > 0:
+            raise ValueError("costs must have a T_c or a T_u above 0")
         return dataclasses.replace(plan, costs=(given,))
     if runs:
-        return dataclasses.replace(plan, costs=runs[0].result.config.get("costs", ()))
+        costs = runs[0].result.config.get("costs", ())
+        if not costs:
+            raise ValueError("--virtual: the runs that are there are of real threads")
+        return dataclasses.replace(plan, costs=costs)
     measured = []
     for name in plan.model:
         costs = simulation.measure(

@@ -195,10 +195,10 @@ def _train(options: argparse.Namespace) -> int:
     print(pairs(facts(result)), file=sys.stderr if options.json_lines else sys.stdout)
     if options.save is not None:
         _save(options.save, model, result)
-    if options.report is not None:
-        _report(options.report, result)
     if options.output is not None:
         options.output.write_text(result.to_json() + "\n", encoding="utf-8")
+    if options.report is not None:
+        _report(options.report, result)
     if result.reason == "interrupted":
         return 130
     return 1 if result.outcome in {"unfinished", "diverged", "crashed"} else 0

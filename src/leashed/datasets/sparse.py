@@ -284,7 +284,12 @@ def read_libffm(
         for (_, _, indices, _), of_entry in files:
             field_of[indices] = of_entry
     else:
-        field_of = _whole_array("fields", fields).astype(np.int32)
+        given = _whole_array("fields", fields)
+        wrong = np.flatnonzero((given < 0) | (given >= 2**31 - 1))
+        if wrong.size:
+            at = int(wrong[0])
+            raise ValueError(f"fields[{at}] must be from 0 to {2**31 - 2}, got {given[at]}")
+        field_of = given.astype(np.int32)
     found = []
     for one, ((targets, indptr, indices, data), of_entry) in zip(paths, files, strict=True):
         if not len(targets):

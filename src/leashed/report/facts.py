@@ -51,7 +51,7 @@ def _counts(one: dict[str, Any], row: str) -> list[str]:
         f"{one['evicted']:,}",
         f"{one['asked']:,}",
         _percentage(_share(one["found"], one["asked"])),
-        *(f"{one[name]:,}" for name in _OUTCOMES),
+        *(f"{one.get(name, 0):,}" for name in _OUTCOMES),  # (older files lack some)
         number(_share(one["staleness"], one["applied"])),
         f"{one['stalest']:,}",
     ]
@@ -146,7 +146,7 @@ def _rows(result: TrainResult) -> list[tuple[str, str]]:
     return [
         ("tables", f"{len(counted)}, {rows}, {mebibytes(total['bytes'])}"),
         ("admitted", f"{total['admitted']:,} rows, {total['evicted']:,} evicted"),
-        ("hit rate", f"{hit} of {total['asked']:,} distinct ids of batches"),
+        ("hit rate", f"{hit} of {total['asked']:,} distinct ids of batches, since they were made"),
         ("row updates", f"{run['applied']:,} applied{lost}"),
         ("row staleness", f"mean {mean}, most {run['stalest']:,}"),
     ]
