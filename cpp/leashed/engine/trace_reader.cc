@@ -117,7 +117,8 @@ Trace::End Trace::end() const {
   if (all.size() < sizeof head) return {};
   std::memcpy(&head, all.data(), sizeof head);
   const std::size_t bytes = all.size() - sizeof head;
-  if (bytes % sizeof(float) != 0 || bytes / sizeof(float) != head.floats) return {};  // killed while that was written
+  if (bytes % sizeof(float) != 0 || bytes / sizeof(float) != head.floats)
+    return {};  // killed while that was written
   End end{head.t, std::vector<float>(head.floats)};
   std::memcpy(end.theta.data(), all.data() + sizeof head, bytes);
   return end;
