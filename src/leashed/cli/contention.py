@@ -135,22 +135,15 @@ def _row(point: Point) -> list[str]:
 
 def _write(path: Path, points: list[Point], rows: list[list[str]]) -> None:
     from leashed.plots import contention  # noqa: PLC0415 (matplotlib is optional)
-    from leashed.plots.style import style  # noqa: PLC0415
     from leashed.report import html_page  # noqa: PLC0415
     from leashed.report.summary import Table  # noqa: PLC0415
 
-    title = "Threads in the retry loop"
-    with style():
-        drawn = contention.over_time(points)
-        body = [
-            f"<h1>{title}</h1>",
-            html_page.figure(
-                title,
-                drawn,
-                "n over time, as a mean over the repeats (solid), and by eqs. 5 and 6 of "
-                "leashed-sgd (dashed), after all threads have begun to compute.",
-            ),
-            html_page.table(Table(_HEADER, rows)),
-            f"<p>{_NOTE}</p>",
-        ]
-    path.write_text(html_page.document(title, body), encoding="utf-8")
+    html_page.study(
+        path,
+        "Threads in the retry loop",
+        contention.over_time(points),
+        "n over time, as a mean over the repeats (solid), and by eqs. 5 and 6 of "
+        "leashed-sgd (dashed), after all threads have begun to compute.",
+        Table(_HEADER, rows),
+        _NOTE,
+    )

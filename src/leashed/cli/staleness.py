@@ -77,21 +77,15 @@ def _row(counted: Counted) -> list[str]:
 
 def _write(path: Path, found: list[Counted], rows: list[list[str]]) -> None:
     from leashed.plots import stale  # noqa: PLC0415 (matplotlib is optional)
-    from leashed.plots.style import style  # noqa: PLC0415
     from leashed.report import html_page  # noqa: PLC0415
     from leashed.report.summary import Table  # noqa: PLC0415
 
-    title = "Staleness among many workers"
-    with style():
-        body = [
-            f"<h1>{title}</h1>",
-            html_page.figure(
-                title,
-                stale.distributions(found),
-                "Updates by their staleness (extreme-scale-asgd, Figure 3), for each number of "
-                "workers and each kind of times.",
-            ),
-            html_page.table(Table(_HEADER, rows)),
-            f"<p>{_NOTE}</p>",
-        ]
-    path.write_text(html_page.document(title, body), encoding="utf-8")
+    html_page.study(
+        path,
+        "Staleness among many workers",
+        stale.distributions(found),
+        "Updates by their staleness (extreme-scale-asgd, Figure 3), for each number of "
+        "workers and each kind of times.",
+        Table(_HEADER, rows),
+        _NOTE,
+    )

@@ -6,8 +6,10 @@ import base64
 import html
 import io
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leashed.plots.style import style
 from leashed.report.summary import Table
 
 if TYPE_CHECKING:
@@ -38,6 +40,18 @@ def document(title: str, body: Iterable[str]) -> str:
         + "\n".join(body)
         + "\n</body>\n</html>\n"
     )
+
+
+def study(path: Path, title: str, drawn: Figure, caption: str, found: Table, note: str) -> None:
+    """Write the page of a study that is one figure, one table and a note on what they hold."""
+    with style():
+        body = [
+            f"<h1>{html.escape(title)}</h1>",
+            figure(title, drawn, caption),
+            table(found),
+            f"<p>{html.escape(note)}</p>",
+        ]
+    path.write_text(document(title, body), encoding="utf-8")
 
 
 def figure(title: str, drawn: Figure, caption: str) -> str:
