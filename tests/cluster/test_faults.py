@@ -561,4 +561,8 @@ def test_own_bytes_are_the_kernels(kind: str, tmp_path: Path) -> None:
     counted = [report["summaries"][name] for name in over]
     out, back = (sum(each[way] for each in counted) for way in ("bytes_out", "bytes_in"))
     assert out == pytest.approx(to_servers - results, rel=0.02)
-    assert back == pytest.approx(to_trainers, rel=0.02)
+    # A trainer that ends leaves the answer that is on its way unread: as much as θ, at the most.
+    unread = to_trainers - back
+    assert -0.02 * to_trainers < unread < results + 0.02 * to_trainers
+    for each in counted:
+        assert each["bytes_in"] == pytest.approx(each["kernel_in"], rel=0.001)
