@@ -93,8 +93,9 @@ def tables(results: Results) -> str:
     return paragraphs(
         f"DLRM: {dlrm.DENSE} numbers, {dlrm.TABLES} tables of {dlrm.ROWS:,} × {dlrm.DIM}, "
         f"{dlrm.FLOPS / 1e3:.0f} kFLOP an example, Adagrad, ids by Zipf's law with exponent "
-        f"{dlrm.EXPONENT}; thousand examples per second, medians of the turns. PyTorch has a table "
-        "for each feature, or one for all with offsets (fused), and sparse gradients.",
+        f"{dlrm.EXPONENT}; thousand examples per second, medians of the turns. Rows have no versions "
+        "(`versions=False`), as the others' have none. PyTorch has a table for each feature, or one "
+        "for all with offsets (fused), and sparse gradients.",
         table(
             ["", *(f"batch {record['batch']}" for record in found)],
             [[name, *(thousands(_rate(r, name)) for r in found)] for name in names],
@@ -153,7 +154,32 @@ def profile(results: Results) -> str:
                 f"Batch {batch}: all threads are {found[0]:.2f} times as fast as one, in the ceiling "
                 f"{found[1]:.2f} times."
             )
-    return paragraphs(" ".join(lines), _ceilings(results))
+    return paragraphs(" ".join(lines), _ceilings(results), _steps(results))
+
+
+def _steps(results: Results) -> str:
+    """What an example's step of one thread is made of."""
+    rows = []
+    for gradient in _records(results, "dlrm_gradient"):
+        batch = gradient["batch_size"]
+        found = only(_records(results, "dlrm"), batch=batch)
+        ceiling = _ceiling(results, batch, 1)
+        if not found or ceiling is None:
+            continue
+        step, alone = 1.0 / _rate(found[0], "leashed ×1"), 1.0 / gradient["examples_per_second"]
+        parts = (step, alone, ceiling[0], step - alone, ceiling[1])
+        rows.append([f"batch {batch}", *(number(1e6 * part) for part in parts)])
+    if not rows:
+        return ""
+    return paragraphs(
+        "An example's step by one thread, in µs: the gradient by itself, on rows that have been "
+        "copied (`bench_graph`), which besides products is the interaction and copies between layers; "
+        "and what is left, the finding, copying and updating of rows and the update of the dense part.",
+        table(
+            ["", "step", "gradient", "products at the FMA rate", "the rest", "rows in the ceiling"],
+            rows,
+        ),
+    )
 
 
 SECTIONS: dict[str, Callable[[Results], str]] = {"DLRM and tables": tables}

@@ -19,10 +19,12 @@ import leashed as lsh
 from bench import dlrm
 from bench.context import Bench, installed
 from bench.turns import Turn, record, take_turns, timed
+from leashed import _core
 
 _ROUNDS = 3
 _SECONDS = 2.0  # of a turn
 _CEILING_SECONDS = 6.0  # of a batch size
+_GRADIENT_SECONDS = 2.0  # of a batch size
 LAYOUTS = ("fused", "tables")
 
 
@@ -103,6 +105,7 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
                 **record(turns),
             }
         )
+    found += bench.run("bench_graph", bench.seconds(_GRADIENT_SECONDS), _core.default_isa())
     found += bench.run(
         "bench_tables",
         bench.seconds(_CEILING_SECONDS),
