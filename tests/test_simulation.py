@@ -280,3 +280,52 @@ def test_wrong_arguments(given, message):
 def test_wrong_clusters(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+def test_a_load_holds_workers_up():
+    alone = simulation.constant(8, 1e-3)
+    seconds = [
+        play(lsh.Leashed(), cluster, updates=200).result.elapsed
+        for cluster in (alone, alone.under(1.0), alone.under([(0.0, 0.0), (1.0, 2.0), (2.0, 0.0)]))
+    ]
+    assert seconds[1] == pytest.approx(2 * seconds[0])
+    assert seconds[0] < seconds[2] < 1.2 * seconds[0]
+    uneven = play(lsh.Leashed(), alone.under(1.0, every=0.01), updates=200).result
+    assert uneven.worker_updates.max() > 1.3 * uneven.worker_updates.min()
+    told = uneven.config["virtual"]
+    assert told["load"] == [1.0]
+    assert told["load_every"] == 0.01
+
+
+def test_a_day_is_vacant_at_night():
+    x = np.array([[0.0], [1.0]], np.float32)
+    result = lsh.simulate(
+        lsh.models.logistic_regression(1),
+        (x, np.array([0, 1])),
+        cluster=simulation.day(10, 60.0, busiest=3.0),
+        until=lsh.until(seconds=2 * 86_400.0),
+        mode=lsh.modes.ASP(),
+        batch_size=1,
+        evaluate_every=3600.0,
+    ).result
+    by_hour = result.eps[1:49].reshape(2, 24)
+    night, evening = by_hour[:, 2:6].mean(axis=1), by_hour[:, 16:20].mean(axis=1)
+    assert (night > 1.8 * evening).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"load": -1.0}, "load must be at least 0"),
+        ({"load": "much"}, "load must be a number, or pairs"),
+        ({"load": []}, "load must be a number, or pairs"),
+        ({"load": [(1.0, 1.0)]}, "load must begin at 0 seconds"),
+        ({"load": [(0.0, 1.0), (0.0, 2.0)]}, "go on with later ones, got 0, 0"),
+        ({"load": 1.0, "every": 0.0}, "every must be at least"),
+        ({"load": 2e6}, "load must leave a gradient at most"),
+        ({"load": math.nan}, "load must be"),
+    ],
+)
+def test_wrong_loads(given, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        simulation.constant(2, 1.0).under(**given)

@@ -42,6 +42,7 @@ __all__ = [
     "ModeCounts",
     "Simulation",
     "constant",
+    "day",
     "exponential",
     "heavy_tail",
     "measure",
@@ -53,6 +54,7 @@ __all__ = [
 
 MAX_WORKERS = 32_000
 _MOST_SECONDS = 1e6
+_LEAST_SECONDS = 1e-9
 _MEASURED = 50  # updates for each cost
 
 
@@ -76,7 +78,7 @@ class Cluster:
     """Workers of virtual time: how many, and what a gradient, an update and a copy take them.
 
     Made by :func:`constant`, :func:`normal`, :func:`exponential`, :func:`rates`,
-    :func:`heavy_tail` and :func:`trace`.
+    :func:`heavy_tail`, :func:`trace` and :func:`day`.
 
     Args:
         workers: how many; 1 to 32,000.
@@ -109,13 +111,54 @@ class Cluster:
             raise ValueError(
                 f"factors must be of at most the {self.workers} workers, got {len(given)}"
             )
-        name, settings = self.compute
-        longest = max((_mean(settings) * float(one) for one in given), default=0.0)
+        return self._with("factors", {"slower": given})
+
+    def under(
+        self, load: float | Sequence[tuple[float, float]], *, every: float | None = None
+    ) -> Cluster:
+        """The cluster while others use it too: at a load L a gradient takes 1 + L times as long in
+        the mean.
+
+        Args:
+            load: L from 0, or pairs (seconds, L) of which the first is at 0 and each later than the
+                one before: L changes evenly from one to the next, and the last moment is the first
+                again, so that a day repeats.
+            every: the others' work is spread unevenly: each worker bears x times the load, x
+                exponentially distributed of mean 1 and drawn anew every so many seconds. Default:
+                all bear the same.
+
+        Raises:
+            TypeError, ValueError: a load or a time is no such number, or a gradient would take more
+                than 10⁶ seconds.
+        """
+        points = [(0.0, load)] if isinstance(load, (int, float)) else list(load)
+        if not points or not all(isinstance(one, tuple) and len(one) == 2 for one in points):
+            raise TypeError(f"load must be a number, or pairs (seconds, load), got {load!r}")
+        moments = np.array([_seconds("load", seconds) for seconds, _ in points])
+        if moments[0] != 0 or (np.diff(moments) < _LEAST_SECONDS).any():
+            raise ValueError(
+                "load must begin at 0 seconds and go on with later ones, got "
+                f"{', '.join(f'{one:g}' for one in moments)}"
+            )
+        loads = [_check.real("load", one, 0.0, allow=True) for _, one in points]
+        settings: dict[str, Setting] = {"load_seconds": moments, "load": np.array(loads)}
+        if every is not None and _seconds("every", every) < _LEAST_SECONDS:
+            raise ValueError(f"every must be at least {_LEAST_SECONDS:g} seconds, got {every:g}")
+        return self._with("load", {**settings, "load_every": 0.0 if every is None else every})
+
+    def _with(self, argument: str, more: dict[str, Setting]) -> Cluster:
+        name, given = self.compute
+        settings = {**given, **more}
+        longest = (
+            _mean(settings)
+            * float(np.max(np.asarray(settings.get("slower", 1.0)), initial=0.0))
+            * (1.0 + float(np.max(np.asarray(settings.get("load", 0.0)))))
+        )
         if longest > _MOST_SECONDS:
             raise ValueError(
-                f"factors must leave a gradient at most {_MOST_SECONDS:g} seconds, got {longest:g}"
+                f"{argument} must leave a gradient at most {_MOST_SECONDS:g} seconds, got {longest:g}"
             )
-        return dataclasses.replace(self, compute=(name, {**settings, "slower": given}))
+        return dataclasses.replace(self, compute=(name, settings))
 
 
 def constant(workers: int, seconds: float, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
@@ -184,6 +227,39 @@ def trace(workers: int, seconds: ArrayLike, *, update: float = 0.0, copy: float 
             f"seconds must be a list of durations from 0 to {_MOST_SECONDS:g}, at least one"
         )
     return Cluster(workers, ("trace", {"seconds": given}), update, copy)
+
+
+_HOUR = 3600.0
+# The loads of the hours from midnight on, as shares of the busiest.
+_BY_HOUR = np.array(
+    [0.3, 0.2, 0.1, 0.05, 0.05, 0.1, 0.2, 0.35, 0.55, 0.75, 0.9, 0.95, 0.85]
+    + [0.8, 0.85, 0.9, 0.95, 1.0, 1.0, 0.95, 0.9, 0.75, 0.6, 0.45, 0.3]
+)
+
+
+def day(
+    workers: int,
+    mean: float,
+    *,
+    busiest: float = 1.0,
+    every: float = 900.0,
+    update: float = 0.0,
+    copy: float = 0.0,
+) -> Cluster:
+    """A day of a cluster that others use too, after gba's Figure 1: from midnight on, nearly vacant at
+    night and at its busiest in the evening. It repeats. The hours' loads are ours.
+
+    On a vacant cluster a gradient takes a normally distributed time with a standard deviation of a
+    twentieth of ``mean``, in seconds.
+
+    Args:
+        busiest: the load of the busiest hour, as of :meth:`Cluster.under`.
+        every: seconds for which a worker's machine is shared with the same others.
+    """
+    busiest = _check.real("busiest", busiest, 0.0, allow=True)
+    alone = normal(workers, mean, 0.05 * _seconds("mean", mean), update=update, copy=copy)
+    hours = [(hour * _HOUR, share * busiest) for hour, share in enumerate(_BY_HOUR.tolist())]
+    return alone.under(hours, every=every)
 
 
 def measure(

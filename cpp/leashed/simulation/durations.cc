@@ -11,9 +11,10 @@
 namespace leashed {
 namespace {
 
-constexpr double kMost = 1e9;                      // seconds
-constexpr std::uint64_t kOwn = ~std::uint64_t{0};  // the index of what is drawn once
-constexpr double kSlowest = 0.05;                  // of the mean rate
+constexpr double kMost = 1e9;  // seconds
+// The index of what is drawn once; what machines bear is drawn at those before it.
+constexpr std::uint64_t kOwn = ~std::uint64_t{0};
+constexpr double kSlowest = 0.05;  // of the mean rate
 
 double uniform(std::uint32_t high, std::uint32_t low) {
   const std::uint64_t bits = (std::uint64_t{high} << 20) | (low >> 12);
@@ -97,12 +98,18 @@ const std::map<std::string, Maker>& registry() {
 
 }  // namespace
 
-std::int64_t Durations::operator()(std::uint32_t worker, std::uint64_t index) const {
+std::int64_t Durations::operator()(std::uint32_t worker, std::uint64_t index,
+                                   std::int64_t now) const {
   Drawn drawn{{}, {}, index};
   draw(seed_, worker, kOwn, drawn.own);
   draw(seed_, worker, index, drawn.now);
   double duration = seconds(drawn);
   if (worker < slower_.size()) duration *= slower_[worker];
+  if (!load_.none()) {
+    double machine[2] = {};
+    if (!load_.even()) draw(seed_, worker, kOwn - 1 - load_.spell(now, drawn.own[1]), machine);
+    duration *= load_.factor(now, load_.even() ? 1 : -std::log(machine[0]));
+  }
   if (!(duration > 0)) return 0;
   // What takes time takes some, or time would stand still.
   return std::max<std::int64_t>(1, std::llround(std::min(duration, kMost) * 1e9));
@@ -113,6 +120,7 @@ std::unique_ptr<Durations> make_durations(const Choice& choice, std::uint64_t se
   durations->seed_ = seed;
   const auto slower = choice.tables.find("slower");
   if (slower != choice.tables.end()) durations->slower_ = slower->second;
+  if (choice.tables.contains("load")) durations->load_ = Load(choice);
   return durations;
 }
 

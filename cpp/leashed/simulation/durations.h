@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "leashed/base/choice.h"
+#include "leashed/simulation/load.h"
 
 namespace leashed {
 
@@ -14,8 +15,9 @@ class Durations {
  public:
   virtual ~Durations() = default;
 
-  // The worker's index-th, in nanoseconds; never negative.
-  std::int64_t operator()(std::uint32_t worker, std::uint64_t index) const;
+  // The worker's index-th, in nanoseconds, never negative; under a load, of one that begins at
+  // `now`.
+  std::int64_t operator()(std::uint32_t worker, std::uint64_t index, std::int64_t now = 0) const;
 
  protected:
   // Uniform in (0, 1).
@@ -30,11 +32,12 @@ class Durations {
   friend std::unique_ptr<Durations> make_durations(const Choice& choice, std::uint64_t seed);
   std::uint64_t seed_ = 0;
   std::vector<double> slower_;
+  Load load_;
 };
 
 // constant (seconds), normal (mean, deviation), exponential (mean), rates (mean, spread),
 // heavy_tail (mean, shape), trace (the table `seconds`, again and again). The table `slower` goes
-// with each: what the first workers' are multiplied by.
+// with each: what the first workers' are multiplied by; and so do the tables of a load (load.h).
 std::unique_ptr<Durations> make_durations(const Choice& choice, std::uint64_t seed);
 
 }  // namespace leashed

@@ -182,7 +182,7 @@ class ModePlay {
     player.since = after(now_, (*transfer_)(action.node, player.transfers++));
     std::int64_t due = player.since;
     for (std::uint32_t step = 0; step < steps_of(player); ++step) {
-      due = after(due, (*compute_)(action.node, player.drawn++));
+      due = after(due, (*compute_)(action.node, player.drawn++, due));
     }
     player.computed = due;
     timeline_.enter(

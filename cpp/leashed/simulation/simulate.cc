@@ -70,7 +70,8 @@ class Simulation final : public Stage {
     player.computing = true;
     player.telemetry->read_seconds += in_seconds(now_ - player.since);
     player.since = now_;
-    timeline_.enter({after(now_, (*compute_)(worker, player.gradients++)), Kind::computed, worker});
+    timeline_.enter(
+        {after(now_, (*compute_)(worker, player.gradients++, now_)), Kind::computed, worker});
   }
 
   void updated(std::uint32_t worker, const Publication& publication) override {

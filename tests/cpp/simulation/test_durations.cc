@@ -1,6 +1,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
 
 #include "leashed/simulation/durations.h"
 
@@ -88,6 +92,62 @@ TEST_CASE("a trace is gone through again and again, from another place by each w
   }
   CHECK(apart);
   CHECK_THROWS_AS(make_durations({"trace", {}, {{"seconds", {}}}}, 0), Error);
+}
+
+TEST_CASE("under a load that all bear a duration grows with it, a line between its points") {
+  const auto durations = make_durations({"constant",
+                                         {{"seconds", 1}, {"load_every", 0}},
+                                         {{"load", {0, 2, 0}}, {"load_seconds", {0, 10, 40}}}},
+                                        0);
+  const auto at = [&](double seconds) {
+    return static_cast<double>((*durations)(3, 0, std::llround(seconds * 1e9))) * 1e-9;
+  };
+  CHECK(at(0) == doctest::Approx(1));
+  CHECK(at(5) == doctest::Approx(2));
+  CHECK(at(10) == doctest::Approx(3));
+  CHECK(at(25) == doctest::Approx(2));
+  CHECK(at(40) == doctest::Approx(1));
+  CHECK(at(85) == doctest::Approx(2));
+  CHECK((*durations)(0, 0, std::numeric_limits<std::int64_t>::max()) >= 1000000000);
+}
+
+TEST_CASE("under a load that is spread unevenly a machine bears its own, anew after a while") {
+  const Choice choice{
+      "constant", {{"seconds", 1}, {"load_every", 10}}, {{"load", {0.5}}, {"load_seconds", {0}}}};
+  const auto durations = make_durations(choice, 3);
+  constexpr std::int64_t kSecond = 1000000000;
+  double sum = 0, squares = 0;
+  std::uint32_t changes = 0;
+  for (std::uint32_t w = 0; w < 500; ++w) {
+    for (std::int64_t spell = 0; spell < 100; ++spell) {
+      const std::int64_t ns = (*durations)(w, 0, 10 * spell * kSecond);
+      const double x = (static_cast<double>(ns) * 1e-9 - 1) / 0.5;
+      CHECK(x >= 0);
+      sum += x;
+      squares += x * x;
+      CHECK((*durations)(w, 7, 10 * spell * kSecond) == ns);
+      changes += (*durations)(w, 0, (10 * spell + 5) * kSecond) != ns;
+    }
+  }
+  CHECK(sum / 50000 == doctest::Approx(1).epsilon(0.02));
+  CHECK(squares / 50000 == doctest::Approx(2).epsilon(0.05));
+  // Each is drawn anew at a moment of its own: half of them within any half of ten seconds.
+  CHECK(changes > 20000);
+  CHECK(changes < 30000);
+}
+
+TEST_CASE("a load needs as many values as seconds, which rise from 0") {
+  const auto load = [](std::vector<double> loads, std::vector<double> seconds) {
+    const Choice choice{"constant",
+                        {{"seconds", 1}, {"load_every", 0}},
+                        {{"load", std::move(loads)}, {"load_seconds", std::move(seconds)}}};
+    return make_durations(choice, 0);
+  };
+  CHECK_NOTHROW(load({1, 2}, {0, 1}));
+  CHECK_THROWS_AS(load({1, 2}, {0}), Error);
+  CHECK_THROWS_AS(load({}, {}), Error);
+  CHECK_THROWS_AS(load({1, 2}, {0, 0}), Error);
+  CHECK_THROWS_AS(load({1, 2}, {1, 2}), Error);
 }
 
 TEST_CASE("what has no end takes the longest there is") {
