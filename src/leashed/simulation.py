@@ -231,10 +231,8 @@ def trace(workers: int, seconds: ArrayLike, *, update: float = 0.0, copy: float 
 
 _HOUR = 3600.0
 # The loads of the hours from midnight on, as shares of the busiest.
-_BY_HOUR = np.array(
-    [0.3, 0.2, 0.1, 0.05, 0.05, 0.1, 0.2, 0.35, 0.55, 0.75, 0.9, 0.95, 0.85]
-    + [0.8, 0.85, 0.9, 0.95, 1.0, 1.0, 0.95, 0.9, 0.75, 0.6, 0.45, 0.3]
-)
+_MORNING = (0.3, 0.2, 0.1, 0.05, 0.05, 0.1, 0.2, 0.35, 0.55, 0.75, 0.9, 0.95)
+_BY_HOUR = (*_MORNING, 0.85, 0.8, 0.85, 0.9, 0.95, 1.0, 1.0, 0.95, 0.9, 0.75, 0.6, 0.45, 0.3)
 
 
 def day(
@@ -258,7 +256,7 @@ def day(
     """
     busiest = _check.real("busiest", busiest, 0.0, allow=True)
     alone = normal(workers, mean, 0.05 * _seconds("mean", mean), update=update, copy=copy)
-    hours = [(hour * _HOUR, share * busiest) for hour, share in enumerate(_BY_HOUR.tolist())]
+    hours = [(hour * _HOUR, share * busiest) for hour, share in enumerate(_BY_HOUR)]
     return alone.under(hours, every=every)
 
 
