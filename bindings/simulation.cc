@@ -4,6 +4,7 @@
 #include "leashed/simulation/play_mode.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/update/registry.h"
+#include "mode_counts.h"
 #include "parts.h"
 #include "read.h"
 #include "train.h"
@@ -72,21 +73,14 @@ py::dict simulate_model(const GradientSource& source, const FloatArray& theta, c
     }
     return to_dict(std::move(result));
   }
-  modes::ServerPolicy machine = modes::make_server_policy(to_choice(*mode));
+  const modes::ServerPolicy machine = modes::make_server_policy(to_choice(*mode));
   ModeResult result;
   {
     const py::gil_scoped_release release;
     result = simulate_mode(source, data, validating, machine, context, options, callbacks);
   }
   py::dict all = to_dict(std::move(result.simulation));
-  ModeCounts& counts = result.counts;
-  all["late"] = counts.late;
-  all["stale"] = counts.stale;
-  all["straggler"] = counts.straggler;
-  all["applied"] = counts.applied;
-  all["exchanges"] = counts.exchanges;
-  all["meetings"] = counts.meetings;
-  all["worker_examples"] = to_array(std::move(counts.worker_examples));
+  add_counts(all, std::move(result.counts));
   return all;
 }
 

@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "leashed/data/indexed_batches.h"
-#include "leashed/server/aggregator.h"
-#include "leashed/server/holder.h"
+#include "leashed/server/own_models.h"
 #include "leashed/simulation/durations.h"
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
@@ -16,7 +15,6 @@
 namespace leashed {
 namespace {
 
-using modes::Action;
 using modes::Event;
 using modes::WorkerRule;
 
@@ -30,15 +28,12 @@ enum class Kind : std::uint8_t {
   evaluate,
 };
 
-class ModePlay {
+class ModePlay final : Sink {
  public:
   ModePlay(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
-           modes::ServerPolicy& machine, const DisciplineContext& context,
+           const modes::ServerPolicy& machine, const DisciplineContext& context,
            const SimulationOptions& options, const TrainCallbacks& callbacks)
       : source_(source),
-        machine_(machine),
-        rule_(modes::rule(machine)),
-        staleness_(context.staleness),
         options_(options),
         batches_(data, options.batch_size, options.seed),
         compute_(make_durations(options.compute, seed_of(options.seed, kCompute))),
@@ -46,14 +41,11 @@ class ModePlay {
         transfer_(make_durations(options.copy, seed_of(options.seed, kCopy))),
         end_(in_ns(options.until.seconds)),
         workspace_(source.make_workspace()),
-        holder_(context),
-        aggregator_(source.dimension()),
+        server_(machine, context),
+        rule_(server_.rule()),
+        models_(server_, context),
         players_(context.workers),
-        watch_(source, data, validation, options.until, callbacks) {
-    result_.counts.worker_examples.resize(context.workers);
-    if (rule_.model != WorkerRule::Model::own) return;
-    for (Player& player : players_) player.own = holder_.updater().initial(context);
-  }
+        watch_(source, data, validation, options.until, callbacks) {}
 
   ModeResult run() {
     const auto attached = source_.attach();
@@ -66,7 +58,7 @@ class ModePlay {
     while (!watch_.stop.stopped() && !timeline_.empty() && ended_ < players_.size()) {
       play(timeline_.take());
     }
-    return end();
+    return finish();
   }
 
  private:
@@ -75,19 +67,11 @@ class ModePlay {
     std::uint64_t version = 0;    // granted
     ParameterVector::Pin pulled;  // of a mode whose gradients are taken on it
     std::uint64_t t = 0;          // updates to what was pulled
-    AlignedArray<float> own;      // θ and the rule's state, of a mode with own models
-    std::uint64_t own_t = 0;      // updates to it
-    std::vector<float> before;  // θ when it began to compute, where a meeting has changed it since
-    AlignedArray<float> sent;   // a gradient, or a model
+    // Its own model when it began to compute, where a meeting has changed that since.
+    std::vector<float> before;
+    AlignedArray<float> sent;  // a gradient, or a model
     std::uint64_t drawn = 0, updates = 0, transfers = 0;
-    std::uint64_t kept = 0;                // pushes that were not dropped
     std::int64_t since = 0, computed = 0;  // began to compute, or to wait; has computed
-    bool granted = false;                  // at least once
-  };
-  struct Held {
-    std::uint32_t worker = 0;
-    std::uint64_t t = 0, examples = 0;
-    std::uint64_t ticket = 0;
   };
 
   void play(const Moment<Kind>& moment) {
@@ -121,72 +105,50 @@ class ModePlay {
     watch_.looked();
   }
 
-  void tell(const Event& event) {
-    out_.clear();
-    modes::on(machine_, event, {now_}, out_);
-    for (const Action& action : out_.actions()) carry_out(action, event);
+  void tell(const Event& event, const Payload* payload = nullptr) {
+    server_.handle(event, payload, {now_}, *this);
   }
 
-  void carry_out(const Action& action, const Event& event) {
-    switch (action.kind) {
-      case Action::Kind::grant:
-        grant(action);
-        break;
-      case Action::Kind::hold:
-        hold(action.slot, event.node);
-        break;
-      case Action::Kind::apply:
-        apply(action);
-        break;
-      case Action::Kind::drop:
-        drop(action, event);
-        break;
-      case Action::Kind::exchange: {
-        const float* const model = players_[event.node].own.data();
-        const float alpha = action.alpha;
-        holder_.change([&](float* theta) {
-          for (std::size_t i = 0; i < dimension(); ++i) {
-            theta[i] = (1 - alpha) * theta[i] + alpha * model[i];
-          }
-        });
-        ++result_.counts.exchanges;
-        break;
-      }
-      case Action::Kind::meet:
-        meet(out_.nodes(action), event.node);
-        break;
-      case Action::Kind::wake:
-        timeline_.enter({std::max(action.at.ns, now_), Kind::wake, 0});
-        break;
-      case Action::Kind::end:
-        ++ended_;
-        watch_.stop.finish(StopReason::epochs);
-        break;
-    }
-  }
-
-  void grant(const Action& action) {
-    Player& player = players_[action.node];
-    player.lease = action.lease;
-    player.version = action.version;
-    ParameterVector::Pin latest = holder_.pull();
-    player.t = latest.t();
+  void grant(Grant grant) override {
+    Player& player = players_[grant.node];
+    player.lease = grant.lease;
+    player.version = grant.version;
+    player.t = grant.t;
     if (rule_.model == WorkerRule::Model::pulled) {
-      player.pulled = std::move(latest);
+      player.pulled = std::move(grant.pulled);
     } else {
-      take(player, latest.data(), action);
+      models_.take(grant);
     }
-    player.granted = true;
-    if (action.lease.count == 0) return;
+    if (grant.lease.count == 0) return;
     telemetry_.waiting_seconds += in_seconds(now_ - player.since);
-    player.since = after(now_, (*transfer_)(action.node, player.transfers++));
+    player.since = after(now_, (*transfer_)(grant.node, player.transfers++));
     std::int64_t due = player.since;
     for (std::uint32_t step = 0; step < steps_of(player); ++step) {
-      due = after(due, (*compute_)(action.node, player.drawn++, due));
+      due = after(due, (*compute_)(grant.node, player.drawn++, due));
     }
     player.computed = due;
     timeline_.enter(
-        {after(due, (*transfer_)(action.node, player.transfers++)), Kind::arrive, action.node});
+        {after(due, (*transfer_)(grant.node, player.transfers++)), Kind::arrive, grant.node});
+  }
+
+  void wake(Time at) override { timeline_.enter({std::max(at.ns, now_), Kind::wake, 0}); }
+
+  void end(modes::Node) override {
+    ++ended_;
+    watch_.stop.finish(StopReason::epochs);
+  }
+
+  void settled(modes::Node, const Publication& publication) override {
+    if (publication.excluded) {
+      telemetry_.excluded.add(1);
+    } else if (publication.published) {
+      telemetry_.staleness.add(publication.staleness_compute);
+      telemetry_.staleness_compute.add(publication.staleness_compute);
+      telemetry_.staleness_schedule.add(0);
+      telemetry_.tries.add(0);
+    } else {
+      telemetry_.dropped.add(1);
+    }
   }
 
   // The server carries out one push after the other.
@@ -198,20 +160,6 @@ class ModePlay {
     timeline_.enter({server_free_, Kind::push, worker});
   }
 
-  // A mode of peers has nobody who holds anything: its first grant brings what all begin with.
-  void take(Player& player, const float* holder, const Action& action) {
-    const bool holds = !std::holds_alternative<modes::Peers>(machine_);
-    float alpha = 1;
-    if (rule_.takes == WorkerRule::Takes::mix && player.granted) {
-      alpha = static_cast<float>(rule_.mixing.weight(action.n, action.c));
-    }
-    if (!holds && player.granted) return;
-    float* const own = player.own.data();
-    for (std::size_t i = 0; i < dimension(); ++i) {
-      own[i] = (1 - alpha) * own[i] + alpha * holder[i];
-    }
-  }
-
   std::uint32_t steps_of(const Player& player) const {
     return static_cast<std::uint32_t>(
         std::min<std::uint64_t>(rule_.local_steps, player.lease.count));
@@ -219,20 +167,20 @@ class ModePlay {
 
   void push(std::uint32_t worker) {
     Player& player = players_[worker];
-    if (!compute(player)) return;
+    if (!compute(worker)) return;
     const std::uint32_t steps = steps_of(player);
     telemetry_.gradient_seconds.add(in_seconds(player.computed - player.since) / steps, steps);
     player.pulled.release();
     player.since = now_;
-    result_.counts.worker_examples[worker] += player.lease.count;
-    ++player.kept;
-    tell({Event::Kind::push, worker, player.lease.ticket, player.version});
+    const Payload payload{&player.sent, player.t, player.lease.count};
+    tell({Event::Kind::push, worker, player.lease.ticket, player.version}, &payload);
     if (updates() >= options_.until.updates) return watch_.stop.stop(StopReason::updates);
     timeline_.enter({now_, Kind::pull, worker});
   }
 
   // All gradients of a lease, which is cut into as many parts as there are local steps.
-  bool compute(Player& player) {
+  bool compute(std::uint32_t worker) {
+    Player& player = players_[worker];
     if (player.sent.size() == 0) player.sent = AlignedArray<float>(dimension());
     const std::uint32_t steps = steps_of(player);
     for (std::uint32_t step = 0; step < steps; ++step) {
@@ -240,118 +188,33 @@ class ModePlay {
       const std::uint64_t end = player.lease.count * (step + 1) / steps;
       batches_.fill_span(player.lease.first + begin, end - begin, batch_);
       const bool own = rule_.model == WorkerRule::Model::own;
-      const float* theta = own ? player.own.data() : player.pulled.data();
+      const float* theta = own ? models_[worker] : player.pulled.data();
       if (step == 0 && !player.before.empty()) theta = player.before.data();
       const float loss =
           source_.gradient(theta, batch_.view, player.sent.data(), *workspace_, watch_.stop.flag());
       if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite), false;
       telemetry_.gradients.add(1);
       player.before.clear();
-      if (rule_.steps_own) step_own(player);
+      if (rule_.steps_own) {
+        models_.step(worker, player.sent.data());
+        ++own_updates_;
+      }
       if (watch_.looked()) return false;
     }
     if (rule_.sends == WorkerRule::Sends::model) {
-      std::copy_n(player.own.data(), dimension(), player.sent.data());
+      std::copy_n(models_[worker], dimension(), player.sent.data());
     }
     return true;
   }
 
-  void step_own(Player& player) {
-    const Updater& updater = holder_.updater();
-    const GradientPiece whole{player.sent.data(), 0, dimension()};
-    updater.apply(player.own.data(), player.own.data(), {&whole, 1},
-                  {player.own_t++, {}, updater.clip_factor({&whole, 1})});
-    ++own_updates_;
-  }
-
-  void hold(std::uint32_t slot, std::uint32_t worker) {
-    Player& player = players_[worker];
-    aggregator_.hold(slot, player.sent);
-    if (slot >= held_.size()) held_.resize(slot + 1);
-    held_[slot] = {worker, player.t, player.lease.count, player.lease.ticket};
-  }
-
-  // A gradient is damped for the updates that came between its pull and now; what the policy leaves
-  // out is no part of the mean.
-  void apply(const Action& action) {
-    const bool models = rule_.sends == WorkerRule::Sends::model;
-    const std::uint64_t t = updates();
-    double divisor = action.divisor;
-    parts_.clear();
-    observed_.clear();
-    for (const modes::Slot& slot : out_.slots(action)) {
-      const Held& held = held_[slot.index];
-      const std::uint64_t tau = t - held.t;
-      const double factor = models ? 1 : staleness_.factor(static_cast<double>(tau));
-      if (factor == 0) {
-        telemetry_.excluded.add(1);
-        --players_[held.worker].kept;
-        divisor -= 1;
-        continue;
-      }
-      parts_.push_back({slot.index, slot.weight * factor});
-      result_.counts.applied += held.examples;
-      if (!models) observed_.push_back(tau);
-    }
-    if (parts_.empty()) return;
-    if (models) {
-      const float* const mean = aggregator_.mean(parts_, divisor);
-      holder_.change([&](float* theta) { std::copy_n(mean, dimension(), theta); });
-    } else if (parts_.size() == 1 && divisor == 1) {
-      holder_.apply(aggregator_[parts_[0].slot], parts_[0].weight);
-    } else {
-      holder_.apply(aggregator_.mean(parts_, divisor), 1);
-    }
-    for (const std::uint64_t tau : observed_) {
-      telemetry_.staleness.add(tau);
-      telemetry_.staleness_compute.add(tau);
-      telemetry_.staleness_schedule.add(0);
-      telemetry_.tries.add(0);
-      holder_.updater().applied(tau);
-    }
-  }
-
-  void drop(const Action& action, const Event& event) {
-    ModeCounts& counts = result_.counts;
-    std::uint32_t worker = event.node;
-    std::uint64_t examples = players_[worker].lease.count;
-    for (const Held& held : held_) {
-      if (held.ticket != action.ticket) continue;
-      worker = held.worker;
-      examples = held.examples;
-    }
-    --players_[worker].kept;
-    switch (action.why) {
-      case modes::Why::late:
-        counts.late += examples;
-        break;
-      case modes::Why::stale:
-        counts.stale += examples;
-        break;
-      case modes::Why::straggler:
-        counts.straggler += examples;
-        break;
-    }
-    telemetry_.dropped.add(1);
-  }
-
-  void meet(std::span<const modes::Node> nodes, std::uint32_t from) {
-    mean_.assign(dimension(), 0.0f);
-    for (const modes::Node node : nodes) add_own(node);
+  void meet(std::span<const modes::Node> nodes, modes::Node from) override {
     for (const modes::Node node : nodes) {
       Player& player = players_[node];
       if (node != from && player.lease.count > 0 && player.before.empty()) {
-        player.before.assign(player.own.data(), player.own.data() + dimension());
-      }
-      for (std::size_t i = 0; i < dimension(); ++i) {
-        players_[node].own.data()[i] = mean_[i] / static_cast<float>(nodes.size());
+        player.before.assign(models_[node], models_[node] + dimension());
       }
     }
-    ++result_.counts.meetings;
-  }
-  void add_own(std::uint32_t worker) {
-    const float* const own = players_[worker].own.data();
-    for (std::size_t i = 0; i < dimension(); ++i) mean_[i] += own[i];
+    models_.meet(nodes);
   }
 
   void enter_evaluation() {
@@ -364,38 +227,29 @@ class ModePlay {
   // Of peers, and of an ensemble, the mean of the models: nobody holds another.
   template <class F>
   void with_theta(F&& f) {
-    const bool nobody =
-        std::holds_alternative<modes::Peers>(machine_) ||
-        (rule_.takes == WorkerRule::Takes::mix && rule_.mixing.kind == modes::Mixing::Kind::fixed &&
-         rule_.mixing.alpha == 0);
-    if (!nobody) {
-      const ParameterVector::Pin latest = holder_.pull();
+    if (server_.has_global_model()) {
+      const ParameterVector::Pin latest = server_.holder().pull();
       return f(latest.data());
     }
-    mean_.assign(dimension(), 0.0f);
-    for (std::uint32_t w = 0; w < players_.size(); ++w) add_own(w);
-    for (float& value : mean_) value /= static_cast<float>(players_.size());
-    f(mean_.data());
+    f(models_.mean());
   }
 
   // Made to what the server holds; of peers, to all models.
-  std::uint64_t updates() {
-    return std::holds_alternative<modes::Peers>(machine_) ? own_updates_ : holder_.pull().t();
-  }
+  std::uint64_t updates() { return server_.holds() ? server_.holder().pull().t() : own_updates_; }
 
   void evaluate() {
     with_theta([&](const float* theta) {
       Evaluated e{};
       e.seconds = in_seconds(now_);
       e.updates = updates();
-      e.live_vectors = holder_.live_vectors();
+      e.live_vectors = server_.holder().live_vectors();
       e.gradients = telemetry_.gradients.get();
       telemetry_.staleness.merge_bins_into(e.staleness);
       watch_.evaluate(theta, std::move(e));
     });
   }
 
-  ModeResult end() {
+  ModeResult finish() {
     for (Player& player : players_) player.pulled.release();
     if (!watch_.interrupted() && !watch_.evaluated_at(in_seconds(now_), updates())) evaluate();
     TrainResult& training = result_.simulation.training;
@@ -405,18 +259,15 @@ class ModePlay {
     training.elapsed = in_seconds(now_);
     telemetry_.running_seconds = training.elapsed * static_cast<double>(players_.size());
     training.add(telemetry_);
-    training.worker_updates.clear();
-    for (const Player& player : players_) training.worker_updates.push_back(player.kept);
-    training.peak_vectors = holder_.peak_vectors();
+    result_.counts = server_.counts();
+    training.worker_updates = result_.counts.worker_kept;
+    training.peak_vectors = server_.holder().peak_vectors();
     return std::move(result_);
   }
 
-  std::size_t dimension() const { return holder_.dimension(); }
+  std::size_t dimension() const { return source_.dimension(); }
 
   const GradientSource& source_;
-  modes::ServerPolicy& machine_;
-  const WorkerRule rule_;
-  const StalenessPolicy& staleness_;
   const SimulationOptions& options_;
   const IndexedBatches batches_;
   const std::unique_ptr<Durations> compute_, update_, transfer_;
@@ -424,15 +275,11 @@ class ModePlay {
   const std::unique_ptr<Workspace> workspace_;
 
   ModeResult result_;
-  Holder holder_;
-  Aggregator aggregator_;
+  ParameterServer server_;
+  const WorkerRule rule_;
+  OwnModels models_;
   std::vector<Player> players_;
   WorkerTelemetry telemetry_;  // of all together
-  std::vector<Held> held_;     // by slot
-  std::vector<Aggregator::Part> parts_;
-  std::vector<std::uint64_t> observed_;  // staleness of what an update is made of
-  std::vector<float> mean_;
-  modes::Out out_;
   Batch batch_;
   Timeline<Kind> timeline_;
   std::int64_t now_ = 0, server_free_ = 0;
@@ -444,7 +291,7 @@ class ModePlay {
 }  // namespace
 
 ModeResult simulate_mode(const GradientSource& source, const DatasetView& data,
-                         const DatasetView* validation, modes::ServerPolicy& machine,
+                         const DatasetView* validation, const modes::ServerPolicy& machine,
                          const DisciplineContext& context, const SimulationOptions& options,
                          const TrainCallbacks& callbacks) {
   return ModePlay(source, data, validation, machine, context, options, callbacks).run();

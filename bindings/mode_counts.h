@@ -1,0 +1,21 @@
+// What a mode decided, as Python has it.
+#pragma once
+
+#include <utility>
+
+#include "leashed/server/parameter_server.h"
+#include "read.h"
+
+namespace leashed {
+
+inline void add_counts(py::dict& to, ModeCounts counts) {
+  to["late"] = counts.late;
+  to["stale"] = counts.stale;
+  to["straggler"] = counts.straggler;
+  to["applied"] = counts.applied;
+  to["exchanges"] = counts.exchanges;
+  to["meetings"] = counts.meetings;
+  to["worker_examples"] = to_array(std::move(counts.worker_examples));
+}
+
+}  // namespace leashed

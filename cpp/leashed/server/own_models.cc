@@ -1,0 +1,59 @@
+#include "leashed/server/own_models.h"
+
+namespace leashed {
+
+using modes::WorkerRule;
+
+OwnModels::OwnModels(ParameterServer& server, const DisciplineContext& context)
+    : rule_(server.rule()),
+      from_server_(server.holds()),
+      updater_(server.holder().updater()),
+      dimension_(context.dimension) {
+  if (rule_.model != WorkerRule::Model::own) return;
+  models_.resize(context.workers);
+  for (Model& model : models_) model.buffer = updater_.initial(context);
+}
+
+void OwnModels::take(const Grant& grant) {
+  Model& model = models_[grant.node];
+  const bool first = !model.granted;
+  model.granted = true;
+  if (!from_server_ && !first) return;
+  const bool whole = first || rule_.takes == WorkerRule::Takes::replace;
+  const auto alpha = whole ? 1.0f : static_cast<float>(rule_.mixing.weight(grant.n, grant.c));
+  float* const own = model.buffer.data();
+  const float* const held = grant.pulled.data();
+  for (std::size_t i = 0; i < dimension_; ++i) own[i] = (1 - alpha) * own[i] + alpha * held[i];
+}
+
+void OwnModels::step(modes::Node node, const float* gradient) {
+  Model& model = models_[node];
+  const GradientPiece whole{gradient, 0, dimension_};
+  updater_.apply(model.buffer.data(), model.buffer.data(), {&whole, 1},
+                 {model.t++, {}, updater_.clip_factor({&whole, 1})});
+}
+
+void OwnModels::meet(std::span<const modes::Node> nodes) {
+  mean_.assign(dimension_, 0.0f);
+  for (const modes::Node node : nodes) add(node);
+  const auto size = static_cast<float>(nodes.size());
+  for (const modes::Node node : nodes) {
+    float* const own = models_[node].buffer.data();
+    for (std::size_t i = 0; i < dimension_; ++i) own[i] = mean_[i] / size;
+  }
+}
+
+const float* OwnModels::mean() {
+  mean_.assign(dimension_, 0.0f);
+  for (modes::Node node = 0; node < models_.size(); ++node) add(node);
+  const auto size = static_cast<float>(models_.size());
+  for (float& value : mean_) value /= size;
+  return mean_.data();
+}
+
+void OwnModels::add(modes::Node node) {
+  const float* const own = models_[node].buffer.data();
+  for (std::size_t i = 0; i < dimension_; ++i) mean_[i] += own[i];
+}
+
+}  // namespace leashed

@@ -1,0 +1,164 @@
+#include "leashed/server/parameter_server.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace leashed {
+
+using modes::Action;
+using modes::Event;
+using modes::Mixing;
+using modes::WorkerRule;
+
+ParameterServer::ParameterServer(const modes::ServerPolicy& machine,
+                                 const DisciplineContext& context)
+    : machine_(machine),
+      staleness_(context.staleness),
+      holder_(context),
+      aggregator_(context.dimension) {
+  counts_.worker_examples.resize(context.workers);
+  counts_.worker_kept.resize(context.workers);
+}
+
+bool ParameterServer::has_global_model() const {
+  const WorkerRule& r = rule();
+  const bool ensemble = r.takes == WorkerRule::Takes::mix && r.mixing.kind == Mixing::Kind::fixed &&
+                        r.mixing.alpha == 0;
+  return holds() && !ensemble;
+}
+
+void ParameterServer::handle(const Event& event, const Payload* payload, Time now, Sink& sink) {
+  if (event.kind == Event::Kind::push) arrived(event, *payload);
+  out_.clear();
+  modes::on(machine_, event, now, out_);
+  for (const Action& action : out_.actions()) carry_out(action, event, payload, sink);
+}
+
+void ParameterServer::arrived(const Event& event, const Payload& payload) {
+  if (event.node >= counts_.worker_kept.size()) {
+    counts_.worker_examples.resize(std::size_t{event.node} + 1);
+    counts_.worker_kept.resize(std::size_t{event.node} + 1);
+  }
+  counts_.worker_examples[event.node] += payload.examples;
+  ++counts_.worker_kept[event.node];
+}
+
+void ParameterServer::carry_out(const Action& action, const Event& event, const Payload* payload,
+                                Sink& sink) {
+  switch (action.kind) {
+    case Action::Kind::grant:
+      granted(action, sink);
+      break;
+    case Action::Kind::hold:
+      hold(action.slot, event, *payload);
+      break;
+    case Action::Kind::apply:
+      apply(action, sink);
+      break;
+    case Action::Kind::drop:
+      drop(action, event, payload, sink);
+      break;
+    case Action::Kind::exchange:
+      exchange(action.alpha, payload->values->data());
+      break;
+    case Action::Kind::meet:
+      sink.meet(out_.nodes(action), event.node);
+      ++counts_.meetings;
+      break;
+    case Action::Kind::wake:
+      sink.wake(action.at);
+      break;
+    case Action::Kind::end:
+      sink.end(action.node);
+      break;
+  }
+}
+
+void ParameterServer::granted(const Action& action, Sink& sink) {
+  ParameterVector::Pin latest = holder_.pull();
+  const std::uint64_t t = latest.t();
+  sink.grant({action.node, action.lease, action.version, action.n, action.c, std::move(latest), t});
+}
+
+void ParameterServer::hold(std::uint32_t slot, const Event& event, const Payload& payload) {
+  aggregator_.hold(slot, *payload.values);
+  if (slot >= held_.size()) held_.resize(std::size_t{slot} + 1);
+  held_[slot] = {event.node, payload.t, payload.examples, event.ticket};
+}
+
+// A gradient is damped for the updates that came between its pull and now; what the policy leaves
+// out is no part of the mean.
+void ParameterServer::apply(const Action& action, Sink& sink) {
+  const bool models = rule().sends == WorkerRule::Sends::model;
+  const std::uint64_t t = holder_.pull().t();
+  double divisor = action.divisor;
+  parts_.clear();
+  nodes_.clear();
+  publications_.clear();
+  for (const modes::Slot& slot : out_.slots(action)) {
+    const Held& held = held_[slot.index];
+    const std::uint64_t tau = t - held.t;
+    const double factor = models ? 1 : staleness_.factor(static_cast<double>(tau));
+    if (factor == 0) {
+      --counts_.worker_kept[held.node];
+      sink.settled(held.node, {.excluded = true});
+      divisor -= 1;
+      continue;
+    }
+    parts_.push_back({slot.index, slot.weight * factor});
+    counts_.applied += held.examples;
+    nodes_.push_back(held.node);
+    publications_.push_back(
+        {.published = true, .t = t, .factor = factor, .staleness_compute = tau});
+  }
+  if (parts_.empty()) return;
+  if (models) {
+    const float* const mean = aggregator_.mean(parts_, divisor);
+    return holder_.change([&](float* theta) { std::copy_n(mean, holder_.dimension(), theta); });
+  }
+  if (parts_.size() == 1 && divisor == 1) {
+    holder_.apply(aggregator_[parts_[0].slot], parts_[0].weight);
+  } else {
+    holder_.apply(aggregator_.mean(parts_, divisor), 1);
+  }
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    holder_.updater().applied(publications_[i].staleness_compute);
+    sink.settled(nodes_[i], publications_[i]);
+  }
+}
+
+// Of what is held, or of what has just come.
+void ParameterServer::drop(const Action& action, const Event& event, const Payload* payload,
+                           Sink& sink) {
+  modes::Node node = event.node;
+  std::uint64_t examples = payload ? payload->examples : 0;
+  for (const Held& held : held_) {
+    if (held.ticket != action.ticket) continue;
+    node = held.node;
+    examples = held.examples;
+  }
+  --counts_.worker_kept[node];
+  switch (action.why) {
+    case modes::Why::late:
+      counts_.late += examples;
+      break;
+    case modes::Why::stale:
+      counts_.stale += examples;
+      break;
+    case modes::Why::straggler:
+      counts_.straggler += examples;
+      break;
+  }
+  sink.settled(node, {});
+}
+
+void ParameterServer::exchange(float alpha, const float* model) {
+  holder_.change([&](float* theta) {
+    for (std::size_t i = 0; i < holder_.dimension(); ++i) {
+      theta[i] = (1 - alpha) * theta[i] + alpha * model[i];
+    }
+  });
+  ++counts_.exchanges;
+}
+
+}  // namespace leashed

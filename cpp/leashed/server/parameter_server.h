@@ -1,0 +1,105 @@
+// What a mode of training decides, carried out: events are told to its machine
+// (policy/server_machine.h), and what that answers is done to the parameters that are held, to what
+// has been pushed and is kept, and to the counts. What concerns the workers goes to a sink. It
+// knows no threads, clocks or sockets: events come one after the other, each with its time, so
+// whoever drives it from several threads has a lock.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "leashed/discipline/publication.h"
+#include "leashed/policy/server_policy.h"
+#include "leashed/server/aggregator.h"
+#include "leashed/server/holder.h"
+
+namespace leashed {
+
+// What a mode decided.
+struct ModeCounts {
+  std::uint64_t late = 0, stale = 0, straggler = 0;  // dropped, in examples
+  std::uint64_t applied = 0;                         // examples, of pushes that were summed
+  std::uint64_t exchanges = 0, meetings = 0;
+  std::vector<std::uint64_t> worker_examples;  // pushed by each
+  std::vector<std::uint64_t> worker_kept;      // pushes by each that were not dropped or left out
+};
+
+// What comes with a push.
+struct Payload {
+  AlignedArray<float>* values;  // a gradient, or a model; where it is kept, other memory is given
+  std::uint64_t t;              // updates to what it was computed on
+  std::uint64_t examples;
+};
+
+struct Grant {
+  modes::Node node;
+  modes::Lease lease;
+  std::uint64_t version;
+  std::uint32_t n, c;
+  ParameterVector::Pin pulled;  // the parameters now
+  std::uint64_t t;              // updates to them
+};
+
+// Who tells the workers. Called in the order of the mode's actions, while the event is handled.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+
+  virtual void grant(Grant grant) = 0;
+  // An event `wake` is wanted at that time.
+  virtual void wake(Time at) = 0;
+  // The nodes' models become their mean; one of them is who pushed.
+  virtual void meet(std::span<const modes::Node> nodes, modes::Node from) = 0;
+  virtual void end(modes::Node node) = 0;
+  // What became of a gradient: published, excluded, or else dropped.
+  virtual void settled(modes::Node node, const Publication& publication) = 0;
+};
+
+class ParameterServer {
+ public:
+  // `context.workers` workers hold what they have pulled at once, and may have any number.
+  ParameterServer(const modes::ServerPolicy& machine, const DisciplineContext& context);
+
+  // `payload` is a push's; null: the event is none.
+  void handle(const modes::Event& event, const Payload* payload, Time now, Sink& sink);
+
+  const modes::WorkerRule& rule() const { return modes::rule(machine_); }
+  // Peers have nobody who holds anything: their first grant brings what all begin with.
+  bool holds() const { return !std::holds_alternative<modes::Peers>(machine_); }
+  // Whether what is held is what is trained, rather than the mean of the workers' own models.
+  bool has_global_model() const;
+  Holder& holder() { return holder_; }
+  const Holder& holder() const { return holder_; }
+  const ModeCounts& counts() const { return counts_; }
+
+ private:
+  struct Held {
+    modes::Node node = 0;
+    std::uint64_t t = 0, examples = 0;
+    std::uint64_t ticket = 0;
+  };
+
+  void arrived(const modes::Event& event, const Payload& payload);
+  void carry_out(const modes::Action& action, const modes::Event& event, const Payload* payload,
+                 Sink& sink);
+  void granted(const modes::Action& action, Sink& sink);
+  void hold(std::uint32_t slot, const modes::Event& event, const Payload& payload);
+  void apply(const modes::Action& action, Sink& sink);
+  void drop(const modes::Action& action, const modes::Event& event, const Payload* payload,
+            Sink& sink);
+  void exchange(float alpha, const float* model);
+
+  modes::ServerPolicy machine_;
+  const StalenessPolicy& staleness_;
+  Holder holder_;
+  Aggregator aggregator_;
+  std::vector<Held> held_;  // by slot
+  std::vector<Aggregator::Part> parts_;
+  std::vector<modes::Node> nodes_;         // of whom an update's parts are
+  std::vector<Publication> publications_;  // of these
+  modes::Out out_;
+  ModeCounts counts_;
+};
+
+}  // namespace leashed
