@@ -276,8 +276,8 @@ class Switching(Gba):
     - To Sync: batches are granted only until held and out are together a multiple of M; so the last
       buffer closes full, with nothing out. Then Sync goes on where GBA stopped.
     - To GBA: the round of Sync that has begun is completed first. Tokens go on from k: of the j-th
-      batch since then k + ⌊j/M⌋. A batch that Sync had handed out for the first time and got back
-      keeps as its token the step of that moment.
+      batch since then k + ⌊j/M⌋; the first of them are those that Sync got back and has not handed
+      out again.
     - The other command in between calls it off.
     """
 
@@ -315,7 +315,9 @@ class Switching(Gba):
         if self.mode != self.wanted and not self.held and not self.out:
             self.mode = self.wanted
             self.batch = self.sizes[self.mode]
-            self.base = (self.k, self.number)
+            self.base = (self.k, self.number - len(self.returned))
+            for j, batch in enumerate(self.returned):
+                batch["token"] = self.k + j // self.m
 
     def flush(self) -> None:
         if self.mode == GBA:

@@ -94,7 +94,7 @@ class Gba : public Coordinated<Gba> {
   bool change() {
     if (wanted_ == mode_ || !buffer_.empty() || leases_.out() > 0) return false;
     mode_ = wanted_;
-    first_ = leases_.next_number();
+    first_ = leases_.renew(step_, set_.m);
     first_token_ = step_;
     leases_.set_batch(mode_ == Mode::gba ? set_.batch : set_.sync_batch);
     round_.begin();
@@ -104,7 +104,7 @@ class Gba : public Coordinated<Gba> {
   Settings set_;
   Mode mode_, wanted_;
   std::uint64_t step_ = 0;                     // k: also of steps of which nothing was kept
-  std::uint64_t first_ = 0, first_token_ = 0;  // the first batch since GBA began, and its token
+  std::uint64_t first_ = 0, first_token_ = 0;  // where batches are counted from, and its token
   GradientBuffer buffer_;
   Round round_;
 };

@@ -1,5 +1,6 @@
 // The data list (gba, 4.1): which batches are still to be handed out, who has which, and until
-// when. A batch that comes back goes to the front, under a fresh ticket, its token unchanged.
+// when. A batch that comes back goes to the front, under a fresh ticket, its token unchanged unless
+// an algorithm begins anew.
 // A node has one lease at a time.
 #pragma once
 
@@ -65,16 +66,26 @@ class LeaseList {
     put_back();
   }
 
-  // Who did not come back in time gives back what it has, then expired(node). All have the same
-  // term, so that the oldest are the first.
+  // Who did not come back in time gives back what it has; then expired(node) for each. All have the
+  // same term, so that the oldest are the first.
   template <class F>
   void expire(Time now, F&& expired) {
+    expired_.clear();
     while (oldest_ != kNone && entries_[oldest_].until.ns <= now.ns) {
-      const Node node = entries_[oldest_].node;
+      expired_.push_back(entries_[oldest_].node);
       recall(oldest_);
-      expired(node);
     }
     put_back();
+    for (const Node node : expired_) expired(node);
+  }
+
+  // What has come back and waits is new to an algorithm that begins now at step `token`: its tokens
+  // are those of the first batches from there on. The number to count new batches from.
+  std::uint64_t renew(std::uint64_t token, std::uint64_t repeats) {
+    for (std::size_t i = 0; i < back_.size(); ++i) {
+      back_[back_.size() - 1 - i].token = token + i / repeats;
+    }
+    return next_ - back_.size();
   }
 
  private:
@@ -129,6 +140,7 @@ class LeaseList {
   std::vector<std::uint32_t> free_, held_;  // held_[node]: its entry
   std::uint32_t oldest_ = kNone, newest_ = kNone;
   std::vector<Lease> back_, recalled_;  // back_: the next one last
+  std::vector<Node> expired_;
 };
 
 }  // namespace leashed::modes

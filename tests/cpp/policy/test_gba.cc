@@ -122,6 +122,42 @@ TEST_CASE("a thousand switches lose nothing, train nothing twice, and leave noth
   CHECK(switches >= 1000);
 }
 
+TEST_CASE("batches that have come back and wait at a switch are the first of GBA's, none stale") {
+  for (const bool expires : {false, true}) {
+    CAPTURE(expires);
+    ServerPolicy m = make_server_policy(
+        {"switching",
+         {{"workers", 3}, {"batch", 1}, {"m", 2}, {"iota", 0}, {"term_ns", expires ? 10 : 0}}});
+    Out out;
+    const auto told = [&](const Event& event, std::int64_t now) {
+      out.clear();
+      on(m, event, {now}, out);
+      return out.actions();
+    };
+    const auto granted = [&](Node node, std::int64_t now) {
+      return told({Event::Kind::pull, node}, now)[0].lease;
+    };
+    for (Node node = 0; node < 3; ++node) CHECK(granted(node, node == 0 ? 5 : 0).token == 0);
+    told({Event::Kind::command, 0, 0, 0, argument(Gba::Mode::gba)}, 6);
+    told({Event::Kind::push, 0, 1}, 7);
+    if (expires) {
+      told({Event::Kind::wake}, 10);
+    } else {
+      told({Event::Kind::leave, 2}, 10);
+      told({Event::Kind::leave, 1}, 10);
+    }
+    REQUIRE(std::get<Gba>(m).mode() == Gba::Mode::gba);
+    std::vector<std::uint64_t> numbers, tokens;
+    for (Node node = 0; node < 5; ++node) {
+      const Lease lease = granted(node, 11);
+      numbers.push_back(lease.number);
+      tokens.push_back(lease.token);
+    }
+    CHECK(numbers == std::vector<std::uint64_t>{1, 2, 3, 4, 5});
+    CHECK(tokens == std::vector<std::uint64_t>{1, 1, 2, 2, 3});
+  }
+}
+
 TEST_CASE("a command that a mode does not know changes nothing and says so") {
   Out out;
   ServerPolicy gba = make_server_policy({"gba", {{"workers", 2}, {"batch", 1}}});
