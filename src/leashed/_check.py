@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+MOST_SECONDS = 1e6
+
 
 def whole(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
     """``value`` as an int; TypeError where it is no whole number, ValueError where out of range."""
@@ -51,6 +53,14 @@ def real(
             f"{name} must be {'at least' if allow else 'greater than'} {above:g}, got {number:g}"
         )
     return number
+
+
+def seconds(name: str, value: Any) -> float:
+    """``value`` as a time in virtual seconds, from 0 to ``MOST_SECONDS``."""
+    given = real(name, value, 0.0, allow=True)
+    if given > MOST_SECONDS:
+        raise ValueError(f"{name} must be at most {MOST_SECONDS:g} seconds, got {given:g}")
+    return given
 
 
 def rate(name: str, value: Any) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,8 +18,10 @@ from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.external import External, Samples
 from leashed.machine import cores, cpu_model
+from leashed.membership import KINDS, Failing, Member, members_of
 from leashed.models import Graph, Model
 from leashed.modes import Mode
+from leashed.network import Network
 from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
@@ -40,6 +42,7 @@ __all__ = [
     "Cluster",
     "Costs",
     "ModeCounts",
+    "Network",
     "Simulation",
     "constant",
     "day",
@@ -53,7 +56,7 @@ __all__ = [
 ]
 
 MAX_WORKERS = 32_000
-_MOST_SECONDS = 1e6
+_MOST_SECONDS = _check.MOST_SECONDS
 _LEAST_SECONDS = 1e-9
 _MEASURED = 50  # updates for each cost
 
@@ -70,7 +73,7 @@ class Costs:
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
-            _seconds(item.name, getattr(self, item.name))
+            _check.seconds(item.name, getattr(self, item.name))
 
 
 @dataclass(frozen=True)
@@ -85,17 +88,31 @@ class Cluster:
         compute: what a gradient takes, as the core is told.
         update: seconds of an attempt to update, T_u.
         copy: seconds of a copy of the parameters, where the discipline makes one.
+        network: of ``over``.
+        failures: of ``failing``.
+        changes: of ``members``.
     """
 
     workers: int
     compute: Choice
     update: float = 0.0
     copy: float = 0.0
+    network: Network | None = None
+    failures: Failing | None = None
+    changes: tuple[Member, ...] = ()
 
     def __post_init__(self) -> None:
         _check.whole("workers", self.workers, maximum=MAX_WORKERS)
-        _seconds("update", self.update)
-        _seconds("copy", self.copy)
+        _check.seconds("update", self.update)
+        _check.seconds("copy", self.copy)
+        if self.network is None:
+            return
+        if self.copy > 0.0:
+            raise ValueError("copy is not for clusters with a network, which says what transfers take")
+        if len(self.network.slower) > self.workers:
+            raise ValueError(
+                f"slower must be of at most the {self.workers} workers, got {len(self.network.slower)}"
+            )
 
     def slower(self, factors: Sequence[float]) -> Cluster:
         """The cluster whose first workers take so many times as long for a gradient.
@@ -134,7 +151,7 @@ class Cluster:
         points = [(0.0, load)] if isinstance(load, (int, float)) else list(load)
         if not points or not all(isinstance(one, tuple) and len(one) == 2 for one in points):
             raise TypeError(f"load must be a number, or pairs (seconds, load), got {load!r}")
-        moments = np.array([_seconds("load", seconds) for seconds, _ in points])
+        moments = np.array([_check.seconds("load", seconds) for seconds, _ in points])
         if moments[0] != 0 or (np.diff(moments) < _LEAST_SECONDS).any():
             raise ValueError(
                 "load must begin at 0 seconds and go on with later ones, got "
@@ -142,7 +159,7 @@ class Cluster:
             )
         loads = [_check.real("load", one, 0.0, allow=True) for _, one in points]
         settings: dict[str, Setting] = {"load_seconds": moments, "load": np.array(loads)}
-        if every is not None and _seconds("every", every) < _LEAST_SECONDS:
+        if every is not None and _check.seconds("every", every) < _LEAST_SECONDS:
             raise ValueError(f"every must be at least {_LEAST_SECONDS:g} seconds, got {every:g}")
         return self._with("load", {**settings, "load_every": 0.0 if every is None else every})
 
@@ -160,11 +177,51 @@ class Cluster:
             )
         return dataclasses.replace(self, compute=(name, settings))
 
+    def over(self, network: Network) -> Cluster:
+        """The cluster whose transfers go over links, where they wait for each other; for modes.
+
+        Raises:
+            TypeError, ValueError: no network, or ``copy`` is given as well.
+        """
+        if not isinstance(network, Network):
+            raise TypeError(f"network must be leashed.simulation.Network(...), got {network!r}")
+        return dataclasses.replace(self, network=network)
+
+    def failing(self, mean_between: float, mean_down: float) -> Cluster:
+        """The cluster each of whose workers crashes by chance and returns; for modes.
+
+        Times are exponentially distributed and drawn from the seed. Nobody is told of a crash:
+        ``simulate`` needs its ``term`` or its ``detection``.
+
+        Args:
+            mean_between: seconds that a worker is there before it crashes.
+            mean_down: seconds that it is away then.
+
+        Raises:
+            TypeError, ValueError: a time is not above 0 (``mean_down``: negative).
+        """
+        return dataclasses.replace(self, failures=Failing(mean_between, mean_down))
+
+    def members(self, changes: Iterable[Member]) -> Cluster:
+        """The cluster whose workers come and go as given; for modes.
+
+        Args:
+            changes: (seconds, worker, what), where what is ``"leave"``, which the server is told,
+                ``"crash"``, which nobody is, or ``"join"``. Whose first change is to join is not
+                there at the beginning. With ``failing`` as well, who leaves while it is away stays
+                away, and who joins then is back at once.
+
+        Raises:
+            TypeError, ValueError: a change is none, or does not fit the others; the message says
+                which. Somebody must be there in the end.
+        """
+        return dataclasses.replace(self, changes=members_of(changes, self.workers))
+
 
 def constant(workers: int, seconds: float, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
     """Every gradient takes ``seconds``."""
     return Cluster(
-        workers, ("constant", {"seconds": _seconds("seconds", seconds)}), update=update, copy=copy
+        workers, ("constant", {"seconds": _check.seconds("seconds", seconds)}), update=update, copy=copy
     )
 
 
@@ -173,15 +230,15 @@ def normal(
 ) -> Cluster:
     """A gradient takes a normally distributed time, in seconds; what would be negative takes none."""
     settings: dict[str, Setting] = {
-        "mean": _seconds("mean", mean),
-        "deviation": _seconds("deviation", deviation),
+        "mean": _check.seconds("mean", mean),
+        "deviation": _check.seconds("deviation", deviation),
     }
     return Cluster(workers, ("normal", settings), update=update, copy=copy)
 
 
 def exponential(workers: int, mean: float, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
     """Each worker's gradients come as a Poisson process, ``mean`` seconds apart."""
-    return Cluster(workers, ("exponential", {"mean": _seconds("mean", mean)}), update, copy)
+    return Cluster(workers, ("exponential", {"mean": _check.seconds("mean", mean)}), update, copy)
 
 
 def rates(
@@ -193,7 +250,7 @@ def rates(
     1/``mean``, with a standard deviation of ``spread`` times that; none is below a twentieth of it.
     """
     settings: dict[str, Setting] = {
-        "mean": _seconds("mean", mean),
+        "mean": _check.seconds("mean", mean),
         "spread": _check.real("spread", spread, 0.0, allow=True),
     }
     return Cluster(workers, ("rates", settings), update, copy)
@@ -211,7 +268,7 @@ def heavy_tail(
     above 1: the smaller, the more often one takes very long. At 2 and below the variance is infinite.
     """
     settings: dict[str, Setting] = {
-        "mean": _seconds("mean", mean),
+        "mean": _check.seconds("mean", mean),
         "shape": _check.real("shape", shape, 1.0),
     }
     return Cluster(workers, ("heavy_tail", settings), update, copy)
@@ -255,7 +312,7 @@ def day(
         every: seconds for which a worker's machine is shared with the same others.
     """
     busiest = _check.real("busiest", busiest, 0.0, allow=True)
-    alone = normal(workers, mean, 0.05 * _seconds("mean", mean), update=update, copy=copy)
+    alone = normal(workers, mean, 0.05 * _check.seconds("mean", mean), update=update, copy=copy)
     hours = [(hour * _HOUR, share * busiest) for hour, share in enumerate(_BY_HOUR)]
     return alone.under(hours, every=every)
 
@@ -307,6 +364,9 @@ class ModeCounts:
         late: examples dropped whose lease had gone to another.
         stale: examples dropped by GBA, eq. 1.
         straggler: examples dropped that came after their round (Hop-BW).
+        lost: examples of leases whose workers were gone before they had pushed; others, or they again,
+            were given them.
+        departures: of workers that left or crashed.
         exchanges: of models with the server's.
         meetings: of peers.
         worker_examples: int64 [workers]; pushed by each.
@@ -316,6 +376,8 @@ class ModeCounts:
     late: int
     stale: int
     straggler: int
+    lost: int
+    departures: int
     exchanges: int
     meetings: int
     worker_examples: NDArray[np.int64]
@@ -369,6 +431,8 @@ def simulate(
     validation: Dataset | Samples | None = None,
     evaluate_every: float | None = None,
     progress: Callable[[Progress], object] | None = None,
+    term: float | None = None,
+    detection: float | None = None,
 ) -> Simulation:
     """Train ``model`` on ``data`` as :func:`leashed.train` does, in virtual time.
 
@@ -391,6 +455,11 @@ def simulate(
             Stage-aware staleness policies are not played.
         evaluate_every: virtual seconds between evaluations. Default: at the beginning and at the end
             alone; where a loss ends the run, it must be given.
+        term: of a mode's leases: seconds from a grant until the batch goes to another, and what its
+            worker may still push is dropped as late. It has to be longer than most batches take with
+            their transfers and queues, or none comes home. Default: never.
+        detection: seconds until the server knows of a worker that has crashed, of a mode. Default:
+            never, so that only ``term`` brings its batch back.
         model, data, rule, staleness, batch_size, seed, init, validation, progress: as of
             :func:`leashed.train`. Models over tables and sparse data are not played.
 
@@ -421,6 +490,7 @@ def simulate(
         raise ValueError("discipline Hogwild(copy=False) reads all the while; take Hogwild()")
     if isinstance(discipline, Sequential) and cluster.workers != 1:
         raise ValueError(f"cluster must have 1 worker with Sequential, got {cluster.workers}")
+    _check_members(cluster, mode, term, detection)
     rule = SGD(0.05) if rule is None else rule
     check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
@@ -461,6 +531,8 @@ def simulate(
         name, settings = mode.choice()
         leased = rules.pop("batches", 0.0) * batch_size
         job = {"workers": cluster.workers, "batch": batch_size, "examples": leased}
+        if term is not None:
+            job["term_ns"] = max(1, round(1e9 * term))
         playing = (name, {**settings, **job})
     examples = head_of(train_set)
     validating = None if test_set is None else head_of(test_set)
@@ -486,6 +558,10 @@ def simulate(
         None if progress is None else report,
         examples[2],
         [] if mode is None else mode.commands(),
+        None if cluster.network is None else cluster.network.choice(),
+        [(KINDS.index(kind), worker, seconds) for seconds, worker, kind in cluster.changes],
+        (0.0, 0.0) if cluster.failures is None else dataclasses.astuple(cluster.failures),
+        math.inf if detection is None else detection,
     )
     compute, settings = cluster.compute
     config = {
@@ -513,6 +589,7 @@ def simulate(
             **{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in settings.items()},
             "update": cluster.update,
             "copy": cluster.copy,
+            **_beyond(cluster, term, detection),
         },
     }
     if mode is not None and playing is not None:
@@ -539,11 +616,38 @@ def simulate(
     )
 
 
-def _seconds(name: str, value: float) -> float:
-    given = _check.real(name, value, 0.0, allow=True)
-    if given > _MOST_SECONDS:
-        raise ValueError(f"{name} must be at most {_MOST_SECONDS:g} seconds, got {given:g}")
-    return given
+def _check_members(
+    cluster: Cluster, mode: Mode | None, term: float | None, detection: float | None
+) -> None:
+    given = {"term": term, "detection": detection}
+    if mode is None:
+        given |= {"network": cluster.network, "failing": cluster.failures}
+        given |= {"members": cluster.changes or None}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(f"{name} is for runs with a mode; give mode as well")
+        return
+    if term is not None:
+        _check.real("term", _check.seconds("term", term), 0.0)
+    if detection is not None:
+        _check.seconds("detection", detection)
+    crashes = cluster.failures is not None or any(kind == "crash" for _, _, kind in cluster.changes)
+    if crashes and term is None and detection is None:
+        raise ValueError(
+            "term or detection must be given where workers crash, or their batches never come back"
+        )
+
+
+def _beyond(cluster: Cluster, term: float | None, detection: float | None) -> dict[str, Any]:
+    """What only some clusters have."""
+    given = {
+        "network": None if cluster.network is None else dataclasses.asdict(cluster.network),
+        "failing": None if cluster.failures is None else dataclasses.asdict(cluster.failures),
+        "members": list(cluster.changes) or None,
+        "term": term,
+        "detection": detection,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _mean(settings: dict[str, Setting]) -> float:

@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "leashed"
 FLOORS = (
     "_core _janitor _atomic",  # _atomic: files that are whole or not there; the native part, below all Python; what cleans up after killed processes
     "_check choice machine threads",  # checks of arguments, the processor, what the core is told
-    "disciplines gradients histogram metrics modes schedules staleness stopping sync",
+    "disciplines gradients histogram membership metrics modes network schedules staleness stopping sync",
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
     "spelled",  # what words of the command line and of plans stand for
     "_fits _parameters layers",  # what models are made of

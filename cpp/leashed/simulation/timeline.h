@@ -14,6 +14,7 @@ struct Moment {
   std::int64_t ns;
   Kind kind;
   std::uint32_t worker;
+  std::uint32_t life = 0;  // of the worker, where it matters (membership.h)
 };
 
 template <class Kind>

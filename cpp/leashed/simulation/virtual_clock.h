@@ -7,8 +7,8 @@
 
 namespace leashed {
 
-// Of what is drawn, so that the three do not repeat each other.
-enum Purpose : std::uint64_t { kCompute = 1, kUpdate = 2, kCopy = 3 };
+// Of what is drawn, so that no two repeat each other.
+enum Purpose : std::uint64_t { kCompute = 1, kUpdate = 2, kCopy = 3, kCrash = 4, kReturn = 5 };
 
 inline std::uint64_t seed_of(std::uint64_t seed, Purpose purpose) {
   return seed ^ (purpose * 0x9E3779B97F4A7C15);
