@@ -12,6 +12,8 @@ inline void add_counts(py::dict& to, ModeCounts counts) {
   to["late"] = counts.late;
   to["stale"] = counts.stale;
   to["straggler"] = counts.straggler;
+  to["lost"] = counts.lost;
+  to["departures"] = counts.departures;
   to["applied"] = counts.applied;
   to["exchanges"] = counts.exchanges;
   to["meetings"] = counts.meetings;

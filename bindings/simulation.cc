@@ -1,3 +1,6 @@
+#include <limits>
+#include <tuple>
+
 #include "choice.h"
 #include "data.h"
 #include "leashed/discipline/registry.h"
@@ -26,17 +29,32 @@ py::dict to_dict(SimulationResult result) {
   return all;
 }
 
-py::dict simulate_model(const GradientSource& source, const FloatArray& theta, const py::object& x,
-                        const py::array& y, const std::optional<py::object>& validation_x,
-                        const std::optional<py::array>& validation_y,
-                        const std::optional<PyChoice>& discipline,
-                        const std::optional<PyChoice>& mode, const PyChoice& rule,
-                        const PyChoice& staleness, std::size_t workers, std::size_t batch_size,
-                        std::uint64_t seed, const Settings& until, double evaluate_every,
-                        const PyChoice& compute, const PyChoice& update, const PyChoice& copy,
-                        const std::optional<py::function>& progress,
-                        const std::optional<FloatArray>& weights,
-                        std::vector<std::pair<double, std::uint32_t>> commands) {
+using PyMemberChange = std::tuple<std::uint32_t, std::uint32_t, double>;  // kind, worker, seconds
+
+MemberOptions to_members(const std::vector<PyMemberChange>& changes,
+                         const std::pair<double, double>& failing, double detection,
+                         std::size_t workers) {
+  MemberOptions options{{}, failing.first, failing.second, detection};
+  for (const auto& [kind, worker, seconds] : changes) {
+    if (kind > static_cast<std::uint32_t>(MemberChange::Kind::join) || worker >= workers) {
+      throw py::value_error("changes must be of a kind from 0 to 2 and of one of the workers");
+    }
+    options.changes.push_back({static_cast<MemberChange::Kind>(kind), worker, seconds});
+  }
+  return options;
+}
+
+py::dict simulate_model(
+    const GradientSource& source, const FloatArray& theta, const py::object& x, const py::array& y,
+    const std::optional<py::object>& validation_x, const std::optional<py::array>& validation_y,
+    const std::optional<PyChoice>& discipline, const std::optional<PyChoice>& mode,
+    const PyChoice& rule, const PyChoice& staleness, std::size_t workers, std::size_t batch_size,
+    std::uint64_t seed, const Settings& until, double evaluate_every, const PyChoice& compute,
+    const PyChoice& update, const PyChoice& copy, const std::optional<py::function>& progress,
+    const std::optional<FloatArray>& weights,
+    std::vector<std::pair<double, std::uint32_t>> commands, const std::optional<PyChoice>& network,
+    const std::vector<PyMemberChange>& changes, const std::pair<double, double>& failing,
+    double detection) {
   require_some(workers, "workers");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
@@ -59,7 +77,9 @@ py::dict simulate_model(const GradientSource& source, const FloatArray& theta, c
                                   to_choice(compute),
                                   to_choice(update),
                                   to_choice(copy),
-                                  std::move(commands)};
+                                  std::move(commands),
+                                  network ? std::optional(to_choice(*network)) : std::nullopt,
+                                  to_members(changes, failing, detection, workers)};
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
   const TrainCallbacks callbacks = callbacks_of(progress, none, interrupted_in_callback);
@@ -95,6 +115,9 @@ void bind_simulation(py::module_& m) {
         py::arg("update"), py::arg("copy"), py::arg("progress"),
         py::arg("weights").noconvert() = py::none(),
         py::arg("commands") = std::vector<std::pair<double, std::uint32_t>>(),
+        py::arg("network") = py::none(), py::arg("changes") = std::vector<PyMemberChange>(),
+        py::arg("failing") = std::pair<double, double>(),
+        py::arg("detection") = std::numeric_limits<double>::infinity(),
         "Trains in virtual time and returns what train does, and how many workers were in their "
         "updates: for how many seconds each number, and when it changed.");
 }

@@ -261,6 +261,13 @@ def test_a_meeting_does_not_change_what_a_gradient_is_taken_on():
     assert np.allclose(played.result.parameters, expected, atol=1e-6)
 
 
+def test_who_waited_for_a_meeting_goes_on_from_it():
+    # Two that always meet are a barrier: each goes on from the mean of both.
+    cluster = simulation.constant(2, 1e-3)
+    sync, peers = play(modes.Sync(), cluster).result, play(modes.DPSGD(), cluster).result
+    assert np.allclose(peers.parameters, sync.parameters, atol=1e-5)
+
+
 def test_where_time_stands_still_the_end_is_evaluated():
     result = lsh.simulate(
         MODEL,

@@ -108,7 +108,9 @@ class Cluster:
         if self.network is None:
             return
         if self.copy > 0.0:
-            raise ValueError("copy is not for clusters with a network, which says what transfers take")
+            raise ValueError(
+                "copy is not for clusters with a network, which says what transfers take"
+            )
         if len(self.network.slower) > self.workers:
             raise ValueError(
                 f"slower must be of at most the {self.workers} workers, got {len(self.network.slower)}"
@@ -221,7 +223,10 @@ class Cluster:
 def constant(workers: int, seconds: float, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
     """Every gradient takes ``seconds``."""
     return Cluster(
-        workers, ("constant", {"seconds": _check.seconds("seconds", seconds)}), update=update, copy=copy
+        workers,
+        ("constant", {"seconds": _check.seconds("seconds", seconds)}),
+        update=update,
+        copy=copy,
     )
 
 

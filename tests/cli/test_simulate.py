@@ -33,6 +33,20 @@ def test_the_pages_command_runs(capsys) -> None:
     assert "ASP()" in capsys.readouterr().out
 
 
+def test_links_and_failures_are_options(capsys) -> None:
+    links = ["--bandwidth", "1e6", "--server-bandwidth", "4e6", "--latency", "0.001"]
+    failures = ["--fail", "0.5", "--down", "0.1", "--detection", "0.05", "--term", "10"]
+    modes = ["--modes", "sync,asp,swarm:h=1", "--epochs", "0.3"]
+    assert main(["simulate", *SMALL, *modes]) == 0
+    bare = capsys.readouterr().out
+    assert main(["simulate", *SMALL, *modes, *links, *failures]) == 0
+    played = capsys.readouterr().out
+    assert "lost" in played
+    for row, slower in zip(bare.splitlines()[2:5], played.splitlines()[2:5], strict=True):
+        assert row.split()[0] == slower.split()[0]
+        assert row != slower
+
+
 def test_modes_are_words() -> None:
     assert parse_modes("gba:m=8:iota=2, asp,go_sgd:p=0.25") == [
         modes.GBA(m=8, iota=2),
@@ -51,6 +65,10 @@ def test_modes_are_words() -> None:
         (["--workers", "0"], "workers must be at least 1"),
         (["--slow", "2"], "slow must be at most 1"),
         (["--compute", "-1"], "mean must be at least 0"),
+        (["--bandwidth", "0"], "bandwidth must be greater than 0"),
+        (["--latency", "0.1", "--transfer", "0.1"], "copy is not for clusters with a network"),
+        (["--fail", "0"], "mean_between must be greater than 0"),
+        (["--fail", "1", "--term", "0"], "term must be greater than 0"),
         (["--times", "heavy_tail", "--slow", "1", "--slower", "0"], "factors must be greater"),
     ],
 )

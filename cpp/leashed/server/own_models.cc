@@ -1,5 +1,9 @@
 #include "leashed/server/own_models.h"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 namespace leashed {
 
 using modes::WorkerRule;
@@ -33,20 +37,28 @@ void OwnModels::step(modes::Node node, const float* gradient) {
                  {model.t++, {}, updater_.clip_factor({&whole, 1})});
 }
 
+void OwnModels::renew(modes::Node node, const DisciplineContext& context, const float* theta,
+                      bool granted) {
+  AlignedArray<float> buffer = updater_.initial(context);
+  std::copy_n(theta, dimension_, buffer.data());
+  models_[node] = {std::move(buffer), 0, granted};
+}
+
 void OwnModels::meet(std::span<const modes::Node> nodes) {
-  mean_.assign(dimension_, 0.0f);
-  for (const modes::Node node : nodes) add(node);
-  const auto size = static_cast<float>(nodes.size());
-  for (const modes::Node node : nodes) {
-    float* const own = models_[node].buffer.data();
-    for (std::size_t i = 0; i < dimension_; ++i) own[i] = mean_[i] / size;
-  }
+  const float* const all = mean(nodes);
+  for (const modes::Node node : nodes) std::copy_n(all, dimension_, models_[node].buffer.data());
 }
 
 const float* OwnModels::mean() {
+  std::vector<modes::Node> all(models_.size());
+  std::iota(all.begin(), all.end(), 0);
+  return mean(all);
+}
+
+const float* OwnModels::mean(std::span<const modes::Node> nodes) {
   mean_.assign(dimension_, 0.0f);
-  for (modes::Node node = 0; node < models_.size(); ++node) add(node);
-  const auto size = static_cast<float>(models_.size());
+  for (const modes::Node node : nodes) add(node);
+  const auto size = static_cast<float>(nodes.size());
   for (float& value : mean_) value /= size;
   return mean_.data();
 }

@@ -22,10 +22,14 @@ class OwnModels {
   void take(const Grant& grant);
   // w ← rule(w, gradient).
   void step(modes::Node node, const float* gradient);
+  // w is θ from now on, and the rule's state as at the beginning. `granted`: what is granted next
+  // is not taken whole.
+  void renew(modes::Node node, const DisciplineContext& context, const float* theta, bool granted);
   // The models become their mean.
   void meet(std::span<const modes::Node> nodes);
-  // Of all models, until the next meeting or mean.
+  // Of all models, or of the nodes', until the next meeting or mean.
   const float* mean();
+  const float* mean(std::span<const modes::Node> nodes);
 
  private:
   struct Model {

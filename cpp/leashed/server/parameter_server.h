@@ -21,6 +21,9 @@ struct ModeCounts {
   std::uint64_t late = 0, stale = 0, straggler = 0;  // dropped, in examples
   std::uint64_t applied = 0;                         // examples, of pushes that were summed
   std::uint64_t exchanges = 0, meetings = 0;
+  // Examples of leases whose workers were gone before they pushed, and workers that went. Whoever
+  // drives the server counts them: it knows only of those that it was told of.
+  std::uint64_t lost = 0, departures = 0;
   std::vector<std::uint64_t> worker_examples;  // pushed by each
   std::vector<std::uint64_t> worker_kept;      // pushes by each that were not dropped or left out
 };

@@ -14,8 +14,8 @@ Membership::Membership(const MemberOptions& options, std::uint32_t workers, std:
     told[change.worker] = true;
   }
   if (options.mean_between <= 0) return;
-  between_ = make_durations({"exponential", {{"mean", options.mean_between}}},
-                            seed_of(seed, kCrash));
+  between_ =
+      make_durations({"exponential", {{"mean", options.mean_between}}}, seed_of(seed, kCrash));
   down_ = make_durations({"exponential", {{"mean", options.mean_down}}}, seed_of(seed, kReturn));
 }
 

@@ -1,9 +1,9 @@
 // Who is there in virtual time: who leaves, crashes and joins as was said beforehand, and who
 // crashes by chance and returns by itself.
 //
-// Who leaves says so. Of who crashes nobody hears: the server counts it as there until its lease has
-// run out, or it is missed, or it comes back. Each coming and each going begins another life; what
-// was to happen to a worker in an earlier one does not.
+// Who leaves says so. Of who crashes nobody hears: the server counts it as there until its lease
+// has run out, or it is missed, or it comes back. Each coming and each going begins another life;
+// what was to happen to a worker in an earlier one does not.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct MemberChange {
 struct MemberOptions {
   // Ascending. Who joins first is not there at the beginning.
   std::vector<MemberChange> changes = {};
-  // Of the exponential distributions of how long a worker is there before it crashes, and then away;
-  // mean_between = 0: nobody does by chance.
+  // Of the exponential distributions of how long a worker is there before it crashes, and then
+  // away; mean_between = 0: nobody does by chance.
   double mean_between = 0, mean_down = 0;
   double detection = 0;  // seconds until a crashed worker is missed; infinite: never
 };
@@ -41,8 +41,9 @@ class Membership {
   bool unheard(std::uint32_t worker) const { return members_[worker].unheard; }
 
   void come(std::uint32_t worker);
-  void leave(std::uint32_t worker);  // or it is missed
+  void leave(std::uint32_t worker);
   void crash(std::uint32_t worker);
+  void miss(std::uint32_t worker) { members_[worker].unheard = false; }
 
   bool by_chance() const { return between_ != nullptr; }
   std::int64_t until_crash(std::uint32_t worker);

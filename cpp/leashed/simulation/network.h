@@ -21,14 +21,14 @@ class Network {
  public:
   using End = std::uint32_t;  // whose link: a worker's number, or `server`
 
-  // "links": bandwidth (of workers', bytes/s; may be infinite), server_bandwidth, latency (seconds);
-  // the table `slower`: what the first workers' bandwidths are divided by.
+  // "links": bandwidth (of workers', bytes/s; may be infinite), server_bandwidth, latency
+  // (seconds); the table `slower`: what the first workers' bandwidths are divided by.
   Network(const Choice& choice, std::uint32_t workers, std::uint32_t servers);
 
   End server(std::uint32_t number) const { return workers_ + number; }
 
-  // When the first byte of a message that is ready at `ns` is at the receiver's link. `receive` is to
-  // be called at that moment, since messages may come there in another order.
+  // When the first byte of a message that is ready at `ns` is at the receiver's link. `receive` is
+  // to be called at that moment, since messages may come there in another order.
   std::int64_t send(End from, std::uint64_t bytes, std::int64_t ns);
   // When all of it is there.
   std::int64_t receive(End from, End to, std::uint64_t bytes, std::int64_t ns);

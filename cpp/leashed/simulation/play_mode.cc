@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "leashed/data/indexed_batches.h"
 #include "leashed/server/own_models.h"
 #include "leashed/simulation/durations.h"
+#include "leashed/simulation/membership.h"
+#include "leashed/simulation/network.h"
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
 #include "leashed/simulation/watch.h"
@@ -20,8 +25,13 @@ using modes::WorkerRule;
 
 // In the order of one moment (policy/server_machine.h), evaluations last.
 enum class Kind : std::uint8_t {
-  arrive,  // of a push, at the server
+  reach,   // of a push's first byte, the server's link
+  arrive,  // all of it is at the server
   push,    // the server carries it out
+  leave,
+  crash,   // without a word
+  missed,  // the server knows of a crash
+  join,
   command,
   pull,
   wake,
@@ -34,6 +44,7 @@ class ModePlay final : Sink {
            const modes::ServerPolicy& machine, const DisciplineContext& context,
            const SimulationOptions& options, const TrainCallbacks& callbacks)
       : source_(source),
+        context_(context),
         options_(options),
         batches_(data, options.batch_size, options.seed),
         compute_(make_durations(options.compute, seed_of(options.seed, kCompute))),
@@ -44,18 +55,22 @@ class ModePlay final : Sink {
         server_(machine, context),
         rule_(server_.rule()),
         models_(server_, context),
+        members_(options.members, static_cast<std::uint32_t>(context.workers), options.seed),
         players_(context.workers),
-        watch_(source, data, validation, options.until, callbacks) {}
+        watch_(source, data, validation, options.until, callbacks) {
+    if (!options.network) return;
+    network_.emplace(*options.network, static_cast<std::uint32_t>(context.workers), 1);
+  }
 
   ModeResult run() {
     const auto attached = source_.attach();
     evaluate();
-    for (std::uint32_t w = 0; w < players_.size(); ++w) timeline_.enter({0, Kind::pull, w});
+    enter_workers();
     for (std::uint32_t i = 0; i < options_.commands.size(); ++i) {
       timeline_.enter({in_ns(options_.commands[i].first), Kind::command, i});
     }
     enter_evaluation();
-    while (!watch_.stop.stopped() && !timeline_.empty() && ended_ < players_.size()) {
+    while (!watch_.stop.stopped() && !timeline_.empty() && !(ended_ && active_ == 0)) {
       play(timeline_.take());
     }
     return finish();
@@ -72,6 +87,9 @@ class ModePlay final : Sink {
     AlignedArray<float> sent;  // a gradient, or a model
     std::uint64_t drawn = 0, updates = 0, transfers = 0;
     std::int64_t since = 0, computed = 0;  // began to compute, or to wait; has computed
+    std::int64_t meets_until = 0, away_since = 0;
+    bool working = false;  // has a lease that it has not pushed for
+    bool ended = false;
   };
 
   void play(const Moment<Kind>& moment) {
@@ -80,16 +98,35 @@ class ModePlay final : Sink {
       return watch_.stop.stop(StopReason::seconds);
     }
     now_ = moment.ns;
+    if (moment.life != 0 && moment.life != members_.life(moment.worker)) return;
     ++result_.simulation.events;
     switch (moment.kind) {
+      case Kind::reach:
+        enter(network_->receive(moment.worker, network_->server(0), bytes(), now_), Kind::arrive,
+              moment.worker);
+        break;
       case Kind::arrive:
         arrive(moment.worker);
         break;
       case Kind::push:
         push(moment.worker);
         break;
-      case Kind::pull:
-        tell({Event::Kind::pull, moment.worker});
+      case Kind::leave:
+        leave(moment.worker);
+        break;
+      case Kind::crash:
+        crash(moment.worker, moment.life != 0);
+        break;
+      case Kind::missed:
+        miss(moment.worker);
+        break;
+      case Kind::join:
+        join(moment.worker);
+        break;
+      case Kind::pull:  // it came with the push, or with the word that the worker joins
+        if (members_.there(moment.worker) || members_.unheard(moment.worker)) {
+          tell({Event::Kind::pull, moment.worker});
+        }
         break;
       case Kind::command:  // the worker is the number of the command
         tell({Event::Kind::command, 0, 0, 0, options_.commands[moment.worker].second});
@@ -109,7 +146,101 @@ class ModePlay final : Sink {
     server_.handle(event, payload, {now_}, *this);
   }
 
+  void enter(std::int64_t ns, Kind kind, std::uint32_t worker) {
+    timeline_.enter({ns, kind, worker, members_.life(worker)});
+  }
+
+  void enter_workers() {
+    for (std::uint32_t w = 0; w < players_.size(); ++w) {
+      if (!members_.there(w)) {
+        timeline_.enter({0, Kind::leave, w, members_.life(w)});
+        continue;
+      }
+      ++active_;
+      timeline_.enter({0, Kind::pull, w});
+      if (members_.by_chance()) enter(members_.until_crash(w), Kind::crash, w);
+    }
+    constexpr Kind kKinds[] = {Kind::leave, Kind::crash, Kind::join};
+    for (const MemberChange& change : options_.members.changes) {
+      timeline_.enter(
+          {in_ns(change.seconds), kKinds[static_cast<int>(change.kind)], change.worker});
+    }
+  }
+
+  void leave(std::uint32_t worker) {
+    if (members_.there(worker)) go(worker);
+    members_.leave(worker);
+    tell({Event::Kind::leave, worker});
+  }
+
+  void crash(std::uint32_t worker, bool by_chance) {
+    if (!members_.there(worker)) return;
+    go(worker);
+    members_.crash(worker);
+    if (std::isfinite(options_.members.detection)) {
+      enter(after(now_, in_ns(options_.members.detection)), Kind::missed, worker);
+    }
+    if (by_chance) enter(after(now_, members_.until_return(worker)), Kind::join, worker);
+  }
+
+  void miss(std::uint32_t worker) {
+    members_.miss(worker);
+    tell({Event::Kind::leave, worker});
+  }
+
+  // What it had is lost.
+  void go(std::uint32_t worker) {
+    Player& player = players_[worker];
+    if (player.working) lost_ += player.lease.count;
+    player.working = false;
+    player.pulled.release();
+    player.before.clear();
+    player.away_since = now_;
+    active_ -= !player.ended;
+    ++departures_;
+    if (network_) network_->cut(worker, now_);
+  }
+
+  void join(std::uint32_t worker) {
+    if (members_.there(worker)) return;
+    if (members_.unheard(worker)) miss(worker);
+    if (rule_.model == WorkerRule::Model::own) renew(worker);
+    Player& player = players_[worker];
+    away_seconds_ += in_seconds(now_ - player.away_since);
+    player.since = now_;
+    player.ended = false;
+    ++active_;
+    members_.come(worker);
+    tell({Event::Kind::join, worker});
+    timeline_.enter({now_, Kind::pull, worker});
+    if (members_.by_chance()) {
+      enter(after(now_, members_.until_crash(worker)), Kind::crash, worker);
+    }
+  }
+
+  // A worker with a model of its own comes with the one that is held, of peers with that of the
+  // next one on the ring who is there, and of an ensemble, or alone, with its own last; the rule's
+  // state is new.
+  void renew(std::uint32_t worker) {
+    if (server_.has_global_model()) {
+      return models_.renew(worker, context_, server_.holder().pull().data(), false);
+    }
+    std::uint32_t from = worker;
+    const auto size = static_cast<std::uint32_t>(players_.size());
+    for (std::uint32_t i = 1; i < size && from == worker && !server_.holds(); ++i) {
+      if (members_.there((worker + i) % size)) from = (worker + i) % size;
+    }
+    models_.renew(worker, context_, models_[from], true);
+    if (!network_ || from == worker) return;
+    const std::int64_t reached = network_->send(from, bytes(), now_);
+    players_[worker].meets_until = network_->receive(from, worker, bytes(), reached);
+  }
+
   void grant(Grant grant) override {
+    if (!members_.there(grant.node)) {  // it crashed, and has not been missed
+      lost_ += grant.lease.count;
+      return;
+    }
     Player& player = players_[grant.node];
     player.lease = grant.lease;
     player.version = grant.version;
@@ -121,21 +252,44 @@ class ModePlay final : Sink {
     }
     if (grant.lease.count == 0) return;
     telemetry_.waiting_seconds += in_seconds(now_ - player.since);
-    player.since = after(now_, (*transfer_)(grant.node, player.transfers++));
+    player.working = true;
+    player.since = pulled(grant.node);
     std::int64_t due = player.since;
     for (std::uint32_t step = 0; step < steps_of(player); ++step) {
       due = after(due, (*compute_)(grant.node, player.drawn++, due));
     }
     player.computed = due;
-    timeline_.enter(
-        {after(due, (*transfer_)(grant.node, player.transfers++)), Kind::arrive, grant.node});
+    send(grant.node, due);
   }
+
+  // When what is granted now is all there. Who does not hold anything sends nothing.
+  std::int64_t pulled(std::uint32_t worker) {
+    Player& player = players_[worker];
+    if (!network_) return after(now_, (*transfer_)(worker, player.transfers++));
+    if (!server_.holds()) return std::max(now_, player.meets_until);
+    const Network::End server = network_->server(0);
+    return network_->receive(server, worker, bytes(), network_->send(server, bytes(), now_));
+  }
+  void send(std::uint32_t worker, std::int64_t due) {
+    if (!network_) {
+      enter(after(due, (*transfer_)(worker, players_[worker].transfers++)), Kind::arrive, worker);
+    } else if (server_.holds()) {
+      enter(network_->send(worker, bytes(), due), Kind::reach, worker);
+    } else {
+      enter(due, Kind::arrive, worker);
+    }
+  }
+  // Of what is pushed and of what is pulled.
+  std::uint64_t bytes() const { return sizeof(float) * dimension(); }
 
   void wake(Time at) override { timeline_.enter({std::max(at.ns, now_), Kind::wake, 0}); }
 
-  void end(modes::Node) override {
-    ++ended_;
+  void end(modes::Node node) override {
+    ended_ = true;
     watch_.stop.finish(StopReason::epochs);
+    if (!members_.there(node)) return;
+    active_ -= !players_[node].ended;
+    players_[node].ended = true;
   }
 
   void settled(modes::Node, const Publication& publication) override {
@@ -157,7 +311,7 @@ class ModePlay final : Sink {
     server_free_ = after(std::max(now_, server_free_), time);
     telemetry_.update_seconds.add(in_seconds(time));
     telemetry_.attempt_seconds.add(in_seconds(time));
-    timeline_.enter({server_free_, Kind::push, worker});
+    enter(server_free_, Kind::push, worker);
   }
 
   std::uint32_t steps_of(const Player& player) const {
@@ -172,6 +326,7 @@ class ModePlay final : Sink {
     telemetry_.gradient_seconds.add(in_seconds(player.computed - player.since) / steps, steps);
     player.pulled.release();
     player.since = now_;
+    player.working = false;
     const Payload payload{&player.sent, player.t, player.lease.count};
     tell({Event::Kind::push, worker, player.lease.ticket, player.version}, &payload);
     if (updates() >= options_.until.updates) return watch_.stop.stop(StopReason::updates);
@@ -207,14 +362,23 @@ class ModePlay final : Sink {
     return true;
   }
 
-  void meet(std::span<const modes::Node> nodes, modes::Node from) override {
+  // With who has crashed and has not been missed nobody can meet.
+  void meet(std::span<const modes::Node> nodes, modes::Node) override {
+    nodes_.clear();
     for (const modes::Node node : nodes) {
+      if (members_.there(node)) nodes_.push_back(node);
+    }
+    if (nodes_.size() < 2) return;
+    const std::int64_t done = network_ ? network_->average(nodes_, bytes(), now_) : now_;
+    for (const modes::Node node : nodes_) {
       Player& player = players_[node];
-      if (node != from && player.lease.count > 0 && player.before.empty()) {
+      if (!player.working) {
+        player.meets_until = done;
+      } else if (player.before.empty()) {
         player.before.assign(models_[node], models_[node] + dimension());
       }
     }
-    models_.meet(nodes);
+    models_.meet(nodes_);
   }
 
   void enter_evaluation() {
@@ -224,14 +388,23 @@ class ModePlay final : Sink {
     timeline_.enter({next, Kind::evaluate, 0});
   }
 
-  // Of peers, and of an ensemble, the mean of the models: nobody holds another.
+  // Of peers, and of an ensemble, the mean of the models of those who are there, or of all where
+  // nobody is: nobody holds another.
   template <class F>
   void with_theta(F&& f) {
     if (server_.has_global_model()) {
       const ParameterVector::Pin latest = server_.holder().pull();
       return f(latest.data());
     }
-    f(models_.mean());
+    nodes_.clear();
+    for (std::uint32_t w = 0; w < players_.size(); ++w) {
+      if (members_.there(w)) nodes_.push_back(w);
+    }
+    if (nodes_.empty()) {
+      nodes_.resize(players_.size());
+      std::iota(nodes_.begin(), nodes_.end(), 0);
+    }
+    f(models_.mean(nodes_));
   }
 
   // Made to what the server holds; of peers, to all models.
@@ -257,9 +430,15 @@ class ModePlay final : Sink {
     training.updates = updates();
     watch_.end(training, options_.until.batches);
     training.elapsed = in_seconds(now_);
-    telemetry_.running_seconds = training.elapsed * static_cast<double>(players_.size());
+    for (std::uint32_t w = 0; w < players_.size(); ++w) {
+      if (!members_.there(w)) away_seconds_ += in_seconds(now_ - players_[w].away_since);
+    }
+    telemetry_.running_seconds =
+        training.elapsed * static_cast<double>(players_.size()) - away_seconds_;
     training.add(telemetry_);
     result_.counts = server_.counts();
+    result_.counts.lost = lost_;
+    result_.counts.departures = departures_;
     training.worker_updates = result_.counts.worker_kept;
     training.peak_vectors = server_.holder().peak_vectors();
     return std::move(result_);
@@ -268,6 +447,7 @@ class ModePlay final : Sink {
   std::size_t dimension() const { return source_.dimension(); }
 
   const GradientSource& source_;
+  const DisciplineContext& context_;
   const SimulationOptions& options_;
   const IndexedBatches batches_;
   const std::unique_ptr<Durations> compute_, update_, transfer_;
@@ -278,13 +458,19 @@ class ModePlay final : Sink {
   ParameterServer server_;
   const WorkerRule rule_;
   OwnModels models_;
+  Membership members_;
+  std::optional<Network> network_;
   std::vector<Player> players_;
   WorkerTelemetry telemetry_;  // of all together
+  std::vector<modes::Node> nodes_;
   Batch batch_;
   Timeline<Kind> timeline_;
   std::int64_t now_ = 0, server_free_ = 0;
   std::uint64_t own_updates_ = 0;  // to all models of workers' own
-  std::size_t ended_ = 0;
+  std::size_t active_ = 0;         // there, and not at the end
+  bool ended_ = false;             // all examples are done
+  double away_seconds_ = 0;
+  std::uint64_t lost_ = 0, departures_ = 0;
   Watch watch_;
 };
 

@@ -15,8 +15,8 @@ struct ModeResult {
 };
 
 // `options.update` is what the server takes for each push that it carries out, one after the other;
-// `options.copy` what a transfer takes, each way. `context.workers` workers are there from the
-// start.
+// `options.copy` what a transfer takes, each way, where there is no network. A push is lost with
+// its worker until the server has carried it out.
 ModeResult simulate_mode(const GradientSource& source, const DatasetView& data,
                          const DatasetView* validation, const modes::ServerPolicy& machine,
                          const DisciplineContext& context, const SimulationOptions& options,

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "leashed/engine/monitor.h"
 #include "leashed/engine/result.h"
+#include "leashed/simulation/membership.h"
 
 namespace leashed {
 
@@ -22,6 +24,9 @@ struct SimulationOptions {
   Choice compute, update, copy;
   // What a mode is told, and when, in seconds.
   std::vector<std::pair<double, std::uint32_t>> commands = {};
+  // Of a mode's transfers (network.h), in place of `copy`, and of its workers.
+  std::optional<Choice> network = {};
+  MemberOptions members = {};
 };
 
 struct SimulationResult {

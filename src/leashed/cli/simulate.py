@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from leashed.cli.progress import Line
 from leashed.modes import Mode
 from leashed.report.table import MISSING, duration, number, text
 from leashed.rules import SGD
-from leashed.simulation import Cluster, Simulation, simulate
+from leashed.simulation import Cluster, Network, Simulation, simulate
 from leashed.stopping import Until
 from leashed.studies.plan import MODELS, build_model
 
@@ -27,11 +28,12 @@ _BY_NAME: dict[str, type[Mode]] = {
 }
 _DEFAULT = "sync,hop_bw:b3=1,bsp,asp,ssp:s=2,gba,local_sgd:h=4,easgd:alpha=0.5,shat,swarm:h=1"
 _HEADER = ["mode", "time", "examples/s", "slowest worker's", "updates", "staleness"]
-_HEADER += ["at most", "dropped", "waiting", "loss", "accuracy"]
+_HEADER += ["at most", "dropped", "lost", "waiting", "loss", "accuracy"]
 _NOTE = (
     "Time is virtual. Staleness: updates between a pull and the push that is applied (of modes whose "
-    "gradients are summed). Dropped: of the examples pushed. Waiting: of the workers' time. Loss of "
-    "the training set, accuracy of the test set, at the end."
+    "gradients are summed). Dropped: of the examples pushed. Lost: with workers that crashed, of all "
+    "that were begun; others were given them. Waiting: of the workers' time. Loss of the training set, "
+    "accuracy of the test set, at the end."
 )
 
 
@@ -78,6 +80,8 @@ def add(commands: Commands) -> None:
     cluster.add_argument(
         "--slower", type=float, default=10.0, help="how many times (default: %(default)s)"
     )
+    _add_network(parser)
+    _add_members(parser)
     parser.add_argument(
         "--modes",
         default=_DEFAULT,
@@ -89,6 +93,52 @@ def add(commands: Commands) -> None:
     parser.add_argument("--lr", type=float, default=0.05, help="of SGD (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.set_defaults(command=_simulate)
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    network = parser.add_argument_group("network", "links, in place of --transfer")
+    network.add_argument(
+        "--bandwidth",
+        type=float,
+        metavar="BYTES/S",
+        help="of each worker's link, each way (default: without bounds)",
+    )
+    network.add_argument(
+        "--server-bandwidth",
+        type=float,
+        metavar="BYTES/S",
+        help="of the server's (default: as a worker's)",
+    )
+    network.add_argument("--latency", type=float, metavar="SECONDS", help="default: none")
+
+
+def _add_members(parser: argparse.ArgumentParser) -> None:
+    members = parser.add_argument_group("failures")
+    members.add_argument(
+        "--fail",
+        type=float,
+        metavar="SECONDS",
+        help="a worker's mean time until it crashes (default: never)",
+    )
+    members.add_argument(
+        "--down",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="its mean time until it is back (default: %(default)s)",
+    )
+    members.add_argument(
+        "--detection",
+        type=float,
+        metavar="SECONDS",
+        help="until the server knows of a crash (default: the time of a gradient)",
+    )
+    members.add_argument(
+        "--term",
+        type=float,
+        metavar="SECONDS",
+        help="until a batch that has not come back goes to another (default: never)",
+    )
 
 
 def parse_modes(words: str) -> list[Mode]:
@@ -134,7 +184,18 @@ def _cluster(options: argparse.Namespace) -> Cluster:
         "heavy_tail": lambda: simulation.heavy_tail(workers, mean, copy=options.transfer),
     }[options.times]()
     slow = round(share * workers)
-    return made.slower([options.slower] * slow) if slow else made
+    if slow:
+        made = made.slower([options.slower] * slow)
+    links = (options.bandwidth, options.server_bandwidth, options.latency)
+    if any(one is not None for one in links):
+        made = made.over(
+            Network(
+                math.inf if options.bandwidth is None else options.bandwidth,
+                options.latency or 0.0,
+                options.server_bandwidth,
+            )
+        )
+    return made if options.fail is None else made.failing(options.fail, options.down)
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -142,6 +203,7 @@ def _simulate(options: argparse.Namespace) -> int:
     cluster = _cluster(options)
     data = load_data(options)
     model = build_model(options.model, data.train)
+    detection = options.compute if options.detection is None else options.detection
     line, rows = Line(sys.stderr), []
     for mode in chosen:
         line.show(repr(mode))
@@ -154,6 +216,8 @@ def _simulate(options: argparse.Namespace) -> int:
             rule=SGD(options.lr),
             batch_size=options.batch_size,
             seed=options.seed,
+            term=options.term,
+            detection=detection,
         )
         rows.append(_row(mode, played))
         if played.result.reason == "interrupted":
@@ -180,6 +244,7 @@ def _row(mode: Mode, played: Simulation) -> list[str]:
         number(result.staleness.mean()) if stale else MISSING,
         str(result.staleness.max()) if stale else MISSING,
         _percent(dropped / pushed) if pushed else MISSING,
+        _percent(counts.lost / (pushed + counts.lost)) if counts.departures else MISSING,
         _percent(result.breakdown["waiting"] / (workers * result.elapsed)),
         number(result.final_loss),
         _percent(float(result.validation_accuracy[-1])),
