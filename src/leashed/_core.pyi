@@ -1019,6 +1019,18 @@ def simulate(
             typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
         ]
     ] = [],
+    network: tuple[str, dict] | None = None,
+    changes: collections.abc.Sequence[
+        tuple[
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsFloat | typing.SupportsIndex,
+        ]
+    ] = [],
+    failing: tuple[
+        typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex
+    ] = (0.0, 0.0),
+    detection: typing.SupportsFloat | typing.SupportsIndex = ...,
 ) -> dict:
     """
     Trains in virtual time and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.
