@@ -624,7 +624,7 @@ def simulate(
 def _check_members(
     cluster: Cluster, mode: Mode | None, term: float | None, detection: float | None
 ) -> None:
-    given = {"term": term, "detection": detection}
+    given: dict[str, Any] = {"term": term, "detection": detection}
     if mode is None:
         given |= {"network": cluster.network, "failing": cluster.failures}
         given |= {"members": cluster.changes or None}
