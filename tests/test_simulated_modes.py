@@ -240,6 +240,12 @@ def test_the_server_carries_out_one_push_after_the_other():
     assert result.elapsed == pytest.approx(0.01 * result.total_updates, rel=0.02)
 
 
+def test_peers_do_not_wait_for_each_others_updates():
+    cluster = simulation.constant(4, 1e-3, update=1e-3)
+    result = play(modes.Swarm(h=1), cluster).result
+    assert result.elapsed == pytest.approx(160 / 4 * 2e-3)
+
+
 def test_a_meeting_does_not_change_what_a_gradient_is_taken_on():
     x = np.array([[1.0], [2.0]], np.float32)
     y = np.array([0, 1])

@@ -454,10 +454,11 @@ def simulate(
         discipline: ``Sequential``, ``Locked``, ``Hogwild()`` or ``Leashed``, the default.
             ``Synchronous`` and ``Hogwild(copy=False)``, which reads all the while, are not played.
         mode: of ``leashed.modes``, in place of a discipline: workers that pull from a server and push
-            to it, or meet each other. ``cluster.copy`` is then what a transfer takes each way, and
-            ``cluster.update`` what the server takes for each push. ``result.total_updates`` counts
-            the server's (of peers, those of all models); a lease's local steps are parts of a batch.
-            Stage-aware staleness policies are not played.
+            to it, or meet each other. ``cluster.copy`` is then what a transfer takes each way, unless
+            the cluster has a network, and ``cluster.update`` what the server takes for each push, one
+            after the other (peers each for themselves). ``result.total_updates`` counts the server's
+            (of peers, those of all models); a lease's local steps are parts of a batch. Stage-aware
+            staleness policies are not played.
         evaluate_every: virtual seconds between evaluations. Default: at the beginning and at the end
             alone; where a loss ends the run, it must be given.
         term: of a mode's leases: seconds from a grant until the batch goes to another, and what its

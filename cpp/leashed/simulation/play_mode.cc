@@ -305,13 +305,14 @@ class ModePlay final : Sink {
     }
   }
 
-  // The server carries out one push after the other.
+  // The server carries out one push after the other; peers have none, and do not wait for others'.
   void arrive(std::uint32_t worker) {
     const std::int64_t time = (*update_)(worker, players_[worker].updates++);
-    server_free_ = after(std::max(now_, server_free_), time);
+    const std::int64_t done = after(server_.holds() ? std::max(now_, server_free_) : now_, time);
+    server_free_ = done;
     telemetry_.update_seconds.add(in_seconds(time));
     telemetry_.attempt_seconds.add(in_seconds(time));
-    enter(server_free_, Kind::push, worker);
+    enter(done, Kind::push, worker);
   }
 
   std::uint32_t steps_of(const Player& player) const {
