@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 
 import numpy as np
@@ -99,6 +100,45 @@ def test_where_transfers_are_slow_fewer_of_them_are_faster():
         batch_size=64,
     ).result
     assert larger.elapsed < 0.5 * sync.elapsed
+
+
+def asynchronous(factors, compute, update, network):
+    """When the last push is carried out, and the pushes of each worker: the plainest program of it."""
+    server = network.server_bandwidth
+    bandwidths = [network.bandwidth / by for by in network.slower]
+    leaves, reaches, serves, pushes = 0.0, 0.0, 0.0, [0] * len(factors)
+    due = [(0.0, "pull", w) for w in range(len(factors))]
+    leased, now = 0, 0.0
+    while due:
+        now, what, w = heapq.heappop(due)
+        own, its = BYTES / bandwidths[w], BYTES / server
+        if what == "pull" and leased < BATCHES:
+            leased += 1
+            leaves = max(now, leaves) + its
+            there = leaves - its + network.latency + max(own, its)
+            heapq.heappush(due, (there + compute * factors[w] + network.latency, "reach", w))
+        elif what == "reach":
+            reaches = max(now, reaches) + its
+            heapq.heappush(due, (max(reaches, now + own), "arrive", w))
+        elif what == "arrive":
+            serves = max(now, serves) + update
+            heapq.heappush(due, (serves, "push", w))
+        elif what == "push":
+            pushes[w] += 1
+            heapq.heappush(due, (now, "pull", w))
+    return now, pushes
+
+
+@pytest.mark.parametrize("server_bandwidth", [3e6, 8e6, 1e9])
+@pytest.mark.parametrize("slower", [[1, 1, 1, 1, 1], [1, 2.3, 5.9, 1, 1.1]])
+def test_queues_are_those_of_the_plainest_program(server_bandwidth, slower):
+    factors, compute = [1.0, 1.37, 2.11, 6.3, 0.83], 7.1e-3
+    network = Network(5.3e6, 3.3e-4, server_bandwidth, slower)
+    cluster = simulation.constant(5, compute, update=1.9e-3).slower(factors).over(network)
+    played = play(modes.ASP(), cluster)
+    elapsed, pushes = asynchronous(factors, compute, 1.9e-3, network)
+    assert played.result.elapsed == pytest.approx(elapsed, rel=1e-6)
+    assert list(played.mode.worker_examples // 16) == pushes
 
 
 @pytest.mark.parametrize("mode", ALL, ids=repr)
