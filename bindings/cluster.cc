@@ -17,6 +17,7 @@
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/leases.h"
 #include "mixing.h"
+#include "pacing.h"
 #include "parts.h"
 #include "read.h"
 
@@ -81,32 +82,14 @@ CustomMix custom_of(const py::object& given) {
   };
 }
 
-Codec codec_of(const std::string& compression) {
-  if (compression == "none") return Codec::none;
-  if (compression == "bfloat16") return Codec::bfloat16;
-  if (compression == "int8") return Codec::int8;
-  throw py::value_error("compression must be one of none, bfloat16, int8, got '" + compression +
-                        "'");
-}
-
 SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
                  std::vector<std::uint64_t> starts, std::vector<double> gaps, std::size_t dimension,
                  std::vector<std::uint32_t> owner, std::size_t servers, std::size_t parts,
                  double timeout, const py::object& custom, const std::string& compression) {
   require_some(dimension, "dimension");
   require_some(parts, "parts");
-  const auto kind = pace == "background"   ? Pace::Kind::background
-                    : pace == "iterations" ? Pace::Kind::iterations
-                                           : Pace::Kind::seconds;
-  if (kind != Pace::Kind::background && (gaps.empty() || starts.size() != gaps.size())) {
-    throw py::value_error("starts and gaps must have one length, of at least 1");
-  }
-  if (kind != Pace::Kind::background &&
-      (starts.front() != 0 || !std::is_sorted(starts.begin(), starts.end()))) {
-    throw py::value_error("starts must begin with 0 and ascend");
-  }
   return {make_synchroniser(to_choice(machine)),
-          {kind, std::move(starts), std::move(gaps)},
+          pace_of(pace, std::move(starts), std::move(gaps)),
           dimension,
           std::move(owner),
           servers,

@@ -8,6 +8,7 @@
 #include "leashed/staleness/registry.h"
 #include "leashed/update/registry.h"
 #include "mode_counts.h"
+#include "pacing.h"
 #include "parts.h"
 #include "read.h"
 #include "train.h"
@@ -26,6 +27,12 @@ py::dict to_dict(SimulationResult result) {
   all["updating_moments"] = to_array(std::move(moments));
   all["updating"] = to_array(std::move(counts));
   all["events"] = result.events;
+  all["trainer_iterations"] = to_array(std::move(result.trainers.iterations));
+  all["rounds"] = to_array(std::move(result.trainers.rounds));
+  all["round_seconds"] = to_array(std::move(result.trainers.seconds));
+  all["drawn"] = result.trainers.drawn;
+  all["bytes_out"] = result.trainers.bytes_out;
+  all["bytes_in"] = result.trainers.bytes_in;
   return all;
 }
 
@@ -44,6 +51,53 @@ MemberOptions to_members(const std::vector<PyMemberChange>& changes,
   return options;
 }
 
+TrainersPlan plan_of(std::size_t count, const std::optional<PyChoice>& machine,
+                     const std::string& pace, std::vector<std::uint64_t> starts,
+                     std::vector<double> gaps, std::size_t servers, std::size_t parts,
+                     double bandwidth, double latency, const std::string& compression, bool mean) {
+  require_some(count, "count");
+  require_some(servers, "servers");
+  require_some(parts, "parts");
+  TrainersPlan plan{.count = count,
+                    .servers = servers,
+                    .parts = parts,
+                    .bandwidth = bandwidth,
+                    .latency = latency,
+                    .codec = codec_of(compression),
+                    .mean = mean};
+  if (machine) {
+    plan.machine = make_synchroniser(to_choice(*machine));
+    plan.pace = pace_of(pace, std::move(starts), std::move(gaps));
+  }
+  return plan;
+}
+
+// Replicas of theta, each with a staleness policy of its own.
+struct Replicas {
+  std::vector<std::unique_ptr<const StalenessPolicy>> policies;
+  std::vector<std::unique_ptr<Discipline>> disciplines;
+};
+
+Replicas replicas_of(const Choice& choice, const Choice& staleness,
+                     const DisciplineContext& context, const TrainersPlan& plan) {
+  Replicas made;
+  for (std::size_t t = 0; t < plan.count; ++t) {
+    const StalenessPolicy& own = *made.policies.emplace_back(make_staleness(staleness));
+    const DisciplineContext its{
+        .initial = context.initial,
+        .dimension = context.dimension,
+        .workers = context.workers,
+        .readers = context.readers,
+        .rule = context.rule,
+        .staleness = own,
+        .block_ends = context.block_ends,
+        .synchronisers = plan.machine ? std::size_t{1} : 0,
+    };
+    made.disciplines.push_back(make_discipline(choice, its));
+  }
+  return made;
+}
+
 py::dict simulate_model(
     const GradientSource& source, const FloatArray& theta, const py::object& x, const py::array& y,
     const std::optional<py::object>& validation_x, const std::optional<py::array>& validation_y,
@@ -54,7 +108,7 @@ py::dict simulate_model(
     const std::optional<FloatArray>& weights,
     std::vector<std::pair<double, std::uint32_t>> commands, const std::optional<PyChoice>& network,
     const std::vector<PyMemberChange>& changes, const std::pair<double, double>& failing,
-    double detection) {
+    double detection, const std::optional<TrainersPlan>& trainers) {
   require_some(workers, "workers");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
@@ -84,12 +138,14 @@ py::dict simulate_model(
   const std::optional<py::function> none;
   const TrainCallbacks callbacks = callbacks_of(progress, none, interrupted_in_callback);
   if (discipline) {
-    const Choice choice = to_choice(*discipline);
+    const Choice choice = to_choice(*discipline), damping = to_choice(staleness);
+    const TrainersPlan plan = trainers.value_or(TrainersPlan{});
     SimulationResult result;
     {
       const py::gil_scoped_release release;
-      const auto played = make_discipline(choice, context);
-      result = simulate(source, data, validating, choice, *played, context, options, callbacks);
+      const Replicas played = replicas_of(choice, damping, context, plan);
+      result = simulate(source, data, validating, choice, played.disciplines, context, options,
+                        callbacks, plan);
     }
     return to_dict(std::move(result));
   }
@@ -107,6 +163,10 @@ py::dict simulate_model(
 }  // namespace
 
 void bind_simulation(py::module_& m) {
+  py::class_<TrainersPlan>(m, "TrainersPlan", "Trainers of virtual time, and how they synchronise.")
+      .def(py::init(&plan_of), py::kw_only(), py::arg("count"), py::arg("machine"), py::arg("pace"),
+           py::arg("starts"), py::arg("gaps"), py::arg("servers"), py::arg("parts"),
+           py::arg("bandwidth"), py::arg("latency"), py::arg("compression"), py::arg("mean"));
   m.def("simulate", simulate_model, py::arg("source"), py::arg("theta").noconvert(), py::arg("x"),
         py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
         py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("mode"),
@@ -118,6 +178,7 @@ void bind_simulation(py::module_& m) {
         py::arg("network") = py::none(), py::arg("changes") = std::vector<PyMemberChange>(),
         py::arg("failing") = std::pair<double, double>(),
         py::arg("detection") = std::numeric_limits<double>::infinity(),
+        py::arg("trainers") = py::none(),
         "Trains in virtual time and returns what train does, and how many workers were in their "
         "updates: for how many seconds each number, and when it changed.");
 }

@@ -26,6 +26,7 @@ from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
+from leashed.sync import Synchroniser
 from leashed.train import (
     MAX_SEED,
     Progress,
@@ -44,6 +45,8 @@ __all__ = [
     "ModeCounts",
     "Network",
     "Simulation",
+    "TrainerCounts",
+    "Trainers",
     "constant",
     "day",
     "exponential",
@@ -56,6 +59,7 @@ __all__ = [
 ]
 
 MAX_WORKERS = 32_000
+OUTPUTS = ("first", "mean")
 _MOST_SECONDS = _check.MOST_SECONDS
 _LEAST_SECONDS = 1e-9
 _MEASURED = 50  # updates for each cost
@@ -218,6 +222,84 @@ class Cluster:
                 which. Somebody must be there in the end.
         """
         return dataclasses.replace(self, changes=members_of(changes, self.workers))
+
+    def trainers(
+        self,
+        count: int,
+        *,
+        servers: int = 1,
+        bandwidth: float = math.inf,
+        latency: float = 0.0,
+        output: str = "first",
+    ) -> Trainers:
+        """So many trainers, each with these workers and a replica of the parameters (shadowsync).
+
+        Args:
+            count: how many; all workers together are at most 32,000.
+            servers: sync servers, where the synchroniser uses them.
+            bandwidth: bytes per second each way, of each sync server's link; under ``MA`` and
+                ``BMUF`` of each trainer's. Default: no limit.
+            latency: seconds each way, of each message; in a ring of each of its steps.
+            output: the model that is evaluated and comes out: the ``"first"`` trainer's replica, as
+                in the paper, or the ``"mean"`` of all.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong; the message names it.
+        """
+        return Trainers(self, count, servers, bandwidth, latency, output)
+
+
+@dataclass(frozen=True)
+class Trainers:
+    """Trainers of virtual time; made by :meth:`Cluster.trainers`, which explains the attributes."""
+
+    cluster: Cluster
+    count: int
+    servers: int = 1
+    bandwidth: float = math.inf
+    latency: float = 0.0
+    output: str = "first"
+    factors: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check.whole("count", self.count)
+        if self.count * self.cluster.workers > MAX_WORKERS:
+            raise ValueError(
+                f"count must leave at most {MAX_WORKERS:,} workers in all, got {self.count} trainers "
+                f"of {self.cluster.workers}"
+            )
+        _check.whole("servers", self.servers, maximum=MAX_WORKERS)
+        if self.bandwidth != math.inf:
+            _check.real("bandwidth", self.bandwidth, 0.0)
+        _seconds("latency", self.latency)
+        if self.output not in OUTPUTS:
+            raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {self.output!r}")
+
+    def slower(self, factors: Sequence[float]) -> Trainers:
+        """With the first trainers so many times as slow: all workers of each, for a gradient.
+
+        Raises:
+            TypeError, ValueError: a factor is not above 0, or there are more than trainers.
+        """
+        given = tuple(_check.real("factors", one, 0.0) for one in factors)
+        if len(given) > self.count:
+            raise ValueError(
+                f"factors must be of at most the {self.count} trainers, got {len(given)}"
+            )
+        return dataclasses.replace(self, factors=given)
+
+    @property
+    def workers(self) -> Cluster:
+        """All workers, trainer by trainer."""
+        every, n = self.count * self.cluster.workers, self.cluster.workers
+        found = dataclasses.replace(self.cluster, workers=every)
+        own = np.ones(n)
+        given = np.asarray(self.cluster.compute[1].get("slower", ()), np.float64)
+        own[: len(given)] = given
+        of_trainers = np.ones(self.count)
+        of_trainers[: len(self.factors)] = self.factors
+        factors = np.outer(of_trainers, own).ravel()
+        return found if (factors == 1.0).all() else found.slower(factors.tolist())
 
 
 def constant(workers: int, seconds: float, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
@@ -389,6 +471,36 @@ class ModeCounts:
 
 
 @dataclass(frozen=True, eq=False)
+class TrainerCounts:
+    """What trainers did, and what their synchronisation moved.
+
+    Attributes:
+        iterations: int64 [trainers]; gradients computed by each.
+        syncs: int64 [trainers]; rounds of each. In the foreground with sync servers those of its
+            workers together.
+        seconds: float64 [trainers]; in them: of the shadow thread, or of the workers together that
+            exchange with servers; with ``MA`` and ``BMUF`` from the trainer's entering a round on.
+        bytes_out: sent by all trainers; with sync servers with the headers of frames.
+        bytes_in: received by them.
+        sync_gap: the average sync gap, shadowsync's eq. 2, its first form: iterations over syncs;
+            NaN without any.
+        sync_gap_by_bytes: its second form, by the bytes sent over those of the parameters, 4 each.
+        syncs_per_second: of all trainers.
+        drawn: the second in which the last batch was begun; from there on workers run out of them.
+    """
+
+    iterations: NDArray[np.int64]
+    syncs: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    bytes_out: int
+    bytes_in: int
+    sync_gap: float
+    sync_gap_by_bytes: float
+    syncs_per_second: float
+    drawn: float
+
+
+@dataclass(frozen=True, eq=False)
 class Simulation:
     """A training in virtual time.
 
@@ -402,6 +514,7 @@ class Simulation:
         updating: int64 [k]; and to what.
         events: what was played, one after the other.
         mode: what a mode decided; None under a discipline.
+        trainers: what each of several did; None where there is no ``Cluster.trainers``.
     """
 
     result: TrainResult
@@ -410,6 +523,7 @@ class Simulation:
     updating: NDArray[np.int64]
     events: int
     mode: ModeCounts | None = None
+    trainers: TrainerCounts | None = None
 
     @property
     def mean_updating(self) -> float:
@@ -424,10 +538,11 @@ def simulate(
     model: Model | Graph | External,
     data: Dataset | Samples | Split | tuple[ArrayLike, ArrayLike],
     *,
-    cluster: Cluster,
+    cluster: Cluster | Trainers,
     until: Until,
     discipline: Discipline | None = None,
     mode: Mode | None = None,
+    sync: Synchroniser | None = None,
     rule: Rule | None = None,
     staleness: Policy | None = None,
     batch_size: int = 64,
@@ -459,6 +574,10 @@ def simulate(
             after the other (peers each for themselves). ``result.total_updates`` counts the server's
             (of peers, those of all models); a lease's local steps are parts of a batch. Stage-aware
             staleness policies are not played.
+        sync: how the replicas of ``Cluster.trainers`` are kept in sync, of ``leashed.sync``, in the
+            background or at a fixed rate (shadowsync, Algorithms 2 to 4). Default: they train apart.
+            Batches are drawn, and updates and epochs counted, by all trainers together. Under
+            ``MA`` and ``BMUF`` compression is not played, and no ``mix`` of one's own anywhere.
         evaluate_every: virtual seconds between evaluations. Default: at the beginning and at the end
             alone; where a loss ends the run, it must be given.
         term: of a mode's leases: seconds from a grant until the batch goes to another, and what its
@@ -472,10 +591,14 @@ def simulate(
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
     """
-    if not isinstance(cluster, Cluster):
+    if not isinstance(cluster, (Cluster, Trainers)):
         raise TypeError(
             f"cluster must be leashed.simulation.constant(...) or another of it, got {cluster!r}"
         )
+    if isinstance(cluster, Trainers):
+        trainers, crew, workers = cluster, cluster.workers, cluster.cluster.workers
+    else:
+        trainers, crew, workers = None, cluster, cluster.workers
     if isinstance(model, (Graph, External)) and model.tables:
         raise TypeError(f"model {model.name} reads tables, which virtual time does not play")
     train_set, test_set = sets_of(model, data, validation)
@@ -485,6 +608,9 @@ def simulate(
         raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
     if mode is not None and discipline is not None:
         raise ValueError("discipline is not for runs with a mode; give one of the two")
+    _check_sync(sync, trainers)
+    if mode is not None and trainers is not None:
+        raise ValueError("cluster of trainers is not for runs with a mode; leave trainers out")
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
     if isinstance(discipline, Synchronous):
@@ -494,9 +620,9 @@ def simulate(
         )
     if isinstance(discipline, Hogwild) and not discipline.copy:
         raise ValueError("discipline Hogwild(copy=False) reads all the while; take Hogwild()")
-    if isinstance(discipline, Sequential) and cluster.workers != 1:
-        raise ValueError(f"cluster must have 1 worker with Sequential, got {cluster.workers}")
-    _check_members(cluster, mode, term, detection)
+    if isinstance(discipline, Sequential) and workers != 1:
+        raise ValueError(f"cluster must have 1 worker with Sequential, got {workers}")
+    _check_members(crew, mode, term, detection)
     rule = SGD(0.05) if rule is None else rule
     check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
@@ -519,7 +645,7 @@ def simulate(
         evaluate_every = _check.real("evaluate_every", evaluate_every, 0.0)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable, got {progress!r}")
-    durations = [cluster.update, cluster.copy, *_means(cluster)]
+    durations = [crew.update, crew.copy, *_means(crew)]
     if until.updates is None and until.epochs is None and not any(durations):
         raise ValueError("until needs updates or epochs where nothing takes time")
     if isinstance(init, str):
@@ -536,7 +662,7 @@ def simulate(
     if mode is not None:
         name, settings = mode.choice()
         leased = rules.pop("batches", 0.0) * batch_size
-        job = {"workers": cluster.workers, "batch": batch_size, "examples": leased}
+        job = {"workers": crew.workers, "batch": batch_size, "examples": leased}
         if term is not None:
             job["term_ns"] = max(1, round(1e9 * term))
         playing = (name, {**settings, **job})
@@ -553,29 +679,30 @@ def simulate(
         playing,
         rule.choice(),
         staleness.choice(),
-        cluster.workers,
+        workers,
         batch_size,
         seed,
         rules,
         math.inf if evaluate_every is None else evaluate_every,
-        cluster.compute,
-        ("constant", {"seconds": cluster.update}),
-        ("constant", {"seconds": cluster.copy}),
+        crew.compute,
+        ("constant", {"seconds": crew.update}),
+        ("constant", {"seconds": crew.copy}),
         None if progress is None else report,
         examples[2],
         [] if mode is None else mode.commands(),
-        None if cluster.network is None else cluster.network.choice(),
-        [(KINDS.index(kind), worker, seconds) for seconds, worker, kind in cluster.changes],
-        (0.0, 0.0) if cluster.failures is None else dataclasses.astuple(cluster.failures),
+        None if crew.network is None else crew.network.choice(),
+        [(KINDS.index(kind), worker, seconds) for seconds, worker, kind in crew.changes],
+        (0.0, 0.0) if crew.failures is None else dataclasses.astuple(crew.failures),
         math.inf if detection is None else detection,
+        None if trainers is None else _plan_of(trainers, sync),
     )
-    compute, settings = cluster.compute
-    config = {
+    compute, settings = crew.compute
+    config: dict[str, Any] = {
         "discipline": discipline.label if mode is None else type(mode).__name__,
         "rule": rule.config(),
         "state_vectors": rule.state_vectors,
         "staleness": staleness.config(),
-        "threads": cluster.workers,
+        "threads": crew.workers,
         "batch_size": batch_size,
         "seed": seed,
         "init": init if isinstance(init, str) else "array",
@@ -593,13 +720,19 @@ def simulate(
         "virtual": {
             "compute": compute,
             **{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in settings.items()},
-            "update": cluster.update,
-            "copy": cluster.copy,
-            **_beyond(cluster, term, detection),
+            "update": crew.update,
+            "copy": crew.copy,
+            **_beyond(crew, term, detection),
         },
     }
     if mode is not None and playing is not None:
         config["mode"] = {"name": playing[0], **playing[1], "commands": mode.commands()}
+    if trainers is not None:
+        config["sync"] = None if sync is None else sync.label
+        config["virtual"]["trainers"] = {
+            name: getattr(trainers, name)
+            for name in ("count", "servers", "bandwidth", "latency", "output")
+        }
     result = result_of(outcome, float(batch_size), config, {})
     if mode is not None:  # whose gradients may be of other numbers of examples
         result = dataclasses.replace(result, examples=int(outcome["worker_examples"].sum()))
@@ -619,6 +752,64 @@ def simulate(
             },
             worker_examples=outcome["worker_examples"].astype(np.int64),
         ),
+        trainers=None if trainers is None else _counted(outcome, model.dimension),
+    )
+
+
+def _check_sync(sync: Synchroniser | None, trainers: Trainers | None) -> None:
+    if sync is None:
+        return
+    if not isinstance(sync, Synchroniser):
+        raise TypeError(f"sync must come from leashed.sync, got {sync!r}")
+    if trainers is None:
+        raise ValueError("sync needs a cluster of trainers: cluster.trainers(2)")
+    if sync.choice()[0].startswith("custom") or sync.custom() is not None:
+        raise TypeError(f"sync {sync.label} has a mix of its own, which virtual time does not play")
+    if sync.compression != "none" and not sync.SERVERS:
+        raise ValueError(
+            f"sync {sync.label}: compression is played with sync servers alone; take none, or EASGD"
+        )
+    instant = trainers.bandwidth == math.inf and trainers.latency == 0.0
+    if instant and sync.when.kind == "background":
+        raise ValueError(
+            "cluster's trainers need a bandwidth or a latency where they synchronise in the "
+            "background, or rounds would take no time and never end"
+        )
+
+
+def _plan_of(trainers: Trainers, sync: Synchroniser | None) -> _core.TrainersPlan:
+    gaps = {} if sync is None else sync.when.gaps
+    return _core.TrainersPlan(
+        count=trainers.count,
+        machine=None if sync is None else sync.choice(),
+        pace="background" if sync is None else sync.when.kind,
+        starts=list(gaps),
+        gaps=[float(gap) for gap in gaps.values()],
+        servers=trainers.servers,
+        parts=1 if sync is None else sync.parts,
+        bandwidth=trainers.bandwidth,
+        latency=trainers.latency,
+        compression="none" if sync is None else sync.compression,
+        mean=trainers.output == "mean",
+    )
+
+
+def _counted(outcome: dict[str, Any], dimension: int) -> TrainerCounts:
+    iterations = outcome["trainer_iterations"].astype(np.int64)
+    syncs = outcome["rounds"].astype(np.int64)
+    total, rounds = int(iterations.sum()), int(syncs.sum())
+    vectors = outcome["bytes_out"] / (4 * dimension)
+    elapsed = outcome["elapsed"]
+    return TrainerCounts(
+        iterations=iterations,
+        syncs=syncs,
+        seconds=outcome["round_seconds"],
+        bytes_out=outcome["bytes_out"],
+        bytes_in=outcome["bytes_in"],
+        sync_gap=total / rounds if rounds else math.nan,
+        sync_gap_by_bytes=total / vectors if vectors else math.nan,
+        syncs_per_second=rounds / elapsed if elapsed else math.nan,
+        drawn=outcome["drawn"],
     )
 
 

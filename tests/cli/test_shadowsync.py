@@ -40,6 +40,29 @@ def test_figure_5_ends_with_its_tables_and_goes_on_where_it_was(
     assert "pace" in capsys.readouterr().err
 
 
+def test_figure_5_and_table_2_are_played_in_virtual_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    played = ["--virtual", "--threads", "2", "--examples", "160", "--passes", "1"]
+    plot = tmp_path / "f.svg"
+    figure = ["--trainers", "2", "--servers", "1", "--gaps", "5", "--plot", str(plot)]
+    assert cli.main(["bench", "shadowsync", *played, *figure]) == 0
+    assert "Virtual time" in capsys.readouterr().out
+    assert plot.stat().st_size > 0
+    table = ["--table2", "--trainers", "2", "--gaps", "5", "--repeats", "1"]
+    assert cli.main(["bench", "shadowsync", *played, *table]) == 0
+    assert "FR-EASGD-5" in capsys.readouterr().out
+    for wrong in (
+        ["--virtual", "--sweep"],
+        ["--full"],
+        ["--passes", "2"],
+        ["--virtual", "--eta", "1"],
+    ):
+        assert cli.main(["bench", "shadowsync", *wrong]) == 2
+        assert wrong[-2 if wrong[-1][0] != "-" else -1] in capsys.readouterr().err
+
+
 def test_table_2_prints_its_runs_as_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["bench", "shadowsync", "--table2", *QUALITY, "--varying", "3/1"]
     assert cli.main([*command, "--json-lines"]) == 0

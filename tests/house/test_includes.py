@@ -26,8 +26,8 @@ FLOORS = (
     "model",  # pure functions of parameters and batches; in place, through a protocol of sparse runs
     "server",  # carries out what a mode of training asks for, on parameters
     "engine",  # the one loop that drives all of them
-    "simulation",  # the same parts, driven in virtual time
     "cluster",  # trainings on several machines: carries out what a policy asks for, over the net
+    "simulation",  # the same parts, driven in virtual time
 )
 HEIGHTS = heights(FLOORS)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from leashed.cluster.packing import FRAGMENT
-from leashed.shadowsync.figure5 import Figure5, Paced, demand, plateau
+from leashed.shadowsync.figure5 import Figure5, Paced
+from leashed.shadowsync.scaling import demand, plateau
 from leashed.shadowsync.study import left
 
 TINY = Figure5(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "leashed/base/clock.h"
+#include "leashed/cluster/averaging.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
@@ -85,8 +86,7 @@ Round::Outcome Round::carry_out(const Action& action, Discipline& discipline,
       return reduce(discipline, deadline);
     case Action::Kind::average:
       done_.each(0, dimension_, [&](std::size_t begin, std::size_t end) {
-        const float n = static_cast<float>(action.members);
-        for (std::size_t i = begin; i < end; ++i) other_[i] /= n;
+        average({other_.data() + begin, end - begin}, action.members);
       });
       return Outcome::done;
     case Action::Kind::advance:
@@ -174,24 +174,16 @@ void Round::take_over(Discipline& discipline, const Deadline& deadline) {
 void Round::advance(const Action& action) {
   float* const global = states_.data();
   float* const velocity = states_.data() + dimension_;
-  const float eta = action.eta, momentum = action.momentum;
   done_.each(0, dimension_, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const float descent = eta * (other_[i] - global[i]);
-      velocity[i] = momentum * velocity[i] + descent;
-      global[i] += action.nesterov ? descent + momentum * velocity[i] : velocity[i];
-      other_[i] = global[i];
-    }
+    leashed::advance(action, {other_.data() + begin, end - begin}, global + begin,
+                     velocity + begin);
   });
 }
 
 void Round::mix(Discipline& discipline, float alpha) {
   discipline.transform(0, dimension_, [&](float* values, std::size_t first, std::size_t last) {
     done_.each(first, last, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = begin; i < end; ++i) {
-        float& theta = values[i - first];
-        theta = (1 - alpha) * theta + alpha * other_[i];
-      }
+      leashed::mix({values + (begin - first), end - begin}, other_.data() + begin, alpha);
     });
   });
 }

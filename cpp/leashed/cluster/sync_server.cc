@@ -12,6 +12,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/team.h"
+#include "leashed/cluster/averaging.h"
 #include "leashed/net/feedback.h"
 #include "leashed/net/spin.h"
 #include "leashed/update/kernels.h"
@@ -281,23 +282,13 @@ void SyncServer::interpolate(Held& held, const ExchangeHead& head, std::span<flo
     not_finite_.fetch_add(1, kRelaxed);
     throw Error("values that are not finite");
   }
-  const float alpha = head.alpha;
   const std::lock_guard lock(held.mutex);
   float* const w = held.values.data();
   if (!held.present) {
     std::copy(values.begin(), values.end(), w);
     held.present = true;
-  } else if (head.old_reply) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const float old = w[i];
-      w[i] = (1 - alpha) * old + alpha * values[i];
-      values[i] = old;
-    }
   } else {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      w[i] = (1 - alpha) * w[i] + alpha * values[i];
-      values[i] = w[i];
-    }
+    leashed::interpolate(w, values, head.alpha, head.old_reply != 0);
   }
   ++held.exchanges;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "leashed/cluster/averaging.h"
 #include "leashed/data/indexed_batches.h"
 #include "leashed/simulation/durations.h"
 #include "leashed/simulation/protocol.h"
@@ -18,28 +19,42 @@ namespace {
 enum class Kind : std::uint8_t {
   step,      // of an update or a read under way
   computed,  // a gradient
+  sync,      // something of a synchronisation
   ready,     // to read
   evaluate,
 };
 
-class Simulation final : public Stage {
+using Replicas = std::span<const std::unique_ptr<Discipline>>;
+
+class Simulation final : public SyncStage {
  public:
   Simulation(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
-             const Choice& choice, Discipline& discipline, const DisciplineContext& context,
-             const SimulationOptions& options, const TrainCallbacks& callbacks)
+             const Choice& choice, Replicas replicas, const DisciplineContext& context,
+             const SimulationOptions& options, const TrainCallbacks& callbacks,
+             const TrainersPlan& plan)
       : source_(source),
-        discipline_(discipline),
+        replicas_(replicas),
         options_(options),
+        plan_(plan),
         batches_(data, options.batch_size, options.seed),
         compute_(make_durations(options.compute, seed_of(options.seed, kCompute))),
         update_(make_durations(options.update, seed_of(options.seed, kUpdate))),
         copy_(make_durations(options.copy, seed_of(options.seed, kCopy))),
         end_(in_ns(options.until.seconds)),
         workspace_(source.make_workspace()),
-        workers_(options.workers),
-        watch_(source, data, validation, options.until, callbacks),
-        protocol_(make_protocol(choice, context, discipline, *this)) {
-    result_.updating_seconds.resize(options.workers + 1);
+        workers_(plan.count * options.workers),
+        watch_(source, data, validation, options.until, callbacks) {
+    result_.updating_seconds.resize(workers_.size() + 1);
+    TrainerCounts& counts = result_.trainers;
+    counts.iterations.resize(plan.count);
+    counts.rounds.resize(plan.count);
+    counts.seconds.resize(plan.count);
+    trainers_.reserve(plan.count);
+    for (std::uint32_t t = 0; t < plan.count; ++t) {
+      trainers_.push_back(std::make_unique<Trainer>(*this, t, choice, context));
+    }
+    sync_ =
+        make_played_sync(plan, context.initial, source.dimension(), options.workers, *this, counts);
   }
 
   SimulationResult run() {
@@ -48,39 +63,23 @@ class Simulation final : public Stage {
     for (std::uint32_t w = 0; w < workers_.size(); ++w) {
       timeline_.enter({0, Kind::ready, w});
     }
+    if (sync_) sync_->begin();
     enter_evaluation();
     while (!watch_.stop.stopped() && !timeline_.empty() && under_way_ > 0) play(timeline_.take());
     return end();
   }
 
   std::int64_t now() const override { return now_; }
-  std::int64_t update_time(std::uint32_t worker) override {
-    return (*update_)(worker, workers_[worker].updates++);
+  Discipline& replica(std::size_t trainer) override { return *replicas_[trainer]; }
+  void sync_at(std::int64_t ns, std::uint32_t what) override {
+    timeline_.enter({ns, Kind::sync, what});
   }
-  std::int64_t copy_time(std::uint32_t worker) override {
-    return (*copy_)(worker, workers_[worker].copies++);
-  }
-  void step_at(std::int64_t ns, std::uint32_t worker) override {
-    timeline_.enter({ns, Kind::step, worker});
-  }
-
-  void has_read(std::uint32_t worker, const View& view) override {
+  void resume(std::uint32_t worker) override {
     Player& player = workers_[worker];
-    player.view = view;
-    player.computing = true;
-    player.telemetry->read_seconds += in_seconds(now_ - player.since);
-    player.since = now_;
-    timeline_.enter(
-        {after(now_, (*compute_)(worker, player.gradients++, now_)), Kind::computed, worker});
-  }
-
-  void updated(std::uint32_t worker, const Publication& publication) override {
-    Player& player = workers_[worker];
-    change_updating(-1);
-    record(*player.telemetry, publication);
-    if (publication.published) player.may_publish = false;
+    player.telemetry->waiting_seconds += in_seconds(now_ - player.since);
     timeline_.enter({now_, Kind::ready, worker});
   }
+  void not_finite() override { watch_.stop.stop(StopReason::not_finite); }
 
  private:
   struct Player {
@@ -93,6 +92,64 @@ class Simulation final : public Stage {
     bool may_publish = false;  // an update that it has claimed
     std::int64_t since = 0;
   };
+
+  // The workers of one trainer, by the numbers that they have in it.
+  class Trainer final : public Stage {
+   public:
+    Trainer(Simulation& all, std::uint32_t index, const Choice& choice,
+            const DisciplineContext& context)
+        : all_(all),
+          index_(index),
+          first_(index * static_cast<std::uint32_t>(all.options_.workers)),
+          protocol_(make_protocol(choice, context, all.replica(index), *this)) {}
+
+    Protocol& protocol() { return *protocol_; }
+    std::uint32_t index() const { return index_; }
+    std::uint32_t own(std::uint32_t worker) const { return worker - first_; }
+
+    std::int64_t now() const override { return all_.now_; }
+    std::int64_t update_time(std::uint32_t worker) override {
+      return (*all_.update_)(first_ + worker, all_.workers_[first_ + worker].updates++);
+    }
+    std::int64_t copy_time(std::uint32_t worker) override {
+      return (*all_.copy_)(first_ + worker, all_.workers_[first_ + worker].copies++);
+    }
+    void step_at(std::int64_t ns, std::uint32_t worker) override {
+      all_.timeline_.enter({ns, Kind::step, first_ + worker});
+    }
+    void has_read(std::uint32_t worker, const View& view) override {
+      all_.has_read(first_ + worker, view);
+    }
+    void updated(std::uint32_t worker, const Publication& publication) override {
+      all_.updated(first_ + worker, publication);
+    }
+
+   private:
+    Simulation& all_;
+    const std::uint32_t index_, first_;
+    const std::unique_ptr<Protocol> protocol_;
+  };
+
+  Trainer& trainer_of(std::uint32_t worker) { return *trainers_[worker / options_.workers]; }
+
+  void has_read(std::uint32_t worker, const View& view) {
+    Player& player = workers_[worker];
+    player.view = view;
+    player.computing = true;
+    player.telemetry->read_seconds += in_seconds(now_ - player.since);
+    player.since = now_;
+    timeline_.enter(
+        {after(now_, (*compute_)(worker, player.gradients++, now_)), Kind::computed, worker});
+  }
+
+  void updated(std::uint32_t worker, const Publication& publication) {
+    Player& player = workers_[worker];
+    change_updating(-1);
+    record(*player.telemetry, publication);
+    if (publication.published) player.may_publish = false;
+    player.since = now_;
+    if (!sync_ || sync_->stepped(worker)) timeline_.enter({now_, Kind::ready, worker});
+  }
 
   void play(const Moment<Kind>& moment) {
     if (moment.ns > end_ || moment.ns == std::numeric_limits<std::int64_t>::max()) {
@@ -108,8 +165,13 @@ class Simulation final : public Stage {
       case Kind::computed:
         compute(moment.worker);
         break;
-      case Kind::step:
-        protocol_->step(moment.worker);
+      case Kind::step: {
+        Trainer& trainer = trainer_of(moment.worker);
+        trainer.protocol().step(trainer.own(moment.worker));
+        break;
+      }
+      case Kind::sync:
+        sync_->play(moment.worker);
         break;
       case Kind::evaluate:
         evaluate();
@@ -139,11 +201,14 @@ class Simulation final : public Stage {
     Player& player = workers_[worker];
     if (!claims(player)) {
       --under_way_;
+      if (sync_) sync_->left(worker);
       return;
     }
     player.k = next_batch_++;
+    result_.trainers.drawn = in_seconds(now_);
     player.since = now_;
-    protocol_->read(worker);
+    Trainer& trainer = trainer_of(worker);
+    trainer.protocol().read(trainer.own(worker));
   }
 
   void compute(std::uint32_t worker) {
@@ -157,7 +222,9 @@ class Simulation final : public Stage {
     player.telemetry->gradients.add(1);
     player.telemetry->gradient_seconds.add(in_seconds(now_ - player.since));
     change_updating(1);
-    protocol_->update(worker, player.gradient.data());
+    Trainer& trainer = trainer_of(worker);
+    ++result_.trainers.iterations[trainer.index()];
+    trainer.protocol().update(trainer.own(worker), player.gradient.data());
   }
 
   static void record(WorkerTelemetry& telemetry, const Publication& publication) {
@@ -194,18 +261,30 @@ class Simulation final : public Stage {
     timeline_.enter({next, Kind::evaluate, 0});
   }
 
-  bool evaluated() const {
+  // Calls f with the output model as it is now, and the updates of all trainers.
+  template <class F>
+  void with_output(const F& f) {
     std::uint64_t updates = 0;
-    discipline_.with_snapshot([&](const float*, std::uint64_t t) { updates = t; });
-    return watch_.evaluated_at(in_seconds(now_), updates);
+    const bool mean = plan_.mean && replicas_.size() > 1;
+    if (mean) mean_.assign(source_.dimension(), 0.0f);
+    for (const auto& replica : replicas_) {
+      replica->with_snapshot([&](const float* theta, std::uint64_t t) {
+        updates += t;
+        for (std::size_t i = 0; i < mean_.size(); ++i) mean_[i] += theta[i];
+      });
+    }
+    average(mean_, static_cast<std::uint32_t>(replicas_.size()));
+    if (mean) return f(mean_.data(), updates);
+    replicas_.front()->with_snapshot([&](const float* theta, std::uint64_t) { f(theta, updates); });
   }
 
   void evaluate() {
-    discipline_.with_snapshot([&](const float* theta, std::uint64_t t) {
+    with_output([&](const float* theta, std::uint64_t updates) {
       Evaluated e{};
       e.seconds = in_seconds(now_);
-      e.updates = t;
-      e.live_vectors = discipline_.live_vectors() + workers_.size();
+      e.updates = updates;
+      e.live_vectors = workers_.size();
+      for (const auto& replica : replicas_) e.live_vectors += replica->live_vectors();
       for (const Player& player : workers_) {
         e.gradients += player.telemetry->gradients.get();
         player.telemetry->staleness.merge_bins_into(e.staleness);
@@ -215,30 +294,35 @@ class Simulation final : public Stage {
   }
 
   SimulationResult end() {
-    protocol_->end();
+    for (const auto& trainer : trainers_) trainer->protocol().end();
     for (std::uint32_t w = 0; w < workers_.size(); ++w) {
-      if (workers_[w].computing) discipline_.withdraw(w);
+      const Trainer& trainer = trainer_of(w);
+      if (workers_[w].computing) replica(trainer.index()).withdraw(trainer.own(w));
     }
     change_updating(0);
     TrainResult& training = result_.training;
-    if (!watch_.interrupted() && !evaluated()) evaluate();
-    discipline_.with_snapshot([&](const float* theta, std::uint64_t t) {
-      training.parameters.assign(theta, theta + source_.dimension());
-      training.updates = t;
+    const std::size_t d = source_.dimension();
+    with_output([&](const float* theta, std::uint64_t updates) {
+      training.parameters.assign(theta, theta + d);
+      training.updates = updates;
     });
+    const bool evaluated = watch_.evaluated_at(in_seconds(now_), training.updates);
+    if (!watch_.interrupted() && !evaluated) evaluate();
     watch_.end(training, next_batch_);
     training.elapsed = in_seconds(now_);
     for (Player& player : workers_) {
       player.telemetry->running_seconds = training.elapsed;
       training.add(*player.telemetry);
     }
-    training.peak_vectors = discipline_.peak_vectors() + workers_.size();
+    training.peak_vectors = workers_.size();
+    for (const auto& replica : replicas_) training.peak_vectors += replica->peak_vectors();
     return std::move(result_);
   }
 
   const GradientSource& source_;
-  Discipline& discipline_;
+  const Replicas replicas_;
   const SimulationOptions& options_;
+  const TrainersPlan& plan_;
   const IndexedBatches batches_;
   const std::unique_ptr<Durations> compute_, update_, copy_;
   const std::int64_t end_;
@@ -250,20 +334,22 @@ class Simulation final : public Stage {
   Timeline<Kind> timeline_;
   std::int64_t now_ = 0;
   std::uint64_t next_batch_ = 0, next_update_ = 0;
-  std::size_t under_way_ = options_.workers;  // who has not come to the end of the batches
-  std::uint32_t updating_ = 0;                // in their updates now
+  std::size_t under_way_ = workers_.size();  // who has not come to the end of the batches
+  std::uint32_t updating_ = 0;               // in their updates now
   std::int64_t updating_since_ = 0;
   Watch watch_;
-  const std::unique_ptr<Protocol> protocol_;
+  std::vector<float> mean_;  // of the replicas, where that is the output
+  std::vector<std::unique_ptr<Trainer>> trainers_;
+  std::unique_ptr<PlayedSync> sync_;
 };
 
 }  // namespace
 
 SimulationResult simulate(const GradientSource& source, const DatasetView& data,
-                          const DatasetView* validation, const Choice& choice,
-                          Discipline& discipline, const DisciplineContext& context,
-                          const SimulationOptions& options, const TrainCallbacks& callbacks) {
-  return Simulation(source, data, validation, choice, discipline, context, options, callbacks)
+                          const DatasetView* validation, const Choice& choice, Replicas replicas,
+                          const DisciplineContext& context, const SimulationOptions& options,
+                          const TrainCallbacks& callbacks, const TrainersPlan& plan) {
+  return Simulation(source, data, validation, choice, replicas, context, options, callbacks, plan)
       .run();
 }
 

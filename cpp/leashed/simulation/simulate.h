@@ -4,18 +4,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "leashed/engine/monitor.h"
 #include "leashed/engine/result.h"
 #include "leashed/simulation/membership.h"
+#include "leashed/simulation/trainers.h"
 
 namespace leashed {
 
 struct SimulationOptions {
-  std::size_t workers;
+  std::size_t workers;  // of each trainer
   std::size_t batch_size;
   std::uint64_t seed;
   StopRules until;            // seconds are virtual ones; milestones are not looked at
@@ -37,12 +40,16 @@ struct SimulationResult {
   static constexpr std::size_t kChanges = std::size_t{1} << 16;
   std::vector<std::pair<double, std::uint32_t>> updating;
   std::uint64_t events = 0;
+  TrainerCounts trainers;
 };
 
-// Throws Error for what cannot be played. `discipline` was made from `choice` and `context`.
+// Throws Error for what cannot be played. The replicas, one for each trainer of the plan, were made
+// from `choice` and contexts like this one, each with a staleness policy of its own. Batches, and
+// the updates that end a run, are those of all trainers together.
 SimulationResult simulate(const GradientSource& source, const DatasetView& data,
                           const DatasetView* validation, const Choice& choice,
-                          Discipline& discipline, const DisciplineContext& context,
-                          const SimulationOptions& options, const TrainCallbacks& callbacks);
+                          std::span<const std::unique_ptr<Discipline>> replicas,
+                          const DisciplineContext& context, const SimulationOptions& options,
+                          const TrainCallbacks& callbacks, const TrainersPlan& plan = {});
 
 }  // namespace leashed

@@ -18,15 +18,21 @@ from leashed.cli.progress import Line
 from leashed.datasets import Split, synthetic_digits
 from leashed.report.table import number
 from leashed.shadowsync.figure5 import Figure5
-from leashed.shadowsync.quality import Pass, Sweep, Table2
+from leashed.shadowsync.quality import Sweep, Table2
+from leashed.shadowsync.scaling import Scaling
 from leashed.shadowsync.study import Record, Study, left, read
+from leashed.shadowsync.virtual import VirtualFigure5, VirtualTable2
 from leashed.studies.scaling import MODELS
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
-_STUDIES: dict[str, type[Figure5 | Table2 | Sweep]] = {
-    study.NAME: study for study in (Figure5, Table2, Sweep)
+AnyStudy = Figure5 | Table2 | Sweep | VirtualFigure5 | VirtualTable2
+
+_STUDIES: dict[str, type[AnyStudy]] = {study.NAME: study for study in (Figure5, Table2, Sweep)}
+_VIRTUAL: dict[str, type[AnyStudy]] = {
+    "figure5": VirtualFigure5,
+    "table2": VirtualTable2,
 }
 _RUNS_LEFT = 3
 
@@ -63,6 +69,20 @@ def add(benchmarks: Commands) -> None:
         const="sweep",
         dest="study",
         help=f"losses over a grid of α, η and momentum, and the best; {_takes(Sweep())}",
+    )
+    parser.add_argument(
+        "--virtual",
+        action="store_true",
+        help="--figure5 or --table2 in virtual time, with the paper's numbers of trainers and "
+        "threads and real gradients (docs/simulation.md); "
+        f"{_takes(VirtualFigure5())} or {_takes(VirtualTable2())}",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="with --virtual: all numbers of trainers and five seeds "
+        f"({_takes(VirtualFigure5().full())}), or all synchronisers and ten "
+        f"({_takes(VirtualTable2().full())})",
     )
     add_data(parser)
     both = parser.add_argument_group("all of them", "lists are separated by commas")
@@ -111,6 +131,18 @@ def add(benchmarks: Commands) -> None:
     grid = parser.add_argument_group("--sweep")
     for name in ("alpha", "eta", "momentum"):
         grid.add_argument(f"--{name}", type=listed(float), help=_default(name))
+    virtual = parser.add_argument_group("--virtual")
+    virtual.add_argument(
+        "--passes",
+        type=float,
+        help=f"over the data, by all trainers; default: {VirtualFigure5.passes:g}",
+    )
+    virtual.add_argument(
+        "--latency",
+        type=float,
+        metavar="SECONDS",
+        help=f"of a message; default: {VirtualFigure5.latency:g}",
+    )
     parser.add_argument("--output", type=Path, help="write each run to this file, as JSON lines")
     parser.add_argument(
         "--resume", action="store_true", help="add to the --output that is there what it lacks"
@@ -157,30 +189,38 @@ def _default(name: str) -> str:
     return "default: " + ", ".join(f"{value} with --{word}" for word, value in found.items())
 
 
-def _study(options: argparse.Namespace) -> Figure5 | Table2 | Sweep:
-    kind = _STUDIES[options.study]
+def _study(options: argparse.Namespace) -> AnyStudy:
+    if options.full and not options.virtual:
+        raise ValueError("--full goes with --virtual")
+    if options.virtual and options.study not in _VIRTUAL:
+        raise ValueError(f"--virtual does not go with --{options.study}")
+    kind: type[AnyStudy] = (_VIRTUAL if options.virtual else _STUDIES)[options.study]
+    called = "--virtual" if options.virtual else f"--{options.study}"
     fields = {item.name: item for item in dataclasses.fields(kind)}
-    known = {item.name for study in _STUDIES.values() for item in dataclasses.fields(study)}
+    kinds = (*_STUDIES.values(), *_VIRTUAL.values())
+    known = {item.name for study in kinds for item in dataclasses.fields(study)}
     given: dict[str, Any] = {}
     for name in known:
         value = getattr(options, name, None)
         if value is None:
             continue
         if name not in fields:
-            raise ValueError(f"--{name.replace('_', '-')} does not go with --{options.study}")
+            raise ValueError(f"--{name.replace('_', '-')} does not go with {called}")
         if isinstance(value, tuple) and not isinstance(fields[name].default, tuple):
             if len(value) != 1:
                 raise ValueError(f"--{name} takes one number with --{options.study}")
             value = value[0]
         given[name] = value
     study = kind(**given)
+    if options.full and isinstance(study, VirtualFigure5 | VirtualTable2):
+        study = study.full()
     if options.scale is None:
         return study
     return study.scaled(_check.real("scale", options.scale, 0.0))
 
 
-def _data(options: argparse.Namespace, study: Study) -> Split | None:
-    if not isinstance(study, Pass):
+def _data(options: argparse.Namespace, study: AnyStudy) -> Split | None:
+    if isinstance(study, Figure5):
         if options.data is not None:
             raise ValueError("--data does not go with --figure5, whose trainers are paced")
         return None
@@ -239,7 +279,7 @@ def _shadowsync(options: argparse.Namespace) -> int:
     line.clear()
     if records:
         print(study.report(records), file=sys.stderr if options.json_lines else sys.stdout)
-    if options.plot is not None and records and isinstance(study, Figure5):
+    if options.plot is not None and records and isinstance(study, Scaling):
         _draw(study, records, options.plot)
     remaining = len(settings) - ended
     tell_left(remaining, total, output)
@@ -248,10 +288,11 @@ def _shadowsync(options: argparse.Namespace) -> int:
     return _RUNS_LEFT if remaining else 0
 
 
-def _draw(study: Figure5, records: list[Record], path: Path) -> None:
+def _draw(study: Scaling, records: list[Record], path: Path) -> None:
     from leashed.plots.shadowsync import scaling  # noqa: PLC0415 (matplotlib is optional)
 
-    scaling(*study.panels(records), study.told).savefig(path)
+    losses = study.loss_panels(records) if isinstance(study, VirtualFigure5) else {}
+    scaling(*study.panels(records), study.told, losses).savefig(path)
     tell(str(path))
 
 

@@ -1,4 +1,4 @@
-"""Figure 5 of shadowsync: examples per second over the number of trainers."""
+"""Figure 5 of shadowsync: examples per second, and losses, over the number of trainers."""
 
 from __future__ import annotations
 
@@ -21,19 +21,29 @@ def scaling(
     servers: Mapping[str, Mapping[int, float]],
     plateaus: Mapping[str, float],
     told: str,
+    losses: Mapping[str, Mapping[str, Mapping[int, float]]] | None = None,
 ) -> Figure:
-    """Two panels: every way to synchronise, and the most frequent one with more sync servers.
+    """Panels for every way to synchronise, for the most frequent one with more sync servers, and for
+    each of the losses.
 
     Args:
         ways: examples per second by the number of trainers, for each curve of the first panel.
         servers: the same for the second.
         plateaus: the predicted plateau of curves, drawn as a dashed line beside them.
         told: how it was measured.
+        losses: for each title, of curves by the number of trainers.
     """
+    below = losses or {}
     with style():
-        figure = Figure(figsize=(10.0, 4.4))
-        left, right = figure.subplots(1, 2, sharey=True)
+        figure = Figure(figsize=(10.0, 8.0 if below else 4.4))
+        rows = figure.subplots(2 if below else 1, 2, squeeze=False)
+        left, right = rows[0]
+        right.sharey(left)
         looks = {name: k for k, name in enumerate(dict.fromkeys([*ways, *servers]))}
+        for axes, (title, curves) in zip(rows[-1] if below else (), below.items(), strict=True):
+            own = {name: looks[first] for name, first in zip(curves, ways, strict=False)}
+            _panel(axes, title, curves, {}, own)
+            axes.set_ylim(auto=True)
         _panel(left, "EPS, by the way of synchronisation", ways, plateaus, looks)
         _panel(right, "EPS, by the number of sync servers", servers, plateaus, looks)
         left.set_ylabel("examples per second")

@@ -31,10 +31,11 @@ from leashed.train import mean_loss
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Pass", "Sweep", "Table2"]
+__all__ = ["ALONE", "Pass", "Sweep", "Table2", "synchroniser_of"]
 
 _BYTES = 4  # of a parameter
-_ALONE = "none"
+ALONE = "none"
+"""The arm of one trainer."""
 _NEVER = 1e6  # seconds between evaluations
 _AROUND = 1.0  # seconds of a run beside training
 _RATE = 15_000.0  # examples per second, about, evaluations included, on two processors
@@ -105,7 +106,7 @@ class Pass(Study):
     def measure(self, setting: Record, data: Split | None) -> Record:
         assert data is not None
         model = build_model(self.model, data.train)
-        sync = _synchroniser(setting, self.iterations(len(data.train)))
+        sync = synchroniser_of(setting, self.iterations(len(data.train)))
         trainers = self.trainers if sync is not None else 1
         batches = batches_in(1.0, len(data.train), self.batch_size)
         needed = sync is not None and sync.SERVERS
@@ -171,13 +172,23 @@ class Table2(Pass):
 
     def arms(self) -> list[Record]:
         return [
-            {"sync": _ALONE, "gap": None, "settings": {}},
+            {"sync": ALONE, "gap": None, "settings": {}},
             *(
                 {"sync": kind, "gap": gap, "settings": {}}
                 for kind in self.kinds
                 for gap in (None, *self.gaps, *map(list, self.varying))
             ),
         ]
+
+    @property
+    def told(self) -> str:
+        """How it is measured, in words."""
+        return (
+            f"One pass by {self.trainers} trainers of {self.threads} Hogwild threads each "
+            f"({ALONE}: by one trainer alone), batches of {self.batch_size}, η = {self.lr:g}; losses "
+            "of the first replica, means ± half the 95% interval over the seeds. Syncs: of all "
+            "trainers, means. Sync gap: eq. 2 by syncs, and by the servers' bytes each way."
+        )
 
     def report(self, records: Sequence[Record]) -> str:
         header = ["", "syncs", "sync gap", "by bytes in", "out", "train loss", "eval loss"]
@@ -186,7 +197,7 @@ class Table2(Pass):
         rows = []
         varying: dict[str, str] = {}
         for arm, runs in _by_arm(records):
-            sync = _synchroniser(arm, iterations)
+            sync = synchroniser_of(arm, iterations)
             cells = ["one trainer" if sync is None else sync.label]
             if sync is not None and len(sync.when.gaps) > 1:
                 varying[sync.when.label.removeprefix("FR-")] = _schedule(sync.when)
@@ -195,12 +206,7 @@ class Table2(Pass):
             for name in ("train_loss", "eval_loss", "eval_accuracy"):
                 cells.append(_spread([run[name] for run in runs]))
             rows.append([*cells, _mean([run["eps"] for run in runs]), str(len(runs))])
-        told = (
-            f"One pass by {self.trainers} trainers of {self.threads} Hogwild threads each "
-            f"({_ALONE}: by one trainer alone), batches of {self.batch_size}, η = {self.lr:g}; losses "
-            "of the first replica, means ± half the 95% interval over the seeds. Syncs: of all "
-            "trainers, means. Sync gap: eq. 2 by syncs, and by the servers' bytes each way."
-        )
+        told = self.told
         for label, schedule in varying.items():
             told += f" {label}, by a worker's iterations: {schedule}."
         return f"{told}\n\n{text(header, rows)}"
@@ -235,7 +241,7 @@ class Sweep(Pass):
         if "diloco" in self.kinds:
             raise ValueError("kinds: diloco has no α to look for; choose of easgd, ma, bmuf")
         for arm in self.arms():
-            _synchroniser(arm, self.iterations(self.examples))
+            synchroniser_of(arm, self.iterations(self.examples))
 
     def arms(self) -> list[Record]:
         return [
@@ -311,9 +317,9 @@ def _check_kinds(kinds: Sequence[str]) -> None:
             raise ValueError(f"kinds must be of {', '.join(SYNCHRONISERS)}, got {kind!r}")
 
 
-def _synchroniser(setting: Mapping[str, Any], iterations: int) -> Synchroniser | None:
+def synchroniser_of(setting: Mapping[str, Any], iterations: int) -> Synchroniser | None:
     """Of a setting, where each worker has so many iterations."""
-    if setting["sync"] == _ALONE:
+    if setting["sync"] == ALONE:
         return None
     when = _when(setting["gap"], iterations)
     return SYNCHRONISERS[setting["sync"]](when=when, **setting["settings"])
