@@ -235,13 +235,23 @@ PACED = simulation.exponential(4, 1e-2, update=1e-4, copy=1e-4)
 
 @pytest.mark.parametrize("servers", [1, 2])
 def test_a_fixed_rate_has_the_plateau_of_bytes_over_bandwidth(servers):
-    bandwidth, gap, trainers = 1.5e7, 5, 10
-    cluster = PACED.trainers(trainers, servers=servers, bandwidth=bandwidth)
-    predicted = plateau(WIDE.dimension, servers, bandwidth, gap, 8)
+    dimension, bandwidth, gap = 2 * packing.FRAGMENT, 8e6, 5
+    cluster = PACED.trainers(10, servers=servers, bandwidth=bandwidth)
+    predicted = plateau(dimension, servers, bandwidth, gap, 1)
 
-    def eps(how):
-        played = play(cluster, how, model=WIDE, until=lsh.until(seconds=1.5))
-        return played.result.gradients * 8 / played.result.elapsed, played.trainers
+    def eps(how):  # between two moments of the same run, when its links have long been full
+        early, late = (
+            play(
+                cluster,
+                how,
+                model=constant_gradient(dimension),
+                data=FEATURES,
+                batch_size=1,
+                until=lsh.until(seconds=seconds),
+            )
+            for seconds in (1, 3)
+        )
+        return (late.result.gradients - early.result.gradients) / 2, late.trainers
 
     alone, _ = eps(None)
     assert alone > 1.3 * predicted
@@ -295,15 +305,19 @@ def test_compression_sends_fewer_bytes_and_loses_nothing_for_good(compression, s
 
 
 def test_synchronisation_keeps_replicas_together():
-    cluster = CREW.trainers(4, **LINK)
-    apart = play(cluster, until=lsh.until(epochs=6)).result
-    mean = play(CREW.trainers(4, **LINK, output="mean"), until=lsh.until(epochs=6)).result
-    synced = play(cluster, sync.EASGD(), until=lsh.until(epochs=6)).result
-    assert synced.final_loss < apart.final_loss
-    assert mean.final_loss != apart.final_loss
-    assert apart.config["sync"] is None
-    assert synced.config["sync"] == "S-EASGD"
-    assert synced.config["virtual"]["trainers"]["count"] == 4
+    def run(how, output):
+        return play(CREW.trainers(4, **LINK, output=output), how, until=lsh.until(epochs=6)).result
+
+    def apart(how):  # the first replica from the mean of all
+        first, mean = run(how, "first"), run(how, "mean")
+        return np.abs(first.parameters - mean.parameters).max()
+
+    assert apart(sync.EASGD(alpha=1.0)) < 0.5 * apart(None)
+    assert apart(sync.MA(alpha=1.0, when=EVERY)) < 0.5 * apart(None)
+    assert run(None, "first").config["sync"] is None
+    config = run(sync.EASGD(), "first").config
+    assert config["sync"] == "S-EASGD"
+    assert config["virtual"]["trainers"]["count"] == 4
 
 
 def test_ctrl_c_returns_what_was_reached():

@@ -150,9 +150,9 @@ class VirtualFigure5(Played, Scaling):
     servers: tuple[int, ...] = (2, 4)
     gaps: tuple[int, ...] = (5, 30)
     threads: int = 24
-    batch_size: int = 8
+    batch_size: int = 4
     hidden: int = 64
-    passes: float = 8.0
+    passes: float = 4.0
     pace: float = 0.02
     latency: float = 5e-5
     bandwidth: float = 4e8
@@ -243,9 +243,9 @@ class VirtualTable2(Played, Table2):
     trainers: int = 11
     threads: int = 24
     servers: int = 1
-    batch_size: int = 8
+    batch_size: int = 4
     hidden: int = 64
-    passes: float = 8.0
+    passes: float = 4.0
     pace: float = 0.02
     latency: float = 5e-5
     bandwidth: float = 4e8
