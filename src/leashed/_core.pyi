@@ -39,6 +39,7 @@ __all__: list[str] = [
     "Table",
     "Trace",
     "TrainerSync",
+    "TrainersPlan",
     "available_isas",
     "batch",
     "batch_rows",
@@ -893,6 +894,26 @@ class Trace:
         What the training began with, as its caller gave it.
         """
 
+class TrainersPlan:
+    """
+    Trainers of virtual time, and how they synchronise.
+    """
+    def __init__(
+        self,
+        *,
+        count: typing.SupportsInt | typing.SupportsIndex,
+        machine: tuple[str, dict] | None,
+        pace: str,
+        starts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        gaps: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+        servers: typing.SupportsInt | typing.SupportsIndex,
+        parts: typing.SupportsInt | typing.SupportsIndex,
+        bandwidth: typing.SupportsFloat | typing.SupportsIndex,
+        latency: typing.SupportsFloat | typing.SupportsIndex,
+        compression: str,
+        mean: bool,
+    ) -> None: ...
+
 def available_isas() -> list[str]:
     """
     Instruction-set levels of this build that this CPU can run, slowest first.
@@ -1031,6 +1052,7 @@ def simulate(
         typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex
     ] = (0.0, 0.0),
     detection: typing.SupportsFloat | typing.SupportsIndex = ...,
+    trainers: TrainersPlan | None = None,
 ) -> dict:
     """
     Trains in virtual time and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.

@@ -271,7 +271,7 @@ class Trainers:
         _check.whole("servers", self.servers, maximum=MAX_WORKERS)
         if self.bandwidth != math.inf:
             _check.real("bandwidth", self.bandwidth, 0.0)
-        _seconds("latency", self.latency)
+        _check.seconds("latency", self.latency)
         if self.output not in OUTPUTS:
             raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {self.output!r}")
 
