@@ -22,5 +22,6 @@ void bind_simulation(pybind11::module_& m);
 void bind_sparse(pybind11::module_& m);
 void bind_table(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
+void bind_train_mode(pybind11::module_& m);
 
 }  // namespace leashed

@@ -1,21 +1,26 @@
 """Modes of training with a parameter server, or peer to peer: who waits for whom.
 
-Each is a value of a few numbers; what they do is in docs/modes.md. Today they are played in virtual
-time, by :func:`leashed.simulate`.
+Each is a value of a few numbers; what they do is in docs/modes.md. :func:`leashed.train` has them
+carried out by threads, :func:`leashed.simulate` plays them in virtual time.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from leashed import _check
 from leashed.choice import Setting
 
 __all__ = [  # noqa: RUF022  in the order of this file
     "Mode",
+    "ModeCounts",
     "Sync",
     "BSP",
     "ASP",
@@ -57,6 +62,50 @@ class Mode(ABC):
     def commands(self) -> list[tuple[float, int]]:
         """When, in seconds, and what the native mode is told."""
         return []
+
+    def machine(self, workers: int, batch: int, examples: float) -> tuple[str, dict[str, Setting]]:
+        """The native mode with so many workers, examples of a lease and of all (0: endless)."""
+        name, settings = self.choice()
+        return name, {**settings, "workers": workers, "batch": batch, "examples": examples}
+
+
+@dataclass(frozen=True, eq=False)
+class ModeCounts:
+    """What a mode decided about what was pushed.
+
+    Attributes:
+        applied: examples whose gradients, or models, were summed.
+        late: examples dropped whose lease had gone to another.
+        stale: examples dropped by GBA, eq. 1.
+        straggler: examples dropped that came after their round (Hop-BW).
+        lost: examples of leases whose workers were gone before they had pushed; others, or they again,
+            were given them.
+        departures: of workers that left or crashed.
+        exchanges: of models with the server's.
+        meetings: of peers.
+        worker_examples: int64 [workers]; pushed by each.
+    """
+
+    applied: int
+    late: int
+    stale: int
+    straggler: int
+    lost: int
+    departures: int
+    exchanges: int
+    meetings: int
+    worker_examples: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, counted: Mapping[str, Any]) -> ModeCounts:
+        """From what a run tells, which may be more."""
+        values: dict[str, Any] = {item.name: counted[item.name] for item in fields(cls)}
+        examples = np.asarray(values.pop("worker_examples")).astype(np.int64)
+        return cls(**values, worker_examples=examples)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Of JSON's own types."""
+        return {**vars(self), "worker_examples": self.worker_examples.tolist()}
 
 
 def _given(mode: Mode, without: str | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from leashed import _check
 from leashed.histogram import Histogram, TimeDistribution
+from leashed.modes import ModeCounts
 from leashed.tables import Table
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _LATER = (
     "worker_updates",
     "rows",
     "row_staleness",
+    "mode",
     *QUALITY,
 )
 _NOT_WRITTEN = ("tables",)
@@ -147,6 +149,7 @@ class TrainResult:
             ``staleness``, the sum over what was applied, and ``stalest``, the largest. Empty where
             the model reads no tables.
         row_staleness: int64 [bins]; updates of rows by their staleness: of 0, 1, 2 to 3, 4 to 7, ….
+        mode: what a mode of ``leashed.modes`` decided; None under a discipline.
         tables: the tables that the model read, by name, as they are now; not written to JSON.
 
     Raises:
@@ -190,6 +193,7 @@ class TrainResult:
     validation_normalised_entropy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     rows: dict[str, int] = field(default_factory=dict)
     row_staleness: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    mode: ModeCounts | None = None
     tables: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -276,6 +280,8 @@ class TrainResult:
                 document[item.name] = value.to_dict()
             elif isinstance(value, np.ndarray):
                 document[item.name] = _encode(value.tolist())
+            elif isinstance(value, ModeCounts):
+                document[item.name] = value.to_dict()
             else:
                 document[item.name] = _encode(value)
         return json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
@@ -422,6 +428,8 @@ def _decode_field(name: str, value: Any) -> Any:
         return {str(key): _decode_float(item) for key, item in value.items()}
     if name == "rows":
         return {str(key): int(item) for key, item in value.items()}
+    if name == "mode":
+        return None if value is None else ModeCounts.of(value)
     if name == "config":
         return dict(value)
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from leashed.external import External, Samples
 from leashed.machine import cores, cpu_model
 from leashed.membership import KINDS, Failing, Member, members_of
 from leashed.models import Graph, Model
-from leashed.modes import Mode
+from leashed.modes import Mode, ModeCounts
 from leashed.network import Network
 from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
@@ -443,33 +443,6 @@ def measure(
 
 
 @dataclass(frozen=True, eq=False)
-class ModeCounts:
-    """What a mode decided about what was pushed.
-
-    Attributes:
-        applied: examples whose gradients, or models, were summed.
-        late: examples dropped whose lease had gone to another.
-        stale: examples dropped by GBA, eq. 1.
-        straggler: examples dropped that came after their round (Hop-BW).
-        lost: examples of leases whose workers were gone before they had pushed; others, or they again,
-            were given them.
-        departures: of workers that left or crashed.
-        exchanges: of models with the server's.
-        meetings: of peers.
-        worker_examples: int64 [workers]; pushed by each.
-    """
-
-    applied: int
-    late: int
-    stale: int
-    straggler: int
-    lost: int
-    departures: int
-    exchanges: int
-    meetings: int
-    worker_examples: NDArray[np.int64]
-
-
 @dataclass(frozen=True, eq=False)
 class TrainerCounts:
     """What trainers did, and what their synchronisation moved.
@@ -660,12 +633,11 @@ def simulate(
     rules = until.rules(len(train_set), batch_size)
     playing = None
     if mode is not None:
-        name, settings = mode.choice()
         leased = rules.pop("batches", 0.0) * batch_size
-        job = {"workers": crew.workers, "batch": batch_size, "examples": leased}
+        name, settings = mode.machine(crew.workers, batch_size, leased)
         if term is not None:
-            job["term_ns"] = max(1, round(1e9 * term))
-        playing = (name, {**settings, **job})
+            settings = {**settings, "term_ns": max(1, round(1e9 * term))}
+        playing = (name, settings)
     examples = head_of(train_set)
     validating = None if test_set is None else head_of(test_set)
     outcome = _core.simulate(
@@ -734,24 +706,13 @@ def simulate(
             for name in ("count", "servers", "bandwidth", "latency", "output")
         }
     result = result_of(outcome, float(batch_size), config, {})
-    if mode is not None:  # whose gradients may be of other numbers of examples
-        result = dataclasses.replace(result, examples=int(outcome["worker_examples"].sum()))
     return Simulation(
         result=result,
         updating_seconds=outcome["updating_seconds"],
         updating_moments=outcome["updating_moments"],
         updating=outcome["updating"].astype(np.int64),
         events=outcome["events"],
-        mode=None
-        if mode is None
-        else ModeCounts(
-            **{
-                item.name: outcome[item.name]
-                for item in fields(ModeCounts)
-                if item.name != "worker_examples"
-            },
-            worker_examples=outcome["worker_examples"].astype(np.int64),
-        ),
+        mode=result.mode,
         trainers=None if trainers is None else _counted(outcome, model.dimension),
     )
 

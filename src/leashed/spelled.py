@@ -7,21 +7,25 @@ name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Protocol, TypeVar
 
-from leashed import datasets, schedules, staleness
+from leashed import datasets, modes, schedules, staleness
 from leashed.datasets import Split
 from leashed.disciplines import DISCIPLINES, Discipline, Hogwild, Leashed
+from leashed.modes import Mode
 from leashed.rules import RULES, SWAP, Rule
 from leashed.schedules import Schedule
 from leashed.staleness import POLICIES, Policy
 
 __all__ = [
     "DISCIPLINE_WORDS",
+    "MODE_WORDS",
     "SCHEDULES",
     "RuleWords",
     "data_of",
     "discipline_of",
+    "mode_of",
     "policy_of",
     "rule_of",
     "settings",
@@ -41,6 +45,13 @@ SCHEDULES: Mapping[str, Callable[..., Schedule]] = {
 DISCIPLINE_WORDS: Mapping[str, Discipline] = {
     **DISCIPLINES,
     "hogwild-direct": Hogwild(copy=False),
+}
+
+
+MODE_WORDS: Mapping[str, type[Mode]] = {
+    kind.NAME: kind
+    for name in modes.__all__
+    if issubclass(kind := getattr(modes, name), Mode) and kind is not Mode
 }
 
 
@@ -98,6 +109,32 @@ def discipline_of(name: str, persistence: float | None, before: str = "--") -> D
     if name != "leashed":
         raise ValueError(f"{before}persistence goes with leashed, not with {name}")
     return Leashed(persistence)
+
+
+def mode_of(text: str, option: str = "--mode") -> Mode:
+    """The mode of training that ``NAME:key=value:…`` describes: ``gba:m=8:iota=2``.
+
+    Raises:
+        ValueError: it describes none; the message says what is wrong.
+    """
+    name, *parts = text.strip().split(":")
+    kind = _choose(MODE_WORDS, option, name)
+    known = [item.name for item in fields(kind)]
+    given: dict[str, Any] = {}
+    for part in parts:
+        key, _, value = part.partition("=")
+        if key not in known:
+            raise ValueError(
+                f"{option}: {name} has no {key!r}; it has {', '.join(known) or 'no settings'}"
+            )
+        try:
+            given[key] = float(value) if "." in value or "e" in value else int(value)
+        except ValueError:
+            raise ValueError(f"{option}: {key} of {name} must be a number, got {value!r}") from None
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise ValueError(f"{option} {name}: {_plain(error)}") from None
 
 
 def rule_of(words: RuleWords, before: str = "--") -> Rule:

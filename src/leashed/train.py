@@ -24,6 +24,7 @@ from leashed.external import External, Samples
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
 from leashed.models import FactorisationMachine, Graph, Model
+from leashed.modes import Mode, ModeCounts
 from leashed.result import QUALITY, TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
@@ -92,6 +93,7 @@ def train(
     *,
     until: Until,
     discipline: Discipline | None = None,
+    mode: Mode | None = None,
     rule: Rule | None = None,
     staleness: Policy | None = None,
     threads: int | str | None = None,
@@ -139,6 +141,14 @@ def train(
             ``result.config["sparse_updates"]`` tells which it was.
         until: ``leashed.until(...)``: when to stop.
         discipline: how threads share the parameters. Default: ``Leashed()``.
+        mode: of ``leashed.modes``, in place of a discipline: the threads are the workers of a parameter
+            server, or peers, and the mode says who waits for whom and what becomes of a gradient;
+            the parameter server is a lock that who pushes carries it out under. ``result.mode``
+            has what it decided; ``result.total_updates`` counts the server's updates, of peers
+            those of all models. Of peers and of ``Ensemble`` the mean of the models is evaluated
+            and returned. ``checkpoint``, ``resume``, ``record``, ``sync``, ``cluster``, ``tables``,
+            sparse data, stage-aware staleness policies and ``threads="auto"`` are not for runs
+            with a mode.
         rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``.
         staleness: what a gradient is multiplied by for its staleness, from ``leashed.staleness``.
             Default: ``none()``. With ``Sequential`` and ``Synchronous`` staleness is always 0.
@@ -226,11 +236,28 @@ def train(
             cluster's master cannot be reached.
     """
     train_set, test_set = sets_of(model, data, validation)
+    if mode is not None:
+        _check_mode(
+            mode,
+            discipline=discipline,
+            checkpoint=checkpoint,
+            resume=resume,
+            record=record,
+            sync=sync,
+            cluster=cluster,
+            tables=train_set if isinstance(train_set, _Clicks) else tables,
+        )
+        if isinstance(train_set, SparseDataset):
+            raise TypeError("data must be dense for runs with a mode; give a discipline")
+        if threads == "auto":
+            raise ValueError('threads="auto" is not for runs with a mode; give a number')
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
     rule = SGD(0.05) if rule is None else rule
     check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
+    if mode is not None and staleness.choice()[0].startswith("stage_aware"):
+        raise ValueError("staleness by stages is not for runs with a mode; choose another policy")
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
     auto = isinstance(threads, str) and threads == "auto"
@@ -276,7 +303,7 @@ def train(
         theta = _check.vector("init", init, model.dimension)
 
     config = {
-        "discipline": discipline.label,
+        "discipline": discipline.label if mode is None else type(mode).__name__,
         "rule": rule.config(),
         "state_vectors": rule.state_vectors,
         "staleness": staleness.config(),
@@ -355,6 +382,33 @@ def train(
             raise KeyboardInterrupt
         return float(probe["gradients"] / probe["elapsed"])
 
+    if mode is not None:
+        rules = until.rules(len(train_set), batch_size)
+        leased = rules.pop("batches", 0.0) * batch_size
+        name, settings = machine = mode.machine(threads, batch_size, leased)
+        config["mode"] = {"name": name, **settings, "commands": mode.commands()}
+        outcome = _core.train_mode(
+            native,
+            theta,
+            examples[0],
+            examples[1],
+            None if validating is None else validating[0],
+            None if validating is None else validating[1],
+            machine,
+            rule.choice(),
+            staleness.choice(),
+            threads,
+            batch_size,
+            seed,
+            rules,
+            until.milestones,
+            evaluate_every or 0.0,
+            None if progress is None else report,
+            examples[2],
+            mode.commands(),
+        )
+        config["sparse_updates"] = False
+        return result_of(outcome, mean_batch, config, {})
     if auto:
         config["threads"] = threads = fastest(candidates(threads), eps)
     with ExitStack() as stack:
@@ -514,6 +568,25 @@ def mean_loss(
     if isinstance(data, SparseDataset):
         return model.sparse.evaluate(theta, x, y, weights, threads)[0]
     return model.native.evaluate(theta, x, y, weights, threads)[0]
+
+
+def _check_mode(mode: Mode, **given: object) -> None:
+    if not isinstance(mode, Mode):
+        raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
+    instead = {
+        "discipline": "give one of the two",
+        "checkpoint": "train with a discipline",
+        "resume": "train with a discipline",
+        "record": "train with a discipline",
+        "sync": "train alone",
+        "cluster": "train on one machine",
+        "tables": "train a model without tables",
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} is not for runs with a mode; {instead[name]}, or leave it out"
+            )
 
 
 def _check_record(**given: object) -> None:
@@ -732,6 +805,9 @@ def result_of(
     def counts(name: str) -> Histogram:
         return Histogram(outcome[name].astype(np.int64))
 
+    mode = ModeCounts.of(outcome) if "worker_examples" in outcome else None
+    # A mode's gradients may be of other numbers of examples.
+    seen = outcome["gradients"] * batch_size if mode is None else mode.worker_examples.sum()
     return TrainResult(
         outcome=outcome["outcome"],
         reason=outcome["reason"],
@@ -750,7 +826,7 @@ def result_of(
         live_vectors=series("live_vectors", np.int64),
         staleness_over_time=_staleness_over_time(evaluations),
         elapsed=outcome["elapsed"],
-        examples=round(outcome["gradients"] * batch_size),
+        examples=round(float(seen)),
         total_updates=outcome["updates"],
         gradients=outcome["gradients"],
         dropped=outcome["dropped"],
@@ -767,4 +843,5 @@ def result_of(
         peak_vectors=outcome["peak_vectors"],
         peak_memory_bytes=outcome["peak_memory_bytes"],
         config=config,
+        mode=mode,
     )

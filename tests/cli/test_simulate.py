@@ -60,10 +60,10 @@ def test_modes_are_words() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--modes", "gbx"], "modes must be of sync"),
-        (["--modes", "gba:n=2"], "mode gba has no 'n'"),
-        (["--modes", "gba:m=x"], "mode gba: m must be a number"),
-        (["--modes", "ssp"], "mode ssp: "),
+        (["--modes", "gbx"], "--modes 'gbx' is unknown; choose one of sync"),
+        (["--modes", "gba:n=2"], "--modes: gba has no 'n'"),
+        (["--modes", "gba:m=x"], "--modes: m of gba must be a number"),
+        (["--modes", "ssp"], "--modes ssp: "),
         (["--workers", "0"], "workers must be at least 1"),
         (["--slow", "2"], "slow must be at most 1"),
         (["--compute", "-1"], "mean must be at least 0"),

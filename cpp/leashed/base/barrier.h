@@ -12,11 +12,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
 #include <utility>
 
 #include "leashed/base/aligned.h"
-#include "leashed/base/clock.h"
+#include "leashed/base/spin.h"
 
 namespace leashed {
 
@@ -53,9 +52,6 @@ class Barrier {
 
  private:
   static constexpr auto kRelaxed = std::memory_order_relaxed;
-  static constexpr double kSpin =
-      20e-6;  // seconds: to put a thread to sleep and wake it takes more
-  static constexpr int kPauses = 4;
 
   // True for the last of the round. Release: what this thread did is handed to the last; acquire:
   // the last takes over what all others did (each arrival continues the others' release sequence).
@@ -71,22 +67,9 @@ class Barrier {
   }
 
   void wait(std::uint32_t round) {
-    // Acquire, here and below: pairs with the release in end. The thread that is waited for may
-    // want this very processor, so spinning offers it again and again.
-    for (const double start = now(); now() - start < kSpin; std::this_thread::yield()) {
-      for (int i = 0; i < kPauses; ++i) {
-        if (round_.load(std::memory_order_acquire) != round) return;
-        relax();
-      }
-    }
-    round_.wait(round, std::memory_order_acquire);
-  }
-  static void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
+    // Acquire, here and below: pairs with the release in end.
+    const auto ended = [&] { return round_.load(std::memory_order_acquire) != round; };
+    if (!spin_until(ended)) round_.wait(round, std::memory_order_acquire);
   }
 
   alignas(kCacheLine) std::atomic<std::uint32_t> threads_;  // that take part

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "leashed/base/clock.h"
 #include "leashed/base/error.h"
@@ -11,16 +12,16 @@
 
 namespace leashed {
 
-ThreadExecutor::ThreadExecutor(Training& training, std::vector<Worker>& workers)
-    : training_(training), running_(workers.size()) {
-  threads_.reserve(workers.size());
+ThreadExecutor::ThreadExecutor(Run& run, std::function<void(std::size_t worker)> work)
+    : run_(run), work_(std::move(work)), running_(run.workers) {
+  threads_.reserve(run.workers);
   try {
-    for (Worker& worker : workers) {
-      threads_.push_back(start_thread([this, &worker] { work(worker); }));
+    for (std::size_t worker = 0; worker < run.workers; ++worker) {
+      threads_.push_back(start_thread([this, worker] { begin(worker); }));
     }
   } catch (const std::system_error& error) {
     set(Gate::given_up);
-    throw Error("threads is " + std::to_string(workers.size()) +
+    throw Error("threads is " + std::to_string(run.workers) +
                 ", more than the system lets start (" + error.what() + "); ask for fewer");
   } catch (...) {
     set(Gate::given_up);
@@ -30,7 +31,7 @@ ThreadExecutor::ThreadExecutor(Training& training, std::vector<Worker>& workers)
 }
 
 ThreadExecutor::~ThreadExecutor() {
-  if (!wait(0)) training_.stop.stop(StopReason::error);
+  if (!wait(0)) run_.stop.stop(StopReason::error);
 }
 
 bool ThreadExecutor::wait(double seconds) {
@@ -39,13 +40,13 @@ bool ThreadExecutor::wait(double seconds) {
                          [this] { return running_ == 0; });
 }
 
-void ThreadExecutor::work(Worker& worker) {
+void ThreadExecutor::begin(std::size_t worker) {
   {
     std::unique_lock lock(mutex_);
     begun_.wait(lock, [this] { return gate_ != Gate::closed; });
     if (gate_ == Gate::given_up) return;
   }
-  worker.train();
+  work_(worker);
   const std::lock_guard lock(mutex_);
   if (--running_ == 0) ended_.notify_all();
 }

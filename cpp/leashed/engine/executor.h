@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -20,9 +21,10 @@ class Executor {
 
 class ThreadExecutor final : public Executor {
  public:
-  // Starts the workers, none of which begins before all have been started: in lockstep they wait
-  // for each other. Where a thread cannot be started, throws Error, and no worker has begun.
-  ThreadExecutor(Training& training, std::vector<Worker>& workers);
+  // Starts as many threads as the run has workers, which call work(worker), none before all have
+  // been started: workers wait for each other. Where a thread cannot be started, throws Error, and
+  // no worker has begun. `work` throws nothing.
+  ThreadExecutor(Run& run, std::function<void(std::size_t worker)> work);
   // Stops the run where it has not ended, and joins.
   ~ThreadExecutor() override;
 
@@ -30,10 +32,11 @@ class ThreadExecutor final : public Executor {
 
  private:
   enum class Gate { closed, open, given_up };
-  void work(Worker& worker);
+  void begin(std::size_t worker);
   void set(Gate gate);
 
-  Training& training_;
+  Run& run_;
+  const std::function<void(std::size_t worker)> work_;
   std::mutex mutex_;
   std::condition_variable begun_, ended_;
   // Under the lock.

@@ -26,10 +26,10 @@ double share(const Evaluation& e) {
 
 }  // namespace
 
-History::History(const Training& training, const std::vector<Worker>& workers,
+History::History(const Run& run, const std::vector<const WorkerTelemetry*>& workers,
                  const DatasetView* validation, Evaluator& evaluator, const Stopwatch& clock,
                  double initial_loss)
-    : training_(training),
+    : run_(run),
       workers_(workers),
       validation_(validation),
       evaluator_(evaluator),
@@ -44,25 +44,25 @@ double History::initial_loss() const {
 std::uint64_t History::without_copies(std::uint64_t bytes) const {
   std::size_t copies = copies_.size() + spare_.size() + (evaluating_.empty() ? 0 : 1);
   for (const Crossing& crossing : crossings_) copies += crossing.copies.size();
-  return bytes - std::min(bytes, copies * training_.source.dimension() * sizeof(float));
+  return bytes - std::min(bytes, copies * run_.source.dimension() * sizeof(float));
 }
 
 Evaluated History::look_at(std::uint64_t t) const {
   Evaluated e{};
   e.seconds = clock_.seconds();
   e.updates = t;
-  e.live_vectors = training_.discipline.live_vectors() + workers_.size();
+  e.live_vectors = run_.observed.live_vectors() + workers_.size();
   e.memory_bytes = without_copies(resident_bytes());
-  for (const Worker& worker : workers_) {
-    e.gradients += worker.telemetry().gradients.get();
-    worker.telemetry().staleness.merge_bins_into(e.staleness);
+  for (const WorkerTelemetry* worker : workers_) {
+    e.gradients += worker->gradients.get();
+    worker->staleness.merge_bins_into(e.staleness);
   }
   return e;
 }
 
 bool History::measure(Evaluated& e, const float* theta, std::size_t threads) {
   const double begin = thread_seconds();
-  const auto train = evaluator_(theta, training_.data, threads);
+  const auto train = evaluator_(theta, run_.data, threads);
   std::optional<Evaluation> validate;
   if (train && validation_) validate = evaluator_(theta, *validation_, threads);
   if (!train || (validation_ && !validate)) return false;
@@ -70,7 +70,7 @@ bool History::measure(Evaluated& e, const float* theta, std::size_t threads) {
     evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
   }
   e.loss = train->loss_sum / static_cast<double>(train->rows);
-  const bool classes = training_.data.targets.labels && training_.source.classifies();
+  const bool classes = run_.data.targets.labels && run_.source.classifies();
   e.accuracy = classes ? share(*train) : std::nan("");
   e.validation_accuracy = validate && classes ? share(*validate) : std::nan("");
   e.auc = train->auc;
@@ -86,11 +86,11 @@ bool History::evaluate(std::size_t threads) {
   double heard_then = 0;
   bool complete = false;
   const bool remembers = most_copies() > 0;  // and may do so while this evaluation lasts
-  training_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
+  run_.observed.with_snapshot([&](const float* theta, std::uint64_t t) {
     e = look_at(t);
     heard_then = heard();
     if (remembers) {
-      evaluating_.assign(theta, theta + training_.source.dimension());
+      evaluating_.assign(theta, theta + run_.source.dimension());
     } else {
       complete = measure(e, theta, threads);
     }
@@ -100,7 +100,7 @@ bool History::evaluate(std::size_t threads) {
   above_heard_ =
       e.loss > 0 && heard_then > 0 ? std::clamp(e.loss / heard_then, 1.0, kMostAbove) : 1;
   evaluations_.push_back(std::move(e));
-  if (evaluations_.size() == 1) losses_ = training_.until.losses(initial_loss());
+  if (evaluations_.size() == 1) losses_ = run_.until.losses(initial_loss());
   settle();
   return true;
 }
@@ -129,8 +129,8 @@ void History::settle() {
 
 double History::heard() const {
   double sum = 0, heard = 0;
-  for (const Worker& worker : workers_) {
-    const double loss = worker.telemetry().loss.get();
+  for (const WorkerTelemetry* worker : workers_) {
+    const double loss = worker->loss.get();
     if (std::isnan(loss)) continue;
     sum += loss;
     heard += 1;
@@ -144,17 +144,17 @@ bool History::promising() const {
 
 std::size_t History::most_copies() const {
   // (Of tables' rows there are no copies.)
-  if (losses_.empty() || training_.rows) return 0;
-  const std::size_t each = training_.source.dimension() * sizeof(float);
+  if (losses_.empty() || run_.rows) return 0;
+  const std::size_t each = run_.source.dimension() * sizeof(float);
   const std::size_t most = kCopyBytes / ((losses_.size() + crossings_.size()) * each);
   return most < 2 ? 0 : std::min(kCopies, most);
 }
 
 bool History::remember() {
-  const std::size_t dimension = training_.source.dimension(), most = most_copies();
+  const std::size_t dimension = run_.source.dimension(), most = most_copies();
   if (most == 0) return false;
   const double begin = thread_seconds();
-  training_.discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
+  run_.observed.with_snapshot([&](const float* theta, std::uint64_t t) {
     if (!copies_.empty() && copies_.back().seen.updates == t) return;
     std::vector<float> copy;
     if (!spare_.empty()) {
@@ -190,7 +190,7 @@ void History::refine(std::size_t threads) {
 
 double History::sampled(Copy& copy, std::size_t threads) {
   if (std::isnan(copy.sampled)) {
-    const auto found = evaluator_(copy.theta.data(), training_.data, threads, kSampled);
+    const auto found = evaluator_(copy.theta.data(), run_.data, threads, kSampled);
     if (found) copy.sampled = found->loss_sum / static_cast<double>(found->rows);
   }
   return copy.sampled;

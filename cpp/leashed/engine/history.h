@@ -7,15 +7,15 @@
 
 #include "leashed/base/clock.h"
 #include "leashed/engine/evaluator.h"
+#include "leashed/engine/run.h"
 #include "leashed/engine/telemetry.h"
-#include "leashed/engine/worker.h"
 
 namespace leashed {
 
 class History {
  public:
   // `initial_loss`: NaN: that of the first evaluation.
-  History(const Training& training, const std::vector<Worker>& workers,
+  History(const Run& run, const std::vector<const WorkerTelemetry*>& workers,
           const DatasetView* validation, Evaluator& evaluator, const Stopwatch& clock,
           double initial_loss);
 
@@ -77,8 +77,8 @@ class History {
   // The loss of a part of the rows; NaN where the evaluation ended early.
   double sampled(Copy& copy, std::size_t threads);
 
-  const Training& training_;
-  const std::vector<Worker>& workers_;
+  const Run& run_;
+  const std::vector<const WorkerTelemetry*>& workers_;
   const DatasetView* const validation_;
   Evaluator& evaluator_;
   const Stopwatch& clock_;

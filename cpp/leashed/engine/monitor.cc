@@ -24,9 +24,9 @@ constexpr double kAgain = 0.001;  // until a checkpoint is tried again
 
 }  // namespace
 
-Monitor::Monitor(Training& training, History& history, Saving& saving, const Stopwatch& clock,
+Monitor::Monitor(Run& run, History& history, Saving* saving, const Stopwatch& clock,
                  const Intervals& every, const TrainCallbacks& callbacks)
-    : training_(training),
+    : run_(run),
       history_(history),
       saving_(saving),
       clock_(clock),
@@ -41,20 +41,20 @@ double Monitor::interval() const {
 void Monitor::watch(Executor& executor) {
   const auto clock = [this] { return clock_.seconds(); };
   double next = interval(), evaluated = 0;
-  if (training_.until.wants_loss()) next_copy_ = copy_interval_ = kCopyInterval;
+  if (run_.until.wants_loss()) next_copy_ = copy_interval_ = kCopyInterval;
   double next_checkpoint = every_.checkpoint;
   for (;;) {
     const double left = std::min({kSlice, next - clock(), next_copy_ - clock(),
-                                  next_checkpoint - clock(), training_.until.seconds - clock()});
+                                  next_checkpoint - clock(), run_.until.seconds - clock()});
     if (executor.wait(std::max(left, 0.0))) return;
     look();
-    if (training_.stop.stopped()) {
+    if (run_.stop.stopped()) {
       executor.wait(kSlice);
     } else if (clock() >= next_checkpoint) {
       next_checkpoint = save() ? clock() + every_.checkpoint : clock() + kAgain;
     } else if (clock() >= next) {
       const double begin = clock();
-      evaluate(history_.promising() ? training_.workers : 1);
+      evaluate(history_.promising() ? run_.workers : 1);
       next = (every_.evaluate > 0 ? begin : clock()) + interval();
       evaluated = clock();
       copy_interval_ = kCopyInterval;
@@ -78,12 +78,12 @@ void Monitor::remember() {
 
 void Monitor::look() {
   if (callbacks_.interrupted && callbacks_.interrupted()) {
-    training_.stop.stop(StopReason::interrupted);
+    run_.stop.stop(StopReason::interrupted);
     if (!interrupted_) patience_ends_ = now() + kPatience;
     interrupted_ = true;
   }
-  if (clock_.running() && clock_.seconds() >= training_.until.seconds) {
-    training_.stop.stop(StopReason::seconds);
+  if (clock_.running() && clock_.seconds() >= run_.until.seconds) {
+    run_.stop.stop(StopReason::seconds);
   }
 }
 
@@ -94,7 +94,7 @@ bool Monitor::keep_evaluating() {
   }
   if (clock_.running()) {
     if (clock_.seconds() >= next_copy_) remember();
-    return !training_.stop.stopped();
+    return !run_.stop.stopped();
   }
   return !interrupted_ || now() < patience_ends_;
 }
@@ -108,26 +108,26 @@ bool Monitor::evaluate(std::size_t threads) {
 }
 
 bool Monitor::save() {
-  if (!callbacks_.checkpoint) return true;
-  auto taken = saving_.take(history_.initial_loss());
+  if (!saving_ || !callbacks_.checkpoint) return true;
+  auto taken = saving_->take(history_.initial_loss());
   if (!taken) return false;
   callbacks_.checkpoint(*std::move(taken));
   return true;
 }
 
 void Monitor::judge(const Evaluated& e) {
-  const StopRules& until = training_.until;
+  const StopRules& until = run_.until;
   const double initial = history_.initial_loss();
   if (!std::isfinite(e.loss)) {
     crashed_ = true;
-    return training_.stop.stop(StopReason::not_finite);
+    return run_.stop.stop(StopReason::not_finite);
   }
   if (until.reached(e.loss, initial)) {
     converged_ = true;
-    training_.stop.stop(until.reached_fraction(e.loss, initial) ? StopReason::loss_fraction
-                                                                : StopReason::loss);
+    run_.stop.stop(until.reached_fraction(e.loss, initial) ? StopReason::loss_fraction
+                                                           : StopReason::loss);
   } else if (e.loss >= until.divergence * initial) {
-    training_.stop.stop(StopReason::divergence);
+    run_.stop.stop(StopReason::divergence);
   }
 }
 

@@ -31,7 +31,8 @@ class Monitor {
   struct Intervals {
     double evaluate, checkpoint;
   };
-  Monitor(Training& training, History& history, Saving& saving, const Stopwatch& clock,
+  // saving: null where no checkpoints are taken.
+  Monitor(Run& run, History& history, Saving* saving, const Stopwatch& clock,
           const Intervals& every, const TrainCallbacks& callbacks);
 
   // Until all workers have ended.
@@ -57,9 +58,9 @@ class Monitor {
   void remember();
   void judge(const Evaluated& e);
 
-  Training& training_;
+  Run& run_;
   History& history_;
-  Saving& saving_;
+  Saving* const saving_;
   const Stopwatch& clock_;
   const Intervals every_;
   const TrainCallbacks& callbacks_;

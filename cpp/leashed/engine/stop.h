@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/aligned.h"
@@ -67,7 +68,11 @@ class StopFlag {
     give(cut_, why);
     // Relaxed: tells the workers to stop, hands nothing over.
     flag_.store(true, std::memory_order_relaxed);
+    if (wake_) wake_();
   }
+  // Called with every stop, by the thread that asks for it: wakes those who sleep meanwhile. Given
+  // before any thread of the run has begun.
+  void on_stop(std::function<void()> wake) { wake_ = std::move(wake); }
   // Gives the reason, but lets the workers that have a gradient under way publish it.
   void finish(StopReason why) { give(reason_, why); }
   bool stopped() const { return flag_.load(std::memory_order_relaxed); }
@@ -85,6 +90,7 @@ class StopFlag {
 
   alignas(kCacheLine) std::atomic<bool> flag_{false};
   std::atomic<StopReason> reason_{StopReason::none}, cut_{StopReason::none};
+  std::function<void()> wake_;
 };
 
 std::string_view stop_reason_name(StopReason reason);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "leashed/discipline/updater.h"
-#include "leashed/engine/memory.h"
+#include "leashed/engine/watched_run.h"
 
 namespace leashed {
 namespace {
@@ -64,7 +64,7 @@ std::unique_ptr<Executor> executor_of(Training& training, std::vector<Worker>& w
   if (workers.size() == 1 && !watches && is_short) {
     return std::make_unique<CallerExecutor>(training, workers.front());
   }
-  return std::make_unique<ThreadExecutor>(training, workers);
+  return std::make_unique<ThreadExecutor>(training, [&](std::size_t id) { workers[id].train(); });
 }
 
 }  // namespace
@@ -77,54 +77,18 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                     options.seed, options.from, options.rows, options.leases,
                     options.synchronisation, options.trace);
   std::vector<Worker> workers = workers_of(training, options.recorded_passes);
-  Stopwatch clock;
-  Monitor* watching = nullptr;
-  Evaluator evaluator(
-      source, [&watching] { return watching->keep_evaluating(); }, options.rows);
-  History history(training, workers, validation, evaluator, clock, options.initial_loss);
+  std::vector<const WorkerTelemetry*> telemetry;
+  for (const Worker& worker : workers) telemetry.push_back(&worker.telemetry());
   Saving saving(training, workers, Updater(context).layout(), &context.staleness);
-  Monitor monitor(training, history, saving, clock,
-                  {options.evaluate_every, options.checkpoint_every}, callbacks);
-  watching = &monitor;
+  WatchedRun watched(training, telemetry, validation, &saving,
+                     {options.evaluate_every, options.checkpoint_every}, options.initial_loss,
+                     callbacks);
 
-  InSync in_sync(training, [&monitor] { return monitor.keep_evaluating(); });
-  const bool evaluates = std::isfinite(options.evaluate_every);
-  const bool begun = (!evaluates || monitor.evaluate(options.workers)) && !training.stop.stopped();
-  if (begun) {
-    clock.start();
-    const auto executor = executor_of(training, workers, options);
-    monitor.watch(*executor);
-    clock.stop();
-  }
+  InSync in_sync(training, [&watched] { return watched.keep_evaluating(); });
+  watched.train([&] { return executor_of(training, workers, options); });
   in_sync.end();
-  if (training.failure) std::rethrow_exception(training.failure);
-
-  if (begun && evaluates) monitor.evaluate(options.workers);
-  history.refine(options.workers);
-  monitor.look();
-  TrainResult result;
-  discipline.with_snapshot([&](const float* theta, std::uint64_t t) {
-    result.parameters.assign(theta, theta + source.dimension());
-    result.updates = t;
-  });
-  const Ending ending{
-      monitor.converged(),   monitor.crashed() || training.stop.gave(StopReason::not_finite),
-      monitor.interrupted(), history.loss_share(),
-      result.updates,        saving.used_batches(result.updates)};
-  if (begun && !ending.crashed) monitor.save();
-  result.reason = reason_of(ending, training.stop, training.until);
-  result.outcome = outcome_of(ending, result.reason, training.until);
+  TrainResult result = watched.end([&](std::uint64_t t) { return saving.used_batches(t); });
   result.sparse_runs = training.sparse_runs != nullptr;
-  result.evaluations = history.evaluations();
-  if (result.evaluations.empty()) result.evaluations.push_back(nothing_evaluated());
-  result.elapsed = clock.seconds();
-  for (const Worker& worker : workers) result.add(worker.telemetry());
-  result.peak_vectors = discipline.peak_vectors() + workers.size();
-  // The system brings its peak up to date later than what is resident now.
-  result.peak_memory_bytes = history.without_copies(peak_resident_bytes());
-  for (const Evaluated& e : result.evaluations) {
-    result.peak_memory_bytes = std::max(result.peak_memory_bytes, e.memory_bytes);
-  }
   return result;
 }
 

@@ -5,12 +5,6 @@
 #include "leashed/data/indexed_batches.h"
 
 namespace leashed {
-namespace {
-
-// Running means of losses are of so many rows of all workers together.
-constexpr double kHeardRows = 512;
-
-}  // namespace
 
 std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
                                                 std::uint64_t seed) {
@@ -22,20 +16,14 @@ Training::Training(const GradientSource& source, const DatasetView& data, Discip
                    const StopRules& until, std::size_t workers, std::size_t batch_size,
                    std::uint64_t seed, const Position& from, RowStore* rows, Leases* leases,
                    Synchronisation* synchronisation, TraceWriter* trace)
-    : source(source),
-      data(data),
+    : Run(source, data, discipline, until, workers, batch_size, rows),
       discipline(discipline),
-      until(until),
-      workers(workers),
-      batch_size(batch_size),
       batches(make_batches(data, batch_size, seed)),
       sparse_runs(data.sparse ? discipline.sparse_runs() : nullptr),
       run_batches(sparse_runs ? static_cast<const RunBatches*>(batches.get()) : nullptr),
       claim(sparse_runs ? run_batches->run() : 1),
       curvature(sparse_runs ? source.curvature() * data.mean_weight() : 0),
-      loss_weight(std::min(1.0, static_cast<double>(batch_size * workers) / kHeardRows)),
       from(from),
-      rows(rows),
       leases(leases),
       synchronisation(synchronisation),
       trace(trace),
@@ -44,13 +32,5 @@ Training::Training(const GradientSource& source, const DatasetView& data, Discip
                       : until.batches),
       next_batch(from.batches / claim * claim),
       next_update(from.updates) {}
-
-void Training::fail(std::exception_ptr error) {
-  {
-    const std::lock_guard lock(failure_mutex);
-    if (!failure) failure = error;
-  }
-  stop.stop(StopReason::error);
-}
 
 }  // namespace leashed

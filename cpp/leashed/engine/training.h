@@ -3,20 +3,16 @@
 
 #include <atomic>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <mutex>
 
 #include "leashed/base/aligned.h"
 #include "leashed/data/run_batches.h"
 #include "leashed/discipline/discipline.h"
 #include "leashed/engine/leases.h"
 #include "leashed/engine/position.h"
-#include "leashed/engine/stop.h"
+#include "leashed/engine/run.h"
 #include "leashed/engine/synchronisation.h"
 #include "leashed/engine/trace_writer.h"
-#include "leashed/model/gradient_source.h"
-#include "leashed/table/row_store.h"
 
 namespace leashed {
 
@@ -24,7 +20,7 @@ namespace leashed {
 std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
                                                 std::uint64_t seed);
 
-struct Training {
+struct Training : Run {
   Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
            const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed,
            const Position& from, RowStore* rows, Leases* leases, Synchronisation* synchronisation,
@@ -34,40 +30,26 @@ struct Training {
     return all > used ? all - used : 0;
   }
 
-  // Keeps the first exception of a worker and stops them all.
-  void fail(std::exception_ptr error);
-
-  const GradientSource& source;
-  const DatasetView data;
   Discipline& discipline;
-  const StopRules until;
-  const std::size_t workers;
-  const std::size_t batch_size;
   const std::unique_ptr<const BatchSource> batches;
   // Where workers make updates themselves, a run of them at a time; else null.
   SparseRuns* const sparse_runs;
   const RunBatches* const run_batches;  // `batches`, then
   const std::size_t claim;              // batches that a worker claims at once
   const double curvature;               // in sparse runs: of the mean loss, at most
-  const double loss_weight;             // of one batch's loss in a worker's running mean
   const Position from;
-  RowStore* const rows;                    // of the tables that the source reads; null: of none
   Leases* const leases;                    // where batch numbers come from; null: 0, 1, …
   Synchronisation* const synchronisation;  // with other trainings, or null
   TraceWriter* const trace;                // that the training is recorded in, or null
   // Number of the first batch that there is not. In sparse runs, every batch is an update.
   const std::uint64_t end;
 
-  StopFlag stop;
   // Each worker claims its next batch number, and, where it makes no sparse runs, one update it may
   // publish, from these. What is claimed for those begins at a multiple of `claim` also where the
   // training goes on from the middle of that. Relaxed: distinct numbers are all that is asked of
   // them.
   alignas(kCacheLine) std::atomic<std::uint64_t> next_batch;
   alignas(kCacheLine) std::atomic<std::uint64_t> next_update;
-
-  std::mutex failure_mutex;
-  std::exception_ptr failure;
 };
 
 }  // namespace leashed

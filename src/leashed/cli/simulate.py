@@ -5,27 +5,22 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from leashed import _check, modes, simulation
+from leashed import _check, simulation
 from leashed.cli.arguments import add_data, load_data
 from leashed.cli.progress import Line
 from leashed.modes import Mode
 from leashed.report.table import MISSING, duration, number, text
 from leashed.rules import SGD
 from leashed.simulation import Cluster, Network, Simulation, simulate
+from leashed.spelled import MODE_WORDS, mode_of
 from leashed.stopping import Until
 from leashed.studies.plan import MODELS, build_model
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
-_BY_NAME: dict[str, type[Mode]] = {
-    kind.NAME: kind
-    for name in modes.__all__
-    if issubclass(kind := getattr(modes, name), Mode) and kind is not Mode
-}
 _DEFAULT = "sync,hop_bw:b3=1,bsp,asp,ssp:s=2,gba,local_sgd:h=4,easgd:alpha=0.5,shat,swarm:h=1"
 _HEADER = ["mode", "time", "examples/s", "slowest worker's", "updates", "staleness"]
 _HEADER += ["at most", "dropped", "lost", "waiting", "loss", "accuracy"]
@@ -86,7 +81,7 @@ def add(commands: Commands) -> None:
         "--modes",
         default=_DEFAULT,
         metavar="MODE[:NAME=VALUE…],…",
-        help=f"of {', '.join(_BY_NAME)} (default: {_DEFAULT})",
+        help=f"of {', '.join(MODE_WORDS)} (default: {_DEFAULT})",
     )
     parser.add_argument("--epochs", type=float, default=1.0, help="default: %(default)s")
     parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
@@ -147,29 +142,7 @@ def parse_modes(words: str) -> list[Mode]:
     Raises:
         ValueError: a name or a number is wrong; the message names it.
     """
-    return [_mode(word) for word in words.split(",")]
-
-
-def _mode(word: str) -> Mode:
-    name, *settings = word.strip().split(":")
-    if name not in _BY_NAME:
-        raise ValueError(f"modes must be of {', '.join(_BY_NAME)}, got {name!r}")
-    known = {item.name: item for item in fields(_BY_NAME[name])}
-    given: dict[str, Any] = {}
-    for setting in settings:
-        key, _, value = setting.partition("=")
-        if key not in known:
-            raise ValueError(
-                f"mode {name} has no {key!r}; it has {', '.join(known) or 'no settings'}"
-            )
-        try:
-            given[key] = float(value) if "." in value or "e" in value else int(value)
-        except ValueError:
-            raise ValueError(f"mode {name}: {key} must be a number, got {value!r}") from None
-    try:
-        return _BY_NAME[name](**given)
-    except TypeError as error:
-        raise ValueError(f"mode {name}: {error}") from None
+    return [mode_of(word, "--modes") for word in words.split(",")]
 
 
 def _cluster(options: argparse.Namespace) -> Cluster:

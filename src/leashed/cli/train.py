@@ -16,11 +16,12 @@ from leashed.cli.arguments import add_data, add_discipline, load_data
 from leashed.cli.progress import Line, bar, completed, describe
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
 from leashed.datasets import ClickSplit, Split
+from leashed.disciplines import Leashed
 from leashed.models import INITIALISATIONS, Graph, Model
 from leashed.report.facts import facts
 from leashed.report.table import pairs
 from leashed.result import TrainResult
-from leashed.spelled import discipline_of
+from leashed.spelled import MODE_WORDS, discipline_of, mode_of
 from leashed.stopping import Until
 from leashed.studies.scaling import MODELS, build_model
 from leashed.train import Progress, train
@@ -44,6 +45,12 @@ def add(commands: Commands) -> None:
         "--model", choices=(*MODELS, *clicks.MODELS), default="mlp", help="default: %(default)s"
     )
     add_discipline(parser)
+    parser.add_argument(
+        "--mode",
+        metavar="NAME[:KEY=VALUE…]",
+        help="in place of a discipline: workers of a parameter server, or peers; of "
+        f"{', '.join(MODE_WORDS)}, such as gba:m=8:iota=4",
+    )
     parser.add_argument(
         "--threads",
         type=_threads,
@@ -139,6 +146,11 @@ def _until(options: argparse.Namespace) -> Until:
 
 def _train(options: argparse.Namespace) -> int:
     discipline = discipline_of(options.discipline, options.persistence)
+    mode = None if options.mode is None else mode_of(options.mode)
+    if mode is not None and discipline != Leashed():
+        raise ValueError(
+            "--discipline and --persistence do not go with --mode; give one of the two"
+        )
     until = _until(options)
     rule, staleness = rule_of(options), staleness_of(options)
     _check.writable(options.output)
@@ -172,7 +184,8 @@ def _train(options: argparse.Namespace) -> int:
         model,
         data,
         until=until,
-        discipline=discipline,
+        discipline=discipline if mode is None else None,
+        mode=mode,
         rule=rule,
         staleness=staleness,
         threads=options.threads,

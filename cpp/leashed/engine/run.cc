@@ -1,0 +1,32 @@
+#include "leashed/engine/run.h"
+
+#include <algorithm>
+
+namespace leashed {
+namespace {
+
+// Running means of losses are of so many rows of all workers together.
+constexpr double kHeardRows = 512;
+
+}  // namespace
+
+Run::Run(const GradientSource& source, const DatasetView& data, Observed& observed,
+         const StopRules& until, std::size_t workers, std::size_t batch_size, RowStore* rows)
+    : source(source),
+      data(data),
+      observed(observed),
+      until(until),
+      workers(workers),
+      batch_size(batch_size),
+      loss_weight(std::min(1.0, static_cast<double>(batch_size * workers) / kHeardRows)),
+      rows(rows) {}
+
+void Run::fail(std::exception_ptr error) {
+  {
+    const std::lock_guard lock(failure_mutex);
+    if (!failure) failure = error;
+  }
+  stop.stop(StopReason::error);
+}
+
+}  // namespace leashed

@@ -1,0 +1,40 @@
+// What the monitor has to know of a training, whoever trains: what is trained on what, until when,
+// and how it is stopped.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <mutex>
+
+#include "leashed/data/dataset_view.h"
+#include "leashed/discipline/observed.h"
+#include "leashed/engine/stop.h"
+#include "leashed/model/gradient_source.h"
+#include "leashed/table/row_store.h"
+
+namespace leashed {
+
+struct Run {
+  Run(const GradientSource& source, const DatasetView& data, Observed& observed,
+      const StopRules& until, std::size_t workers, std::size_t batch_size, RowStore* rows);
+  Run(const Run&) = delete;
+
+  // Keeps the first exception of a worker and stops them all.
+  void fail(std::exception_ptr error);
+
+  const GradientSource& source;
+  const DatasetView data;
+  Observed& observed;  // the parameters
+  const StopRules until;
+  const std::size_t workers;
+  const std::size_t batch_size;
+  const double loss_weight;  // of one batch's loss in a worker's running mean
+  RowStore* const rows;      // of the tables that the source reads; null: of none
+
+  StopFlag stop;
+
+  std::mutex failure_mutex;
+  std::exception_ptr failure;
+};
+
+}  // namespace leashed

@@ -1,0 +1,62 @@
+#include "leashed/engine/watched_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "leashed/engine/memory.h"
+
+namespace leashed {
+
+WatchedRun::WatchedRun(Run& run, std::vector<const WorkerTelemetry*> telemetry,
+                       const DatasetView* validation, Saving* saving,
+                       const Monitor::Intervals& every, double initial_loss,
+                       const TrainCallbacks& callbacks)
+    : run_(run),
+      telemetry_(std::move(telemetry)),
+      evaluates_(std::isfinite(every.evaluate)),
+      evaluator_(
+          run.source, [this] { return keep_evaluating(); }, run.rows),
+      history_(run, telemetry_, validation, evaluator_, clock_, initial_loss),
+      monitor_(run, history_, saving, clock_, every, callbacks) {}
+
+void WatchedRun::train(const std::function<std::unique_ptr<Executor>()>& executor) {
+  begun_ = (!evaluates_ || monitor_.evaluate(run_.workers)) && !run_.stop.stopped();
+  if (!begun_) return;
+  clock_.start();
+  monitor_.watch(*executor());
+  clock_.stop();
+}
+
+TrainResult WatchedRun::end(const std::function<std::uint64_t(std::uint64_t t)>& used_batches) {
+  if (run_.failure) std::rethrow_exception(run_.failure);
+
+  if (begun_ && evaluates_) monitor_.evaluate(run_.workers);
+  history_.refine(run_.workers);
+  monitor_.look();
+  TrainResult result;
+  run_.observed.with_snapshot([&](const float* theta, std::uint64_t t) {
+    result.parameters.assign(theta, theta + run_.source.dimension());
+    result.updates = t;
+  });
+  const Ending ending{
+      monitor_.converged(),   monitor_.crashed() || run_.stop.gave(StopReason::not_finite),
+      monitor_.interrupted(), history_.loss_share(),
+      result.updates,         used_batches(result.updates)};
+  if (begun_ && !ending.crashed) monitor_.save();
+  result.reason = reason_of(ending, run_.stop, run_.until);
+  result.outcome = outcome_of(ending, result.reason, run_.until);
+  result.evaluations = history_.evaluations();
+  if (result.evaluations.empty()) result.evaluations.push_back(nothing_evaluated());
+  result.elapsed = clock_.seconds();
+  for (const WorkerTelemetry* worker : telemetry_) result.add(*worker);
+  result.peak_vectors = run_.observed.peak_vectors() + run_.workers;
+  // The system brings its peak up to date later than what is resident now.
+  result.peak_memory_bytes = history_.without_copies(peak_resident_bytes());
+  for (const Evaluated& e : result.evaluations) {
+    result.peak_memory_bytes = std::max(result.peak_memory_bytes, e.memory_bytes);
+  }
+  return result;
+}
+
+}  // namespace leashed
