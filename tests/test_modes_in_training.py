@@ -116,7 +116,9 @@ def test_stop_rules_and_progress() -> None:
 
 def waiting(gradient_of):
     """A model whose gradient is Python's."""
-    return lsh.models.external(gradient_of, dimension=4, features=4, y="float32")
+    return lsh.models.external(
+        gradient_of, loss=lambda *_: 1.0, dimension=4, features=4, y="float32"
+    )
 
 
 X = np.ones((32, 4), np.float32), np.ones(32, np.float32)
@@ -126,7 +128,7 @@ X = np.ones((32, 4), np.float32), np.ones(32, np.float32)
 def test_an_exception_reaches_those_who_wait(word: str) -> None:
     calls = []
 
-    def gradient(theta, x, y, out):
+    def gradient(theta, _x, _y, out):
         calls.append(1)
         if len(calls) == 5:
             raise ArithmeticError("boom")
@@ -148,7 +150,7 @@ def test_an_exception_reaches_those_who_wait(word: str) -> None:
 def test_an_interrupt_reaches_those_who_wait(word: str) -> None:
     began = threading.Event()
 
-    def gradient(theta, x, y, out):
+    def gradient(_theta, _x, _y, out):
         began.set()
         time.sleep(0.01)
         out[:] = 0
@@ -199,10 +201,13 @@ def test_what_cannot_be_had_is_refused_by_name(given, error, message) -> None:
 
 
 def test_sparse_data_are_refused() -> None:
-    data = lsh.datasets.SparseDataset.from_csr(
-        (np.ones(2, np.float32), np.array([0, 1]), np.array([0, 1, 2])), np.array([0, 1])
-    ) if False else None
-    del data
+    columns, labels = np.arange(4, dtype=np.int32), np.array([0, 1, 0, 1], np.int32)
+    begins = np.arange(5, dtype=np.int64)
+    data = lsh.datasets.SparseDataset(begins, columns, np.ones(4, np.float32), 4, labels, 2)
+    with pytest.raises(TypeError, match="data must be dense for runs with a mode"):
+        lsh.train(
+            lsh.models.logistic_regression(4), data, mode=modes.ASP(), until=lsh.until(epochs=1)
+        )
 
 
 def test_the_command(capsys) -> None:

@@ -56,6 +56,7 @@ __all__: list[str] = [
     "staleness_factors",
     "time_bin_edges",
     "train",
+    "train_mode",
 ]
 
 class Error(ValueError):
@@ -1101,6 +1102,34 @@ def train(
 ) -> dict:
     """
     Trains and returns what engine/result.h calls TrainResult, as a dict.
+    """
+
+def train_mode(
+    source: GradientSource,
+    theta: numpy.typing.NDArray[numpy.float32],
+    x: typing.Any,
+    y: numpy.ndarray,
+    validation_x: typing.Any | None,
+    validation_y: numpy.ndarray | None,
+    mode: tuple[str, dict],
+    rule: tuple[str, dict],
+    staleness: tuple[str, dict],
+    threads: typing.SupportsInt | typing.SupportsIndex,
+    batch_size: typing.SupportsInt | typing.SupportsIndex,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+    until: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
+    milestones: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+    evaluate_every: typing.SupportsFloat | typing.SupportsIndex,
+    progress: collections.abc.Callable | None,
+    weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    commands: collections.abc.Sequence[
+        tuple[
+            typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ]
+    ] = [],
+) -> dict:
+    """
+    Trains by a mode on threads and returns what train does, and what the mode decided.
     """
 
 FRAGMENT: int = 16320

@@ -124,6 +124,9 @@ bool peers(const Choice& mode) {
   return false;
 }
 
+const Choice kSgd{"sgd", {{"lr", 0.02}}};
+const Choice kAdam{"adam", {{"lr", 0.02}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}}};
+
 struct Heard {
   Event event;
   Time at;
@@ -141,7 +144,7 @@ struct Setting {
   Choice mode;
   std::size_t workers = 2;
   std::uint64_t examples = 10 * kRows;
-  const char* rule = "sgd";
+  Choice rule = kSgd;
   Choice staleness = {"none"};
   StopRules until = {};
   std::vector<std::pair<double, std::uint32_t>> commands = {};
@@ -150,8 +153,7 @@ struct Setting {
 // What both a training and its replay are made from.
 struct Made {
   explicit Made(const Setting& setting)
-      : rule(make_rule({setting.rule, {{"lr", 0.02}}})),
-        staleness(make_staleness(setting.staleness)) {
+      : rule(make_rule(setting.rule)), staleness(make_staleness(setting.staleness)) {
     Choice choice = setting.mode;
     choice.settings.insert({{"workers", static_cast<double>(setting.workers)},
                             {"batch", static_cast<double>(kBatch)},
@@ -237,7 +239,7 @@ class Replay final : Sink {
   }
   void step(Node node) {
     Player& player = players_[node];
-    const Lease& lease = player.granted.lease;
+    const modes::Lease& lease = player.granted.lease;
     const std::uint32_t steps = steps_of(player), i = player.steps++;
     const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
     batches_.fill_span(lease.first + begin, end - begin, batch_);
@@ -314,11 +316,13 @@ TEST_CASE("every example is pushed once, and applied or counted; and all come to
 
 TEST_CASE("what the server heard, told once more by one thread, gives the same bits") {
   for (const Choice& mode : all_modes()) {
-    for (const char* rule : {"sgd", "adam"}) {
-      for (const Choice& staleness : {Choice{"none"}, Choice{"inverse"}}) {
+    for (const Choice& rule : {kSgd, kAdam}) {
+      for (const Choice& staleness :
+           {Choice{"none"}, Choice{"tail_tau", {{"amplitude", 0.8}, {"warmup", 20}}},
+            Choice{"cutoff", {{"iota", 2}}}}) {
         for (const std::size_t workers : {1, 2, 8}) {
           CAPTURE(mode.name);
-          CAPTURE(rule);
+          CAPTURE(rule.name);
           CAPTURE(staleness.name);
           CAPTURE(workers);
           Setting setting{mode, workers, 5 * kRows, rule, staleness};
@@ -329,7 +333,7 @@ TEST_CASE("what the server heard, told once more by one thread, gives the same b
           for (const Heard& heard : recorder.all) replay.play(heard);
           check_same(replay.counts(), counts);
           CHECK(replay.theta() == training.parameters);
-          CHECK(replay.ends == workers);
+          CHECK(replay.ends >= workers);  // SHAT says it in its reply, and to the pull after it
           for (std::size_t i = 1; i < recorder.all.size(); ++i) {
             const Heard &before = recorder.all[i - 1], &now = recorder.all[i];
             if (!before.step && !now.step) CHECK(before.at.ns <= now.at.ns);
@@ -360,7 +364,7 @@ TEST_CASE("SSP and Hop-BS keep their bounds, and Sync is never stale") {
 
 TEST_CASE("one worker has the bits of Sequential") {
   const Data data;
-  for (const char* rule : {"sgd", "adam"}) {
+  for (const Choice& rule : {kSgd, kAdam}) {
     const Made made({{"asp"}, 1, 10 * kRows, rule});
     const DisciplineContext context = made.context(1);
     const auto discipline = make_discipline({"sequential"}, context);
