@@ -443,7 +443,6 @@ def measure(
 
 
 @dataclass(frozen=True, eq=False)
-@dataclass(frozen=True, eq=False)
 class TrainerCounts:
     """What trainers did, and what their synchronisation moved.
 
