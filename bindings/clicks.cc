@@ -115,16 +115,25 @@ py::dict values(SharedMetrics& shared) {
 
 }  // namespace
 
-PyClickRows::PyClickRows(FloatArray x, std::vector<Column> columns)
+PyClickRows::PyClickRows(FloatArray x, std::vector<Column> columns,
+                         const std::vector<std::optional<std::size_t>>& most)
     : x_(std::move(x)), columns_(std::move(columns)) {
   if (x_.ndim() != 2) throw py::value_error("x must have shape [rows, numbers]");
-  for (const Column& column : columns_) ids_.push_back(to_feature(column, rows()));
+  if (!most.empty() && most.size() != columns_.size()) {
+    throw py::value_error("most must have one entry for each column");
+  }
+  for (std::size_t f = 0; f < columns_.size(); ++f) {
+    ids_.push_back(to_feature(columns_[f], rows()));
+    if (!most.empty() && most[f]) ids_.back().most = *most[f];
+  }
 }
 
 void bind_clicks(py::module_& m) {
   py::class_<PyClickRows>(m, "ClickRows")
-      .def(py::init<FloatArray, std::vector<PyClickRows::Column>>(), py::arg("x").noconvert(),
-           py::arg("columns"))
+      .def(py::init<FloatArray, std::vector<PyClickRows::Column>,
+                    const std::vector<std::optional<std::size_t>>&>(),
+           py::arg("x").noconvert(), py::arg("columns"),
+           py::arg("most") = std::vector<std::optional<std::size_t>>())
       .def_property_readonly("rows", &PyClickRows::rows)
       .def_property_readonly("numbers", &PyClickRows::numbers)
       .def_property_readonly("features", [](const PyClickRows& x) { return x.ids().size(); });

@@ -16,7 +16,9 @@ class PyClickRows {
   using Column = std::tuple<py::array_t<std::uint64_t>, std::optional<py::array_t<std::int64_t>>,
                             std::optional<py::array_t<float>>>;
 
-  PyClickRows(FloatArray x, std::vector<Column> columns);
+  // most: of each feature how many ids of a row are read; empty: all of them.
+  PyClickRows(FloatArray x, std::vector<Column> columns,
+              const std::vector<std::optional<std::size_t>>& most);
 
   std::size_t rows() const { return static_cast<std::size_t>(x_.shape(0)); }
   std::size_t numbers() const { return static_cast<std::size_t>(x_.shape(1)); }

@@ -13,7 +13,7 @@ from made_clicks import ROWS, clicks, shared, small
 import leashed as lsh
 from leashed import tables
 from leashed.datasets import Bags, ClickDataset
-from leashed.models import Graph
+from leashed.models import Dense, Embedding, Graph, TableSpec
 
 BATCH, SEED = 16, 3
 
@@ -178,6 +178,21 @@ def test_a_growing_table_stays_below_its_limit_and_accounts_for_every_row() -> N
                 assert (told["evicted"] > 0) == (evict is not None)
                 assert (told["unadmitted"] > 0) == (admit_after > 1)
             assert np.isfinite(result.loss[-1])
+
+
+def test_ids_beyond_a_sequences_length_are_not_looked_up() -> None:
+    items = TableSpec("items", 4)
+    graph = Graph(Embedding(items, "sequence", length=2) >> Dense(1))
+    n = 64
+    ids = np.arange(5 * n, dtype=np.uint64)
+    data = ClickDataset.from_arrays(
+        None, {"C1": Bags(ids, np.arange(0, 5 * n + 1, 5))}, np.arange(n) % 2
+    )
+    given = tables.of(graph.tables, rule=lsh.SGD(0.1), max_bytes=2**22)
+    run(graph, data, until=lsh.until(batches=n // BATCH), tables=given)
+    told = given["items"].statistics()
+    assert told["asked"] == 2 * n
+    assert told["rows"] == 2 * n + 2  # and the two ids that always have one
 
 
 def test_two_trainings_share_a_table() -> None:

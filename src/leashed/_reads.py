@@ -46,9 +46,15 @@ def distinct(specs: Iterable[TableSpec]) -> tuple[TableSpec, ...]:
 
 
 def click_rows(
-    data: object, name: str, numbers: int, specs: Sequence[TableSpec], features: Sequence[int]
+    data: object,
+    name: str,
+    numbers: int,
+    specs: Sequence[TableSpec],
+    features: Sequence[int],
+    most: Sequence[int | None] = (),
 ) -> _core.ClickRows:
-    """The native rows of a data set, with the features that a model reads and their tables.
+    """The native rows of a data set, with the features that a model reads and their tables, and of
+    each as many ids of a row as ``most`` says, by default all.
 
     Raises:
         TypeError: it is no ``ClickDataset``.
@@ -67,9 +73,9 @@ def click_rows(
             f"{max(features)}, counted from 0"
         )
     for spec, feature in zip(specs, features, strict=True):
-        if spec.rows is not None and (most := data.largest(feature)) >= spec.rows:
+        if spec.rows is not None and (largest := data.largest(feature)) >= spec.rows:
             raise ValueError(
-                f"{name}'s {data.names[feature]} has id {most}, outside 0 to {spec.rows - 1} of "
+                f"{name}'s {data.names[feature]} has id {largest}, outside 0 to {spec.rows - 1} of "
                 f"table {spec.name}"
             )
-    return data.rows_of(features)
+    return data.rows_of(features, most)

@@ -118,7 +118,8 @@ class Embedding(Node):
         table: where the rows lie.
         pooling: ``"sum"``; ``"mean"``, the sum divided by the number of ids (not by that of their
             weights); ``"max"`` of each float; ``"sequence"``, the rows one after another.
-        length: of a sequence; more ids than that are left out, fewer are followed by zeros.
+        length: of a sequence; more ids than that are left out (not looked up, not counted), fewer
+            are followed by zeros.
         feature: which feature of the data that is ids. By default those of a graph's embeddings are
             numbered as they come, in the order of its nodes.
 
@@ -373,7 +374,8 @@ class Graph:
                 f"{type(data).__name__}"
             )
         specs = [node.table for node in self.embeddings]
-        return click_rows(data, name, self.features, specs, self.id_features)
+        lengths = [node.length for node in self.embeddings]
+        return click_rows(data, name, self.features, specs, self.id_features, lengths)
 
     def evaluate(
         self,

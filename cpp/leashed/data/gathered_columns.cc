@@ -24,7 +24,9 @@ IdColumn GatheredColumns::Memory::bags(const IdFeature& feature,
   offsets[0] = 0;
   std::uint64_t entries = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    entries += static_cast<std::uint64_t>(feature.offsets[rows[i] + 1] - feature.offsets[rows[i]]);
+    const std::int64_t* const offset = feature.offsets + rows[i];
+    entries += std::min<std::uint64_t>(static_cast<std::uint64_t>(offset[1] - offset[0]),
+                                       feature.most);
     if (entries > std::numeric_limits<std::uint32_t>::max()) {
       throw Error("a batch of " + std::to_string(rows.size()) +
                   " rows has 2^32 ids or more of one feature; make batch_size smaller");
@@ -34,8 +36,8 @@ IdColumn GatheredColumns::Memory::bags(const IdFeature& feature,
   const auto copy = [&](const auto* from, auto& to) {
     to.resize(entries);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      std::copy(from + feature.offsets[rows[i]], from + feature.offsets[rows[i] + 1],
-                to.data() + offsets[i]);
+      std::copy_n(from + feature.offsets[rows[i]], offsets[i + 1] - offsets[i],
+                  to.data() + offsets[i]);
     }
   };
   copy(feature.ids, ids);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace leashed {
 
@@ -14,6 +15,8 @@ struct IdFeature {
   std::size_t stride = 1;
   const std::int64_t* offsets = nullptr;  // [rows + 1]
   const float* weights = nullptr;         // of each id at offsets; null: 1
+  // Of a row that has more ids only its first so many are read.
+  std::size_t most = std::numeric_limits<std::size_t>::max();
 };
 
 // The same of a batch, gathered: example i has the ids at offsets[i] up to offsets[i + 1], or the

@@ -233,14 +233,16 @@ class ClickDataset:
         """Features that are ids."""
         return len(self.ids) if isinstance(self.ids, tuple) else int(self.ids.shape[1])
 
-    def rows_of(self, features: Sequence[int]) -> _core.ClickRows:
-        """The native rows, with these features that are ids, in this order."""
+    def rows_of(self, features: Sequence[int], most: Sequence[int | None] = ()) -> _core.ClickRows:
+        """The native rows, with these features that are ids, in this order; of each as many ids of
+        a row as ``most`` says, by default all.
+        """
         columns = self.ids if isinstance(self.ids, tuple) else tuple(self.ids.T)
         parts: list[Any] = [
             (f.ids, f.offsets, f.weights) if isinstance(f, Bags) else (f, None, None)
             for f in (columns[feature] for feature in features)
         ]
-        return _core.ClickRows(self.x, parts)
+        return _core.ClickRows(self.x, parts, list(most))
 
     def largest(self, feature: int) -> int:
         """The largest id of a feature; −1 where it has none."""

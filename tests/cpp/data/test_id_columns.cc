@@ -13,7 +13,8 @@ using namespace leashed;
 
 namespace {
 
-// Two features side by side, one on its own, bags, and bags with weights: with rows that are empty.
+// Two features side by side, one on its own, bags, bags with weights, and of these the first two
+// ids: with rows that are empty.
 struct Clicks {
   explicit Clicks(std::size_t n) : rows(n), x(2 * n), pairs(2 * n), alone(n), offsets{0}, y(n) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -32,7 +33,8 @@ struct Clicks {
                 {pairs.data() + 1, 2},
                 {alone.data()},
                 {entries.data(), 1, offsets.data()},
-                {entries.data(), 1, offsets.data(), weights.data()}};
+                {entries.data(), 1, offsets.data(), weights.data()},
+                {entries.data(), 1, offsets.data(), weights.data(), 2}};
   }
   DatasetView view() const { return {x.data(), y.data(), rows, 2, {}, features}; }
 
@@ -67,7 +69,9 @@ void check(const Clicks& data, const std::vector<std::size_t>& rows, const Batch
       if (!feature.offsets) {
         REQUIRE(column.ids[entry++] == feature.ids[rows[i] * feature.stride]);
       } else {
-        for (auto j = feature.offsets[rows[i]]; j < feature.offsets[rows[i] + 1]; ++j, ++entry) {
+        const auto begin = feature.offsets[rows[i]], end = feature.offsets[rows[i] + 1];
+        for (auto j = begin; j < end && j - begin < static_cast<std::ptrdiff_t>(feature.most);
+             ++j, ++entry) {
           REQUIRE(column.ids[entry] == feature.ids[j]);
           if (feature.weights) REQUIRE(column.weights[entry] == feature.weights[j]);
         }
