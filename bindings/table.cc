@@ -70,7 +70,7 @@ py::dict statistics(Table& table) {
   using namespace pybind11::literals;
   const Table::Statistics s = [&] {
     const py::gil_scoped_release release;
-    return table.statistics();
+    return table.statistics(SignalWatch());
   }();
   py::dict told("rows"_a = s.rows, "capacity"_a = s.capacity, "bytes"_a = s.bytes,
                 "most_bytes"_a = s.most_bytes, "bytes_per_row"_a = s.bytes_per_row,

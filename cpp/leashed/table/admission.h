@@ -24,6 +24,12 @@ class Admission {
         mask_(bytes(rows) - 1),
         counters_(std::make_unique<std::atomic<std::uint8_t>[]>(mask_ + 1)) {}
 
+  // By one thread alone.
+  void clear() {
+    for (std::uint64_t i = 0; i <= mask_; ++i) counters_[i].store(0, kRelaxed);
+    sightings_.store(0, kRelaxed);
+  }
+
   // Counts the id; whether that makes it enough. By any thread: of two that count the same id at
   // once one may go uncounted. Relaxed: counts, which order nothing.
   bool sighted(std::uint64_t id) {

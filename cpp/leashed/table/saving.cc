@@ -16,7 +16,7 @@ constexpr std::size_t kPart = 1024;  // rows between two looks at signals
 }  // namespace
 
 void Table::save(const std::string& path, const std::string& description, const Watch& watch) {
-  Seat seat(*this);
+  Seat seat(*this, watch);
   const std::size_t floats = rows_->floats();
   const auto copy = update_kernels().copy_racy;
   SavedHeader header{.description = description,
@@ -93,7 +93,8 @@ void Table::load(const std::string& path, const std::string& description, const 
   }
   const Alone alone(*this);
   file.rewind();
-  make_rows();
+  if (grows()) clear();  // else all rows are in the file
+  if (admission_) admission_->clear();
   const SavedHeader& header = file.header();
   steps_.store(header.steps, kRelaxed);
   touched_.store(header.touched, kRelaxed);

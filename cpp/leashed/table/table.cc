@@ -101,28 +101,30 @@ Table::Table(const Settings& settings, const Watch& watch)
 Table::~Table() = default;
 
 void Table::make_rows(const Watch& watch) {
-  // What was there goes first: the limit holds.
-  index_.reset();
-  admission_.reset();
-  rows_.reset();
-  rows_ = std::make_unique<Rows>(capacity_, floats(), settings_.versions);
-  const auto begin = [this](std::uint64_t id, float* values) { this->begin(id, values); };
-  if (!grows()) {
-    if (initial_.zero() && rule_.initial_state() == 0) return;  // as memory comes
-    for (std::size_t i = 0; i < capacity_; ++i) {
-      if (watch && i % kPart == 0) watch();
-      begin(i, rows_->values(static_cast<std::uint32_t>(i)));
+  if (grows()) {
+    if (settings_.admit_after > 1) {
+      admission_ = std::make_unique<Admission>(index_settings_.rows, settings_.admit_after);
     }
-    return;
+    return clear();
   }
-  if (settings_.admit_after > 1) {
-    admission_ = std::make_unique<Admission>(index_settings_.rows, settings_.admit_after);
+  rows_ = std::make_unique<Rows>(capacity_, floats(), settings_.versions);
+  if (initial_.zero() && rule_.initial_state() == 0) return;  // as memory comes
+  for (std::size_t i = 0; i < capacity_; ++i) {
+    if (watch && i % kPart == 0) watch();
+    begin(i, rows_->values(static_cast<std::uint32_t>(i)));
   }
+}
+
+// Rows that nobody has used yet take no memory, so both may be there for a moment.
+void Table::clear() {
+  auto rows = std::make_unique<Rows>(capacity_, floats(), settings_.versions);
+  const auto begin = [this](std::uint64_t id, float* values) { this->begin(id, values); };
   IdIndex::Score score;
   if (settings_.evict != "none") {
     score = [this](RowHead& head, const float* values) { return this->score(head, values); };
   }
-  index_ = std::make_unique<IdIndex>(*rows_, epochs_, index_settings_, begin, std::move(score));
+  index_ = std::make_unique<IdIndex>(*rows, epochs_, index_settings_, begin, std::move(score));
+  rows_ = std::move(rows);
 }
 
 void Table::begin(std::uint64_t id, float* values) const {
@@ -161,10 +163,11 @@ Table::Seat::Seat(Table& table, std::size_t number) : table_(table), number_(num
   announce(look());
 }
 
-Table::Seat::Seat(Table& table)
-    : Seat(table, [&table] {
+Table::Seat::Seat(Table& table, const Watch& watch)
+    : Seat(table, [&] {
         std::size_t number = take(table, kSeats);
         while (number == kSeats) {
+          if (watch) watch();
           std::this_thread::sleep_for(std::chrono::microseconds(100));
           number = take(table, kSeats);
         }
@@ -238,11 +241,16 @@ void Table::expect_push(const Located& located) const {
   for (std::size_t i = 0; i < n; ++i) prefetch(located.rows[i], rows_->floats());
 }
 
-void Table::pull(Located& located) {
+void Table::make_room(Located& located) const {
   const std::size_t n = located.ids.size();
   located.values.resize(n);
   located.versions.resize(n);
   if (located.copies.size() < n * dim()) located.copies = AlignedArray<float>(n * dim());
+}
+
+void Table::pull(Located& located) {
+  const std::size_t n = located.ids.size();
+  make_room(located);
   for (std::size_t i = 0; i < n; ++i) {
     if (i + kReadAhead < n) prefetch(located.rows[i + kReadAhead], dim());
     const std::uint32_t row = located.rows[i];
@@ -401,7 +409,7 @@ void Table::count(Seat& seat, const RowPublication& p) {
 void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions,
                    const Watch& watch) {
   check(ids, n);
-  Seat seat(*this);
+  Seat seat(*this, watch);
   constexpr std::size_t kRows = 256;
   const float* rows[kRows];
   for (std::size_t begin = 0; begin < n; begin += kRows) {
@@ -434,7 +442,7 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
     throw Error("gradients[" + std::to_string(bad / dim()) + ", " + std::to_string(bad % dim()) +
                 "] is " + std::to_string(gradients[bad]) + "; every value must be finite");
   }
-  Seat seat(*this);
+  Seat seat(*this, watch);
   std::unique_ptr<Scratch>& kept = slots_[seat.number_].scratch;
   if (!kept) kept = std::make_unique<Scratch>();
   Scratch& scratch = *kept;
@@ -471,6 +479,9 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
       throw Error("the gradients of an id add up to what is not finite; scale them down");
     }
   }
+  // Before any id is counted: there may be no memory.
+  located.rows.reserve(distinct);
+  make_room(located);
   locate(seat, located, true);
   pull(located);
   if (versions) {
@@ -479,8 +490,8 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   return push(seat, located, sums, stride, steps_.fetch_add(1, kRelaxed));
 }
 
-Table::Statistics Table::statistics() {
-  const Seat seat(*this);  // so that nothing is loaded meanwhile
+Table::Statistics Table::statistics(const Watch& watch) {
+  const Seat seat(*this, watch);  // so that nothing is loaded meanwhile
   Statistics s;
   std::array<std::uint64_t, kCounts> sums{};
   for (std::size_t i = 0; i < kSeats; ++i) {

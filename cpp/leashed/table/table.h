@@ -65,7 +65,7 @@ class Table {
   class Seat {
    public:
     // Waits while others have all of them.
-    explicit Seat(Table& table);
+    explicit Seat(Table& table, const Watch& watch = {});
     // One of those that trainings keep for long; null: they have all of these.
     static std::unique_ptr<Seat> keep(Table& table);
     ~Seat();
@@ -141,7 +141,7 @@ class Table {
     std::uint64_t admitted = 0, evicted = 0, rebuilt = 0;
     RowPublication updates;
   };
-  Statistics statistics();
+  Statistics statistics(const Watch& watch = {});
 
   // Writes all rows while others go on; the same bits where nobody writes meanwhile. `description`
   // is kept with them. Throws Error where the file cannot be written.
@@ -195,7 +195,11 @@ class Table {
   // What the policy makes of the staleness of so many rows.
   void factors(const std::uint32_t* tau, const std::uint32_t* rows, std::size_t n,
                float* factors) const;
-  void make_rows(const Watch& watch = {});
+  void make_rows(const Watch& watch);
+  // Of one that grows: no id has a row. Throws, and has changed nothing.
+  void clear();
+  // Has it hold what pull() copies.
+  void make_room(Located& located) const;
   void begin(std::uint64_t id, float* values) const;
   float score(RowHead& head, const float* values) const;
   std::uint16_t time() const;

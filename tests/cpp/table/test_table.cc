@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -588,6 +589,29 @@ TEST_CASE("what is interrupted has changed nothing") {
                           if (++looks == 3) throw Interrupted{};
                         }),
                   Interrupted);
+}
+
+TEST_CASE("who waits for a seat can be interrupted") {
+  struct Interrupted {};
+  Table table(fixed(10, 2, sgd(1)));
+  std::vector<std::unique_ptr<Table::Seat>> seats;
+  while (seats.size() < Table::kSeats) seats.push_back(std::make_unique<Table::Seat>(table));
+  const std::uint64_t id = 3;
+  const float gradient[2] = {1, 1};
+  float values[2];
+  const auto interrupted = [](const auto& call) {
+    int looks = 0;
+    CHECK_THROWS_AS(call([&] {
+                      if (++looks == 3) throw Interrupted{};
+                    }),
+                    Interrupted);
+  };
+  interrupted([&](const Table::Watch& watch) { table.lookup(&id, 1, values, nullptr, watch); });
+  interrupted([&](const Table::Watch& watch) { table.update(&id, 1, gradient, nullptr, watch); });
+  interrupted([&](const Table::Watch& watch) { table.statistics(watch); });
+  interrupted([&](const Table::Watch& watch) { table.save("/tmp/never", "one", watch); });
+  seats.pop_back();
+  CHECK(table.statistics().steps == 0);
 }
 
 TEST_CASE("memory that has been used counts for good, and that of few ids is little") {

@@ -1,0 +1,113 @@
+// Tables where there is no memory left, wherever it is asked for: what failed has changed nothing.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "leashed/table/table.h"
+
+namespace {
+
+// Allocations until one fails; far away where none is to.
+constexpr long kNever = 1L << 60;
+std::atomic<long> allocations_left{kNever};
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  if (allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) throw std::bad_alloc();
+  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace leashed;
+
+namespace {
+
+Table::Settings growing() {
+  return {.name = "t",
+          .dim = 3,
+          .max_bytes = 1 << 18,
+          .initial = {"normal", {{"sigma", 1}}},
+          .rule = {"sgd", {{"lr", 1}}},
+          .staleness = {"none"},
+          .admit_after = 2,
+          .evict = "age"};
+}
+
+// Calls until it does not fail any more, each time with one allocation more; how often it failed.
+template <class Call, class Check>
+long until_through(const Call& call, const Check& check) {
+  for (long failed = 0;; ++failed) {
+    allocations_left.store(failed, std::memory_order_relaxed);
+    try {
+      call();
+      allocations_left.store(kNever, std::memory_order_relaxed);
+      return failed;
+    } catch (const std::bad_alloc&) {
+      allocations_left.store(kNever, std::memory_order_relaxed);
+    }
+    check();
+  }
+}
+
+std::vector<float> values_of(Table& table, const std::vector<std::uint64_t>& ids) {
+  std::vector<float> values(ids.size() * table.dim());
+  table.lookup(ids.data(), ids.size(), values.data(), nullptr);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("an update without memory has counted no id and given none a row") {
+  Table table(growing());
+  const std::vector<std::uint64_t> ids = {7, 8, 7, 9};
+  const std::vector<float> gradients(ids.size() * 3, 1.0f);
+  const long failed = until_through(
+      [&] { table.update(ids.data(), ids.size(), gradients.data(), nullptr); },
+      [&] {
+        const Table::Statistics s = table.statistics();
+        CHECK(s.asked == 0);
+        CHECK(s.steps == 0);
+        CHECK(s.updates.unadmitted == 0);
+      });
+  CHECK(failed > 3);
+  CHECK(table.statistics().updates.unadmitted == 3);  // so none had been sighted before
+}
+
+TEST_CASE("a load without memory leaves the rows that were there") {
+  const std::string path = "/tmp/leashed-" + std::to_string(getpid()) + "-memory";
+  for (const bool grows : {false, true}) {
+    CAPTURE(grows);
+    Table::Settings settings = growing();
+    settings.admit_after = 1;
+    if (!grows) {
+      settings.rows = 50;
+      settings.evict = "none";
+    }
+    Table saved(settings), table(settings);
+    const std::vector<std::uint64_t> ids = {1, 2, 3};
+    const std::vector<float> gradients(ids.size() * 3, 1.0f);
+    saved.update(ids.data(), ids.size(), gradients.data(), nullptr);
+    saved.save(path, "one");
+    const std::vector<std::uint64_t> others = {3, 4};
+    table.update(others.data(), others.size(), gradients.data(), nullptr);
+    const std::vector<std::uint64_t> all = {1, 2, 3, 4};
+    const std::vector<float> before = values_of(table, all);
+    const long failed = until_through([&] { table.load(path, "one"); },
+                                      [&] {
+                                        CHECK(values_of(table, all) == before);
+                                        CHECK(table.statistics().steps == 1);
+                                      });
+    CHECK(failed > 3);
+    CHECK(values_of(table, all) == values_of(saved, all));
+  }
+  std::remove(path.c_str());
+}
