@@ -129,6 +129,26 @@ TEST_CASE("row-wise Adagrad keeps the mean square of a whole row") {
   }
 }
 
+TEST_CASE("a row that does not move, since its step is lost in rounding, has moved by 0") {
+  for (const Isa isa : available_isas()) {
+    CAPTURE(isa_name(isa));
+    for (const std::size_t place :
+         {RowRules::place<Adagrad>(), RowRules::place<RowwiseAdagrad>()}) {
+      const std::size_t dim = 10;
+      std::vector<float> row(2 * dim, 1.0f);
+      const std::vector<float> gradient(dim, 1.0f);
+      Coefficients c;
+      c.lr = 1e-9f;
+      c.epsilon = 1e-10f;
+      const RowUpdate update{row.data(), gradient.data(), 1, 1};
+      float moved = -1;
+      row_kernels(isa).passes[place](&update, 1, dim, c, &moved);
+      CHECK(row[0] == 1);
+      CHECK(moved == 0);
+    }
+  }
+}
+
 TEST_CASE("rows are gathered, gradients added and norms found, at any dim") {
   for (const Isa isa : available_isas()) {
     CAPTURE(isa_name(isa));

@@ -83,9 +83,10 @@ LEASHED_RACY void update(const RowUpdate* rows, std::size_t count, std::size_t d
 LEASHED_INLINE LEASHED_RACY vfloat change_rowwise(const RowUpdate& row, std::size_t i,
                                                   std::size_t n, vfloat v, const Coefficients& c) {
   const vfloat g = seen(load(row.gradient + i, n), row.scale, c);
-  const vfloat by = Math::over_root(c.lr, g, v, c.epsilon);
-  store(row.values + i, load(row.values + i, n) - by, n);
-  return by;
+  const vfloat before = load(row.values + i, n);
+  const vfloat theta = before - Math::over_root(c.lr, g, v, c.epsilon);
+  store(row.values + i, theta, n);
+  return theta - before;
 }
 
 LEASHED_RACY void update_rowwise(const RowUpdate* rows, std::size_t count, std::size_t dim,
@@ -105,8 +106,8 @@ LEASHED_RACY void update_rowwise(const RowUpdate* rows, std::size_t count, std::
     vdouble changes = {};
     for (std::size_t i = 0; i < dim; i += kLanes) {
       const std::size_t n = min(kLanes, dim - i);
-      const vfloat by = change_rowwise(*row, i, n, vset(v), c);
-      if (moved) add_squares(changes, by, n);
+      const vfloat change = change_rowwise(*row, i, n, vset(v), c);
+      if (moved) add_squares(changes, change, n);
     }
     if (moved) moved[row - rows] = norm_of(changes);
   }
