@@ -142,7 +142,7 @@ void bind_sparse(py::module_& m) {
         SvmlightRows rows;
         {
           const py::gil_scoped_release release;
-          rows = parse_svmlight(view);
+          rows = parse_svmlight(view, RowFormat::svmlight, SignalWatch());
         }
         return to_tuple(std::move(rows));
       },
@@ -153,7 +153,7 @@ void bind_sparse(py::module_& m) {
         SvmlightRows rows;
         {
           const py::gil_scoped_release release;
-          rows = read_svmlight(path);
+          rows = read_svmlight(path, RowFormat::svmlight, SignalWatch());
         }
         return to_tuple(std::move(rows));
       },
@@ -164,7 +164,7 @@ void bind_sparse(py::module_& m) {
         SvmlightRows rows;
         {
           const py::gil_scoped_release release;
-          rows = read_svmlight(path, RowFormat::libffm);
+          rows = read_svmlight(path, RowFormat::libffm, SignalWatch());
         }
         auto fields = to_array(std::move(rows.fields));
         return py::make_tuple(to_tuple(std::move(rows)), std::move(fields));

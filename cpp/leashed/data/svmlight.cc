@@ -21,8 +21,10 @@ class Parser {
   Parser(std::string_view text, RowFormat format)
       : text_(text), with_fields_(format == RowFormat::libffm) {}
 
-  SvmlightRows parse() {
+  SvmlightRows parse(const std::function<void()>& watch) {
+    constexpr std::size_t kPart = 4096;  // lines between two looks
     while (at_ < text_.size()) {
+      if (watch && line_ % kPart == 0) watch();
       ++line_;
       line_begin_ = at_;
       const std::size_t newline = text_.find('\n', at_);
@@ -171,14 +173,16 @@ class Mapping {
 
 }  // namespace
 
-SvmlightRows parse_svmlight(std::string_view text, RowFormat format) {
-  return Parser(text, format).parse();
+SvmlightRows parse_svmlight(std::string_view text, RowFormat format,
+                            const std::function<void()>& watch) {
+  return Parser(text, format).parse(watch);
 }
 
-SvmlightRows read_svmlight(const std::string& path, RowFormat format) {
+SvmlightRows read_svmlight(const std::string& path, RowFormat format,
+                           const std::function<void()>& watch) {
   const Mapping file(path);
   try {
-    return parse_svmlight(file.text(), format);
+    return parse_svmlight(file.text(), format, watch);
   } catch (const Error& error) {
     throw Error(path + ": " + error.what());
   }

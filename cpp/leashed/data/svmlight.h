@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +23,12 @@ enum class RowFormat { svmlight, libffm };
 
 // Throws Error "line L, column C: …" (both from 1) where the text is no such file, or a column is
 // negative or beyond 2^31 − 2, or a field is, or a number is not finite.
-SvmlightRows parse_svmlight(std::string_view text, RowFormat format = RowFormat::svmlight);
+// `watch` is called now and then; what it throws ends the reading.
+SvmlightRows parse_svmlight(std::string_view text, RowFormat format = RowFormat::svmlight,
+                            const std::function<void()>& watch = {});
 
 // The same of a file; Error names it.
-SvmlightRows read_svmlight(const std::string& path, RowFormat format = RowFormat::svmlight);
+SvmlightRows read_svmlight(const std::string& path, RowFormat format = RowFormat::svmlight,
+                           const std::function<void()>& watch = {});
 
 }  // namespace leashed

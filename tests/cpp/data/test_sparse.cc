@@ -46,6 +46,19 @@ TEST_CASE("In the libffm format each column has a field before it") {
   CHECK(rows.values == std::vector<float>{0.5f, 1, 2});
 }
 
+TEST_CASE("What the watch throws ends a long reading") {
+  std::string text;
+  for (int line = 0; line < 10000; ++line) text += "1 1:1\n";
+  int looks = 0;
+  const auto ends = [&] {
+    if (++looks == 2) throw 7;
+  };
+  CHECK_THROWS_AS(leashed::parse_svmlight(text, leashed::RowFormat::svmlight, ends), int);
+  CHECK(leashed::parse_svmlight(text, leashed::RowFormat::svmlight, [&] { ++looks; })
+            .targets.size() == 10000);
+  CHECK(looks > 4);
+}
+
 TEST_CASE("The svmlight parser names line and column") {
   const auto place = [](const std::string& text) -> std::string {
     try {
