@@ -339,6 +339,17 @@ def test_a_native_loss_that_is_nan_ends_the_run(library: ctypes.CDLL) -> None:
     assert (result.outcome, result.reason) == ("crashed", "not_finite")
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_native_row_gradient_that_is_nan_ends_the_run_before_a_row_has_it(
+    library: ctypes.CDLL, threads: int
+) -> None:
+    result = run(external(c_function(library, "bad_row")), clicks(GRAPH, 100), threads=threads)
+    assert (result.outcome, result.reason) == ("crashed", "not_finite")
+    for table in result.tables.values():
+        assert np.isfinite(table.lookup(np.arange(ROWS))).all()
+        assert table.statistics()["applied"] == 0
+
+
 WRONG: dict[str, tuple[Callable[[BatchRows, Array], Any], type[Exception], str]] = {
     "another shape": (
         lambda rows, _: rows.gradients[0].__iadd__(np.ones((1, ITEM + 1), np.float32)),

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <span>
 
 #include "leashed/base/aligned.h"
 #include "leashed/model/flat_batch.h"
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
@@ -47,7 +50,9 @@ class ExternalRowsSource::Scratch final : public Workspace {
                   gradient ? row_gradients_.data() : nullptr, logits, memory_.data(), f.user_data);
   }
 
-  const float* row_gradients() const { return row_gradients_.data(); }
+  std::span<const float> row_gradients() const {
+    return {row_gradients_.data(), layout_.floats()};
+  }
 
   // For the gradient of an evaluation without a loss function.
   float* unused(std::size_t dimension) {
@@ -74,7 +79,12 @@ float ExternalRowsSource::gradient(const float* theta, const BatchView& batch, f
   scratch.take(batch, shape());
   const float loss =
       scratch.call(parts_.gradient, theta, batch, batch.targets.labels, gradient, nullptr);
-  add_row_gradients(scratch.row_gradients(), batch);
+  const std::span<const float> rows = scratch.row_gradients();
+  // A row would keep what is not finite, beyond the end of the run.
+  if (update_kernels().first_not_finite(rows.data(), rows.size()) < rows.size()) {
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  add_row_gradients(rows.data(), batch);
   return loss;
 }
 

@@ -14,7 +14,8 @@
  *              before the first call and kept from call to call; null where none was asked for
  *   user_data  what the capsule or the LowLevelCallable carries, else null
  *
- * Returns the batch's mean loss. NaN or an infinity stops the run.
+ * Returns the batch's mean loss. NaN or an infinity stops the run; so does a row's gradient that is
+ * not finite, before any row has it.
  *
  * leashed_gradient_rows is for models that read rows of embedding tables. `features` are an
  * example's numbers, and may be 0. Of each feature that is ids an example has any number of
