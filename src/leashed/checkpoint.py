@@ -33,6 +33,7 @@ _FORMAT = "leashed.model"
 _VERSION = 6
 _KINDS = {kind.__name__: kind for kind in LAYERS}
 _MAX_HEADER = 100_000_000
+_MOST_DESCRIBED = _MAX_HEADER - 1_000_000  # the rest is for tensors' places and the run's settings
 
 BuiltIn = Model | FactorisationMachine | Graph
 AnyModel = TypeVar("AnyModel", Model, FactorisationMachine, Graph, External)
@@ -57,7 +58,8 @@ def save(
             none are.
 
     Raises:
-        TypeError, ValueError: ``parameters`` or ``tables`` does not fit the model.
+        TypeError, ValueError: ``parameters`` or ``tables`` does not fit the model, or a file cannot
+            hold its description.
         OSError: the file cannot be written, or the folder has something else in it.
     """
     _require_model(model)
@@ -82,7 +84,7 @@ def _tables_of(model: object, tables: Mapping[str, Table]) -> dict[str, Table]:
     return {one.name: tables[one.name] for one in described}
 
 
-def _shapes(model: BuiltIn | External | Description) -> dict[str, tuple[int, ...]]:
+def shapes(model: BuiltIn | External | Description) -> dict[str, tuple[int, ...]]:
     """Of the tensors that parameters are made of, by name, in order."""
     if isinstance(model, FactorisationMachine):
         return model.shapes
@@ -95,12 +97,12 @@ def parts(
     model: BuiltIn | External, vector: NDArray[np.float32], prefix: str = ""
 ) -> dict[str, NDArray[np.float32]]:
     """The tensors, by name, of a vector [d]."""
-    shapes = _shapes(model)
-    ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+    of = shapes(model)
+    ends = np.cumsum([math.prod(shape) for shape in of.values()])
     pieces = np.split(vector, ends[:-1])
     return {
         prefix + name: piece.reshape(shape)
-        for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
+        for (name, shape), piece in zip(of.items(), pieces, strict=True)
     }
 
 
@@ -110,7 +112,7 @@ def whole(
     prefix: str = "",
 ) -> NDArray[np.float32]:
     """The vector [d] of what ``parts`` gave."""
-    return np.concatenate([tensors[prefix + name].ravel() for name in _shapes(model)])
+    return np.concatenate([tensors[prefix + name].ravel() for name in shapes(model)])
 
 
 def write(
@@ -143,13 +145,22 @@ def write(
 
 
 def description(model: BuiltIn | External) -> dict[str, str]:
-    """What files hold of a model beside parameters; ``described`` reads it."""
-    return {
+    """What files hold of a model beside parameters; ``described`` reads it. ValueError where it is
+    more than they can hold.
+    """
+    told = {
         "format": _FORMAT,
         "version": str(_VERSION),
         "name": model.name,
         **_described(model),
     }
+    if (size := sum(map(len, told.values()))) > _MOST_DESCRIBED:
+        raise ValueError(
+            f"model {model.name} cannot be in a file: to describe it (of a field-aware machine, the "
+            f"field of each column) takes {size:,} bytes of a header of {_MAX_HEADER:,}; hash its "
+            "columns to fewer"
+        )
+    return told
 
 
 def _described(model: BuiltIn | External) -> dict[str, str]:
@@ -163,7 +174,7 @@ def _described(model: BuiltIn | External) -> dict[str, str]:
     if isinstance(model, FactorisationMachine):
         settings = asdict(model)
         del settings["name"]
-        return {"factorisation": json.dumps(settings)}
+        return {"factorisation": json.dumps(settings, separators=(",", ":"))}
     if isinstance(model, Graph):
         return {
             "loss": model.loss,
@@ -347,7 +358,7 @@ def _tensors(
         if not np.isfinite(values).all():
             raise ValueError(f"{name} holds values that are not finite")
         tensors[name] = values.reshape(shape)
-    for name, shape in _shapes(model).items():
+    for name, shape in shapes(model).items():
         if tensors[name].shape != shape:
             raise ValueError(
                 f"{name} is {list(tensors[name].shape)}, the model needs {list(shape)}"

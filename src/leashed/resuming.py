@@ -82,6 +82,7 @@ class Checkpointer:
 
     Raises:
         OSError: the file could not be written; found before training, not after.
+        ValueError: a file cannot hold the model's description.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Checkpointer:
         self._path = Path(path)
         self._model = model
         self._config = config
+        checkpoint.description(model)  # so that what no file can hold is said now
         self._prepare()
         self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
         self._lock = threading.Lock()

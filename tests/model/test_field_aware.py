@@ -332,6 +332,18 @@ def test_a_resumed_run_is_the_uninterrupted_one(
         train(rows, other, until=lsh.until(updates=300), resume=path, **arguments)
 
 
+def test_one_of_so_many_columns_that_no_file_can_describe_it_is_refused_before_training(
+    rows: SparseDataset, fields: NDArray[np.int64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lsh.checkpoint, "_MOST_DESCRIBED", 2 * rows.features)
+    model, path = models.ffm(fields, 4), tmp_path / "file"
+    with pytest.raises(ValueError, match="model ffm cannot be in a file: to describe it"):
+        lsh.save(path, model, model.init(1))
+    with pytest.raises(ValueError, match="hash its columns to fewer"):
+        train(rows, model, until=lsh.until(seconds=60), checkpoint=path)
+    assert not path.exists()
+
+
 def test_what_it_is() -> None:
     model = models.ffm([0, 3, 1], 5, sigma=0.2)
     assert model.dimension == 3 * (1 + 4 * 5) + 1
