@@ -16,6 +16,21 @@ def test_a_cell_tells_how_exactly_its_updates_are_known():
     assert "2 of 3 runs got there." in text
 
 
+def test_a_rule_is_merged_into_the_page_of_the_others():
+    def run(rule, updates, outcome="converged"):
+        return Outcome(rule, "SEQ", "none", outcome, updates, updates - 1, 0.0)
+
+    made = "Made so, leashed 0.1.0. Written by hand."
+    old = [run("SGD", 29.0), run("Adam", 7.0), run("SWAP(Adam)", 5.0)]
+    new = [run("FTRL", 10.0, "unfinished"), run("Adam", 8.0)]
+    page = combinations.page(old, made)
+    found = combinations.merged(page, combinations.page(new, made.replace("0.1.0", "0.2.0")))
+    assert found == combinations.page([old[0], new[1], new[0], old[2]], made)
+    assert combinations.merged(page, combinations.page([], made)) == page
+    with pytest.raises(ValueError, match="the page is of another run"):
+        combinations.merged(page, combinations.page(new, "Made otherwise."))
+
+
 @pytest.mark.parametrize("rule", ["SGD", "SWAP(Adagrad)"])
 def test_runs_are_counted_to_the_update(rule, monkeypatch):
     # One thread's parameters after so many updates are known.

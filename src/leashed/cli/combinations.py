@@ -18,6 +18,7 @@ from leashed.studies.combinations import (
     RULES,
     combinations,
     meaningless,
+    merged,
     page,
 )
 
@@ -41,23 +42,24 @@ def add(benchmarks: Commands) -> None:
         "--seconds", type=float, default=20.0, help="most per run; default: %(default)s"
     )
     parser.add_argument("-o", "--output", type=Path, help="default: standard output")
+    parser.add_argument(
+        "--merge",
+        action="store_true",
+        help="put the rules' tables into the page that is at --output, made by the same data, threads "
+        "and batch size on the same kind of machine, in place of those that it has",
+    )
     parser.set_defaults(command=_combinations)
 
 
 def _combinations(options: argparse.Namespace) -> int:
     _check.writable(options.output)
+    if options.merge and (options.output is None or not options.output.exists()):
+        raise ValueError("--merge needs --output, a page that is there")
     rules = tuple(RULES) if options.rules is None else options.rules
     for name in rules:
         if name not in RULES:
             raise ValueError(f"--rules: {name!r} is unknown; choose of {', '.join(RULES)}")
     data = load_data(options)
-    line = Line(sys.stderr)
-    total = len(set(rules) - set(meaningless())) * len(DISCIPLINES) * len(POLICIES)
-    outcomes = []
-    for outcome in combinations(data, options.threads, options.batch_size, options.seconds, rules):
-        outcomes.append(outcome)
-        line.show(f"{len(outcomes)}/{total} {outcome.rule} {outcome.discipline} {outcome.policy}")
-    line.clear()
     data_option = "" if options.data is None else " --data <folder of MNIST>"
     produced = (
         f"Table II's MLP on {data.train.name}, {len(data.train):,} examples, batches of "
@@ -65,7 +67,19 @@ def _combinations(options: argparse.Namespace) -> int:
         f"({cores()} cores), leashed {__version__}. Written by `leashed bench combinations"
         f"{data_option} --threads {options.threads} --batch-size {options.batch_size}`, not typed."
     )
+    before = options.output.read_text(encoding="utf-8") if options.merge else None
+    if before is not None:
+        merged(before, page([], produced))  # so that another run's page is refused now
+    line = Line(sys.stderr)
+    total = len(set(rules) - set(meaningless())) * len(DISCIPLINES) * len(POLICIES)
+    outcomes = []
+    for outcome in combinations(data, options.threads, options.batch_size, options.seconds, rules):
+        outcomes.append(outcome)
+        line.show(f"{len(outcomes)}/{total} {outcome.rule} {outcome.discipline} {outcome.policy}")
+    line.clear()
     text = page(outcomes, produced)
+    if before is not None:
+        text = merged(before, text)
     if options.output is None:
         print(text, end="")
     else:

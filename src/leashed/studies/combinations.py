@@ -6,6 +6,7 @@ pair cannot mean is an error before any run, and its message stands in the table
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,10 +20,11 @@ from leashed.stopping import Until
 from leashed.studies.scaling import build_model
 from leashed.train import train
 
-__all__ = ["DISCIPLINES", "POLICIES", "RULES", "Outcome", "combinations", "page"]
+__all__ = ["DISCIPLINES", "POLICIES", "RULES", "Outcome", "combinations", "merged", "page"]
 
 FRACTION = 0.5
 _SWAP_PERIOD = 10  # several within a run
+_WITHOUT = "Pairs without a meaning"
 
 
 def _plain(kind: type[Stepping]) -> Callable[[], Rule]:
@@ -165,7 +167,7 @@ def page(outcomes: Sequence[Outcome], produced: str) -> str:
         _CELLS,
     ]
     reached = sum(o.outcome == "converged" for o in outcomes)
-    lines += ["", f"{reached} of {len(outcomes)} runs got there.", ""]
+    lines += ["", _got_there(reached, len(outcomes)), ""]
     for rule in dict.fromkeys(o.rule for o in outcomes):
         here = [o for o in outcomes if o.rule == rule]
         columns = list(dict.fromkeys(o.discipline for o in here))
@@ -176,9 +178,43 @@ def page(outcomes: Sequence[Outcome], produced: str) -> str:
             row = " | ".join(cells.get(column, "") for column in columns)
             lines.append(f"| {policy} | {row} |")
         lines.append("")
-    lines += ["## Pairs without a meaning", "", "| pair | what it says |", "| --- | --- |"]
+    lines += [f"## {_WITHOUT}", "", "| pair | what it says |", "| --- | --- |"]
     lines += [f"| {name} | {message} |" for name, message in meaningless().items()]
     return "\n".join(lines) + "\n"
+
+
+def _got_there(reached: int, runs: int) -> str:
+    return f"{reached} of {runs} runs got there."
+
+
+def merged(before: str, new: str) -> str:
+    """Two pages as one: the rules of the new one in place of the same of the one before, or added.
+
+    Raises:
+        ValueError: they are of other data, threads or batches, or of another machine.
+    """
+    old_head, *old = before.split("\n## ")
+    head, *fresh = new.split("\n## ")
+    was, now = (text.split("\n")[2] for text in (old_head, head))
+    if _without_version(was) != _without_version(now):
+        raise ValueError(f"the page is of another run, {was!r} and not {now!r}; write a new one")
+    sections = {part.split("\n")[0]: part.rstrip("\n") for part in (*old, *fresh)}
+    without = sections.pop(_WITHOUT)
+    rules = sorted(sections, key=list(RULES).index)
+    cells = [
+        cell.strip()
+        for rule in rules
+        for row in sections[rule].split("\n")[4:]
+        for cell in row.strip("|").split("|")[1:]
+    ]
+    told = _got_there(sum(not cell.startswith("*") for cell in cells), len(cells))
+    lines = old_head.rstrip("\n").split("\n")
+    parts = ["\n".join([*lines[:-1], told]), *(sections[rule] for rule in rules), without]
+    return "\n\n## ".join(parts) + "\n"
+
+
+def _without_version(produced: str) -> str:
+    return re.sub(r"leashed [^ ]*\. Written", "leashed. Written", produced)
 
 
 def _cell(outcome: Outcome) -> str:
