@@ -416,6 +416,28 @@ def test_recording_changes_no_bit(trace: Path, digits: Dataset) -> None:
     np.testing.assert_array_equal(recorded.parameters, plain.parameters)
 
 
+def test_what_cannot_be_told_is_refused_before_anything_is_computed(trace: Path) -> None:
+    calls = 0
+
+    def counted(theta: Any, x: Any, y: Any, out: Any) -> float:
+        nonlocal calls
+        calls += 1
+        out[:] = theta + x.mean() + y.mean()
+        return 0.0
+
+    data = np.ones((4, 1)), np.zeros(4)
+    model = lsh.models.external(counted, dimension=1, features=1, y="float32")
+    run(data, trace, model=model, batch_size=4, until=lsh.until(updates=20), threads=2)
+    calls = 0
+    with pytest.raises(ValueError, match="until is 21, but it goes to update 20; give at most"):
+        lsh.replay(trace, model, data, until=21)
+    with pytest.raises(ValueError, match="has no variable '7'; choose one of parameters"):
+        lsh.replay(trace, model, data, inspect="7")
+    assert calls == 0
+    lsh.replay(trace, model, data, until=20, inspect="parameters")
+    assert calls == 20
+
+
 def test_ctrl_c_ends_a_replay(trace: Path) -> None:
     def slow(theta: Any, x: Any, y: Any, out: Any) -> float:
         time.sleep(0.005)

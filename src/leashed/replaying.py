@@ -128,16 +128,20 @@ class Replay:
             with np.errstate(invalid="ignore"):
                 change = self.parameters - self.before
             vectors |= {"gradient": self.gradient, "change": change}
+        chosen = _chosen(self.model, name)
         parts = {what: checkpoint.parts(self.model, vector) for what, vector in vectors.items()}
-        chosen = [one for one in parts["value"] if one == name or one.startswith(f"{name}.")]
-        if not chosen:
-            raise ValueError(
-                f"{self.model.name} has no variable {name!r}; choose one of "
-                f"{', '.join(parts['value'])}"
-            )
         return [
             _inspected(f"{one} {what}", part[one]) for one in chosen for what, part in parts.items()
         ]
+
+
+def _chosen(model: AnyModel, name: str) -> list[str]:
+    """The variables that ``name`` is of, as ``Replay.inspect`` has it."""
+    known = list(checkpoint.shapes(model))
+    chosen = [one for one in known if one == name or one.startswith(f"{name}.")]
+    if not chosen:
+        raise ValueError(f"{model.name} has no variable {name!r}; choose one of {', '.join(known)}")
+    return chosen
 
 
 def _inspected(name: str, values: NDArray[np.float32]) -> Inspected:
@@ -160,6 +164,7 @@ def replay(
     data: Dataset | SparseDataset | Split | tuple[Any, ArrayLike] | None = None,
     *,
     until: int | None = None,
+    inspect: str | None = None,
 ) -> Replay:
     """Make a run again that ``leashed.train(..., record=trace)`` has recorded, by one thread.
 
@@ -182,14 +187,16 @@ def replay(
             that was it.
         until: the number of updates, from the run's beginning, after which to stop. Default: all
             that were recorded.
+        inspect: a variable or layer that ``Replay.inspect`` will be asked for: one that the model
+            lacks is refused before anything is computed.
 
     Returns:
         A ``Replay``.
 
     Raises:
         TypeError, ValueError: the trace is damaged, of a newer version, of another model, other
-            data or another instruction-set level, or has not so many updates; the message says
-            which.
+            data or another instruction-set level, or has not so many updates; or the model has no
+            such variable. The message says which.
         OSError: the file cannot be read.
     """
     until = _MOST if until is None else _check.whole("until", until, 0, _MOST)
@@ -198,6 +205,8 @@ def replay(
         _check_isa(found)
         model = _model(found, model)
         given = _data(found, model, data)
+        if inspect is not None:
+            _chosen(model, inspect)
     except ValueError as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
     first = found.start["updates"]

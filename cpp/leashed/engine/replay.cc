@@ -198,6 +198,20 @@ class Replayer {
   Replayed result_;
 };
 
+// The updates that the records tell of, counted from the run's beginning.
+std::uint64_t recorded(const Trace& trace, std::size_t workers, std::size_t factors,
+                       std::uint64_t first) {
+  std::uint64_t last = first;
+  TraceRecord record;
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    TraceCursor records(trace, worker, factors);
+    while (records.next(record)) {
+      if (record.outcome == trace::Outcome::published) last = std::max(last, record.t() + 1);
+    }
+  }
+  return last;
+}
+
 // The largest |a − b|; NaN where one of them is NaN and the bits differ.
 double difference(const std::vector<float>& a, const std::vector<float>& b) {
   double most = 0;
@@ -215,6 +229,15 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
 Replayed replay(const GradientSource& source, const DatasetView& data,
                 const DisciplineContext& context, const Trace& trace,
                 const ReplayOptions& options) {
+  if (options.until != ReplayOptions::kAll) {
+    const std::size_t factors =
+        trace::factors(context.staleness, Updater(context).layout(), options.lockstep);
+    const std::uint64_t last = recorded(trace, options.workers, factors, context.t);
+    if (options.until > last) {
+      throw Error("until is " + std::to_string(options.until) + ", but it goes to update " +
+                  std::to_string(last) + "; give at most that");
+    }
+  }
   Replayed result = Replayer(source, data, context, trace, options).run();
   const Trace::End end = trace.end();
   if (!end.theta.empty() && !result.interrupted && result.t < std::min(options.until, end.t)) {

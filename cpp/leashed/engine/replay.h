@@ -18,11 +18,12 @@
 namespace leashed {
 
 struct ReplayOptions {
+  static constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
   std::size_t workers;
   std::size_t batch_size;
   std::uint64_t seed;
-  bool lockstep;                                                    // the discipline's
-  std::uint64_t until = std::numeric_limits<std::uint64_t>::max();  // t to stop at
+  bool lockstep;               // the discipline's
+  std::uint64_t until = kAll;  // t to stop at
   // Asked about every 20 ms; true: stop. May throw.
   std::function<bool()> interrupted = {};
 };
@@ -47,8 +48,9 @@ struct Replayed {
   double difference = 0;
 };
 
-// `context` is what the recorded training began with. Throws Error where the records contradict
-// each other, or lack an update before the end that the trace has.
+// `context` is what the recorded training began with. Throws Error where the trace does not go to
+// `until`, before anything is computed; or the records contradict each other, or lack an update
+// before the end that the trace has.
 Replayed replay(const GradientSource& source, const DatasetView& data,
                 const DisciplineContext& context, const Trace& trace, const ReplayOptions& options);
 

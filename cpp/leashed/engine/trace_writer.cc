@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include "leashed/base/crc32c.h"
 #include "leashed/base/error.h"
+#include "leashed/base/partial_name.h"
 
 namespace leashed {
 namespace {
@@ -26,14 +28,10 @@ static_assert(std::endian::native == std::endian::little, "as the file");
                                           std::error_code(error, std::generic_category()));
 }
 
-// A file that is there is not written over but gives way: who maps it still has it.
-int create(const std::string& path) {
+int create(const std::string& path, const std::string& partial) {
   struct stat found {};
-  if (lstat(path.c_str(), &found) == 0) {
-    if (!S_ISREG(found.st_mode)) fail(EEXIST, path);
-    if (unlink(path.c_str()) != 0) fail(errno, path);
-  }
-  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) fail(EEXIST, path);
+  const int descriptor = open(partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) fail(errno, path);
   return descriptor;
 }
@@ -52,20 +50,28 @@ trace::Outcome outcome_of(const Publication& publication) {
 
 }  // namespace
 
-TraceFile::TraceFile(const std::string& path) : path_(path), descriptor_(create(path)) {}
+TraceFile::TraceFile(const std::string& path)
+    : path_(path), partial_(partial_name(path)), descriptor_(create(path_, partial_)) {}
 
-TraceFile::~TraceFile() { close(descriptor_); }
+TraceFile::~TraceFile() {
+  if (!settled_) unlink(partial_.c_str());
+}
+
+void TraceFile::settle() {
+  if (std::rename(partial_.c_str(), path_.c_str()) != 0) fail(errno, path_);
+  settled_ = true;
+}
 
 std::byte* TraceFile::map_page() {
   const auto offset =
       static_cast<off_t>(pages_.fetch_add(1, std::memory_order_relaxed) * trace::kPage);
   int error = 0;
   do {
-    error = posix_fallocate(descriptor_, offset, trace::kPage);
+    error = posix_fallocate(descriptor_.get(), offset, trace::kPage);
   } while (error == EINTR);
   if (error != 0) fail(error, path_);
   void* page = mmap(nullptr, trace::kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                    descriptor_, offset);
+                    descriptor_.get(), offset);
   if (page == MAP_FAILED) fail(errno, path_);
   return static_cast<std::byte*>(page);
 }
@@ -147,6 +153,7 @@ TraceWriter::TraceWriter(const std::string& path, std::string_view header,
     streams_.push_back(
         std::make_unique<TraceStream>(file_, static_cast<std::uint32_t>(worker), factors));
   }
+  file_.settle();
 }
 
 void TraceWriter::finish(std::uint64_t t, const std::vector<float>& theta) {

@@ -10,24 +10,29 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/base/descriptor.h"
 #include "leashed/engine/trace.h"
 
 namespace leashed {
 
 class TraceFile {
  public:
-  // A new file, in place of one that is there. Throws std::filesystem::filesystem_error.
+  // A new file, beside its place. Throws std::filesystem::filesystem_error, as what follows.
   explicit TraceFile(const std::string& path);
-  ~TraceFile();
+  ~TraceFile();  // deletes it, unless it has its place
   TraceFile(const TraceFile&) = delete;
 
+  // Puts it in its place, and one that is there away: who maps that still has it.
+  void settle();
+
   // The next page, mapped and zero, whose room on the disk is there: what is written to it cannot
-  // fail. Any thread. Throws as the constructor.
+  // fail. Any thread.
   std::byte* map_page();
 
  private:
-  const std::string path_;
-  int descriptor_;
+  const std::string path_, partial_;
+  const Descriptor descriptor_;
+  bool settled_ = false;
   // Relaxed: distinct pages are all that is asked of it.
   alignas(kCacheLine) std::atomic<std::uint64_t> pages_{0};
 };
@@ -61,8 +66,9 @@ class alignas(kCacheLine) TraceStream {
 
 class TraceWriter {
  public:
-  // `header` is the caller's, `start` what the training begins with, in the caller's order. Throws
-  // as TraceFile, or Error where a record of so many factors would not fit a page.
+  // `header` is the caller's, `start` what the training begins with, in the caller's order: the file
+  // has its place once they are in it. Throws as TraceFile, or Error where a record of so many
+  // factors would not fit a page.
   TraceWriter(const std::string& path, std::string_view header, const std::vector<float>& start,
               std::size_t workers, std::size_t factors);
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -11,6 +10,7 @@
 
 #include "leashed/base/crc32c.h"
 #include "leashed/base/error.h"
+#include "leashed/base/partial_name.h"
 
 namespace leashed {
 namespace {
@@ -47,18 +47,11 @@ std::uint32_t checksum_of(const FileHeader& begin, const SavedHeader& header) {
   return crc32c(numbers.data(), numbers.size() * sizeof(std::uint64_t), checksum);
 }
 
-// Nobody else's, of this process or another.
-std::string partial_of(const std::string& path) {
-  static std::atomic<std::uint64_t> count{0};  // relaxed: distinct numbers are all that is asked
-  return path + ".partial-" + std::to_string(getpid()) + "-" +
-         std::to_string(count.fetch_add(1, std::memory_order_relaxed));
-}
-
 }  // namespace
 
 SavedWriter::SavedWriter(std::string path, const SavedHeader& header)
     : path_(std::move(path)),
-      partial_(partial_of(path_)),
+      partial_(partial_name(path_)),
       file_(open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)),
       row_bytes_(sizeof(SavedRow) + header.floats * sizeof(float)),
       block_(rows_of_block(row_bytes_) * row_bytes_) {

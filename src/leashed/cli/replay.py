@@ -49,7 +49,7 @@ def _update(text: str) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     data = None if options.data is None else load_data(options)
-    made = replay(options.trace, data=data, until=options.until)
+    made = replay(options.trace, data=data, until=options.until, inspect=options.inspect)
     inspected = [] if options.inspect is None else made.inspect(options.inspect)
     print(pairs(_summary(made, options.until)))
     for one in inspected:
