@@ -85,6 +85,18 @@ def test_all_have_finished() -> None:
     assert talk.say(3, Join("trainer", 0, "")) == [Bye("all trainers have finished")]
 
 
+@pytest.mark.parametrize("crashed", [1, 2])
+def test_a_run_that_all_trainers_have_crashed_in_has_failed(crashed: int) -> None:
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    for k in (1, 2):
+        talk.say(k, Report(summary={"crashed": float(k <= crashed)}))
+    told = talk.master.standing(talk.now)
+    assert told["state"] == ("failed" if crashed == 2 else "ended")
+    assert ("crashed" in told["reason"]) == (crashed == 2)
+
+
 def test_one_that_died_after_the_end_is_waited_for_as_long_as_the_grace() -> None:
     talk = Talk()
     for index in range(2):

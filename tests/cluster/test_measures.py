@@ -7,7 +7,7 @@ import math
 import pytest
 from cluster import fakes
 
-from leashed.cluster.measures import counted, lives, measure, pulse, total
+from leashed.cluster.measures import Pulse, counted, lives, measure, total
 
 
 def test_both_forms_of_the_average_sync_gap():
@@ -44,16 +44,26 @@ def test_without_a_synchronisation_the_gap_is_infinite_and_before_a_batch_unknow
 
 
 def test_a_pulse_is_what_came_since():
-    before = fakes.report(4.0, "running", 1000.0)
-    now = fakes.report(6.0, "running", 2000.0)
-    assert pulse(now, before)[0].eps == 500.0
-    assert pulse(now, None)[0].eps == pytest.approx(2000.0 / 6.0)
+    pulse = Pulse()
+    assert pulse({0: {"examples": 1000.0}}, 4.0, 1)[0].eps == 250.0  # since the beginning
+    both = pulse({0: {"examples": 2000.0}, 1: {"examples": 600.0}}, 6.0, 1)
+    assert [each.eps for each in both.values()] == [500.0, 300.0]  # the new one since the last look
 
 
-def test_a_master_that_was_started_again_is_told_anew():
-    before = fakes.report(4.0, "running", 1000.0)
-    now = fakes.report(6.0, "running", 500.0)
-    assert pulse(now, before)[0].eps == 250.0
+def test_a_master_that_was_started_again_makes_no_spike():
+    pulse = Pulse()
+    pulse({0: {"examples": 1000.0}, 1: {"examples": 1000.0}}, 4.0, 1)
+    fallen = pulse({0: {"examples": 400.0}}, 6.0, 1)  # what its journal has
+    assert math.isnan(fallen[0].eps)
+    again = pulse({0: {"examples": 2000.0}, 1: {"examples": 2000.0}}, 8.0, 1)
+    assert [each.eps for each in again.values()] == [250.0, 250.0]
+
+
+def test_counters_that_are_lost_begin_anew():
+    pulse = Pulse()
+    pulse({0: {"examples": 1000.0}}, 4.0, 1)
+    assert math.isnan(pulse({0: {"examples": 100.0}}, 5.0, 1)[0].eps)
+    assert pulse({0: {"examples": 150.0}}, 6.0, 1)[0].eps == 50.0
 
 
 def members(*several):

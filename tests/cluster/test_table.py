@@ -178,12 +178,12 @@ def test_what_was_plotted_is_what_was_measured():
             "batch_size": 50,
             "metrics": {"trainer-0": fakes.trainer(examples)},
         }
-        for second, examples in ((1, 100.0), (2, 300.0), (2, 300.0), (3, 200.0))
+        for second, examples in ((1, 100.0), (2, 300.0), (2, 300.0), (3, 200.0), (4, 500.0))
     ]
     eps, gap, members = _series(rows)
-    assert eps == {"trainer 0": ([2.0, 3.0], [200.0, 200.0])}  # started again in the last second
-    assert gap == {"trainer 0": ([2.0, 3.0], [10.0, 10.0])}
-    assert members == {"trainer": ([1.0, 2.0, 2.0, 3.0], [1, 1, 1, 1])}
+    assert eps == {"trainer 0": ([2.0, 4.0], [200.0, 100.0])}  # of a master started again at 3
+    assert gap == {"trainer 0": ([2.0, 4.0], [10.0, 10.0])}
+    assert members == {"trainer": ([1.0, 2.0, 2.0, 3.0, 4.0], [1, 1, 1, 1, 1])}
 
 
 def test_a_page_without_history_says_so(tmp_path):

@@ -431,7 +431,12 @@ class Coordinator:
                 self.stop(f"{_COMPLETE}, but no result within {terms.patience:g} s from "
                           + ", ".join(sorted(trainers)), now, failed=not finished)  # fmt: skip
         elif finished >= terms.trainers:
-            self.stop("all trainers have finished", now)
+            if all(told.get("crashed") for name, told in self.state.summaries.items()
+                   if name.startswith("trainer-")):  # fmt: skip
+                self.stop("all trainers have crashed: no loss or parameters that are finite are left",
+                          now, failed=True)  # fmt: skip
+            else:
+                self.stop("all trainers have finished", now)
         elif now - self._trained > (
             terms.grace if finished or self._done is not None else terms.patience
         ):

@@ -11,11 +11,10 @@ __all__ = [
     "Counters",
     "Life",
     "Measures",
-    "between",
+    "Pulse",
     "counted",
     "lives",
     "measure",
-    "pulse",
     "total",
 ]
 
@@ -94,29 +93,43 @@ def measure(counters: Counters, seconds: float, batch_size: float) -> Measures:
     )
 
 
-def pulse(report: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[int, Measures]:
-    """What each trainer has done between two reports, by its index.
+class Pulse:
+    """What each trainer does, from one look at the counters to the next.
 
-    Args:
-        report: in the layout of run.json.
-        before: an earlier one, or None: since the beginning.
+    A master that was started again knows of a trainer what its journal has, which may be less than
+    what it had told. When it tells again, that is what it has done since it had told so much, not
+    since the master was back; where its counters are lost, they begin anew.
     """
-    return between(
-        counted(report, "trainer"),
-        {} if before is None else counted(before, "trainer"),
-        report["seconds"] - (0.0 if before is None else before["seconds"]),
-        report["terms"]["batch_size"],
-    )
 
+    def __init__(self) -> None:
+        self._looked = 0.0
+        # When each had told most, and what; and, of whose counters fell below that, the last look.
+        self._most: dict[Hashable, tuple[float, Counters]] = {}
+        self._fallen: dict[Hashable, tuple[float, Counters]] = {}
 
-def between(
-    now: Mapping[K, Counters], before: Mapping[K, Counters], seconds: float, batch_size: float
-) -> dict[K, Measures]:
-    """What each trainer has done between two looks at what it had counted by then."""
-    return {
-        key: measure(_since(counters, before.get(key, {})), seconds, batch_size)
-        for key, counters in now.items()
-    }
+    def __call__(
+        self, now: Mapping[K, Counters], seconds: float, batch_size: float
+    ) -> dict[K, Measures]:
+        """The rates since the last call; of one that is new since then, or since the beginning.
+
+        Args:
+            now: what each has counted.
+            seconds: of the run.
+            batch_size: examples of an iteration.
+        """
+        found = {}
+        for key, counters in now.items():
+            since, before = self._most.get(key, (self._looked, {}))
+            if counters.get("examples", 0.0) < before.get("examples", 0.0):
+                since, before = self._fallen.get(key, (seconds, counters))  # at first: unknown
+                self._fallen[key] = seconds, counters
+            else:
+                self._most[key] = seconds, counters
+                self._fallen.pop(key, None)
+            done = {name: value - before.get(name, 0.0) for name, value in counters.items()}
+            found[key] = measure(done, seconds - since, batch_size)
+        self._looked = seconds
+        return found
 
 
 def lives(report: Mapping[str, Any], role: str) -> dict[int, list[Life]]:
@@ -156,13 +169,6 @@ def counted(report: Mapping[str, Any], role: str) -> dict[int, Counters]:
         for index, several in told.items()
         if several
     }
-
-
-def _since(now: Counters, before: Counters) -> Counters:
-    """What was counted between two looks. A master that was started again is told anew."""
-    if now.get("examples", 0.0) < before.get("examples", 0.0):
-        return now
-    return {name: value - before.get(name, 0.0) for name, value in now.items()}
 
 
 def total(several: Iterable[Counters]) -> dict[str, float]:

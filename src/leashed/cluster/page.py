@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import html
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from leashed.cluster import history, outcome, table, traffic
-from leashed.cluster.measures import between
+from leashed.cluster.measures import Pulse
 from leashed.plots import cluster as plot
 from leashed.plots.style import style
 from leashed.report import html_page
@@ -79,11 +78,14 @@ def _series(
     """EPS and sync gap by trainer, and members by role."""
     eps: dict[str, tuple[list[float], list[float]]] = {}
     gap: dict[str, tuple[list[float], list[float]]] = {}
-    for before, row in itertools.pairwise(rows):
-        if row["seconds"] <= before["seconds"]:
+    pulse, looked = Pulse(), -math.inf
+    for row in rows:
+        if row["seconds"] <= looked:
             continue
-        since = row["seconds"] - before["seconds"]
-        told = between(row["metrics"], before["metrics"], since, row["batch_size"])
+        told = pulse(row["metrics"], row["seconds"], row["batch_size"])
+        first, looked = looked == -math.inf, row["seconds"]
+        if first:  # rates are between two reports
+            continue
         for name, measures in told.items():
             for found, value in ((eps, measures.eps), (gap, measures.gap)):
                 seconds, values = found.setdefault(name.replace("-", " "), ([], []))

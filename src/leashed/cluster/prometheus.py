@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from leashed.cluster.history import present
-from leashed.cluster.measures import Counters, counted, pulse
+from leashed.cluster.measures import Counters, Measures, Pulse, counted
 from leashed.cluster.plan import ROLES
 
 try:
@@ -37,8 +37,9 @@ class Exporter(Collector):
     """
 
     def __init__(self, port: int) -> None:
-        # The newest report and the one before it; replaced as one, for the server's threads.
-        self._reports: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None] = (None, None)
+        self._pulse = Pulse()
+        # The newest report and its rates; replaced as one, for the server's threads.
+        self._newest: tuple[Mapping[str, Any], Mapping[int, Measures]] | None = None
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         self._server, self._thread = start_http_server(port, _LOOPBACK, registry)
@@ -63,15 +64,16 @@ class Exporter(Collector):
 
     def __call__(self, report: Mapping[str, Any]) -> None:
         """Take a report, in the layout of run.json."""
-        newest, _ = self._reports
-        if newest is None or report["seconds"] > newest["seconds"]:
-            self._reports = (report, newest)
+        seconds = report["seconds"]
+        if self._newest is None or seconds > self._newest[0]["seconds"]:
+            rates = self._pulse(counted(report, "trainer"), seconds, report["terms"]["batch_size"])
+            self._newest = report, rates
 
     def collect(self) -> Iterable[Metric]:
         """The figures, as prometheus-client asks for them."""
-        report, before = self._reports
-        if report is None:
+        if self._newest is None:
             return
+        report, rates = self._newest
         members = GaugeMetricFamily("leashed_members", "Members of the run now.", labels=["role"])
         for role in ROLES[1:]:
             members.add_metric([role], present(report)[role])
@@ -105,7 +107,7 @@ class Exporter(Collector):
         gap = GaugeMetricFamily(
             "leashed_sync_gap", "Iterations per synchronisation now.", labels=["trainer"]
         )
-        for index, measures in pulse(report, before).items():
+        for index, measures in rates.items():
             eps.add_metric([str(index)], measures.eps)
             gap.add_metric([str(index)], measures.gap)
         yield eps

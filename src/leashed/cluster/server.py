@@ -100,8 +100,9 @@ def serve(
             link.close()
             return
         arguments = made, link, not is_local(peer.address), transport
-        # The two sides agree on the transport, which may take them seconds.
-        threading.Thread(target=_adopt, args=arguments, daemon=True).start()
+        # The two sides agree on the transport, which may take them seconds. (No daemon, as it would
+        # abort the process were it in the core when the interpreter ends.)
+        threading.Thread(target=_adopt, args=arguments, daemon=False).start()
 
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
     with (

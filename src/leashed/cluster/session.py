@@ -510,7 +510,9 @@ class Session:
                 self._places.release()
 
         try:
-            threading.Thread(target=do, name="leashed-connecting", daemon=True).start()
+            # No daemon: one that comes back from the core when the interpreter is gone would abort
+            # the process. What it waits for has a deadline.
+            threading.Thread(target=do, name="leashed-connecting", daemon=False).start()
         except RuntimeError as error:
             self._places.release()
             _log.warning("no thread to connect with: %s", error)
@@ -579,7 +581,9 @@ class Session:
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
         trained = summary["batches_used"] or summary.get("updates")
-        result = parameters if trained and np.isfinite(parameters).all() else None
+        finite = bool(np.isfinite(parameters).all())
+        summary["crashed"] = float(not finite or summary.get("crashed", 0.0) > 0)
+        result = parameters if trained and finite else None
         if self._member.state == "lost" and not self._lost:
             self._lost = True
             self._cut_short = self._cut_short or "the master is away"

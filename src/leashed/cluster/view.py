@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from leashed.cluster.history import present
-from leashed.cluster.measures import counted, pulse
+from leashed.cluster.measures import Counters, Measures, Pulse, counted
 from leashed.report.table import duration, mebibytes, number
 
 try:
@@ -39,7 +39,7 @@ class View:
             auto_refresh=False,
             transient=True,
         )
-        self._before: Mapping[str, Any] | None = None
+        self._pulse, self._looked = Pulse(), 0.0
 
     def __enter__(self) -> View:  # noqa: PYI034 (Self is of Python 3.11)
         self._live.start()
@@ -55,18 +55,21 @@ class View:
 
     def __call__(self, report: Mapping[str, Any]) -> None:
         """Show a report, in the layout of run.json."""
-        if self._before is not None and report["seconds"] <= self._before["seconds"]:
+        if report["seconds"] <= self._looked:
             return
-        self._live.update(_drawn(report, self._before), refresh=True)
-        self._before = report
+        self._looked = report["seconds"]
+        trainers = counted(report, "trainer")
+        rates = self._pulse(trainers, self._looked, report["terms"]["batch_size"])
+        self._live.update(_drawn(report, trainers, rates), refresh=True)
 
 
-def _drawn(report: Mapping[str, Any], before: Mapping[str, Any] | None) -> Group:
+def _drawn(
+    report: Mapping[str, Any], trainers: Mapping[int, Counters], rates: Mapping[int, Measures]
+) -> Group:
     table = Table(box=None, pad_edge=False)
     for name in _HEADER:
         table.add_column(name, justify="left" if name == "trainer" else "right")
-    trainers = counted(report, "trainer")
-    for index, measures in pulse(report, before).items():
+    for index, measures in rates.items():
         counters = trainers[index]
         table.add_row(
             str(index),
