@@ -11,6 +11,7 @@
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
 #include "leashed/simulation/watch.h"
+#include "leashed/simulation/watched_gradient.h"
 
 namespace leashed {
 namespace {
@@ -41,9 +42,9 @@ class Simulation final : public SyncStage {
         update_(make_durations(options.update, seed_of(options.seed, kUpdate))),
         copy_(make_durations(options.copy, seed_of(options.seed, kCopy))),
         end_(in_ns(options.until.seconds)),
-        workspace_(source.make_workspace()),
         workers_(plan.count * options.workers),
-        watch_(source, data, validation, options.until, callbacks) {
+        watch_(source, data, validation, options.until, callbacks),
+        gradient_(source, watch_) {
     result_.updating_seconds.resize(workers_.size() + 1);
     TrainerCounts& counts = result_.trainers;
     counts.iterations.resize(plan.count);
@@ -215,8 +216,8 @@ class Simulation final : public SyncStage {
     Player& player = workers_[worker];
     if (player.gradient.size() == 0) player.gradient = AlignedArray<float>(source_.dimension());
     batches_.fill(player.k, batch_);
-    const float loss = source_.gradient(player.view.theta, batch_.view, player.gradient.data(),
-                                        *workspace_, watch_.stop.flag());
+    const float loss = gradient_(player.view.theta, batch_.view, player.gradient.data());
+    if (watch_.stop.stopped()) return;
     if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite);
     player.computing = false;
     player.telemetry->gradients.add(1);
@@ -326,7 +327,6 @@ class Simulation final : public SyncStage {
   const IndexedBatches batches_;
   const std::unique_ptr<Durations> compute_, update_, copy_;
   const std::int64_t end_;
-  const std::unique_ptr<Workspace> workspace_;
 
   SimulationResult result_;
   std::vector<Player> workers_;
@@ -338,6 +338,7 @@ class Simulation final : public SyncStage {
   std::uint32_t updating_ = 0;               // in their updates now
   std::int64_t updating_since_ = 0;
   Watch watch_;
+  WatchedGradient gradient_;
   std::vector<float> mean_;  // of the replicas, where that is the output
   std::vector<std::unique_ptr<Trainer>> trainers_;
   std::unique_ptr<PlayedSync> sync_;
