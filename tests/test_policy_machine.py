@@ -53,8 +53,9 @@ def test_every_kind_of_action_has_its_fields() -> None:
 
     elastic = _core.PolicyMachine("easgd", {**JOB, "alpha": 0.5})
     elastic.on("pull", 0, 0)
-    (exchange,) = elastic.on("push", 1, 0, 1)
+    exchange, reply = elastic.on("push", 1, 0, 1)
     assert exchange == {"kind": "exchange", "node": 0, "ticket": 1, "alpha": 0.5, "version": 1}
+    assert (reply["kind"], reply["version"]) == ("grant", 1)
 
 
 def test_a_copy_goes_its_own_way() -> None:

@@ -26,6 +26,7 @@ ALL = [
     modes.Switching(at=((0.01, "gba"), (0.02, "sync"))),
     modes.Switching(gba_batch=8, m=12, at=((0.01, "gba"),)),
     modes.Automatic(window=0.01),
+    modes.Automatic(window=0.01, capacity=1e6),
     modes.SHAT(),
     modes.SHAT(base=2),
     modes.SHATRoot(),
@@ -194,6 +195,65 @@ def test_a_switch_is_a_time_and_a_mode():
         modes.Switching(at=((1.0, "asp"),))
     with pytest.raises(ValueError, match="at must be at least 0"):
         modes.Switching(at=((-1.0, "gba"),))
+
+
+@pytest.mark.parametrize("base", [0, 1, -2, float("nan")])
+def test_a_logarithm_s_base_is_above_one(base):
+    with pytest.raises(ValueError, match="base must be"):
+        modes.SHAT(base=base)
+
+
+def test_the_natural_logarithm_is_the_default():
+    cluster = simulation.exponential(4, 1e-3)
+    natural, given = play(modes.SHAT(), cluster), play(modes.SHAT(base=np.e), cluster)
+    assert np.array_equal(natural.result.parameters, given.result.parameters)
+
+
+def test_servers_without_capacity_keep_automatic_at_sync():
+    cluster = simulation.constant(4, 1e-3).slower([20])
+    sync, bounded, free = (
+        play(mode, cluster, epochs=10).result
+        for mode in (
+            modes.Sync(),
+            modes.Automatic(window=0.02, capacity=1.0),
+            modes.Automatic(window=0.02),
+        )
+    )
+    assert bounded.elapsed == sync.elapsed
+    assert free.elapsed < sync.elapsed
+    with pytest.raises(ValueError, match="capacity must be greater than 0"):
+        modes.Automatic(capacity=0)
+
+
+def test_easgd_mixes_with_the_model_as_its_own_exchange_has_left_it():
+    """Though the other exchanges before it pulls again: pushes of a moment come before pulls."""
+    x = np.array([[1.0], [2.0]], np.float32)
+    y = np.array([0, 1])
+    model = lsh.models.logistic_regression(1)
+    zero = np.zeros(model.dimension, np.float32)
+    played = lsh.simulate(
+        model,
+        (x, y),
+        cluster=simulation.constant(2, 1.0),
+        mode=modes.EASGD(alpha=0.5),
+        until=lsh.until(seconds=2.1),
+        rule=lsh.SGD(1.0),
+        batch_size=2,
+        init=zero,
+    )
+
+    def stepped(theta):
+        _, gradient = model.native.gradient(theta, x, y.astype(np.int32))
+        return theta - gradient
+
+    own, server = [zero, zero], zero
+    for _ in range(2):
+        for worker in range(2):
+            moved = stepped(own[worker])
+            server = 0.5 * server + 0.5 * moved
+            own[worker] = 0.5 * moved + 0.5 * server
+    assert played.mode.exchanges == 4
+    assert np.allclose(played.result.parameters, server, atol=1e-6)
 
 
 def test_a_mode_s_numbers_are_numbers():

@@ -6,7 +6,6 @@ carried out by threads, :func:`leashed.simulate` plays them in virtual time.
 
 from __future__ import annotations
 
-import math
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -258,6 +257,8 @@ class Automatic(GBA):
         windows: so many in a row must say the same.
         gain: a switch to GBA must promise so many times Sync's rate,
         h: and a switch back this share less: its hysteresis.
+        capacity: examples a second that the servers can take, which bounds the rate that GBA
+            promises; default: any number.
     """
 
     NAME: ClassVar[str] = "automatic"
@@ -266,6 +267,12 @@ class Automatic(GBA):
     windows: int = 3
     gain: float = 1.2
     h: float = 0.1
+    capacity: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+        if self.capacity is not None:
+            _check.real("capacity", self.capacity, 0.0)
 
     def choice(self) -> tuple[str, dict[str, Setting]]:
         """The native mode's name, and the numbers that are given."""
@@ -277,15 +284,15 @@ class SHAT(Mode):
     """Models of the workers' own, mixed with the server's by eq. 4 of shat.
 
     Args:
-        base: of its logarithm; default: the natural one.
+        base: of its logarithm, above 1; default: the natural one.
     """
 
     NAME: ClassVar[str] = "shat"
-    base: float = math.e
+    base: float | None = None
 
-    def choice(self) -> tuple[str, dict[str, Setting]]:
-        """The native mode's name and numbers."""
-        return self.NAME, {} if self.base == math.e else {"base": float(self.base)}
+    def __post_init__(self) -> None:
+        if self.base is not None:
+            _check.real("base", self.base, 1.0)
 
 
 @dataclass(frozen=True)
@@ -297,7 +304,9 @@ class SHATRoot(Mode):
 
 @dataclass(frozen=True)
 class Ensemble(Mode):
-    """Models of the workers' own that never mix (shat, ENSEMBLE). What is evaluated is their mean."""
+    """Models of the workers' own that never mix (shat, ENSEMBLE). What is evaluated is one model whose
+    parameters are the mean of theirs, not the mean of what they predict.
+    """
 
     NAME: ClassVar[str] = "ensemble"
 

@@ -47,6 +47,11 @@ class Audit:
                 self._drop(event, action, pushed)
             elif kind == "apply":
                 self._apply(action)
+            elif kind == "exchange":
+                assert pushed is not None, "exchanges with who has not pushed"
+                self.version += 1
+                assert action["version"] == self.version, "an exchange makes one version"
+                self.state[pushed] = "applied"
             elif kind == "grant":
                 self._grant(event, action)
             elif kind == "end":

@@ -77,6 +77,9 @@ class Side:
         if kind == "apply":
             kept = [(self.slots[slot], weight) for slot, weight in action["slots"] if weight]
             return (kind, f"to version {action['version']}", f"/ {action['divisor']:g}", *kept)
+        if kind == "exchange":
+            told = f"node {action['node']}", f"to version {action['version']}"
+            return (kind, self.batches[action["ticket"]], f"by {action['alpha']:g}", *told)
         if kind == "drop":
             return (kind, self.batches[action["ticket"]], action["why"])
         if kind == "wake":

@@ -264,6 +264,26 @@ class Shat(Server):
         del self.told[node]
 
 
+class Easgd(Server):
+    """EASGD with a server (ShadowSync, Algorithm 2): a push exchanges models, and is answered at once.
+
+    The reply is the server's model as this exchange has left it, with the sender's next batch. Who
+    finds no batch is answered when there is one, with the model of then. How many steps a batch is
+    cut into is the worker's affair.
+    """
+
+    def __init__(self, alpha: float, gap: int, **shared: int) -> None:
+        super().__init__(**shared)
+        self.alpha = alpha
+        self.gap = gap
+
+    def pushed(self, batch: Batch) -> None:
+        self.version += 1
+        told = {"node": batch["node"], "ticket": batch["ticket"], "version": self.version}
+        self.actions.append({"kind": "exchange", "alpha": self.alpha} | told)
+        self.parked.append(batch["node"])
+
+
 SYNC, GBA = 0, 1  # what the command asks for
 
 

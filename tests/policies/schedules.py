@@ -64,6 +64,11 @@ ALGORITHMS = {
     "shat": Algorithm(oracles.Shat, _nothing, replies=True),
     "shat_root": Algorithm(oracles.Shat, _nothing, replies=True),
     "ensemble": Algorithm(oracles.Shat, _nothing, replies=True),
+    "easgd": Algorithm(
+        oracles.Easgd,
+        lambda rng, _: {"alpha": rng.choice([0.25, 0.5]), "gap": rng.choice([1, 3])},
+        replies=True,
+    ),
     "switching": Algorithm(
         oracles.Switching,
         lambda rng, workers: _gba(rng, workers) | {"gba_batch": rng.randint(1, 4)},

@@ -5,7 +5,7 @@ rulings on it, to be compared with and not to be fast. An oracle takes one event
 answers actions, all of them dicts with a ``kind``:
 
 ``grant`` {node, lease, version, n, c}, ``hold`` {slot}, ``apply`` {slots, divisor, version},
-``drop`` {ticket, why}, ``wake`` {at}, ``end`` {node}.
+``drop`` {ticket, why}, ``exchange`` {node, ticket, alpha, version}, ``wake`` {at}, ``end`` {node}.
 
 Readings of what no paper says, the same for every algorithm:
 

@@ -18,7 +18,9 @@ class Automatic {
   void on(const Event& event, Time now, Out& out) {
     if (event.kind == Event::Kind::push) forecast_.pushed(event.node, event.ticket, now);
     carry_on(event, now, out);
-    const auto faster = forecast_.look(now, [&](Node node) { return gba_.present(node); });
+    const auto faster = forecast_.look(
+        now, [&](Node node) { return gba_.present(node); },
+        [&](Node node) { return gba_.leased(node); });
     if (faster && *faster != gba_.wanted()) {
       carry_on({Event::Kind::command, 0, 0, 0, static_cast<std::uint32_t>(*faster)}, now, out);
     }

@@ -40,6 +40,7 @@ class Coordinated {
 
   const WorkerRule& rule() const { return rule_; }
   bool present(Node node) const { return node < states_.size() && states_[node] != State::away; }
+  bool leased(Node node) const { return leases_.has(node); }
 
   void on(const Event& event, Time now, Out& out) {
     switch (event.kind) {

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <limits>
 #include <vector>
 
 #include "leashed/policy/clocks.h"
@@ -24,6 +22,9 @@ class Dssp : public Coordinated<Dssp> {
 
  private:
   friend Coordinated;
+
+  // Of times: 10⁵ intervals of days, in nanoseconds, are beyond 64 bits.
+  __extension__ using Wide = __int128;
 
   struct Pace {
     std::int64_t last = 0, interval = 0;
@@ -66,15 +67,16 @@ class Dssp : public Coordinated<Dssp> {
     if (ahead > upper_ || fast.pushes < 2 || slow.pushes < 2) return 0;
     const std::uint64_t left = upper_ - ahead + 1;
     std::uint64_t best = 0;
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    Wide least = -1;  // none yet
     std::uint64_t k = 1;  // the slowest one's push that is closest to r's; it only grows with r
     for (std::uint64_t r = 0; r <= left; ++r) {
       const auto apart = [&](std::uint64_t of_slow) {
-        return std::abs(fast.last + static_cast<std::int64_t>(r) * fast.interval - slow.last -
-                        static_cast<std::int64_t>(of_slow) * slow.interval);
+        const Wide by = Wide{fast.last} - slow.last + Wide{r} * fast.interval -
+                        Wide{of_slow} * slow.interval;
+        return by < 0 ? -by : by;
       };
       while (k < left + 1 && apart(k + 1) <= apart(k) && slow.interval > 0) ++k;
-      if (apart(k) < least) {
+      if (least < 0 || apart(k) < least) {
         least = apart(k);
         best = r;
       }

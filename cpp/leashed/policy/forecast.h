@@ -38,13 +38,14 @@ class Forecast {
     pace.done += static_cast<double>(pace.examples);
   }
 
-  // At a window's end which mode is faster for long enough now; else none.
-  template <class Present>
-  std::optional<Gba::Mode> look(Time now, Present&& present) {
+  // At a window's end which mode is faster for long enough now; else none. `present` and `leased`
+  // tell of a node whether it is there, and whether it has a batch.
+  template <class Present, class Leased>
+  std::optional<Gba::Mode> look(Time now, const Present& present, const Leased& leased) {
     if (end_ == 0) end_ = now.ns + set_.window_ns;
     if (now.ns < end_) return std::nullopt;
     end_ = now.ns + set_.window_ns;
-    const double ratio = measure(now, present);
+    const double ratio = measure(now, present, leased);
     above_ = ratio > set_.gain * (1 + set_.h) ? above_ + 1 : 0;
     below_ = ratio > 0 && ratio < set_.gain * (1 - set_.h) ? below_ + 1 : 0;
     if (above_ >= set_.windows) return Gba::Mode::gba;
@@ -62,14 +63,15 @@ class Forecast {
 
   // GBA's rate Σ 1/t over Sync's n / max t, t the time an example takes a node; 0 while none is
   // known.
-  template <class Present>
-  double measure(Time now, Present&& present) {
+  template <class Present, class Leased>
+  double measure(Time now, const Present& present, const Leased& leased) {
     double slowest = 0, sum = 0, n = 0;
     for (Node node = 0; node < paces_.size(); ++node) {
       Pace& pace = paces_[node];
       if (pace.done > 0) pace.each = pace.busy / pace.done;
       pace.busy = pace.done = 0;
       double each = pace.each;
+      if (!leased(node)) pace.ticket = 0;  // lost
       if (pace.ticket != 0) {  // a batch that is not over yet tells of its node too
         each = std::max(
             each, static_cast<double>(now.ns - pace.since) / static_cast<double>(pace.examples));

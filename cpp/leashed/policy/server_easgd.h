@@ -1,6 +1,7 @@
 // EASGD with a server (Zhang, Choromanska and LeCun, 2015; shadowsync, Algorithm 2): after `gap`
-// steps of its own a node exchanges its model with the holder's, and mixes with the reply. The
-// synchroniser of the same name (easgd.h) does so beside a training of many threads.
+// steps of its own a node exchanges its model with the holder's, and mixes with the reply: the
+// holder's model as this exchange has left it, whoever comes next. So the grant answers the push.
+// The synchroniser of the same name (easgd.h) does so beside a training of many threads.
 #pragma once
 
 #include "leashed/policy/coordinated.h"
@@ -24,7 +25,8 @@ class Easgd : public Coordinated<Easgd> {
     action.ticket = taken.lease.ticket;
     action.alpha = alpha_;
     action.version = ++version_;
-    return false;
+    park(node);  // until the end of this very event
+    return true;
   }
 
   float alpha_;

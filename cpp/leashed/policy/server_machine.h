@@ -41,6 +41,8 @@ struct Event {
     wake,  // a moment that was asked for has come
   } kind;
   Node node = 0;
+  // Of a push also the version that it was computed on, for who keeps the books: machines go by
+  // what they granted, and believe nobody.
   std::uint64_t ticket = 0, version = 0;
   std::uint32_t argument = 0;
 };

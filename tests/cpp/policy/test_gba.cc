@@ -233,6 +233,19 @@ TEST_CASE("automatic switching goes where the workers' times say, from either mo
   CHECK(switched({2, 1, 500'000}, 36'000) == std::pair{2, Gba::Mode::sync});
 }
 
+TEST_CASE("a batch that was lost tells nothing of its node's pace") {
+  Forecast forecast({.window_ns = 10, .windows = 1, .gain = 1.2, .h = 0.1, .capacity = 0});
+  for (const Node node : {0u, 1u}) {
+    forecast.granted(node, {node + 1, node, node, 1, 0}, {0});
+    forecast.pushed(node, node + 1, {10});
+  }
+  forecast.granted(1, {3, 2, 2, 1, 0}, {20});
+  const auto everybody = [](Node) { return true; };
+  const auto nobody = [](Node) { return false; };
+  CHECK(!forecast.look({20}, everybody, nobody));
+  CHECK(forecast.look({1000}, everybody, nobody) == Gba::Mode::sync);  // both are as fast
+}
+
 TEST_CASE("a square wave near a threshold, or as fast as the windows, makes nothing flap") {
   CHECK(switched({1.15, 1.40, 20'000}).first == 0);  // between the thresholds
   CHECK(switched({1.0, 1.40, 100'000}).first == 0);  // past the lower one only
