@@ -192,6 +192,7 @@ class ClickRows:
                 typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
             ]
         ],
+        most: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex | None] = [],
     ) -> None: ...
     @property
     def features(self) -> int: ...

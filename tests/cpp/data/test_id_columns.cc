@@ -70,7 +70,7 @@ void check(const Clicks& data, const std::vector<std::size_t>& rows, const Batch
         REQUIRE(column.ids[entry++] == feature.ids[rows[i] * feature.stride]);
       } else {
         const auto begin = feature.offsets[rows[i]], end = feature.offsets[rows[i] + 1];
-        for (auto j = begin; j < end && j - begin < static_cast<std::ptrdiff_t>(feature.most);
+        for (auto j = begin; j < end && static_cast<std::size_t>(j - begin) < feature.most;
              ++j, ++entry) {
           REQUIRE(column.ids[entry] == feature.ids[j]);
           if (feature.weights) REQUIRE(column.weights[entry] == feature.weights[j]);
