@@ -25,8 +25,8 @@ IdColumn GatheredColumns::Memory::bags(const IdFeature& feature,
   std::uint64_t entries = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::int64_t* const offset = feature.offsets + rows[i];
-    entries += std::min<std::uint64_t>(static_cast<std::uint64_t>(offset[1] - offset[0]),
-                                       feature.most);
+    entries +=
+        std::min<std::uint64_t>(static_cast<std::uint64_t>(offset[1] - offset[0]), feature.most);
     if (entries > std::numeric_limits<std::uint32_t>::max()) {
       throw Error("a batch of " + std::to_string(rows.size()) +
                   " rows has 2^32 ids or more of one feature; make batch_size smaller");

@@ -66,8 +66,8 @@ class alignas(kCacheLine) TraceStream {
 
 class TraceWriter {
  public:
-  // `header` is the caller's, `start` what the training begins with, in the caller's order: the file
-  // has its place once they are in it. Throws as TraceFile, or Error where a record of so many
+  // `header` is the caller's, `start` what the training begins with, in the caller's order: the
+  // file has its place once they are in it. Throws as TraceFile, or Error where a record of so many
   // factors would not fit a page.
   TraceWriter(const std::string& path, std::string_view header, const std::vector<float>& start,
               std::size_t workers, std::size_t factors);

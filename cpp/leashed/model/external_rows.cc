@@ -50,9 +50,7 @@ class ExternalRowsSource::Scratch final : public Workspace {
                   gradient ? row_gradients_.data() : nullptr, logits, memory_.data(), f.user_data);
   }
 
-  std::span<const float> row_gradients() const {
-    return {row_gradients_.data(), layout_.floats()};
-  }
+  std::span<const float> row_gradients() const { return {row_gradients_.data(), layout_.floats()}; }
 
   // For the gradient of an evaluation without a loss function.
   float* unused(std::size_t dimension) {

@@ -67,12 +67,12 @@ class Dssp : public Coordinated<Dssp> {
     if (ahead > upper_ || fast.pushes < 2 || slow.pushes < 2) return 0;
     const std::uint64_t left = upper_ - ahead + 1;
     std::uint64_t best = 0;
-    Wide least = -1;  // none yet
+    Wide least = -1;      // none yet
     std::uint64_t k = 1;  // the slowest one's push that is closest to r's; it only grows with r
     for (std::uint64_t r = 0; r <= left; ++r) {
       const auto apart = [&](std::uint64_t of_slow) {
-        const Wide by = Wide{fast.last} - slow.last + Wide{r} * fast.interval -
-                        Wide{of_slow} * slow.interval;
+        const Wide by =
+            Wide{fast.last} - slow.last + Wide{r} * fast.interval - Wide{of_slow} * slow.interval;
         return by < 0 ? -by : by;
       };
       while (k < left + 1 && apart(k + 1) <= apart(k) && slow.interval > 0) ++k;

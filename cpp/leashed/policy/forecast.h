@@ -72,7 +72,7 @@ class Forecast {
       pace.busy = pace.done = 0;
       double each = pace.each;
       if (!leased(node)) pace.ticket = 0;  // lost
-      if (pace.ticket != 0) {  // a batch that is not over yet tells of its node too
+      if (pace.ticket != 0) {              // a batch that is not over yet tells of its node too
         each = std::max(
             each, static_cast<double>(now.ns - pace.since) / static_cast<double>(pace.examples));
       }

@@ -16,6 +16,7 @@
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
 #include "leashed/simulation/watch.h"
+#include "leashed/simulation/watched_gradient.h"
 
 namespace leashed {
 namespace {
@@ -51,13 +52,13 @@ class ModePlay final : Sink {
         update_(make_durations(options.update, seed_of(options.seed, kUpdate))),
         transfer_(make_durations(options.copy, seed_of(options.seed, kCopy))),
         end_(in_ns(options.until.seconds)),
-        workspace_(source.make_workspace()),
         server_(machine, context),
         rule_(server_.rule()),
         models_(server_, context),
         members_(options.members, static_cast<std::uint32_t>(context.workers), options.seed),
         players_(context.workers),
-        watch_(source, data, validation, options.until, callbacks) {
+        watch_(source, data, validation, options.until, callbacks),
+        gradient_(source, watch_) {
     if (!options.network) return;
     network_.emplace(*options.network, static_cast<std::uint32_t>(context.workers), 1);
   }
@@ -346,8 +347,8 @@ class ModePlay final : Sink {
       const bool own = rule_.model == WorkerRule::Model::own;
       const float* theta = own ? models_[worker] : player.pulled.data();
       if (step == 0 && !player.before.empty()) theta = player.before.data();
-      const float loss =
-          source_.gradient(theta, batch_.view, player.sent.data(), *workspace_, watch_.stop.flag());
+      const float loss = gradient_(theta, batch_.view, player.sent.data());
+      if (watch_.stop.stopped()) return false;
       if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite), false;
       telemetry_.gradients.add(1);
       player.before.clear();
@@ -453,7 +454,6 @@ class ModePlay final : Sink {
   const IndexedBatches batches_;
   const std::unique_ptr<Durations> compute_, update_, transfer_;
   const std::int64_t end_;
-  const std::unique_ptr<Workspace> workspace_;
 
   ModeResult result_;
   ParameterServer server_;
@@ -473,6 +473,7 @@ class ModePlay final : Sink {
   double away_seconds_ = 0;
   std::uint64_t lost_ = 0, departures_ = 0;
   Watch watch_;
+  WatchedGradient gradient_;
 };
 
 }  // namespace

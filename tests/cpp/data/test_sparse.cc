@@ -54,8 +54,9 @@ TEST_CASE("What the watch throws ends a long reading") {
     if (++looks == 2) throw 7;
   };
   CHECK_THROWS_AS(leashed::parse_svmlight(text, leashed::RowFormat::svmlight, ends), int);
-  CHECK(leashed::parse_svmlight(text, leashed::RowFormat::svmlight, [&] { ++looks; })
-            .targets.size() == 10000);
+  CHECK(leashed::parse_svmlight(text, leashed::RowFormat::svmlight, [&] {
+          ++looks;
+        }).targets.size() == 10000);
   CHECK(looks > 4);
 }
 

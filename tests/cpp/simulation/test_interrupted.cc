@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "leashed/discipline/registry.h"
+#include "leashed/simulation/play_mode.h"
 #include "leashed/simulation/simulate.h"
 #include "leashed/update/registry.h"
 
@@ -52,11 +53,18 @@ TrainResult play(const GradientSource& source, const Choice& choice,
   const SimulationOptions options{2, 4, 7, {.updates = 10}, 0, constant, constant, constant};
   const DisciplineContext context{initial.data(), source.dimension(), 2, 1, *rule};
   const DatasetView data{x.data(), y.data(), 20, 1};
+  if (choice.name == "asp") {
+    const modes::ServerPolicy mode =
+        modes::make_server_policy({"asp", {{"workers", 2}, {"batch", 4}}});
+    return simulate_mode(source, data, nullptr, mode, context, options, callbacks)
+        .simulation.training;
+  }
   const auto discipline = make_discipline(choice, context);
   return simulate(source, data, nullptr, choice, *discipline, context, options, callbacks).training;
 }
 
 const std::vector<Choice> kDisciplines = {
+    {"asp"},  // a mode
     {"locked"},
     {"leashed", {{"persistence", std::numeric_limits<double>::infinity()}}},
     {"hogwild", {{"copy", 1}}}};

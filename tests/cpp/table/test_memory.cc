@@ -70,14 +70,14 @@ TEST_CASE("an update without memory has counted no id and given none a row") {
   Table table(growing());
   const std::vector<std::uint64_t> ids = {7, 8, 7, 9};
   const std::vector<float> gradients(ids.size() * 3, 1.0f);
-  const long failed = until_through(
-      [&] { table.update(ids.data(), ids.size(), gradients.data(), nullptr); },
-      [&] {
-        const Table::Statistics s = table.statistics();
-        CHECK(s.asked == 0);
-        CHECK(s.steps == 0);
-        CHECK(s.updates.unadmitted == 0);
-      });
+  const long failed =
+      until_through([&] { table.update(ids.data(), ids.size(), gradients.data(), nullptr); },
+                    [&] {
+                      const Table::Statistics s = table.statistics();
+                      CHECK(s.asked == 0);
+                      CHECK(s.steps == 0);
+                      CHECK(s.updates.unadmitted == 0);
+                    });
   CHECK(failed > 3);
   CHECK(table.statistics().updates.unadmitted == 3);  // so none had been sighted before
 }
