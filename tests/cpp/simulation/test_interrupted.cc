@@ -50,7 +50,9 @@ TrainResult play(const GradientSource& source, const Choice& choice,
   const std::vector<std::int32_t> y(20, 0);
   const auto rule = make_rule({"sgd", {{"lr", 1}}});
   const Choice constant{"constant", {{"seconds", 1}}};
-  const SimulationOptions options{2, 4, 7, {.updates = 10}, 0, constant, constant, constant};
+  StopRules until;
+  until.updates = 10;
+  const SimulationOptions options{2, 4, 7, until, 0, constant, constant, constant};
   const DisciplineContext context{initial.data(), source.dimension(), 2, 1, *rule};
   const DatasetView data{x.data(), y.data(), 20, 1};
   if (choice.name == "asp") {
