@@ -52,7 +52,8 @@ TrainResult play(const GradientSource& source, const Choice& choice,
   const Choice constant{"constant", {{"seconds", 1}}};
   StopRules until;
   until.updates = 10;
-  const SimulationOptions options{2, 4, 7, until, 0, constant, constant, constant};
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const SimulationOptions options{2, 4, 7, until, kNever, constant, constant, constant};
   const DisciplineContext context{initial.data(), source.dimension(), 2, 1, *rule};
   const DatasetView data{x.data(), y.data(), 20, 1};
   if (choice.name == "asp") {
