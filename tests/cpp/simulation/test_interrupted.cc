@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -62,8 +63,9 @@ TrainResult play(const GradientSource& source, const Choice& choice,
     return simulate_mode(source, data, nullptr, mode, context, options, callbacks)
         .simulation.training;
   }
-  const auto discipline = make_discipline(choice, context);
-  return simulate(source, data, nullptr, choice, *discipline, context, options, callbacks).training;
+  std::vector<std::unique_ptr<Discipline>> replicas;
+  replicas.push_back(make_discipline(choice, context));
+  return simulate(source, data, nullptr, choice, replicas, context, options, callbacks).training;
 }
 
 const std::vector<Choice> kDisciplines = {
