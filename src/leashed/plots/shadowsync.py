@@ -76,4 +76,5 @@ def _panel(
     axes.set_xlim(left=0.0)
     axes.set_ylim(bottom=0.0)
     if curves:
-        axes.legend(fontsize="small", title="dashed: predicted", title_fontsize="x-small")
+        told = "dashed: predicted" if plateaus.keys() & curves.keys() else None
+        axes.legend(fontsize="small", title=told, title_fontsize="x-small")
