@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leashed.plots.style import style
 from leashed.report.summary import Table
@@ -42,15 +42,39 @@ def document(title: str, body: Iterable[str]) -> str:
     )
 
 
+class Section(NamedTuple):
+    """A part of a study's page.
+
+    Attributes:
+        title: of the part.
+        found: the table.
+        note: on what it holds.
+        drawn: the figure above it, if there is one.
+        caption: what that shows.
+    """
+
+    title: str
+    found: Table
+    note: str
+    drawn: Figure | None = None
+    caption: str = ""
+
+
 def study(path: Path, title: str, drawn: Figure, caption: str, found: Table, note: str) -> None:
     """Write the page of a study that is one figure, one table and a note on what they hold."""
+    studies(path, title, [Section(title, found, note, drawn, caption)])
+
+
+def studies(path: Path, title: str, sections: Sequence[Section]) -> None:
+    """Write the page of a study of several such parts, each under its title."""
+    body = [f"<h1>{html.escape(title)}</h1>"]
     with style():
-        body = [
-            f"<h1>{html.escape(title)}</h1>",
-            figure(title, drawn, caption),
-            table(found),
-            f"<p>{html.escape(note)}</p>",
-        ]
+        for section in sections:
+            if len(sections) > 1:
+                body.append(f"<h2>{html.escape(section.title)}</h2>")
+            if section.drawn is not None:
+                body.append(figure(section.title, section.drawn, section.caption))
+            body += [table(section.found), f"<p>{html.escape(section.note)}</p>"]
     path.write_text(document(title, body), encoding="utf-8")
 
 

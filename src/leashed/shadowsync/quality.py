@@ -20,10 +20,10 @@ from leashed.models import Model
 from leashed.report.table import MISSING, number, text
 from leashed.rules import SGD
 from leashed.shadowsync.fleet import train_together
-from leashed.shadowsync.intervals import interval
 from leashed.shadowsync.servers import Servers
 from leashed.shadowsync.study import Record, Study
 from leashed.stopping import Until, batches_in
+from leashed.studies.intervals import interval
 from leashed.studies.scaling import MODELS, build_model
 from leashed.sync import SYNCHRONISERS, Synchroniser, When, background, every
 from leashed.train import mean_loss

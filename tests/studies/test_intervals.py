@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from leashed.shadowsync.intervals import interval, ratio
+from leashed.studies.intervals import interval, ratio
 
 # Two-sided, 95%; by degrees of freedom.
 TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 19: 2.093}
