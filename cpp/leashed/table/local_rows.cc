@@ -88,12 +88,10 @@ void LocalRows::locate(Member& member, const BatchView& batch, LocalBatch& rows,
       entries += rows.entries[f].size();
     }
     Located& located = rows.located[t];
-    located.rows.clear();
     member.combiner.begin(entries, located.ids);
     for (std::size_t f = 0; f < features_of_tables_.size(); ++f) {
       if (features_of_tables_[f] != t) continue;
-      member.combiner.add(batch.columns[f].ids, rows.entries[f].size(), rows.entries[f].data(),
-                          [&](std::uint64_t) { tables_[t]->expect(located); });
+      member.combiner.add(batch.columns[f].ids, rows.entries[f].size(), rows.entries[f].data());
     }
     tables_[t]->locate(*member.seats[t], located, admits);
   }
@@ -175,7 +173,7 @@ RowPublication LocalRows::fold(std::size_t worker, std::size_t table, std::uint6
     for (std::size_t i = 0; i < located.ids.size(); ++i) {
       if ((located.ids[i] * 0x9E3779B97F4A7C15 >> 32) % workers_ != worker) continue;
       std::uint32_t place = 0;
-      member.combiner.add(&located.ids[i], 1, &place, [](std::uint64_t) {});
+      member.combiner.add(&located.ids[i], 1, &place);
       float* const sum = member.sums.data() + place * stride;
       const float* const gradient = batch.gradients[table].data() + i * stride;
       if (place == folded.rows.size()) {

@@ -215,11 +215,18 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
   const std::size_t n = ids.size();
   check(ids.data(), n);
   located.missed = {};
+  located.rows.resize(n);
   std::size_t found = n;
   if (!grows()) {
-    located.rows.assign(ids.begin(), ids.end());
+    for (std::size_t i = 0; i < n; ++i) {
+      located.rows[i] = static_cast<std::uint32_t>(ids[i]);
+    }
   } else {
-    while (located.rows.size() < n) find_next(located);
+    for (std::size_t i = 0; i < n + kAhead; ++i) {
+      if (i < n) index_->prefetch(ids[i]);
+      if (i < kAhead) continue;
+      located.rows[i - kAhead] = index_->find(ids[i - kAhead]);
+    }
     for (std::size_t i = 0; i < n; ++i) {
       if (located.rows[i] != IdIndex::kNone) continue;
       --found;
@@ -448,7 +455,6 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   Scratch& scratch = *kept;
   Located& located = scratch.located;
   scratch.places.resize(n);
-  located.rows.clear();
   scratch.combiner.begin(n, located.ids);
   // Rows change behind the last of these parts, and then all of them do.
   const auto in_parts = [&](const auto& work) {
@@ -458,8 +464,7 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
     }
   };
   in_parts([&](std::size_t first, std::size_t count) {
-    scratch.combiner.add(ids + first, count, scratch.places.data() + first,
-                         [&](std::uint64_t) { expect(located); });
+    scratch.combiner.add(ids + first, count, scratch.places.data() + first);
   });
   const std::size_t distinct = located.ids.size();
   const float* sums = gradients;

@@ -96,18 +96,8 @@ class Table {
   // Floats from one gradient to the next, so that none is on more lines than it must be.
   std::size_t gradient_stride() const;
 
-  // The last of located.ids has just been added to them, and more may be: brings what finding its
-  // row reads into the cache, and finds the row of one that came some time before. located.rows is
-  // to be empty where ids are.
-  void expect(Located& located) const {
-    if (!index_) return;
-    const std::vector<std::uint64_t>& ids = located.ids;
-    index_->prefetch(ids.back());
-    if (ids.size() > located.rows.size() + kAhead) find_next(located);
-  }
-  // Finds the rows of located.ids that expect() has not; where it admits, ids that have none are
-  // counted, and get one when they have come often enough. Throws Error where one is no row of a
-  // fixed table.
+  // Finds the rows of located.ids; where it admits, ids that have none are counted, and get one
+  // when they have come often enough. Throws Error where one is no row of a fixed table.
   void locate(Seat& seat, Located& located, bool admits);
   // Has the first rows that pull() or push() reads brought into the cache, while other tables' are
   // read; the others follow by themselves.
@@ -204,9 +194,6 @@ class Table {
   float score(RowHead& head, const float* values) const;
   std::uint16_t time() const;
   void check(const std::uint64_t* ids, std::size_t n) const;
-  void find_next(Located& located) const {
-    located.rows.push_back(index_->find(located.ids[located.rows.size()]));
-  }
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);
   // The head of a row and so many of its floats.
   void prefetch(std::uint32_t row, std::size_t floats) const {

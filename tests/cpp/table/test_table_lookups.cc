@@ -51,9 +51,8 @@ class Worker {
     std::vector<std::uint64_t> ids(kBatch);
     for (std::uint64_t& id : ids) id = draw();
     std::vector<std::uint32_t> places(kBatch);
-    next_.rows.clear();
     combiner_.begin(kBatch, next_.ids);
-    combiner_.add(ids.data(), kBatch, places.data(), [&](std::uint64_t) { table_.expect(next_); });
+    combiner_.add(ids.data(), kBatch, places.data());
     table_.locate(seat_, next_, true);
     asked += next_.ids.size();
   }
