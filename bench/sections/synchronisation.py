@@ -13,8 +13,8 @@ import leashed as lsh
 from bench.context import Bench, Record
 from leashed import sync
 from leashed.shadowsync.fleet import Trained, train_together
-from leashed.shadowsync.intervals import ratio
 from leashed.shadowsync.servers import Servers
+from leashed.studies.intervals import ratio
 
 _BATCH = 64
 _SECONDS = 1.5  # of a run
