@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench import backend, clicks, dlrm, figures, recording, synchronisation, transport
+from bench import backend, clicks, dlrm, figures, modes, recording, synchronisation, transport
 from bench.context import BATCHES, only
 from bench.figures import Results
 from bench.markdown import count
@@ -337,5 +337,20 @@ def _backend(results: Results) -> list[Goal]:
             0.99,
             recording.rate,
             "recording",
+        ),
+        Goal(
+            "a push of 1 kB through the server, one thread, million a second, least of ASP, Sync, GBA",
+            1.0,
+            modes.least_rate,
+            "modes",
+        ),
+        *(
+            Goal(
+                f"training with mode={mode}(), MLP, batch 64, all threads, EPS over {discipline}'s",
+                0.9,
+                partial(modes.ratio, mode),
+                "modes",
+            )
+            for mode, discipline in (("ASP", "Hogwild"), ("Sync", "Synchronous"))
         ),
     ]

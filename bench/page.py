@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import backend, clicks, figures, machine, recording, synchronisation, transport
+from bench import backend, clicks, figures, machine, modes, recording, synchronisation, transport
 from bench.charts import Bars, draw
 from bench.context import BATCHES, Record, only
 from bench.figures import Results
@@ -68,6 +68,7 @@ def _sections(results: Results, docs: Path) -> Iterator[tuple[str, str]]:
         | transport.SECTIONS
         | synchronisation.SECTIONS
         | recording.SECTIONS
+        | modes.SECTIONS
     )
     for title, words in parts.items():
         yield title, words(results)
@@ -131,6 +132,7 @@ def _misses(results: Results) -> Iterator[str]:
         | transport.PROFILES
         | synchronisation.PROFILES
         | recording.PROFILES
+        | modes.PROFILES
     )
     for name, lines in missed.items():
         title, profile = known[name]

@@ -46,6 +46,7 @@ SECTIONS = (
     "net",
     "synchronisation",
     "recording",
+    "modes",
 )
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),

@@ -173,3 +173,43 @@ def test_recording_is_judged_by_its_time_bytes_and_rate(
     assert "takes 6.25 bytes" in text
     assert "0.990 of the examples per second" in text
     assert ("## Profile: Recording" in text) == (word != "met")
+
+
+@pytest.mark.usefixtures("words_only")
+@pytest.mark.parametrize(("rate", "word"), [(1e6, "met"), (9.9e5, "**missed**")])
+def test_modes_are_judged_by_the_slowest_push_and_the_median_of_the_turns(
+    results: figures.Results, tmp_path: Path, rate: float, word: str
+) -> None:
+    records = [
+        {"figure": "decision", "mode": mode, "workers": n, "rate": 1e7}
+        for mode in ("asp", "sync", "shat")
+        for n in (8, 3000)
+    ]
+    records += [
+        {"figure": "push", "mode": mode, "workers": 8, "rate": of}
+        for mode, of in (("asp", rate), ("sync", 5e6))
+    ]
+    records += [
+        {
+            "figure": "training",
+            "mode": mode,
+            "discipline": discipline,
+            "threads": 2,
+            "batch_size": 64,
+            "rate": {"mode": turns, "discipline": [10.0, 20.0, 10.0]},
+            "cpu_share": {"mode": [1.0] * 3, "discipline": [1.0] * 3},
+        }
+        for mode, discipline, turns in (
+            ("ASP", "Hogwild", [9.0, 18.0, 1.0]),
+            ("Sync", "Synchronous", [8.0, 18.0, 1.0]),
+        )
+    ]
+    section = {"scale": 1, "seconds": 1.0, "load_before": 0.0, "figures": records}
+    results["sections"]["modes"] = section
+    text = page.page(results, tmp_path)
+    lines = _goal_lines(text)
+    assert word in next(line for line in lines if "push of 1 kB" in line)
+    assert "| met |" in next(line for line in lines if "mode=ASP()" in line)
+    assert "missed" in next(line for line in lines if "mode=Sync()" in line)
+    assert "| shat | 100 | 100 |  |" in text
+    assert "## Profile: Modes on threads" in text
