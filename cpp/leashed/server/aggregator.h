@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 
@@ -32,6 +33,12 @@ class Aggregator {
   // Σ weight · slot / divisor, until the next.
   const float* mean(std::span<const Part> parts, double divisor) {
     if (sum_.size() == 0) sum_ = AlignedArray<float>(dimension_);
+    if (is_plain(parts, divisor)) {
+      vectors_.clear();
+      for (const Part& part : parts) vectors_.push_back(slots_[part.slot].data());
+      kernels_.mean(sum_.data(), vectors_.data(), vectors_.size(), 0, dimension_);
+      return sum_.data();
+    }
     std::fill_n(sum_.data(), dimension_, 0.0f);
     for (const Part& part : parts) {
       const float* const values = slots_[part.slot].data();
@@ -45,8 +52,17 @@ class Aggregator {
   const float* operator[](std::uint32_t slot) const { return slots_[slot].data(); }
 
  private:
+  // All count alike: there is a kernel for that, one pass with the same sums in the same order.
+  // (Only a sum of negative zeros keeps its sign there.)
+  static bool is_plain(std::span<const Part> parts, double divisor) {
+    return !parts.empty() && divisor == static_cast<double>(parts.size()) &&
+           std::all_of(parts.begin(), parts.end(), [](const Part& p) { return p.weight == 1; });
+  }
+
+  const UpdateKernels& kernels_ = update_kernels();
   const std::size_t dimension_;
   std::vector<AlignedArray<float>> slots_;
+  std::vector<const float*> vectors_;
   AlignedArray<float> sum_;
 };
 
