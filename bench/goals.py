@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench import backend, clicks, dlrm, figures, modes, recording, synchronisation, transport
+from bench import (
+    backend,
+    clicks,
+    dlrm,
+    figures,
+    modes,
+    recording,
+    synchronisation,
+    transport,
+    virtual,
+)
 from bench.context import BATCHES, only
 from bench.figures import Results
 from bench.markdown import count
@@ -353,4 +363,11 @@ def _backend(results: Results) -> list[Goal]:
             )
             for mode, discipline in (("ASP", "Hogwild"), ("Sync", "Synchronous"))
         ),
+        Goal(
+            "DLRM by 3,000 asynchronous workers in virtual time, EPS over the sequential loop's",
+            0.8,
+            virtual.rate,
+            "virtual",
+        ),
+        Goal("memory of it", 2.0, virtual.gigabytes, "virtual", least=False, unit=" GB"),
     ]

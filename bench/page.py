@@ -11,7 +11,17 @@ import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import backend, clicks, figures, machine, modes, recording, synchronisation, transport
+from bench import (
+    backend,
+    clicks,
+    figures,
+    machine,
+    modes,
+    recording,
+    synchronisation,
+    transport,
+    virtual,
+)
 from bench.charts import Bars, draw
 from bench.context import BATCHES, Record, only
 from bench.figures import Results
@@ -69,6 +79,7 @@ def _sections(results: Results, docs: Path) -> Iterator[tuple[str, str]]:
         | synchronisation.SECTIONS
         | recording.SECTIONS
         | modes.SECTIONS
+        | virtual.SECTIONS
     )
     for title, words in parts.items():
         yield title, words(results)
@@ -133,6 +144,7 @@ def _misses(results: Results) -> Iterator[str]:
         | synchronisation.PROFILES
         | recording.PROFILES
         | modes.PROFILES
+        | virtual.PROFILES
     )
     for name, lines in missed.items():
         title, profile = known[name]

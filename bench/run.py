@@ -47,6 +47,7 @@ SECTIONS = (
     "synchronisation",
     "recording",
     "modes",
+    "virtual",
 )
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),

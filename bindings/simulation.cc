@@ -108,7 +108,8 @@ py::dict simulate_model(
     const std::optional<FloatArray>& weights,
     std::vector<std::pair<double, std::uint32_t>> commands, const std::optional<PyChoice>& network,
     const std::vector<PyMemberChange>& changes, const std::pair<double, double>& failing,
-    double detection, const std::optional<TrainersPlan>& trainers) {
+    double detection, const std::optional<TrainersPlan>& trainers,
+    const std::vector<std::shared_ptr<Table>>& tables) {
   require_some(workers, "workers");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
@@ -133,7 +134,8 @@ py::dict simulate_model(
                                   to_choice(copy),
                                   std::move(commands),
                                   network ? std::optional(to_choice(*network)) : std::nullopt,
-                                  to_members(changes, failing, detection, workers)};
+                                  to_members(changes, failing, detection, workers),
+                                  tables};
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
   const TrainCallbacks callbacks = callbacks_of(progress, none, interrupted_in_callback);
@@ -178,7 +180,7 @@ void bind_simulation(py::module_& m) {
         py::arg("network") = py::none(), py::arg("changes") = std::vector<PyMemberChange>(),
         py::arg("failing") = std::pair<double, double>(),
         py::arg("detection") = std::numeric_limits<double>::infinity(),
-        py::arg("trainers") = py::none(),
+        py::arg("trainers") = py::none(), py::arg("tables") = std::vector<std::shared_ptr<Table>>(),
         "Trains in virtual time and returns what train does, and how many workers were in their "
         "updates: for how many seconds each number, and when it changed.");
 }

@@ -1055,6 +1055,7 @@ def simulate(
     ] = (0.0, 0.0),
     detection: typing.SupportsFloat | typing.SupportsIndex = ...,
     trainers: TrainersPlan | None = None,
+    tables: collections.abc.Sequence[Table] = [],
 ) -> dict:
     """
     Trains in virtual time and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.

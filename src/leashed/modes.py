@@ -48,6 +48,8 @@ class Mode(ABC):
     """Base of the modes below; not one itself."""
 
     NAME: ClassVar[str]
+    PUSHES_GRADIENTS: ClassVar[bool] = True
+    """Whether workers push gradients; else they send models of their own."""
 
     def __post_init__(self) -> None:
         if type(self) is Mode:
@@ -185,6 +187,7 @@ class EASGD(Mode):
     """
 
     NAME: ClassVar[str] = "easgd"
+    PUSHES_GRADIENTS: ClassVar[bool] = False
     alpha: float
     gap: int = 1
 
@@ -194,6 +197,7 @@ class LocalSGD(Mode):
     """Models of the workers' own, whose mean all take after ``h`` steps."""
 
     NAME: ClassVar[str] = "local_sgd"
+    PUSHES_GRADIENTS: ClassVar[bool] = False
     h: int
 
 
@@ -316,6 +320,7 @@ class Swarm(Mode):
     """SwarmSGD: after ``h`` steps the mean with a random other, who does not stop."""
 
     NAME: ClassVar[str] = "swarm"
+    PUSHES_GRADIENTS: ClassVar[bool] = False
     h: int
     seed: int = 0
 
@@ -325,6 +330,7 @@ class GoSGD(Mode):
     """The same after each step, with probability ``p``."""
 
     NAME: ClassVar[str] = "go_sgd"
+    PUSHES_GRADIENTS: ClassVar[bool] = False
     p: float
     seed: int = 0
 
@@ -334,6 +340,7 @@ class ADPSGD(Mode):
     """AD-PSGD: the mean with one of two neighbours on a ring, after each step."""
 
     NAME: ClassVar[str] = "ad_psgd"
+    PUSHES_GRADIENTS: ClassVar[bool] = False
     seed: int = 0
 
 
@@ -342,6 +349,7 @@ class DPSGD(Mode):
     """D-PSGD: all wait for all, then neighbours on a ring meet in pairs."""
 
     NAME: ClassVar[str] = "d_psgd"
+    PUSHES_GRADIENTS: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -349,6 +357,7 @@ class Prague(Mode):
     """Random groups of those who are not too far behind; a group waits for its own."""
 
     NAME: ClassVar[str] = "prague"
+    PUSHES_GRADIENTS: ClassVar[bool] = False
     group: int = 4
     lag: int = 4
     h: int = 1

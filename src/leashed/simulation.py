@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _check, _core
 from leashed import staleness as policies
 from leashed.choice import Choice, Setting
-from leashed.datasets import Dataset, SparseDataset, Split
+from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.external import External, Samples
 from leashed.machine import cores, cpu_model
@@ -27,15 +27,19 @@ from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.sync import Synchroniser
+from leashed.tables import Table
 from leashed.train import (
     MAX_SEED,
     Progress,
+    check_dense_part,
     check_discipline,
     head_of,
     progress_of,
     result_of,
     sets_of,
     source_of,
+    tables_for,
+    told_by,
     train,
 )
 
@@ -508,7 +512,7 @@ class Simulation:
 
 def simulate(
     model: Model | Graph | External,
-    data: Dataset | Samples | Split | tuple[ArrayLike, ArrayLike],
+    data: Dataset | Samples | Split | ClickDataset | ClickSplit | tuple[ArrayLike, ArrayLike],
     *,
     cluster: Cluster | Trainers,
     until: Until,
@@ -520,9 +524,10 @@ def simulate(
     batch_size: int = 64,
     seed: int = 0,
     init: str | ArrayLike = "he",
-    validation: Dataset | Samples | None = None,
+    validation: Dataset | Samples | ClickDataset | None = None,
     evaluate_every: float | None = None,
     progress: Callable[[Progress], object] | None = None,
+    tables: Mapping[str, Table] | None = None,
     term: float | None = None,
     detection: float | None = None,
 ) -> Simulation:
@@ -545,7 +550,9 @@ def simulate(
             the cluster has a network, and ``cluster.update`` what the server takes for each push, one
             after the other (peers each for themselves). ``result.total_updates`` counts the server's
             (of peers, those of all models); a lease's local steps are parts of a batch. Stage-aware
-            staleness policies are not played.
+            staleness policies are not played. Of models over tables, modes whose workers send models
+            (``easgd``, ``local_sgd``, peers) are refused; under ``SHAT``, ``SHATRoot`` and
+            ``Ensemble`` rows are shared by all, and each push updates its own, as in ``ASP``.
         sync: how the replicas of ``Cluster.trainers`` are kept in sync, of ``leashed.sync``, in the
             background or at a fixed rate (shadowsync, Algorithms 2 to 4). Default: they train apart.
             Batches are drawn, and updates and epochs counted, by all trainers together. Under
@@ -557,8 +564,10 @@ def simulate(
             their transfers and queues, or none comes home. Default: never.
         detection: seconds until the server knows of a worker that has crashed, of a mode. Default:
             never, so that only ``term`` brings its batch back.
-        model, data, rule, staleness, batch_size, seed, init, validation, progress: as of
-            :func:`leashed.train`. Models over tables and sparse data are not played.
+        model, data, rule, staleness, batch_size, seed, init, validation, progress, tables: as of
+            :func:`leashed.train`. Rows are copied when a worker reads the parameters and updated when
+            it updates them; with a mode, those of an update's gradients as one, with their mean.
+            Sparse data are not played.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -571,8 +580,11 @@ def simulate(
         trainers, crew, workers = cluster, cluster.workers, cluster.cluster.workers
     else:
         trainers, crew, workers = None, cluster, cluster.workers
-    if isinstance(model, (Graph, External)) and model.tables:
-        raise TypeError(f"model {model.name} reads tables, which virtual time does not play")
+    if trainers is not None and isinstance(model, (Graph, External)) and model.tables:
+        raise TypeError(
+            f"model {model.name} reads tables, which trainers are not played with; take one cluster "
+            "of workers"
+        )
     train_set, test_set = sets_of(model, data, validation)
     if isinstance(train_set, SparseDataset):
         raise TypeError("data must be dense; sparse data are not played in virtual time")
@@ -620,6 +632,13 @@ def simulate(
     durations = [crew.update, crew.copy, *_means(crew)]
     if until.updates is None and until.epochs is None and not any(durations):
         raise ValueError("until needs updates or epochs where nothing takes time")
+    check_dense_part(model)
+    trained = tables_for(model, tables, rule, staleness, seed)
+    if trained and mode is not None and not mode.PUSHES_GRADIENTS:
+        raise ValueError(
+            f"mode {mode.NAME} sends models, and the rows of tables are shared by all workers; take "
+            "a mode whose workers push gradients, such as ASP(), GBA() or SHAT()"
+        )
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -666,6 +685,7 @@ def simulate(
         (0.0, 0.0) if crew.failures is None else dataclasses.astuple(crew.failures),
         math.inf if detection is None else detection,
         None if trainers is None else _plan_of(trainers, sync),
+        [table.native for table in trained.values()],
     )
     compute, settings = crew.compute
     config: dict[str, Any] = {
@@ -704,7 +724,9 @@ def simulate(
             name: getattr(trainers, name)
             for name in ("count", "servers", "bandwidth", "latency", "output")
         }
-    result = result_of(outcome, float(batch_size), config, {})
+    if trained:
+        config["tables"] = told_by(trained)
+    result = result_of(outcome, float(batch_size), config, trained)
     return Simulation(
         result=result,
         updating_seconds=outcome["updating_seconds"],

@@ -288,12 +288,8 @@ def train(
         ):
             if given:
                 raise ValueError(f"{name} is not for models that {kind}; {instead}")
-        if not model.dimension:
-            raise ValueError(
-                f"model {model.name} has no parameters but its tables' rows; give it a layer, such "
-                "as >> Dense(1)"
-            )
-    trained = _tables(model, tables, rule, staleness, seed)
+        check_dense_part(model)
+    trained = tables_for(model, tables, rule, staleness, seed)
     if record is not None:
         _check_record(sync=sync, cluster=cluster, tables=trained or None)
         _check.writable(Path(record))
@@ -485,15 +481,7 @@ def train(
                 config["cluster_lost"] = session.lost
     config["sparse_updates"] = outcome["in_place"]
     if trained:
-        config["tables"] = {
-            name: {
-                "dim": table.dim,
-                "rule": table.rule.config(),
-                **table.statistics(),
-                "row_staleness": table.row_staleness().tolist(),
-            }
-            for name, table in trained.items()
-        }
+        config["tables"] = told_by(trained)
     result = result_of(outcome, mean_batch, config, trained)
     if outcome["recording_failure"]:
         warnings.warn(
@@ -610,18 +598,40 @@ def _check_kept(**given: object) -> None:
             )
 
 
-def _tables(
+def check_dense_part(model: AnyModel) -> None:
+    if not model.dimension:
+        raise ValueError(
+            f"model {model.name} has no parameters but its tables' rows; give it a layer, such as "
+            ">> Dense(1)"
+        )
+
+
+def tables_for(
     model: AnyModel,
     given: Mapping[str, Table] | None,
     rule: Rule,
     staleness: Policy,
     seed: int,
 ) -> dict[str, Table]:
+    """Those given, or new ones, of a model that reads tables; of others none."""
     described = model.tables if isinstance(model, (Graph, External)) else ()
     if given is None:
         return new_tables(described, rule=rule, staleness=staleness, seed=seed)
     check_tables(described, given)
     return {one.name: given[one.name] for one in described}
+
+
+def told_by(tables: Mapping[str, Table]) -> dict[str, Any]:
+    """What a result's configuration says of each."""
+    return {
+        name: {
+            "dim": table.dim,
+            "rule": table.rule.config(),
+            **table.statistics(),
+            "row_staleness": table.row_staleness().tolist(),
+        }
+        for name, table in tables.items()
+    }
 
 
 def batches_of(data: _Data, batch_size: int, epochs: int) -> int:

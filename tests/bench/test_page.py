@@ -213,3 +213,27 @@ def test_modes_are_judged_by_the_slowest_push_and_the_median_of_the_turns(
     assert "missed" in next(line for line in lines if "mode=Sync()" in line)
     assert "| shat | 100 | 100 |  |" in text
     assert "## Profile: Modes on threads" in text
+
+
+@pytest.mark.usefixtures("words_only")
+@pytest.mark.parametrize(("rate", "word"), [(8e4, "met"), (7.9e4, "**missed**")])
+def test_virtual_time_is_judged_by_its_rate_and_memory(
+    results: figures.Results, tmp_path: Path, rate: float, word: str
+) -> None:
+    asp = {
+        "figure": "asp",
+        "workers": 3000,
+        "batch": 128,
+        "rate": {"sequential": [1e5] * 3, "virtual": [rate] * 3},
+        "cpu_share": {"sequential": [1.0] * 3, "virtual": [1.0] * 3},
+        "rows": {"applied": 10, "staleness": 25},
+        "peak_bytes": 1.5e9,
+    }
+    section = {"scale": 1, "seconds": 1.0, "load_before": 0.0, "figures": [asp]}
+    results["sections"]["virtual"] = section
+    text = page.page(results, tmp_path)
+    (line,) = [line for line in _goal_lines(text) if "virtual time" in line]
+    assert word in line
+    assert "1.50 GB at most" in text
+    assert "stale by 2.50 of its own" in text
+    assert ("## Profile: Virtual time" in text) == (word != "met")

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "leashed/base/error.h"
+
 namespace leashed {
 
 using modes::Action;
@@ -11,11 +13,17 @@ using modes::Mixing;
 using modes::WorkerRule;
 
 ParameterServer::ParameterServer(const modes::ServerPolicy& machine,
-                                 const DisciplineContext& context)
+                                 const DisciplineContext& context, RowHolder* rows)
     : machine_(machine),
       staleness_(context.staleness),
       holder_(context),
       aggregator_(context.dimension) {
+  if (rows && rule().sends == WorkerRule::Sends::model) {
+    throw Error(
+        "the rows of tables are shared by all workers, which send models in this mode; take one "
+        "whose workers push gradients");
+  }
+  if (rows) rows_.emplace(*rows);
   counts_.worker_examples.resize(context.workers);
   counts_.worker_kept.resize(context.workers);
 }
@@ -82,6 +90,7 @@ void ParameterServer::granted(const Action& action, Sink& sink) {
 
 void ParameterServer::hold(std::uint32_t slot, const Event& event, const Payload& payload) {
   aggregator_.hold(slot, *payload.values);
+  if (rows_) rows_->hold(slot, *payload.rows, *payload.row_gradients);
   if (slot >= held_.size()) held_.resize(std::size_t{slot} + 1);
   held_[slot] = {event.node, payload.t, payload.examples, event.ticket};
 }
@@ -92,6 +101,7 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
   const bool models = rule().sends == WorkerRule::Sends::model;
   const std::uint64_t t = holder_.pull().t();
   double divisor = action.divisor;
+  if (rows_) apply_rows(action, t);
   parts_.clear();
   nodes_.clear();
   publications_.clear();
@@ -127,16 +137,27 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
   }
 }
 
+// Each row decides for itself: also those of a gradient that the policy leaves out.
+void ParameterServer::apply_rows(const Action& action, std::uint64_t t) {
+  parts_.clear();
+  for (const modes::Slot& slot : out_.slots(action)) parts_.push_back({slot.index, slot.weight});
+  counts_.rows.add(rows_->apply(parts_, action.divisor, t));
+}
+
 // Of what is held, or of what has just come.
 void ParameterServer::drop(const Action& action, const Event& event, const Payload* payload,
                            Sink& sink) {
   modes::Node node = event.node;
   std::uint64_t examples = payload ? payload->examples : 0;
-  for (const Held& held : held_) {
+  RowKeys* rows = payload ? payload->rows : nullptr;
+  for (std::uint32_t slot = 0; slot < held_.size(); ++slot) {
+    const Held& held = held_[slot];
     if (held.ticket != action.ticket) continue;
     node = held.node;
     examples = held.examples;
+    if (rows_) rows = &rows_->keys(slot);
   }
+  if (rows) rows_->drop(*rows);
   --counts_.worker_kept[node];
   switch (action.why) {
     case modes::Why::late:

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "leashed/policy/server_policy.h"
 #include "leashed/server/aggregator.h"
 #include "leashed/server/holder.h"
+#include "leashed/server/row_aggregator.h"
 
 namespace leashed {
 
@@ -26,6 +28,7 @@ struct ModeCounts {
   std::uint64_t lost = 0, departures = 0;
   std::vector<std::uint64_t> worker_examples;  // pushed by each
   std::vector<std::uint64_t> worker_kept;      // pushes by each that were not dropped or left out
+  RowPublication rows;                         // what became of the gradients of tables' rows
 };
 
 // What comes with a push.
@@ -33,6 +36,9 @@ struct Payload {
   AlignedArray<float>* values;  // a gradient, or a model; where it is kept, other memory is given
   std::uint64_t t;              // updates to what it was computed on
   std::uint64_t examples;
+  // Of tables, where the server has any, likewise: the rows that were pulled, and their gradients.
+  RowKeys* rows = nullptr;
+  AlignedArray<float>* row_gradients = nullptr;
 };
 
 struct Grant {
@@ -61,8 +67,11 @@ class Sink {
 
 class ParameterServer {
  public:
-  // `context.workers` workers hold what they have pulled at once, and may have any number.
-  ParameterServer(const modes::ServerPolicy& machine, const DisciplineContext& context);
+  // `context.workers` workers hold what they have pulled at once, and may have any number. rows: of
+  // the tables that gradients are of too; null: of none. Throws Error where workers send models and
+  // there are rows, which all share.
+  ParameterServer(const modes::ServerPolicy& machine, const DisciplineContext& context,
+                  RowHolder* rows = nullptr);
 
   // `payload` is a push's; null: the event is none.
   void handle(const modes::Event& event, const Payload* payload, Time now, Sink& sink);
@@ -89,6 +98,7 @@ class ParameterServer {
   void granted(const modes::Action& action, Sink& sink);
   void hold(std::uint32_t slot, const modes::Event& event, const Payload& payload);
   void apply(const modes::Action& action, Sink& sink);
+  void apply_rows(const modes::Action& action, std::uint64_t t);
   void drop(const modes::Action& action, const modes::Event& event, const Payload* payload,
             Sink& sink);
   void exchange(float alpha, const float* model);
@@ -97,6 +107,7 @@ class ParameterServer {
   const StalenessPolicy& staleness_;
   Holder holder_;
   Aggregator aggregator_;
+  std::optional<RowAggregator> rows_;
   std::vector<Held> held_;  // by slot
   std::vector<Aggregator::Part> parts_;
   std::vector<modes::Node> nodes_;         // of whom an update's parts are

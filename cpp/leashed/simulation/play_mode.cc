@@ -13,6 +13,7 @@
 #include "leashed/simulation/durations.h"
 #include "leashed/simulation/membership.h"
 #include "leashed/simulation/network.h"
+#include "leashed/simulation/played_rows.h"
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
 #include "leashed/simulation/watch.h"
@@ -52,12 +53,13 @@ class ModePlay final : Sink {
         update_(make_durations(options.update, seed_of(options.seed, kUpdate))),
         transfer_(make_durations(options.copy, seed_of(options.seed, kCopy))),
         end_(in_ns(options.until.seconds)),
-        server_(machine, context),
+        rows_(source, options.tables),
+        server_(machine, context, rows_.holder()),
         rule_(server_.rule()),
         models_(server_, context),
         members_(options.members, static_cast<std::uint32_t>(context.workers), options.seed),
         players_(context.workers),
-        watch_(source, data, validation, options.until, callbacks),
+        watch_(source, data, validation, options.until, callbacks, rows_.readers()),
         gradient_(source, watch_) {
     if (!options.network) return;
     network_.emplace(*options.network, static_cast<std::uint32_t>(context.workers), 1);
@@ -85,7 +87,7 @@ class ModePlay final : Sink {
     std::uint64_t t = 0;          // updates to what was pulled
     // Its own model when it began to compute, where a meeting has changed that since.
     std::vector<float> before;
-    AlignedArray<float> sent;  // a gradient, or a model
+    PulledRows rows;
     std::uint64_t drawn = 0, updates = 0, transfers = 0;
     std::int64_t since = 0, computed = 0;  // began to compute, or to wait; has computed
     std::int64_t meets_until = 0, away_since = 0;
@@ -195,6 +197,7 @@ class ModePlay final : Sink {
     if (player.working) lost_ += player.lease.count;
     player.working = false;
     player.pulled.release();
+    if (rows_.holder()) rows_.holder()->release(player.rows.keys);
     player.before.clear();
     player.away_since = now_;
     active_ -= !player.ended;
@@ -252,6 +255,10 @@ class ModePlay final : Sink {
       models_.take(grant);
     }
     if (grant.lease.count == 0) return;
+    if (rows_.holder()) {
+      batches_.fill_span(player.lease.first, player.lease.count, batch_);
+      rows_.holder()->pull(batch_.view, player.rows);
+    }
     telemetry_.waiting_seconds += in_seconds(now_ - player.since);
     player.working = true;
     player.since = pulled(grant.node);
@@ -329,7 +336,11 @@ class ModePlay final : Sink {
     player.pulled.release();
     player.since = now_;
     player.working = false;
-    const Payload payload{&player.sent, player.t, player.lease.count};
+    Payload payload{&sent_, player.t, player.lease.count};
+    if (rows_.holder()) {
+      payload.rows = &player.rows.keys;
+      payload.row_gradients = &row_gradients_;
+    }
     tell({Event::Kind::push, worker, player.lease.ticket, player.version}, &payload);
     if (updates() >= options_.until.updates) return watch_.stop.stop(StopReason::updates);
     timeline_.enter({now_, Kind::pull, worker});
@@ -338,28 +349,29 @@ class ModePlay final : Sink {
   // All gradients of a lease, which is cut into as many parts as there are local steps.
   bool compute(std::uint32_t worker) {
     Player& player = players_[worker];
-    if (player.sent.size() == 0) player.sent = AlignedArray<float>(dimension());
+    if (sent_.size() == 0) sent_ = AlignedArray<float>(dimension());
     const std::uint32_t steps = steps_of(player);
     for (std::uint32_t step = 0; step < steps; ++step) {
       const std::uint64_t begin = player.lease.count * step / steps;
       const std::uint64_t end = player.lease.count * (step + 1) / steps;
       batches_.fill_span(player.lease.first + begin, end - begin, batch_);
+      if (rows_.holder()) rows_.holder()->show(player.rows, batch_.view, row_gradients_);
       const bool own = rule_.model == WorkerRule::Model::own;
       const float* theta = own ? models_[worker] : player.pulled.data();
       if (step == 0 && !player.before.empty()) theta = player.before.data();
-      const float loss = gradient_(theta, batch_.view, player.sent.data());
+      const float loss = gradient_(theta, batch_.view, sent_.data());
       if (watch_.stop.stopped()) return false;
       if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite), false;
       telemetry_.gradients.add(1);
       player.before.clear();
       if (rule_.steps_own) {
-        models_.step(worker, player.sent.data());
+        models_.step(worker, sent_.data());
         ++own_updates_;
       }
       if (watch_.looked()) return false;
     }
     if (rule_.sends == WorkerRule::Sends::model) {
-      std::copy_n(models_[worker], dimension(), player.sent.data());
+      std::copy_n(models_[worker], dimension(), sent_.data());
     }
     return true;
   }
@@ -437,10 +449,11 @@ class ModePlay final : Sink {
     }
     telemetry_.running_seconds =
         training.elapsed * static_cast<double>(players_.size()) - away_seconds_;
-    training.add(telemetry_);
     result_.counts = server_.counts();
     result_.counts.lost = lost_;
     result_.counts.departures = departures_;
+    telemetry_.rows = result_.counts.rows;
+    training.add(telemetry_);
     training.worker_updates = result_.counts.worker_kept;
     training.peak_vectors = server_.holder().peak_vectors();
     return std::move(result_);
@@ -456,12 +469,15 @@ class ModePlay final : Sink {
   const std::int64_t end_;
 
   ModeResult result_;
+  PlayedRows rows_;
   ParameterServer server_;
   const WorkerRule rule_;
   OwnModels models_;
   Membership members_;
   std::optional<Network> network_;
   std::vector<Player> players_;
+  // What is pushed now, a gradient or a model, and the rows' gradients.
+  AlignedArray<float> sent_, row_gradients_;
   WorkerTelemetry telemetry_;  // of all together
   std::vector<modes::Node> nodes_;
   Batch batch_;

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "leashed/base/error.h"
 #include "leashed/cluster/averaging.h"
 #include "leashed/data/indexed_batches.h"
 #include "leashed/simulation/durations.h"
+#include "leashed/simulation/played_rows.h"
 #include "leashed/simulation/protocol.h"
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
@@ -42,9 +44,13 @@ class Simulation final : public SyncStage {
         update_(make_durations(options.update, seed_of(options.seed, kUpdate))),
         copy_(make_durations(options.copy, seed_of(options.seed, kCopy))),
         end_(in_ns(options.until.seconds)),
+        rows_(source, options.tables),
         workers_(plan.count * options.workers),
-        watch_(source, data, validation, options.until, callbacks),
+        watch_(source, data, validation, options.until, callbacks, rows_.readers()),
         gradient_(source, watch_) {
+    if (rows_.holder() && plan.count > 1) {
+      throw Error("trainers are not played with models over tables; take one cluster of workers");
+    }
     result_.updating_seconds.resize(workers_.size() + 1);
     TrainerCounts& counts = result_.trainers;
     counts.iterations.resize(plan.count);
@@ -89,6 +95,8 @@ class Simulation final : public SyncStage {
     std::uint64_t k = 0;                                   // the batch under way
     std::uint64_t gradients = 0, updates = 0, copies = 0;  // drawn
     View view{};
+    PulledRows rows;
+    AlignedArray<float> row_gradients;  // between its gradient and its update
     bool computing = false;
     bool may_publish = false;  // an update that it has claimed
     std::int64_t since = 0;
@@ -139,6 +147,10 @@ class Simulation final : public SyncStage {
     player.computing = true;
     player.telemetry->read_seconds += in_seconds(now_ - player.since);
     player.since = now_;
+    if (rows_.holder()) {
+      batches_.fill(player.k, batch_);
+      rows_.holder()->pull(batch_.view, player.rows);
+    }
     timeline_.enter(
         {after(now_, (*compute_)(worker, player.gradients++, now_)), Kind::computed, worker});
   }
@@ -147,6 +159,7 @@ class Simulation final : public SyncStage {
     Player& player = workers_[worker];
     change_updating(-1);
     record(*player.telemetry, publication);
+    if (rows_.holder()) push_rows(player, publication);
     if (publication.published) player.may_publish = false;
     player.since = now_;
     if (!sync_ || sync_->stepped(worker)) timeline_.enter({now_, Kind::ready, worker});
@@ -216,6 +229,7 @@ class Simulation final : public SyncStage {
     Player& player = workers_[worker];
     if (player.gradient.size() == 0) player.gradient = AlignedArray<float>(source_.dimension());
     batches_.fill(player.k, batch_);
+    if (rows_.holder()) show_rows(player);
     const float loss = gradient_(player.view.theta, batch_.view, player.gradient.data());
     if (watch_.stop.stopped()) return;
     if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite);
@@ -226,6 +240,22 @@ class Simulation final : public SyncStage {
     Trainer& trainer = trainer_of(worker);
     ++result_.trainers.iterations[trainer.index()];
     trainer.protocol().update(trainer.own(worker), player.gradient.data());
+  }
+
+  // Memory for gradients is of those who need it now.
+  void show_rows(Player& player) {
+    if (!spare_.empty()) {
+      std::swap(player.row_gradients, spare_.back());
+      spare_.pop_back();
+    }
+    rows_.holder()->show(player.rows, batch_.view, player.row_gradients);
+  }
+  // As a worker on a thread: also where theta's part was dropped or excluded.
+  void push_rows(Player& player, const Publication& publication) {
+    const std::uint64_t t = publication.published ? publication.t : player.view.t;
+    player.telemetry->rows.add(
+        rows_.holder()->push(player.rows.keys, player.row_gradients.data(), t));
+    std::swap(player.row_gradients, spare_.emplace_back());
   }
 
   static void record(WorkerTelemetry& telemetry, const Publication& publication) {
@@ -329,6 +359,8 @@ class Simulation final : public SyncStage {
   const std::int64_t end_;
 
   SimulationResult result_;
+  PlayedRows rows_;
+  std::vector<AlignedArray<float>> spare_;  // memory for gradients of rows
   std::vector<Player> workers_;
   Batch batch_;
   Timeline<Kind> timeline_;

@@ -14,6 +14,7 @@
 #include "leashed/engine/result.h"
 #include "leashed/simulation/membership.h"
 #include "leashed/simulation/trainers.h"
+#include "leashed/table/table.h"
 
 namespace leashed {
 
@@ -30,6 +31,7 @@ struct SimulationOptions {
   // Of a mode's transfers (network.h), in place of `copy`, and of its workers.
   std::optional<Choice> network = {};
   MemberOptions members = {};
+  std::vector<std::shared_ptr<Table>> tables = {};  // that the source reads
 };
 
 struct SimulationResult {

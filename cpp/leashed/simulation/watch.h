@@ -11,14 +11,16 @@ namespace leashed {
 
 class Watch {
  public:
+  // rows: of the tables that the source reads, for who evaluates.
   Watch(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
-        const StopRules& until, const TrainCallbacks& callbacks)
+        const StopRules& until, const TrainCallbacks& callbacks, RowStore* rows = nullptr)
       : source_(source),
         data_(data),
         validation_(validation),
         until_(until),
         callbacks_(callbacks),
-        evaluator_(source, [this] { return !looked(); }) {}
+        evaluator_(
+            source, [this] { return !looked(); }, rows) {}
 
   StopFlag stop;
 

@@ -5,27 +5,13 @@
 #include "leashed/base/error.h"
 
 namespace leashed {
-namespace {
 
-std::size_t entries_of(const IdColumn& column, std::size_t size) { return column.end(size - 1); }
+struct LocalRows::LocalBatch final : BatchRows, FoundRows {
+  LocalBatch(std::size_t tables, std::size_t features)
+      : FoundRows(tables, features), rows(tables), gradients(tables) {}
 
-}  // namespace
-
-struct LocalRows::LocalBatch final : BatchRows {
-  explicit LocalBatch(std::size_t tables, std::size_t features)
-      : located(tables),
-        rows(tables),
-        gradients(tables),
-        numbers(tables),
-        entries(features),
-        places(features) {}
-
-  std::vector<Located> located;  // by table
-  std::vector<TableRows> rows;
+  std::vector<TableRows> rows;  // by table
   std::vector<AlignedArray<float>> gradients;
-  std::vector<std::uint64_t> numbers;               // of the epochs in which they were found
-  std::vector<std::vector<std::uint32_t>> entries;  // by feature
-  std::vector<const std::uint32_t*> places;
 };
 
 struct alignas(kCacheLine) LocalRows::Member {
@@ -74,27 +60,7 @@ std::unique_ptr<BatchRows> LocalRows::make_batch() const {
 }
 
 void LocalRows::locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits) {
-  if (batch.columns.size() != features_of_tables_.size()) {
-    throw Error("a batch has " + std::to_string(batch.columns.size()) + " features of ids, and " +
-                std::to_string(features_of_tables_.size()) + " are of tables");
-  }
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    rows.numbers[t] = member.seats[t]->look();
-    std::size_t entries = 0;
-    for (std::size_t f = 0; f < features_of_tables_.size(); ++f) {
-      if (features_of_tables_[f] != t) continue;
-      rows.entries[f].resize(batch.size ? entries_of(batch.columns[f], batch.size) : 0);
-      rows.places[f] = rows.entries[f].data();
-      entries += rows.entries[f].size();
-    }
-    Located& located = rows.located[t];
-    member.combiner.begin(entries, located.ids);
-    for (std::size_t f = 0; f < features_of_tables_.size(); ++f) {
-      if (features_of_tables_[f] != t) continue;
-      member.combiner.add(batch.columns[f].ids, rows.entries[f].size(), rows.entries[f].data());
-    }
-    tables_[t]->locate(*member.seats[t], located, admits);
-  }
+  find_rows(tables_, features_of_tables_, member.seats, batch, admits, member.combiner, rows);
 }
 
 void LocalRows::show(const LocalBatch& rows, BatchView& batch) const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "leashed/table/combine.h"
+#include "leashed/table/find_rows.h"
 #include "leashed/table/row_store.h"
 #include "leashed/table/table.h"
 

@@ -37,6 +37,20 @@ std::size_t bytes_for(const IdIndex::Settings& index, std::size_t row, bool filt
          (filters ? Admission::bytes(index.rows) : 0);
 }
 
+// Whether the version that was read is one that the row has yet to reach: then it was of a row that
+// is gone, whose id has got another.
+bool is_ahead(std::uint32_t read, std::uint32_t now) {
+  return static_cast<std::int32_t>(now - (read & ~RowHead::kDead)) < 0;
+}
+
+bool is_gone(std::uint32_t read, std::uint32_t now) {
+  return (now & RowHead::kDead) != 0 || is_ahead(read, now);
+}
+
+std::uint32_t updates_between(std::uint32_t read, std::uint32_t now) {
+  return is_ahead(read, now) ? 0 : (now - (read & ~RowHead::kDead)) / RowHead::kUpdate;
+}
+
 }  // namespace
 
 // For update().
@@ -256,19 +270,25 @@ void Table::make_room(Located& located) const {
 }
 
 void Table::pull(Located& located) {
-  const std::size_t n = located.ids.size();
   make_room(located);
+  pull(located, located.copies.data());
+}
+
+void Table::pull(Located& located, float* copies) {
+  const std::size_t n = located.ids.size();
+  located.values.resize(n);
+  located.versions.resize(n);
   for (std::size_t i = 0; i < n; ++i) {
     if (i + kReadAhead < n) prefetch(located.rows[i + kReadAhead], dim());
     const std::uint32_t row = located.rows[i];
-    float* const copy = located.copies.data() + i * dim();
+    float* const copy = copies + i * dim();
     const bool has_row = row != IdIndex::kNone;
     if (!has_row) initial_(located.ids[i], copy, dim());
     located.versions[i] = version(row);
     located.values[i] = has_row ? rows_->values(row) : copy;
   }
-  kernels_.gather(located.copies.data(), located.values.data(), n, dim());
-  for (std::size_t i = 0; i < n; ++i) located.values[i] = located.copies.data() + i * dim();
+  kernels_.gather(copies, located.values.data(), n, dim());
+  for (std::size_t i = 0; i < n; ++i) located.values[i] = copies + i * dim();
 }
 
 std::uint32_t Table::version(std::uint32_t row) const {
@@ -295,8 +315,30 @@ void Table::factors(const std::uint32_t* tau, const std::uint32_t* rows, std::si
   }
 }
 
-RowPublication Table::push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
-                           std::uint64_t t) {
+void Table::weigh(const Located& located, float* factors, RowPublication& missed) {
+  const std::size_t n = located.rows.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t row = located.rows[i];
+    factors[i] = row == IdIndex::kNone ? 0 : 1;
+    if (row == IdIndex::kNone || !settings_.versions) continue;
+    const std::uint32_t now = version(row);
+    if (is_gone(located.versions[i], now)) {
+      factors[i] = 0;
+      ++missed.late;
+      continue;
+    }
+    const std::uint32_t tau = updates_between(located.versions[i], now);
+    this->factors(&tau, &row, 1, &factors[i]);
+    if (factors[i] == 0) {
+      ++missed.excluded;
+    } else if (staleness_->statistics()) {
+      staleness_->observe(tau);
+    }
+  }
+}
+
+RowPublication Table::push(Seat& seat, const Located& located, const float* gradient,
+                           std::size_t stride, std::uint64_t t, bool weighed) {
   const Coefficients coefficients = rule_.coefficients(t);
   if (!settings_.versions) {
     const RowPublication result = push_uncounted(located, gradient, stride, coefficients);
@@ -307,29 +349,21 @@ RowPublication Table::push(Seat& seat, Located& located, const float* gradient, 
   const bool swaps = rule_.swaps();
   const std::uint16_t period = swaps ? rule_.period(t) : 0;
   if (swaps) reach(period);
-  const bool excludes = staleness_->excludes(), observed = staleness_->statistics() != nullptr;
+  const bool excludes = !weighed && staleness_->excludes();
+  const bool observed = !weighed && staleness_->statistics() != nullptr;
   const bool staged = staleness_->stage_aware();
   const std::uint16_t now = grows() ? time() : 0;
-  const std::size_t n = located.ids.size();
+  const std::size_t n = located.rows.size();
   RowPublication result = located.missed;
 
   RowUpdate updates[kBlock];
   std::uint32_t which[kBlock], numbers[kBlock], tau[kBlock];
   float damping[kBlock], moved[kBlock];
-  // Whether the version that was read is one that the row has yet to reach: then it was of a row
-  // that is gone, whose id has got another.
-  const auto is_ahead = [&](std::uint32_t version, std::size_t i) {
-    return static_cast<std::int32_t>(version - (located.versions[i] & ~RowHead::kDead)) < 0;
-  };
-  const auto staleness = [&](std::uint32_t version, std::size_t i) {
-    if (is_ahead(version, i)) return std::uint32_t{0};
-    return (version - (located.versions[i] & ~RowHead::kDead)) / RowHead::kUpdate;
-  };
   // Counts the update; false where the row is gone.
   const auto count_update = [&](RowHead& head, std::size_t i, std::uint32_t& tau) {
     const std::uint32_t before = head.version.fetch_add(RowHead::kUpdate, kRelaxed);
-    tau = staleness(before, i);
-    const bool late = (before & RowHead::kDead) != 0 || is_ahead(before, i);
+    tau = updates_between(located.versions[i], before);
+    const bool late = is_gone(located.versions[i], before);
     result.late += late;
     return !late;
   };
@@ -343,12 +377,16 @@ RowPublication Table::push(Seat& seat, Located& located, const float* gradient, 
       which[count] = static_cast<std::uint32_t>(i);
       numbers[count] = located.rows[i];
       if (excludes) {  // what is left out is no update
-        tau[count++] = staleness(head.version.load(kRelaxed), i);
+        tau[count++] = updates_between(located.versions[i], head.version.load(kRelaxed));
       } else {
         count += count_update(head, i, tau[count]);
       }
     }
-    factors(tau, numbers, count, damping);
+    if (weighed) {
+      std::fill_n(damping, count, 1.0f);
+    } else {
+      factors(tau, numbers, count, damping);
+    }
     std::size_t applied = 0;
     for (std::size_t k = 0; k < count; ++k) {
       const std::size_t i = which[k];

@@ -103,11 +103,26 @@ class Table {
   // read; the others follow by themselves.
   void expect_pull(const Located& located) const;
   void expect_push(const Located& located) const;
-  // Copies their values, and takes their versions before.
+  // Copies their values, and takes their versions before; to copies[i · dim ...], or to what is
+  // kept with them.
+  void pull(Located& located, float* copies);
   void pull(Located& located);
   // Applies gradient[i · stride ...] to the i-th. t: updates of the model before this one.
-  RowPublication push(Seat& seat, Located& located, const float* gradient, std::size_t stride,
-                      std::uint64_t t);
+  RowPublication push(Seat& seat, const Located& located, const float* gradient, std::size_t stride,
+                      std::uint64_t t) {
+    return push(seat, located, gradient, stride, t, false);
+  }
+
+  // For an update that is put together of the gradients of several, while nobody else updates the
+  // table. factors[i]: what the staleness policy makes of the i-th row's now, which it takes note
+  // of; 0 where it leaves the gradient out, which is counted, or the row is gone, or the id had
+  // none.
+  void weigh(const Located& located, float* factors, RowPublication& missed);
+  // As push, of gradients that have been weighed.
+  RowPublication push_weighed(Seat& seat, const Located& located, const float* gradient,
+                              std::size_t stride, std::uint64_t t) {
+    return push(seat, located, gradient, stride, t, true);
+  }
 
   // For threads that come and go. θ of each id, and its version; ids may repeat. Changes nothing.
   void lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions,
@@ -206,6 +221,8 @@ class Table {
     }
     asm volatile("");  // else a call that only fetches is left out
   }
+  RowPublication push(Seat& seat, const Located& located, const float* gradient, std::size_t stride,
+                      std::uint64_t t, bool weighed);
   RowPublication push_uncounted(const Located& located, const float* gradient, std::size_t stride,
                                 const Coefficients& coefficients);
   std::uint32_t version(std::uint32_t row) const;

@@ -8,11 +8,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from leashed import _check, simulation
+from leashed.cli import clicks
 from leashed.cli.arguments import add_data, load_data
 from leashed.cli.progress import Line
+from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
+from leashed.datasets import ClickSplit, Split
+from leashed.models import Graph, Model
 from leashed.modes import Mode
 from leashed.report.table import MISSING, duration, number, text
-from leashed.rules import SGD
 from leashed.simulation import Cluster, Network, Simulation, simulate
 from leashed.spelled import MODE_WORDS, mode_of
 from leashed.stopping import Until
@@ -21,14 +24,15 @@ from leashed.studies.plan import MODELS, build_model
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
-_DEFAULT = "sync,hop_bw:b3=1,bsp,asp,ssp:s=2,gba,local_sgd:h=4,easgd:alpha=0.5,shat,swarm:h=1"
+_GRADIENTS = "sync,hop_bw:b3=1,bsp,asp,ssp:s=2,gba,shat"  # of models over tables
+_DEFAULT = f"{_GRADIENTS},local_sgd:h=4,easgd:alpha=0.5,swarm:h=1"
 _HEADER = ["mode", "time", "examples/s", "slowest worker's", "updates", "staleness"]
-_HEADER += ["at most", "dropped", "lost", "waiting", "loss", "accuracy"]
+_HEADER += ["at most", "dropped", "lost", "waiting", "loss"]
 _NOTE = (
     "Time is virtual. Staleness: updates between a pull and the push that is applied (of modes whose "
     "gradients are summed). Dropped: of the examples pushed. Lost: with workers that crashed, of all "
     "that were begun; others were given them. Waiting: of the workers' time. Loss of the training set, "
-    "accuracy of the test set, at the end."
+    "accuracy or AUC of the test set, at the end."
 )
 
 
@@ -42,7 +46,9 @@ def add(commands: Commands) -> None:
         "has throughput, staleness, drops and what was learnt.",
     )
     add_data(parser)
-    parser.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
+    parser.add_argument(
+        "--model", choices=(*MODELS, *clicks.MODELS), default="mlp", help="default: %(default)s"
+    )
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--workers", type=int, default=16, help="default: %(default)s")
     cluster.add_argument(
@@ -79,14 +85,21 @@ def add(commands: Commands) -> None:
     _add_members(parser)
     parser.add_argument(
         "--modes",
-        default=_DEFAULT,
         metavar="MODE[:NAME=VALUE…],…",
-        help=f"of {', '.join(MODE_WORDS)} (default: {_DEFAULT})",
+        help=f"of {', '.join(MODE_WORDS)} (default: {_DEFAULT}; of models of clicks those that push "
+        f"gradients: {_GRADIENTS})",
     )
     parser.add_argument("--epochs", type=float, default=1.0, help="default: %(default)s")
     parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
-    parser.add_argument("--lr", type=float, default=0.05, help="of SGD (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    add_rule(parser)
+    clicks.add_clicks(
+        parser.add_argument_group(
+            "models of clicks",
+            f"{', '.join(clicks.MODELS)}: with --data {clicks.WORD}, from the seed (default), or "
+            "--data FILE in Criteo's format",
+        )
+    )
     parser.set_defaults(command=_simulate)
 
 
@@ -172,10 +185,18 @@ def _cluster(options: argparse.Namespace) -> Cluster:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    chosen = parse_modes(options.modes)
+    reads_rows = options.model in clicks.MODELS
+    chosen = parse_modes(options.modes or (_GRADIENTS if reads_rows else _DEFAULT))
     cluster = _cluster(options)
-    data = load_data(options)
-    model = build_model(options.model, data.train)
+    rule, staleness = rule_of(options), staleness_of(options)
+    model: Model | Graph
+    data: Split | ClickSplit
+    if reads_rows:
+        model, data = clicks.build(options.model, options), clicks.load(options)
+    else:
+        clicks.refuse(options)
+        data = load_data(options)
+        model = build_model(options.model, data.train)
     detection = options.compute if options.detection is None else options.detection
     line, rows = Line(sys.stderr), []
     for mode in chosen:
@@ -186,17 +207,21 @@ def _simulate(options: argparse.Namespace) -> int:
             cluster=cluster,
             mode=mode,
             until=Until(epochs=options.epochs),
-            rule=SGD(options.lr),
+            rule=rule,
+            staleness=staleness,
             batch_size=options.batch_size,
             seed=options.seed,
             term=options.term,
             detection=detection,
+            tables=clicks.make_tables(model, options, rule, staleness)
+            if isinstance(model, Graph)
+            else None,
         )
         rows.append(_row(mode, played))
         if played.result.reason == "interrupted":
             break
     line.clear()
-    print(text(_HEADER, rows))
+    print(text([*_HEADER, "AUC" if reads_rows else "accuracy"], rows))
     print(f"\n{_NOTE}")
     return 130 if played.result.reason == "interrupted" else 0
 
@@ -220,7 +245,9 @@ def _row(mode: Mode, played: Simulation) -> list[str]:
         _percent(counts.lost / (pushed + counts.lost)) if counts.departures else MISSING,
         _percent(result.breakdown["waiting"] / (workers * result.elapsed)),
         number(result.final_loss),
-        _percent(float(result.validation_accuracy[-1])),
+        f"{result.validation_auc[-1]:.4f}"
+        if result.tables
+        else _percent(float(result.validation_accuracy[-1])),
     ]
 
 

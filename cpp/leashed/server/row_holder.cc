@@ -1,0 +1,180 @@
+#include "leashed/server/row_holder.h"
+
+#include <algorithm>
+
+#include "leashed/base/error.h"
+
+namespace leashed {
+namespace {
+
+// A table's part of what lies one table after the other begins on a line of its own.
+std::size_t whole_lines(std::size_t floats) {
+  constexpr std::size_t kLine = kCacheLine / sizeof(float);
+  return (floats + kLine - 1) / kLine * kLine;
+}
+
+// Batches differ by little: with some more than is needed now there is hardly ever a next time.
+std::size_t with_room(std::size_t n) { return n + n / 8; }
+
+void reach_size(AlignedArray<float>& memory, std::size_t n) {
+  if (memory.size() < n) memory = AlignedArray<float>(with_room(n));
+}
+
+void resize(std::vector<std::uint32_t>& memory, std::size_t n) {
+  if (memory.capacity() < n) {
+    memory.clear();  // of no use any more, so not to be copied
+    memory.reserve(with_room(n));
+  }
+  memory.resize(n);
+}
+
+}  // namespace
+
+RowHolder::RowHolder(std::vector<std::shared_ptr<Table>> tables,
+                     std::vector<std::size_t> features_of_tables, std::uint64_t begun)
+    : tables_(std::move(tables)),
+      features_of_tables_(std::move(features_of_tables)),
+      held_(tables_.size()),
+      found_(tables_.size(), features_of_tables_.size()),
+      rows_(tables_.size()),
+      values_(tables_.size()),
+      places_(features_of_tables_.size()) {
+  for (const auto& table : tables_) {
+    begun_.push_back(table->steps() - std::min(table->steps(), begun));
+    seats_.push_back(Table::Seat::keep(*table));
+    if (seats_.back()) continue;
+    throw Error("table '" + table->settings().name + "' is used by " +
+                std::to_string(Table::kKept) + " threads already; end some");
+  }
+}
+
+RowHolder::~RowHolder() {
+  for (std::size_t t = 0; t < tables_.size(); ++t) tables_[t]->reach_steps(begun_[t] + steps_);
+}
+
+void RowHolder::hold(std::size_t table, std::uint64_t number) {
+  if (tables_[table]->grows()) ++held_[table][number];
+}
+
+void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
+  release(pulled.keys);
+  find_rows(tables_, features_of_tables_, seats_, batch, true, combiner_, found_);
+  std::size_t floats = 0, count = 0, entries = 0;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const std::size_t n = found_.located[t].rows.size();
+    count += n;
+    floats += whole_lines(n * tables_[t]->dim());
+  }
+  for (const auto& of : found_.entries) entries += of.size();
+  RowKeys& keys = pulled.keys;
+  keys.parts.resize(tables_.size());
+  resize(keys.rows, count);
+  resize(keys.versions, count);
+  resize(pulled.places, entries);
+  reach_size(pulled.copies, floats);
+  float* copies = pulled.copies.data();
+  std::size_t first = 0;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    Located& located = found_.located[t];
+    const std::size_t n = located.rows.size();
+    if (t + 1 < tables_.size()) tables_[t + 1]->expect_pull(found_.located[t + 1]);
+    tables_[t]->pull(located, copies);
+    copies += whole_lines(n * tables_[t]->dim());
+    std::ranges::copy(located.rows, keys.rows.data() + first);
+    std::ranges::copy(located.versions, keys.versions.data() + first);
+    first += n;
+    const RowPublication& missed = located.missed;
+    keys.parts[t] = {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(missed.unadmitted),
+                     static_cast<std::uint32_t>(missed.deferred),
+                     static_cast<std::uint32_t>(missed.refused), found_.numbers[t]};
+    hold(t, found_.numbers[t]);
+  }
+  std::uint32_t* places = pulled.places.data();
+  for (const auto& of : found_.entries) places = std::ranges::copy(of, places).out;
+}
+
+void RowHolder::show(const PulledRows& pulled, BatchView& batch, AlignedArray<float>& gradients) {
+  const std::vector<RowKeys::Part>& parts = pulled.keys.parts;
+  std::size_t floats = 0;
+  for (std::size_t t = 0; t < tables_.size(); ++t) floats += gradients_of(t, parts[t].count);
+  reach_size(gradients, floats);
+  std::fill_n(gradients.data(), floats, 0.0f);
+  const float* copies = pulled.copies.data();
+  float* gradient = gradients.data();
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const std::size_t n = parts[t].count, dim = tables_[t]->dim();
+    values_[t].resize(n);
+    for (std::size_t i = 0; i < n; ++i) values_[t][i] = copies + i * dim;
+    rows_[t] = {n, dim, tables_[t]->gradient_stride(), values_[t].data(), gradient};
+    copies += whole_lines(n * dim);
+    gradient += gradients_of(t, n);
+  }
+  const std::uint32_t* places = pulled.places.data();
+  for (std::size_t f = 0; f < places_.size(); ++f) {
+    places_[f] = places;
+    places += batch.size ? batch.columns[f].end(batch.size - 1) : 0;
+  }
+  batch.tables = rows_;
+  batch.places = places_.data();
+}
+
+RowPublication RowHolder::push(RowKeys& keys, const float* gradients, std::uint64_t t) {
+  RowPublication result;
+  std::size_t first = 0;
+  const auto locate_next = [&](std::size_t table) {
+    locate(keys, table, first, found_.located[table]);
+    first += keys.parts[table].count;
+    tables_[table]->expect_push(found_.located[table]);
+  };
+  if (!tables_.empty()) locate_next(0);
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    if (i + 1 < tables_.size()) locate_next(i + 1);
+    Table& table = *tables_[i];
+    result.add(table.push(*seats_[i], found_.located[i], gradients, table.gradient_stride(),
+                          begun_[i] + t));
+    gradients += gradients_of(i, keys.parts[i].count);
+  }
+  steps_ = std::max(steps_, t + 1);
+  release(keys);
+  return result;
+}
+
+void RowHolder::release(RowKeys& keys) {
+  for (std::size_t t = 0; t < keys.parts.size(); ++t) {
+    if (!tables_[t]->grows()) continue;
+    auto& held = held_[t];
+    const auto one = held.find(keys.parts[t].found_in);
+    if (--one->second == 0) held.erase(one);
+    seats_[t]->announce(held.empty() ? seats_[t]->look() : held.begin()->first);
+  }
+  keys.parts.clear();
+}
+
+RowPublication RowHolder::push_weighed(std::size_t table, const Located& located,
+                                       const float* gradients, std::uint64_t t) {
+  steps_ = std::max(steps_, t + 1);
+  Table& of = *tables_[table];
+  return of.push_weighed(*seats_[table], located, gradients, of.gradient_stride(),
+                         begun_[table] + t);
+}
+
+void RowHolder::locate(const RowKeys& keys, std::size_t table, std::size_t first,
+                       Located& located) const {
+  const RowKeys::Part& part = keys.parts[table];
+  const auto some = [&](const std::vector<std::uint32_t>& all, std::vector<std::uint32_t>& of) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
+    of.assign(begin, begin + part.count);
+  };
+  some(keys.rows, located.rows);
+  some(keys.versions, located.versions);
+  located.missed = {};
+  located.missed.unadmitted = part.unadmitted;
+  located.missed.deferred = part.deferred;
+  located.missed.refused = part.refused;
+}
+
+std::size_t RowHolder::gradients_of(std::size_t table, std::size_t count) const {
+  return whole_lines(count * tables_[table]->gradient_stride());
+}
+
+}  // namespace leashed

@@ -1,0 +1,81 @@
+// The rows of tables that a server holds, for one thread at a time: any number of workers have
+// pulled rows, each a copy as of then, and update them by keys when they push. So thousands of
+// workers need no seat each in the tables, and no gradients but of who computes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "leashed/table/find_rows.h"
+
+namespace leashed {
+
+// Where the gradients of a batch's distinct rows go, one table after the other.
+struct RowKeys {
+  struct Part {
+    std::uint32_t count = 0;                                  // of the table's rows
+    std::uint32_t unadmitted = 0, deferred = 0, refused = 0;  // of the ids that have none
+    std::uint64_t found_in = 0;                               // epoch, of a table that grows
+  };
+  std::vector<Part> parts;                    // by table; empty: nothing is pulled
+  std::vector<std::uint32_t> rows, versions;  // as Located has them
+};
+
+// What a worker has pulled.
+struct PulledRows {
+  RowKeys keys;
+  AlignedArray<float> copies;         // of the rows
+  std::vector<std::uint32_t> places;  // of the entries, one feature after the other
+};
+
+class RowHolder {
+ public:
+  // Of each feature the table's number among `tables`. begun: updates of the run that the tables
+  // have made already. Throws Error where a table has no seat left.
+  RowHolder(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> features_of_tables,
+            std::uint64_t begun = 0);
+  ~RowHolder();  // the tables have made so many steps
+  RowHolder(const RowHolder&) = delete;
+
+  // Finds and copies the rows of a batch, in place of what was pulled before, and admits new ids.
+  // Throws Error where an id is no row of its table.
+  void pull(const BatchView& batch, PulledRows& pulled);
+  // Fills in the view's tables and places, valid until the next; their gradients are `gradients`,
+  // which is made as large as they need and 0. The batch is the one that was pulled.
+  void show(const PulledRows& pulled, BatchView& batch, AlignedArray<float>& gradients);
+  // Applies them. t: updates of the parameters before this one.
+  RowPublication push(RowKeys& keys, const float* gradients, std::uint64_t t);
+  // Lets the rows go, without an update.
+  void release(RowKeys& keys);
+  // Applies gradients of rows of one table that have been weighed (Table::weigh).
+  RowPublication push_weighed(std::size_t table, const Located& located, const float* gradients,
+                              std::uint64_t t);
+
+  const std::vector<std::shared_ptr<Table>>& tables() const { return tables_; }
+  // For the rows that `keys` has of a table, from the first-th of all on.
+  void locate(const RowKeys& keys, std::size_t table, std::size_t first, Located& located) const;
+  // Floats of so many gradients of a table, from one table's to the next one's.
+  std::size_t gradients_of(std::size_t table, std::size_t count) const;
+
+ private:
+  void hold(std::size_t table, std::uint64_t number);
+
+  const std::vector<std::shared_ptr<Table>> tables_;
+  const std::vector<std::size_t> features_of_tables_;
+  std::vector<std::unique_ptr<Table::Seat>> seats_;
+  std::vector<std::uint64_t> begun_;  // by table: the steps it had made before the run
+  std::uint64_t steps_ = 0;           // of the run
+  // By table that grows: in which epochs what is held was found, and how many hold it. A seat
+  // announces the first.
+  std::vector<std::map<std::uint64_t, std::size_t>> held_;
+  // Of the batch that is pulled, shown or pushed.
+  Combiner combiner_;
+  FoundRows found_;
+  std::vector<TableRows> rows_;
+  std::vector<std::vector<const float*>> values_;
+  std::vector<const std::uint32_t*> places_;
+};
+
+}  // namespace leashed
