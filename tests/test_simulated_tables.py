@@ -313,3 +313,15 @@ def test_wrong_tables() -> None:
     graph = small()
     with pytest.raises(ValueError, match="tables"):
         play(graph, clicks(graph), simulation.constant(2, 1.0), tables={})
+
+
+def test_transfers_weigh_the_rows_of_their_batch() -> None:
+    dim, bandwidth = 8, 1e6
+    graph = small(dim=dim)
+    links = simulation.Network(bandwidth)
+    cluster = simulation.constant(1, 1e-3).over(links)
+    result = play(graph, clicks(graph), cluster, mode=modes.ASP()).result
+    touched = sum(result.rows[name] for name in tables.RowUpdate._fields)
+    parameters = 4 * graph.dimension * result.total_updates
+    each_way = (parameters + (4 * dim + 8) * touched) / bandwidth
+    assert result.elapsed == pytest.approx(1e-3 * result.total_updates + 2.0 * each_way, rel=1e-5)

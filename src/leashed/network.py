@@ -17,7 +17,8 @@ __all__ = ["Network"]
 class Network:
     """A link for each worker and for the server, which send and receive at the same time.
 
-    A push or a pull of d parameters is 4 d bytes. Alone it takes ``latency`` + bytes ÷ the smaller of
+    A push or a pull of d parameters is 4 d bytes; of tables, the distinct rows of the batch with 8
+    bytes for each id besides. Alone it takes ``latency`` + bytes ÷ the smaller of
     the two bandwidths; who finds a link taken waits, first come, first served. So a server passes at
     most ``server_bandwidth`` ÷ bytes pushes a second, and as many pulls. Peers that meet send each
     other their models: two at once, more over a ring, where each sends 2 (k - 1) ÷ k of its own.

@@ -105,8 +105,8 @@ class ModePlay final : Sink {
     ++result_.simulation.events;
     switch (moment.kind) {
       case Kind::reach:
-        enter(network_->receive(moment.worker, network_->server(0), bytes(), now_), Kind::arrive,
-              moment.worker);
+        enter(network_->receive(moment.worker, network_->server(0), bytes_of(moment.worker), now_),
+              Kind::arrive, moment.worker);
         break;
       case Kind::arrive:
         arrive(moment.worker);
@@ -276,19 +276,30 @@ class ModePlay final : Sink {
     if (!network_) return after(now_, (*transfer_)(worker, player.transfers++));
     if (!server_.holds()) return std::max(now_, player.meets_until);
     const Network::End server = network_->server(0);
-    return network_->receive(server, worker, bytes(), network_->send(server, bytes(), now_));
+    const std::uint64_t bytes = bytes_of(worker);
+    return network_->receive(server, worker, bytes, network_->send(server, bytes, now_));
   }
   void send(std::uint32_t worker, std::int64_t due) {
     if (!network_) {
       enter(after(due, (*transfer_)(worker, players_[worker].transfers++)), Kind::arrive, worker);
     } else if (server_.holds()) {
-      enter(network_->send(worker, bytes(), due), Kind::reach, worker);
+      enter(network_->send(worker, bytes_of(worker), due), Kind::reach, worker);
     } else {
       enter(due, Kind::arrive, worker);
     }
   }
-  // Of what is pushed and of what is pulled.
-  std::uint64_t bytes() const { return sizeof(float) * dimension(); }
+  // Of what the worker has pulled, and will push: the parameters, and the distinct rows of its
+  // batch with their ids.
+  std::uint64_t bytes_of(std::uint32_t worker) {
+    std::uint64_t all = bytes();
+    const std::vector<RowKeys::Part>& parts = players_[worker].rows.keys.parts;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::uint64_t row = sizeof(float) * rows_.holder()->tables()[i]->dim();
+      all += parts[i].count * (row + sizeof(std::uint64_t));
+    }
+    return all;
+  }
+  std::uint64_t bytes() const { return sizeof(float) * dimension(); }  // of a model
 
   void wake(Time at) override { timeline_.enter({std::max(at.ns, now_), Kind::wake, 0}); }
 
