@@ -107,6 +107,10 @@ class PolicyMachine {
     return d;
   }
 
+  double weight(std::uint32_t n, std::uint32_t c) const {
+    return modes::rule(machine_).mixing.weight(n, c);
+  }
+
  private:
   ServerPolicy machine_;
   Out out_;
@@ -124,7 +128,9 @@ void bind_modes(py::module_& m) {
            py::arg("ticket") = 0, py::arg("version") = 0, py::arg("argument") = 0,
            "What an event is answered with, in order.")
       .def("copy", [](const PolicyMachine& machine) { return PolicyMachine(machine); })
-      .def("rule", &PolicyMachine::rule, "What its workers do, as data.");
+      .def("rule", &PolicyMachine::rule, "What its workers do, as data.")
+      .def("weight", &PolicyMachine::weight, py::arg("n"), py::arg("c"),
+           "The weight of what is granted: of n nodes, after c updates by others.");
 }
 
 }  // namespace leashed

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 #include <tuple>
 
@@ -98,6 +99,50 @@ Replicas replicas_of(const Choice& choice, const Choice& staleness,
   return made;
 }
 
+using PySpans = std::vector<std::pair<std::size_t, std::size_t>>;
+
+// What its functions make is whole; one server has everything.
+Sharding to_sharding(const std::vector<PySpans>& given, std::size_t dimension) {
+  if (given.empty()) return memorywise(dimension, 1);
+  Sharding sharding{{}, 1};
+  for (const PySpans& shard : given) {
+    auto& spans = sharding.shards.emplace_back();
+    for (const auto& [begin, end] : shard) {
+      if (begin > end || end > dimension) throw py::value_error("shards must be of the parameters");
+      spans.push_back({begin, end});
+    }
+  }
+  return sharding;
+}
+
+PySpans to_pairs(const std::vector<ShardSpan>& spans) {
+  PySpans pairs;
+  for (const ShardSpan& span : spans) pairs.emplace_back(span.begin, span.end);
+  return pairs;
+}
+
+std::pair<std::vector<PySpans>, double> sharding_of(const std::string& kind, std::size_t shards,
+                                                    const std::vector<std::size_t>& ends,
+                                                    const std::vector<double>& costs) {
+  require_some(shards, "shards");
+  require_some(ends.size(), "ends");
+  if (!std::is_sorted(ends.begin(), ends.end())) throw py::value_error("ends must ascend");
+  Sharding made;
+  if (kind == "layerwise") {
+    made = layerwise(ends, shards);
+  } else if (kind == "memorywise") {
+    made = memorywise(ends.back(), shards);
+  } else if (kind == "packed") {
+    if (costs.size() != ends.size()) throw py::value_error("costs must be as many as ends");
+    made = packed(ends, costs, shards);
+  } else {
+    throw py::value_error("kind must be layerwise, memorywise or packed");
+  }
+  std::vector<PySpans> spans;
+  for (const auto& shard : made.shards) spans.push_back(to_pairs(shard));
+  return {spans, made.imbalance};
+}
+
 py::dict simulate_model(
     const GradientSource& source, const FloatArray& theta, const py::object& x, const py::array& y,
     const std::optional<py::object>& validation_x, const std::optional<py::array>& validation_y,
@@ -109,7 +154,7 @@ py::dict simulate_model(
     std::vector<std::pair<double, std::uint32_t>> commands, const std::optional<PyChoice>& network,
     const std::vector<PyMemberChange>& changes, const std::pair<double, double>& failing,
     double detection, const std::optional<TrainersPlan>& trainers,
-    const std::vector<std::shared_ptr<Table>>& tables) {
+    const std::vector<std::shared_ptr<Table>>& tables, const std::vector<PySpans>& shards) {
   require_some(workers, "workers");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
@@ -151,14 +196,22 @@ py::dict simulate_model(
     }
     return to_dict(std::move(result));
   }
-  const modes::ServerPolicy machine = modes::make_server_policy(to_choice(*mode));
+  const Choice chosen = to_choice(*mode);
+  const Sharding sharding = to_sharding(shards, source.dimension());
   ModeResult result;
   {
     const py::gil_scoped_release release;
-    result = simulate_mode(source, data, validating, machine, context, options, callbacks);
+    result = simulate_mode(source, data, validating, chosen, sharding, context, options, callbacks);
   }
   py::dict all = to_dict(std::move(result.simulation));
   add_counts(all, std::move(result.counts));
+  all["models"] = to_array(std::move(result.models));
+  py::list parts;
+  for (ShardResult& shard : result.shards) {
+    parts.append(
+        py::make_tuple(to_pairs(shard.spans), shard.updates, to_array(std::move(shard.staleness))));
+  }
+  all["shards"] = parts;
   return all;
 }
 
@@ -169,6 +222,11 @@ void bind_simulation(py::module_& m) {
       .def(py::init(&plan_of), py::kw_only(), py::arg("count"), py::arg("machine"), py::arg("pace"),
            py::arg("starts"), py::arg("gaps"), py::arg("servers"), py::arg("parts"),
            py::arg("bandwidth"), py::arg("latency"), py::arg("compression"), py::arg("mean"));
+  m.def(
+      "sharding", sharding_of, py::arg("kind"), py::arg("shards"), py::arg("ends"),
+      py::arg("costs"),
+      "What each of so many servers holds of parts that end at `ends`, as spans of parameters, and "
+      "how uneven that is.");
   m.def("simulate", simulate_model, py::arg("source"), py::arg("theta").noconvert(), py::arg("x"),
         py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
         py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("mode"),
@@ -181,6 +239,7 @@ void bind_simulation(py::module_& m) {
         py::arg("failing") = std::pair<double, double>(),
         py::arg("detection") = std::numeric_limits<double>::infinity(),
         py::arg("trainers") = py::none(), py::arg("tables") = std::vector<std::shared_ptr<Table>>(),
+        py::arg("shards") = std::vector<PySpans>(),
         "Trains in virtual time and returns what train does, and how many workers were in their "
         "updates: for how many seconds each number, and when it changed.");
 }

@@ -52,6 +52,7 @@ __all__: list[str] = [
     "read_svmlight",
     "replay",
     "schedule_values",
+    "sharding",
     "simulate",
     "staleness_factors",
     "time_bin_edges",
@@ -87,6 +88,14 @@ class PolicyMachine:
     def rule(self) -> dict:
         """
         What its workers do, as data.
+        """
+    def weight(
+        self,
+        n: typing.SupportsInt | typing.SupportsIndex,
+        c: typing.SupportsInt | typing.SupportsIndex,
+    ) -> float:
+        """
+        The weight of what is granted: of n nodes, after c updates by others.
         """
 
 class ParameterBlock:
@@ -1016,6 +1025,16 @@ def schedule_values(
     The schedule 'lr' of the choice at each t.
     """
 
+def sharding(
+    kind: str,
+    shards: typing.SupportsInt | typing.SupportsIndex,
+    ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    costs: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+) -> tuple[list[list[tuple[int, int]]], float]:
+    """
+    What each of so many servers holds of parts that end at `ends`, as spans of parameters, and how uneven that is.
+    """
+
 def simulate(
     source: GradientSource,
     theta: numpy.typing.NDArray[numpy.float32],
@@ -1056,6 +1075,13 @@ def simulate(
     detection: typing.SupportsFloat | typing.SupportsIndex = ...,
     trainers: TrainersPlan | None = None,
     tables: collections.abc.Sequence[Table] = [],
+    shards: collections.abc.Sequence[
+        collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+            ]
+        ]
+    ] = [],
 ) -> dict:
     """
     Trains in virtual time and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.

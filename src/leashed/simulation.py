@@ -17,13 +17,15 @@ from leashed.choice import Choice, Setting
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.external import External, Samples
+from leashed.histogram import Histogram
 from leashed.machine import cores, cpu_model
 from leashed.membership import KINDS, Failing, Member, members_of
 from leashed.models import Graph, Model
-from leashed.modes import Mode, ModeCounts
+from leashed.modes import ASP, EASGD, SHAT, SSP, Ensemble, HopBS, Mode, ModeCounts, SHATRoot
 from leashed.network import Network
 from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
+from leashed.sharding import Sharding, layerwise, memorywise, packed
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.sync import Synchroniser
@@ -48,6 +50,8 @@ __all__ = [
     "Costs",
     "ModeCounts",
     "Network",
+    "Shard",
+    "Sharding",
     "Simulation",
     "TrainerCounts",
     "Trainers",
@@ -55,8 +59,11 @@ __all__ = [
     "day",
     "exponential",
     "heavy_tail",
+    "layerwise",
     "measure",
+    "memorywise",
     "normal",
+    "packed",
     "rates",
     "simulate",
     "trace",
@@ -67,6 +74,7 @@ OUTPUTS = ("first", "mean")
 _MOST_SECONDS = _check.MOST_SECONDS
 _LEAST_SECONDS = 1e-9
 _MEASURED = 50  # updates for each cost
+_ALONE = (ASP, SSP, HopBS, EASGD, SHAT, SHATRoot, Ensemble)  # each push is an update
 
 
 @dataclass(frozen=True)
@@ -477,6 +485,21 @@ class TrainerCounts:
 
 
 @dataclass(frozen=True, eq=False)
+class Shard:
+    """What one of several servers holds and has done.
+
+    Attributes:
+        spans: parameters [begin, end) of the vector.
+        updates: to them.
+        staleness: of the updates of these parameters, in such updates, counted from 0.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+    updates: int
+    staleness: Histogram
+
+
+@dataclass(frozen=True, eq=False)
 class Simulation:
     """A training in virtual time.
 
@@ -491,6 +514,10 @@ class Simulation:
         events: what was played, one after the other.
         mode: what a mode decided; None under a discipline.
         trainers: what each of several did; None where there is no ``Cluster.trainers``.
+        shards: what each server holds and has done, in the order of ``shards``; one without them, none
+            under a discipline. Those that hold nothing are left out.
+        models: float32 [workers, d]; the workers' own models at the end, of a mode that has such
+            (EASGD, SHAT, peers and their kin); None with others.
     """
 
     result: TrainResult
@@ -500,6 +527,8 @@ class Simulation:
     events: int
     mode: ModeCounts | None = None
     trainers: TrainerCounts | None = None
+    models: NDArray[np.float32] | None = None
+    shards: tuple[Shard, ...] = ()
 
     @property
     def mean_updating(self) -> float:
@@ -530,6 +559,7 @@ def simulate(
     tables: Mapping[str, Table] | None = None,
     term: float | None = None,
     detection: float | None = None,
+    shards: Sharding | None = None,
 ) -> Simulation:
     """Train ``model`` on ``data`` as :func:`leashed.train` does, in virtual time.
 
@@ -557,6 +587,14 @@ def simulate(
             background or at a fixed rate (shadowsync, Algorithms 2 to 4). Default: they train apart.
             Batches are drawn, and updates and epochs counted, by all trainers together. Under
             ``MA`` and ``BMUF`` compression is not played, and no ``mix`` of one's own anywhere.
+        shards: ``layerwise(n)``, ``memorywise(n)`` or ``packed(n)``: with ``ASP``, ``SSP``, ``HopBS``,
+            ``EASGD``, ``SHAT``, ``SHATRoot`` or ``Ensemble`` the parameters of n servers,
+            each with a queue, versions and staleness of its own, which takes its share of
+            ``cluster.update`` for its part of a push, by the parameters that it holds. What a worker
+            has pulled may be of different versions. ``result.total_updates`` counts those that all
+            have made, ``result.staleness`` the updates of each, ``simulation.mode`` the examples of
+            the first, whose leases are the workers'. Not with a network, with workers that come and
+            go, or with a ``term``. Default: one server.
         evaluate_every: virtual seconds between evaluations. Default: at the beginning and at the end
             alone; where a loss ends the run, it must be given.
         term: of a mode's leases: seconds from a grant until the batch goes to another, and what its
@@ -580,7 +618,8 @@ def simulate(
         trainers, crew, workers = cluster, cluster.workers, cluster.cluster.workers
     else:
         trainers, crew, workers = None, cluster, cluster.workers
-    if trainers is not None and isinstance(model, (Graph, External)) and model.tables:
+    tabled = isinstance(model, (Graph, External)) and bool(model.tables)
+    if trainers is not None and tabled:
         raise TypeError(
             f"model {model.name} reads tables, which trainers are not played with; take one cluster "
             "of workers"
@@ -595,6 +634,9 @@ def simulate(
     _check_sync(sync, trainers)
     if mode is not None and trainers is not None:
         raise ValueError("cluster of trainers is not for runs with a mode; leave trainers out")
+    _check_shards(shards, mode, crew, term)
+    if tabled and shards is not None and shards.shards > 1:
+        raise ValueError("shards must be 1 with a model over tables")
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
     if isinstance(discipline, Synchronous):
@@ -686,6 +728,7 @@ def simulate(
         math.inf if detection is None else detection,
         None if trainers is None else _plan_of(trainers, sync),
         [table.native for table in trained.values()],
+        [] if shards is None else shards.spans(model),
     )
     compute, settings = crew.compute
     config: dict[str, Any] = {
@@ -735,6 +778,11 @@ def simulate(
         events=outcome["events"],
         mode=result.mode,
         trainers=None if trainers is None else _counted(outcome, model.dimension),
+        models=_models(outcome, crew.workers),
+        shards=tuple(
+            Shard(tuple(spans), updates, Histogram(staleness))
+            for spans, updates, staleness in outcome.get("shards", ())
+        ),
     )
 
 
@@ -827,6 +875,39 @@ def _beyond(cluster: Cluster, term: float | None, detection: float | None) -> di
         "detection": detection,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _check_shards(
+    shards: Sharding | None, mode: Mode | None, cluster: Cluster, term: float | None
+) -> None:
+    if shards is None:
+        return
+    if not isinstance(shards, Sharding):
+        raise TypeError(f"shards must be layerwise(n) or another of simulation, got {shards!r}")
+    if mode is None:
+        raise ValueError("shards are for runs with a mode; give one")
+    if shards.shards == 1:
+        return
+    beyond = (cluster.network, cluster.failures, cluster.changes or None, term)
+    if any(one is not None for one in beyond):
+        raise ValueError(
+            "shards must be 1 with a network, with workers that come and go, and with a term"
+        )
+    if not isinstance(mode, _ALONE):
+        names = ", ".join(one.__name__ for one in _ALONE)
+        raise TypeError(f"shards must be 1 with {mode!r}; several are played with {names}")
+
+
+def _models(outcome: dict[str, Any], workers: int) -> NDArray[np.float32] | None:
+    given: NDArray[np.float32] = outcome.get("models", np.empty(0, np.float32))
+    return given.reshape(workers, -1) if given.size else None
+
+
+def _seconds(name: str, value: float) -> float:
+    given = _check.real(name, value, 0.0, allow=True)
+    if given > _MOST_SECONDS:
+        raise ValueError(f"{name} must be at most {_MOST_SECONDS:g} seconds, got {given:g}")
+    return given
 
 
 def _mean(settings: dict[str, Setting]) -> float:

@@ -27,7 +27,7 @@ FLOORS = (
     "external graphs result vector",
     "factorisation recommenders",
     "models engine shared _graph_json folders",  # folders: of a model and its tables
-    "checkpoint",
+    "checkpoint sharding",  # sharding: the parameters on several servers
     "resuming recordings",  # recordings: what a trace says of its run
     "table_checkpoints",
     "train",

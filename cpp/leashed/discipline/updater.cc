@@ -93,7 +93,7 @@ void Updater::apply(float* next, const float* current, Gradient gradient,
         gradient,
         [&](const float* g, std::size_t, std::size_t begin, std::size_t end) {
           rule_.apply(next, current, layout_.stride(), g, begin, end,
-                      {update.t, scale, update.stores});
+                      {update.t, scale, update.stores, update.missed});
         },
         leave);
     return;

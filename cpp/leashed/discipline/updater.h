@@ -39,6 +39,7 @@ class Updater {
     Damping damping;
     double clip_factor;  // of its gradient: clip_factor(gradient), found once whatever the tries
     Stores stores = Stores::cached;
+    std::uint64_t missed = 0;  // of those t (rule.h)
   };
   double clip_factor(Gradient gradient) const;
   double clip_factor(const SparseGradient& gradient) const {

@@ -11,37 +11,46 @@ using modes::WorkerRule;
 OwnModels::OwnModels(ParameterServer& server, const DisciplineContext& context)
     : rule_(server.rule()),
       from_server_(server.holds()),
-      updater_(server.holder().updater()),
-      dimension_(context.dimension) {
+      updater_(context),
+      dimension_(context.dimension),
+      whole_{0, context.dimension} {
   if (rule_.model != WorkerRule::Model::own) return;
   models_.resize(context.workers);
   for (Model& model : models_) model.buffer = updater_.initial(context);
 }
 
-void OwnModels::take(const Grant& grant) {
+void OwnModels::take(const Grant& grant, std::span<const ShardSpan> spans) {
   Model& model = models_[grant.node];
-  const bool first = !model.granted;
-  model.granted = true;
+  const bool first = model.taken < dimension_;
+  model.server_t = grant.t;
   if (!from_server_ && !first) return;
   const bool whole = first || rule_.takes == WorkerRule::Takes::replace;
   const auto alpha = whole ? 1.0f : static_cast<float>(rule_.mixing.weight(grant.n, grant.c));
   float* const own = model.buffer.data();
-  const float* const held = grant.pulled.data();
-  for (std::size_t i = 0; i < dimension_; ++i) own[i] = (1 - alpha) * own[i] + alpha * held[i];
+  const float* held = grant.pulled.data();
+  for (const ShardSpan& span : spans) {
+    for (std::size_t i = span.begin; i < span.end; ++i) {
+      own[i] = (1 - alpha) * own[i] + alpha * *held++;
+    }
+    if (first) model.taken += span.end - span.begin;
+  }
 }
 
 void OwnModels::step(modes::Node node, const float* gradient) {
   Model& model = models_[node];
   const GradientPiece whole{gradient, 0, dimension_};
+  const bool as_there = rule_.sends == WorkerRule::Sends::gradient;
+  const std::uint64_t t = as_there ? std::max(model.server_t, model.t) : model.t;
   updater_.apply(model.buffer.data(), model.buffer.data(), {&whole, 1},
-                 {model.t++, {}, updater_.clip_factor({&whole, 1})});
+                 {t, {}, updater_.clip_factor({&whole, 1}), Stores::cached, t - model.t});
+  ++model.t;
 }
 
 void OwnModels::renew(modes::Node node, const DisciplineContext& context, const float* theta,
                       bool granted) {
   AlignedArray<float> buffer = updater_.initial(context);
   std::copy_n(theta, dimension_, buffer.data());
-  models_[node] = {std::move(buffer), 0, granted};
+  models_[node] = {std::move(buffer), 0, 0, granted ? dimension_ : 0};
 }
 
 void OwnModels::meet(std::span<const modes::Node> nodes) {
@@ -61,6 +70,17 @@ const float* OwnModels::mean(std::span<const modes::Node> nodes) {
   const auto size = static_cast<float>(nodes.size());
   for (float& value : mean_) value /= size;
   return mean_.data();
+}
+
+std::vector<float> OwnModels::release() {
+  std::vector<float> all;
+  all.reserve(models_.size() * dimension_);
+  for (Model& model : models_) {
+    all.insert(all.end(), model.buffer.data(), model.buffer.data() + dimension_);
+    model.buffer = {};  // so that all are not there twice
+  }
+  models_.clear();
+  return all;
 }
 
 void OwnModels::add(modes::Node node) {

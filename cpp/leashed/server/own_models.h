@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "leashed/server/parameter_server.h"
+#include "leashed/server/sharding.h"
 
 namespace leashed {
 
@@ -18,15 +19,20 @@ class OwnModels {
   const float* operator[](modes::Node node) const { return models_[node].buffer.data(); }
 
   // w ← (1 − α) w + α w̃ with what was granted. The first grant is taken whole; of peers, who hold
-  // nothing, it brings what all begin with, and later ones bring nothing.
-  void take(const Grant& grant);
-  // w ← rule(w, gradient).
+  // nothing, it brings what all begin with, and later ones bring nothing. Of one shard: what was
+  // granted are the parameters in `spans`, and every shard grants once before one grants again.
+  void take(const Grant& grant, std::span<const ShardSpan> spans);
+  void take(const Grant& grant) { take(grant, {&whole_, 1}); }
+  // w ← rule(w, gradient). Where the server gets the same gradient, by the same schedule as there:
+  // at as many updates as what was granted last has had.
   void step(modes::Node node, const float* gradient);
   // w is θ from now on, and the rule's state as at the beginning. `granted`: what is granted next
   // is not taken whole.
   void renew(modes::Node node, const DisciplineContext& context, const float* theta, bool granted);
   // The models become their mean.
   void meet(std::span<const modes::Node> nodes);
+  // Gives θ of each up: [workers][dimension], empty without models.
+  std::vector<float> release();
   // Of all models, or of the nodes', until the next meeting or mean.
   const float* mean();
   const float* mean(std::span<const modes::Node> nodes);
@@ -34,16 +40,18 @@ class OwnModels {
  private:
   struct Model {
     AlignedArray<float> buffer;
-    std::uint64_t t = 0;  // steps
-    bool granted = false;
+    std::uint64_t t = 0;         // steps
+    std::uint64_t server_t = 0;  // updates to what was granted last
+    std::size_t taken = 0;       // parameters of its first grant
   };
 
   void add(modes::Node node);
 
   const modes::WorkerRule rule_;
   const bool from_server_;
-  const Updater& updater_;
+  const Updater updater_;
   const std::size_t dimension_;
+  const ShardSpan whole_;
   std::vector<Model> models_;
   std::vector<float> mean_;
 };

@@ -10,6 +10,7 @@
 
 #include "leashed/data/indexed_batches.h"
 #include "leashed/server/own_models.h"
+#include "leashed/server/shards.h"
 #include "leashed/simulation/durations.h"
 #include "leashed/simulation/membership.h"
 #include "leashed/simulation/network.h"
@@ -43,7 +44,7 @@ enum class Kind : std::uint8_t {
 class ModePlay final : Sink {
  public:
   ModePlay(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
-           const modes::ServerPolicy& machine, const DisciplineContext& context,
+           const Choice& mode, const Sharding& sharding, const DisciplineContext& context,
            const SimulationOptions& options, const TrainCallbacks& callbacks)
       : source_(source),
         context_(context),
@@ -54,13 +55,16 @@ class ModePlay final : Sink {
         transfer_(make_durations(options.copy, seed_of(options.seed, kCopy))),
         end_(in_ns(options.until.seconds)),
         rows_(source, options.tables),
-        server_(machine, context, rows_.holder()),
-        rule_(server_.rule()),
-        models_(server_, context),
+        shards_(mode, context, sharding, rows_.holder()),
+        rule_(shards_[0].rule()),
+        models_(shards_[0], context),
         members_(options.members, static_cast<std::uint32_t>(context.workers), options.seed),
         players_(context.workers),
+        free_(shards_.size()),
+        staleness_(shards_.size()),
         watch_(source, data, validation, options.until, callbacks, rows_.readers()),
         gradient_(source, watch_) {
+    for (Player& player : players_) player.parts.resize(shards_.size());
     if (!options.network) return;
     network_.emplace(*options.network, static_cast<std::uint32_t>(context.workers), 1);
   }
@@ -73,7 +77,8 @@ class ModePlay final : Sink {
       timeline_.enter({in_ns(options_.commands[i].first), Kind::command, i});
     }
     enter_evaluation();
-    while (!watch_.stop.stopped() && !timeline_.empty() && !(ended_ && active_ == 0)) {
+    while (!watch_.stop.stopped() && !timeline_.empty() &&
+           !(ended_ && active_ == 0 && under_way_ == 0)) {
       play(timeline_.take());
     }
     return finish();
@@ -81,10 +86,19 @@ class ModePlay final : Sink {
 
  private:
   struct Player {
-    modes::Lease lease{};
-    std::uint64_t version = 0;    // granted
-    ParameterVector::Pin pulled;  // of a mode whose gradients are taken on it
-    std::uint64_t t = 0;          // updates to what was pulled
+    // Of each shard.
+    struct Part {
+      std::uint64_t ticket = 0, version = 0;  // granted
+      ParameterVector::Pin pulled;            // of a mode whose gradients are taken on it
+      std::uint64_t t = 0;                    // updates to what was pulled
+      AlignedArray<float> sent;               // of what is sent, where there are several
+    };
+    std::vector<Part> parts;
+    modes::Lease lease{};          // the first shard's
+    std::size_t granted = 0;       // of the parts that it waits for to begin
+    std::size_t sent_off = 0;      // parts of its push that have not arrived yet
+    std::size_t left = 0;          // and that are not carried out yet
+    std::int64_t update_time = 0;  // of all servers together, for its push
     // Its own model when it began to compute, where a meeting has changed that since.
     std::vector<float> before;
     PulledRows rows;
@@ -101,18 +115,18 @@ class ModePlay final : Sink {
       return watch_.stop.stop(StopReason::seconds);
     }
     now_ = moment.ns;
-    if (moment.life != 0 && moment.life != members_.life(moment.worker)) return;
+    if (moment.life != 0 && moment.life != members_.life(worker_of(moment))) return;
     ++result_.simulation.events;
     switch (moment.kind) {
       case Kind::reach:
         enter(network_->receive(moment.worker, network_->server(0), bytes_of(moment.worker), now_),
-              Kind::arrive, moment.worker);
+              Kind::arrive, moment.worker, 0);
         break;
       case Kind::arrive:
-        arrive(moment.worker);
+        arrive(worker_of(moment), shard_of(moment));
         break;
       case Kind::push:
-        push(moment.worker);
+        push(worker_of(moment), shard_of(moment));
         break;
       case Kind::leave:
         leave(moment.worker);
@@ -127,15 +141,13 @@ class ModePlay final : Sink {
         join(moment.worker);
         break;
       case Kind::pull:  // it came with the push, or with the word that the worker joins
-        if (members_.there(moment.worker) || members_.unheard(moment.worker)) {
-          tell({Event::Kind::pull, moment.worker});
-        }
+        pull(worker_of(moment), shard_of(moment));
         break;
       case Kind::command:  // the worker is the number of the command
-        tell({Event::Kind::command, 0, 0, 0, options_.commands[moment.worker].second});
+        tell_all({Event::Kind::command, 0, 0, 0, options_.commands[moment.worker].second});
         break;
       case Kind::wake:
-        tell({Event::Kind::wake});
+        tell_all({Event::Kind::wake});
         break;
       case Kind::evaluate:
         evaluate();
@@ -145,12 +157,40 @@ class ModePlay final : Sink {
     watch_.looked();
   }
 
-  void tell(const Event& event, const Payload* payload = nullptr) {
-    server_.handle(event, payload, {now_}, *this);
+  // Of what goes to one of several servers the number says both, so that it sorts by worker.
+  static bool of_shard(Kind kind) {
+    return kind == Kind::arrive || kind == Kind::push || kind == Kind::pull;
+  }
+  std::uint32_t worker_of(const Moment<Kind>& moment) const {
+    return of_shard(moment.kind) ? static_cast<std::uint32_t>(moment.worker / shards_.size())
+                                 : moment.worker;
+  }
+  std::size_t shard_of(const Moment<Kind>& moment) const { return moment.worker % shards_.size(); }
+  std::uint32_t part_of(std::uint32_t worker, std::size_t shard) const {
+    return static_cast<std::uint32_t>(worker * shards_.size() + shard);
+  }
+
+  void tell(std::size_t shard, const Event& event, const Payload* payload = nullptr) {
+    shard_ = shard;
+    shards_[shard].handle(event, payload, {now_}, *this);
+  }
+  void tell_all(const Event& event) {
+    for (std::size_t s = 0; s < shards_.size(); ++s) tell(s, event);
   }
 
   void enter(std::int64_t ns, Kind kind, std::uint32_t worker) {
     timeline_.enter({ns, kind, worker, members_.life(worker)});
+  }
+  void enter(std::int64_t ns, Kind kind, std::uint32_t worker, std::size_t shard) {
+    timeline_.enter({ns, kind, part_of(worker, shard), members_.life(worker)});
+  }
+  // Whatever became of the worker since.
+  void enter_pull(std::int64_t ns, std::uint32_t worker, std::size_t shard) {
+    timeline_.enter({ns, Kind::pull, part_of(worker, shard)});
+  }
+  void pull(std::uint32_t worker, std::size_t shard) {
+    if (!members_.there(worker) && !members_.unheard(worker)) return;
+    tell(shard, {Event::Kind::pull, worker});
   }
 
   void enter_workers() {
@@ -160,7 +200,7 @@ class ModePlay final : Sink {
         continue;
       }
       ++active_;
-      timeline_.enter({0, Kind::pull, w});
+      for (std::size_t s = 0; s < shards_.size(); ++s) enter_pull(0, w, s);
       if (members_.by_chance()) enter(members_.until_crash(w), Kind::crash, w);
     }
     constexpr Kind kKinds[] = {Kind::leave, Kind::crash, Kind::join};
@@ -173,7 +213,7 @@ class ModePlay final : Sink {
   void leave(std::uint32_t worker) {
     if (members_.there(worker)) go(worker);
     members_.leave(worker);
-    tell({Event::Kind::leave, worker});
+    tell_all({Event::Kind::leave, worker});
   }
 
   void crash(std::uint32_t worker, bool by_chance) {
@@ -188,7 +228,7 @@ class ModePlay final : Sink {
 
   void miss(std::uint32_t worker) {
     members_.miss(worker);
-    tell({Event::Kind::leave, worker});
+    tell_all({Event::Kind::leave, worker});
   }
 
   // What it had is lost.
@@ -196,7 +236,7 @@ class ModePlay final : Sink {
     Player& player = players_[worker];
     if (player.working) lost_ += player.lease.count;
     player.working = false;
-    player.pulled.release();
+    for (Player::Part& part : player.parts) part.pulled.release();
     if (rows_.holder()) rows_.holder()->release(player.rows.keys);
     player.before.clear();
     player.away_since = now_;
@@ -215,8 +255,8 @@ class ModePlay final : Sink {
     player.ended = false;
     ++active_;
     members_.come(worker);
-    tell({Event::Kind::join, worker});
-    timeline_.enter({now_, Kind::pull, worker});
+    tell_all({Event::Kind::join, worker});
+    for (std::size_t s = 0; s < shards_.size(); ++s) enter_pull(now_, worker, s);
     if (members_.by_chance()) {
       enter(after(now_, members_.until_crash(worker)), Kind::crash, worker);
     }
@@ -226,12 +266,12 @@ class ModePlay final : Sink {
   // next one on the ring who is there, and of an ensemble, or alone, with its own last; the rule's
   // state is new.
   void renew(std::uint32_t worker) {
-    if (server_.has_global_model()) {
-      return models_.renew(worker, context_, server_.holder().pull().data(), false);
+    if (shards_[0].has_global_model()) {
+      return with_theta([&](const float* theta) { models_.renew(worker, context_, theta, false); });
     }
     std::uint32_t from = worker;
     const auto size = static_cast<std::uint32_t>(players_.size());
-    for (std::uint32_t i = 1; i < size && from == worker && !server_.holds(); ++i) {
+    for (std::uint32_t i = 1; i < size && from == worker && !shards_[0].holds(); ++i) {
       if (members_.there((worker + i) % size)) from = (worker + i) % size;
     }
     models_.renew(worker, context_, models_[from], true);
@@ -246,15 +286,18 @@ class ModePlay final : Sink {
       return;
     }
     Player& player = players_[grant.node];
-    player.lease = grant.lease;
-    player.version = grant.version;
-    player.t = grant.t;
+    Player::Part& part = player.parts[shard_];
+    if (shard_ == 0) player.lease = grant.lease;
+    part.ticket = grant.lease.ticket;
+    part.version = grant.version;
+    part.t = grant.t;
     if (rule_.model == WorkerRule::Model::pulled) {
-      player.pulled = std::move(grant.pulled);
+      part.pulled = std::move(grant.pulled);
     } else {
-      models_.take(grant);
+      models_.take(grant, shards_.spans(shard_));
     }
-    if (grant.lease.count == 0) return;
+    if (grant.lease.count == 0 || ++player.granted < shards_.size()) return;
+    player.granted = 0;
     if (rows_.holder()) {
       batches_.fill_span(player.lease.first, player.lease.count, batch_);
       rows_.holder()->pull(batch_.view, player.rows);
@@ -274,18 +317,19 @@ class ModePlay final : Sink {
   std::int64_t pulled(std::uint32_t worker) {
     Player& player = players_[worker];
     if (!network_) return after(now_, (*transfer_)(worker, player.transfers++));
-    if (!server_.holds()) return std::max(now_, player.meets_until);
+    if (!shards_[0].holds()) return std::max(now_, player.meets_until);
     const Network::End server = network_->server(0);
     const std::uint64_t bytes = bytes_of(worker);
     return network_->receive(server, worker, bytes, network_->send(server, bytes, now_));
   }
   void send(std::uint32_t worker, std::int64_t due) {
+    players_[worker].sent_off = players_[worker].left = shards_.size();
     if (!network_) {
-      enter(after(due, (*transfer_)(worker, players_[worker].transfers++)), Kind::arrive, worker);
-    } else if (server_.holds()) {
+      send_parts(worker, due);
+    } else if (shards_[0].holds()) {
       enter(network_->send(worker, bytes_of(worker), due), Kind::reach, worker);
     } else {
-      enter(due, Kind::arrive, worker);
+      enter(due, Kind::arrive, worker, 0);
     }
   }
   // Of what the worker has pulled, and will push: the parameters, and the distinct rows of its
@@ -300,6 +344,23 @@ class ModePlay final : Sink {
     return all;
   }
   std::uint64_t bytes() const { return sizeof(float) * dimension(); }  // of a model
+  // A worker sends one part after the other, each worker another server's first, so that they do
+  // not all come to the same one.
+  void send_parts(std::uint32_t worker, std::int64_t due) {
+    const std::int64_t time = (*transfer_)(worker, players_[worker].transfers++);
+    std::size_t sent = 0;  // parameters
+    for (std::size_t k = 0; k < shards_.size(); ++k) {
+      const std::size_t shard = (worker + k) % shards_.size();
+      sent += shards_.size(shard);
+      enter(after(due, share(time, sent)), Kind::arrive, worker, shard);
+    }
+    // Where there are several, no worker is lost with its push.
+    if (shards_.size() > 1) under_way_ += shards_.size();
+  }
+  std::int64_t share(std::int64_t time, std::size_t parameters) const {
+    if (parameters == dimension()) return time;
+    return std::llround(double(time) * double(parameters) / double(dimension()));
+  }
 
   void wake(Time at) override { timeline_.enter({std::max(at.ns, now_), Kind::wake, 0}); }
 
@@ -316,6 +377,7 @@ class ModePlay final : Sink {
       telemetry_.excluded.add(1);
     } else if (publication.published) {
       telemetry_.staleness.add(publication.staleness_compute);
+      staleness_[shard_].add(publication.staleness_compute);
       telemetry_.staleness_compute.add(publication.staleness_compute);
       telemetry_.staleness_schedule.add(0);
       telemetry_.tries.add(0);
@@ -324,14 +386,18 @@ class ModePlay final : Sink {
     }
   }
 
-  // The server carries out one push after the other; peers have none, and do not wait for others'.
-  void arrive(std::uint32_t worker) {
-    const std::int64_t time = (*update_)(worker, players_[worker].updates++);
-    const std::int64_t done = after(server_.holds() ? std::max(now_, server_free_) : now_, time);
-    server_free_ = done;
-    telemetry_.update_seconds.add(in_seconds(time));
-    telemetry_.attempt_seconds.add(in_seconds(time));
-    enter(done, Kind::push, worker);
+  // A server carries out one push after the other; of several, each its part in its share of the
+  // time. Peers have none, and do not wait for others'.
+  void arrive(std::uint32_t worker, std::size_t shard) {
+    Player& player = players_[worker];
+    if (player.sent_off-- == shards_.size()) {
+      player.update_time = (*update_)(worker, player.updates++);
+      telemetry_.update_seconds.add(in_seconds(player.update_time));
+      telemetry_.attempt_seconds.add(in_seconds(player.update_time));
+    }
+    const std::int64_t begun = shards_[0].holds() ? std::max(now_, free_[shard]) : now_;
+    free_[shard] = after(begun, share(player.update_time, shards_.size(shard)));
+    enter(free_[shard], Kind::push, worker, shard);
   }
 
   std::uint32_t steps_of(const Player& player) const {
@@ -339,22 +405,49 @@ class ModePlay final : Sink {
         std::min<std::uint64_t>(rule_.local_steps, player.lease.count));
   }
 
-  void push(std::uint32_t worker) {
+  // The gradient is computed when the first of its parts is carried out.
+  void push(std::uint32_t worker, std::size_t shard) {
     Player& player = players_[worker];
-    if (!compute(worker)) return;
-    const std::uint32_t steps = steps_of(player);
-    telemetry_.gradient_seconds.add(in_seconds(player.computed - player.since) / steps, steps);
-    player.pulled.release();
+    if (player.left == shards_.size()) {
+      if (!compute(worker)) return;
+      const std::uint32_t steps = steps_of(player);
+      telemetry_.gradient_seconds.add(in_seconds(player.computed - player.since) / steps, steps);
+      for (Player::Part& part : player.parts) part.pulled.release();
+      if (shards_.size() > 1) cut(player);
+    }
+    --player.left;
+    if (shards_.size() > 1) --under_way_;
     player.since = now_;
     player.working = false;
-    Payload payload{&sent_, player.t, player.lease.count};
+    Player::Part& part = player.parts[shard];
+    Payload payload{shards_.size() == 1 ? &sent_ : &part.sent, part.t, player.lease.count};
     if (rows_.holder()) {
       payload.rows = &player.rows.keys;
       payload.row_gradients = &row_gradients_;
     }
-    tell({Event::Kind::push, worker, player.lease.ticket, player.version}, &payload);
+    tell(shard, {Event::Kind::push, worker, part.ticket, part.version}, &payload);
     if (updates() >= options_.until.updates) return watch_.stop.stop(StopReason::updates);
-    timeline_.enter({now_, Kind::pull, worker});
+    enter_pull(now_, worker, shard);
+  }
+
+  // Where there are several servers, their parts of what is sent, until each has got there.
+  void cut(Player& player) {
+    for (std::size_t shard = 0; shard < shards_.size(); ++shard) {
+      AlignedArray<float>& sent = player.parts[shard].sent;
+      if (sent.size() == 0) sent = AlignedArray<float>(shards_.size(shard));
+      shards_.gather(shard, sent_.data(), sent.data());
+    }
+  }
+
+  // The whole vector, of parts that may be of different versions; until the next.
+  template <class PartOf>
+  const float* assembled(PartOf&& part_of) {
+    if (shards_.size() == 1) return part_of(0);
+    if (assembled_.size() == 0) assembled_ = AlignedArray<float>(dimension());
+    for (std::size_t s = 0; s < shards_.size(); ++s) {
+      shards_.scatter(s, part_of(s), assembled_.data());
+    }
+    return assembled_.data();
   }
 
   // All gradients of a lease, which is cut into as many parts as there are local steps.
@@ -368,7 +461,9 @@ class ModePlay final : Sink {
       batches_.fill_span(player.lease.first + begin, end - begin, batch_);
       if (rows_.holder()) rows_.holder()->show(player.rows, batch_.view, row_gradients_);
       const bool own = rule_.model == WorkerRule::Model::own;
-      const float* theta = own ? models_[worker] : player.pulled.data();
+      const float* theta =
+          own ? models_[worker]
+              : assembled([&](std::size_t shard) { return player.parts[shard].pulled.data(); });
       if (step == 0 && !player.before.empty()) theta = player.before.data();
       const float loss = gradient_(theta, batch_.view, sent_.data());
       if (watch_.stop.stopped()) return false;
@@ -417,9 +512,10 @@ class ModePlay final : Sink {
   // nobody is: nobody holds another.
   template <class F>
   void with_theta(F&& f) {
-    if (server_.has_global_model()) {
-      const ParameterVector::Pin latest = server_.holder().pull();
-      return f(latest.data());
+    if (shards_[0].has_global_model()) {
+      std::vector<ParameterVector::Pin> latest;
+      for (std::size_t s = 0; s < shards_.size(); ++s) latest.push_back(shards_[s].holder().pull());
+      return f(assembled([&](std::size_t shard) { return latest[shard].data(); }));
     }
     nodes_.clear();
     for (std::uint32_t w = 0; w < players_.size(); ++w) {
@@ -433,14 +529,14 @@ class ModePlay final : Sink {
   }
 
   // Made to what the server holds; of peers, to all models.
-  std::uint64_t updates() { return server_.holds() ? server_.holder().pull().t() : own_updates_; }
+  std::uint64_t updates() { return shards_[0].holds() ? shards_.updates() : own_updates_; }
 
   void evaluate() {
     with_theta([&](const float* theta) {
       Evaluated e{};
       e.seconds = in_seconds(now_);
       e.updates = updates();
-      e.live_vectors = server_.holder().live_vectors();
+      e.live_vectors = shards_.live_vectors();
       e.gradients = telemetry_.gradients.get();
       telemetry_.staleness.merge_bins_into(e.staleness);
       watch_.evaluate(theta, std::move(e));
@@ -448,7 +544,7 @@ class ModePlay final : Sink {
   }
 
   ModeResult finish() {
-    for (Player& player : players_) player.pulled.release();
+    for (Player& player : players_) player.parts.clear();
     if (!watch_.interrupted() && !watch_.evaluated_at(in_seconds(now_), updates())) evaluate();
     TrainResult& training = result_.simulation.training;
     with_theta([&](const float* theta) { training.parameters.assign(theta, theta + dimension()); });
@@ -460,13 +556,18 @@ class ModePlay final : Sink {
     }
     telemetry_.running_seconds =
         training.elapsed * static_cast<double>(players_.size()) - away_seconds_;
-    result_.counts = server_.counts();
+    result_.counts = shards_[0].counts();
     result_.counts.lost = lost_;
     result_.counts.departures = departures_;
     telemetry_.rows = result_.counts.rows;
     training.add(telemetry_);
     training.worker_updates = result_.counts.worker_kept;
-    training.peak_vectors = server_.holder().peak_vectors();
+    training.peak_vectors = shards_.peak_vectors();
+    for (std::size_t s = 0; s < shards_.size(); ++s) {
+      result_.shards.push_back({shards_.spans(s), shards_[s].holder().pull().t(), {}});
+      staleness_[s].merge_into(result_.shards.back().staleness);
+    }
+    result_.models = models_.release();
     return std::move(result_);
   }
 
@@ -481,19 +582,23 @@ class ModePlay final : Sink {
 
   ModeResult result_;
   PlayedRows rows_;
-  ParameterServer server_;
+  Shards shards_;
   const WorkerRule rule_;
   OwnModels models_;
   Membership members_;
   std::optional<Network> network_;
   std::vector<Player> players_;
-  // What is pushed now, a gradient or a model, and the rows' gradients.
-  AlignedArray<float> sent_, row_gradients_;
-  WorkerTelemetry telemetry_;  // of all together
+  std::vector<std::int64_t> free_;         // when each server will be
+  std::vector<CountHistogram> staleness_;  // by shard
+  WorkerTelemetry telemetry_;              // of all together
+  // What is pushed now, a gradient or a model, and the rows' gradients; and what was pulled.
+  AlignedArray<float> sent_, row_gradients_, assembled_;
   std::vector<modes::Node> nodes_;
   Batch batch_;
   Timeline<Kind> timeline_;
-  std::int64_t now_ = 0, server_free_ = 0;
+  std::int64_t now_ = 0;
+  std::size_t shard_ = 0;          // that is told an event
+  std::size_t under_way_ = 0;      // parts of pushes to several servers, until they are carried out
   std::uint64_t own_updates_ = 0;  // to all models of workers' own
   std::size_t active_ = 0;         // there, and not at the end
   bool ended_ = false;             // all examples are done
@@ -506,10 +611,10 @@ class ModePlay final : Sink {
 }  // namespace
 
 ModeResult simulate_mode(const GradientSource& source, const DatasetView& data,
-                         const DatasetView* validation, const modes::ServerPolicy& machine,
-                         const DisciplineContext& context, const SimulationOptions& options,
-                         const TrainCallbacks& callbacks) {
-  return ModePlay(source, data, validation, machine, context, options, callbacks).run();
+                         const DatasetView* validation, const Choice& mode,
+                         const Sharding& sharding, const DisciplineContext& context,
+                         const SimulationOptions& options, const TrainCallbacks& callbacks) {
+  return ModePlay(source, data, validation, mode, sharding, context, options, callbacks).run();
 }
 
 }  // namespace leashed

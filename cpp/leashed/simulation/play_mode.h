@@ -5,21 +5,32 @@
 
 #include "leashed/discipline/discipline.h"
 #include "leashed/server/parameter_server.h"
+#include "leashed/server/sharding.h"
 #include "leashed/simulation/simulate.h"
 
 namespace leashed {
 
+// What one of several servers, or the only one, has done.
+struct ShardResult {
+  std::vector<ShardSpan> spans;
+  std::uint64_t updates;
+  std::vector<std::uint64_t> staleness;  // of its updates, counted in them
+};
+
 struct ModeResult {
-  SimulationResult simulation;
-  ModeCounts counts;
+  SimulationResult simulation;  // its updates are those that all shards have made
+  ModeCounts counts;            // of the first shard, whose leases are the examples'
+  std::vector<ShardResult> shards;
+  std::vector<float> models;  // [workers][dimension], of a mode with own models
 };
 
 // `options.update` is what the server takes for each push that it carries out, one after the other;
+// where there are several, each takes its share of it, by the parameters that it holds.
 // `options.copy` what a transfer takes, each way, where there is no network. A push is lost with
 // its worker until the server has carried it out.
 ModeResult simulate_mode(const GradientSource& source, const DatasetView& data,
-                         const DatasetView* validation, const modes::ServerPolicy& machine,
-                         const DisciplineContext& context, const SimulationOptions& options,
-                         const TrainCallbacks& callbacks);
+                         const DatasetView* validation, const Choice& mode,
+                         const Sharding& sharding, const DisciplineContext& context,
+                         const SimulationOptions& options, const TrainCallbacks& callbacks);
 
 }  // namespace leashed

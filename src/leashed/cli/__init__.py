@@ -20,6 +20,7 @@ from leashed.cli import (
     report,
     scaling,
     shadowsync,
+    shat,
     shm,
     simulate,
     staleness,
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     combinations.add(benchmarks)
     contention.add(benchmarks)
     shadowsync.add(benchmarks)
+    shat.add(benchmarks)
     staleness.add(benchmarks)
     report.add(commands)
     policies.add(commands)

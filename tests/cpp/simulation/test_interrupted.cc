@@ -58,9 +58,9 @@ TrainResult play(const GradientSource& source, const Choice& choice,
   const DisciplineContext context{initial.data(), source.dimension(), 2, 1, *rule};
   const DatasetView data{x.data(), y.data(), 20, 1};
   if (choice.name == "asp") {
-    const modes::ServerPolicy mode =
-        modes::make_server_policy({"asp", {{"workers", 2}, {"batch", 4}}});
-    return simulate_mode(source, data, nullptr, mode, context, options, callbacks)
+    const Choice mode{"asp", {{"workers", 2}, {"batch", 4}}};
+    const Sharding whole = memorywise(source.dimension(), 1);
+    return simulate_mode(source, data, nullptr, mode, whole, context, options, callbacks)
         .simulation.training;
   }
   std::vector<std::unique_ptr<Discipline>> replicas;

@@ -1,0 +1,109 @@
+"""How the parameters of a mode are spread over several servers (shat, section 3.3 and Figure 3)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leashed import _check, _core
+from leashed.external import External
+from leashed.graphs import Graph
+from leashed.models import Model
+
+__all__ = ["Sharding", "layerwise", "memorywise", "packed"]
+
+MAX_SHARDS = 1024
+_KINDS = ("layerwise", "memorywise", "packed")
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """What each of several servers holds; made by :func:`layerwise`, :func:`memorywise` and
+    :func:`packed`.
+
+    Args:
+        kind: the name of one of these.
+        shards: how many servers, 1 to 1,024. For whom no parameters are left takes no part.
+        costs: of ``packed``: of each variable, in any unit; None: their numbers of parameters.
+    """
+
+    kind: str
+    shards: int
+    costs: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise ValueError(f"kind must be one of {', '.join(_KINDS)}, got {self.kind!r}")
+        _check.whole("shards", self.shards, maximum=MAX_SHARDS)
+        for k, cost in enumerate(self.costs or ()):
+            _check.real(f"costs[{k}]", cost, 0.0, allow=True)
+
+    def spans(self, model: Model | Graph | External) -> list[list[tuple[int, int]]]:
+        """Of each shard the parameters of ``model`` that it holds, as [begin, end) of the vector.
+
+        Raises:
+            ValueError: there is not one of ``costs`` for each variable.
+        """
+        return self._made(model)[0]
+
+    def imbalance(self, model: Model | Graph | External) -> float:
+        """The largest shard over what the largest has at least, however layers (variables, parameters)
+        are spread: 1 at best. Counted in parameters; of ``packed`` in ``costs``.
+
+        Raises:
+            ValueError: as :meth:`spans`.
+        """
+        return self._made(model)[1]
+
+    def _made(self, model: Model | Graph | External) -> tuple[list[list[tuple[int, int]]], float]:
+        ends = _variable_ends(model) if self.kind == "packed" else _layer_ends(model)
+        if self.costs is not None and len(self.costs) != len(ends):
+            raise ValueError(
+                f"costs must be one for each of the {len(ends)} variables of {model.name}, got "
+                f"{len(self.costs)}"
+            )
+        begins = [0, *ends[:-1]]
+        sizes = [float(end - begin) for begin, end in zip(begins, ends, strict=True)]
+        return _core.sharding(self.kind, self.shards, ends, list(self.costs or sizes))
+
+
+def layerwise(shards: int) -> Sharding:
+    """As many layers for each server, in their order, however large they are. One server a layer where
+    there are as many.
+    """
+    return Sharding("layerwise", shards)
+
+
+def memorywise(shards: int) -> Sharding:
+    """As many parameters for each server, in their order, wherever that cuts layers."""
+    return Sharding("memorywise", shards)
+
+
+def packed(shards: int, costs: Sequence[float] | None = None) -> Sharding:
+    """Variables (weights and biases are one each) by what each costs a server, the dearest first, always
+    to the server with the least so far (longest processing time first).
+
+    Args:
+        shards: as of ``Sharding``.
+        costs: of each variable, as measured, in the order in which they lie in the vector; default:
+            its number of parameters.
+    """
+    return Sharding("packed", shards, None if costs is None else tuple(costs))
+
+
+def _variable_ends(model: Model | Graph | External) -> list[int]:
+    if isinstance(model, External):
+        return list(itertools.accumulate(model.variables or (model.dimension,)))
+    offsets = [block.offset for block in model.native.parameters]
+    return [*offsets[1:], model.dimension]
+
+
+def _layer_ends(model: Model | Graph | External) -> list[int]:
+    """Where layers end: a layer's weights and biases, named "<index>.…", lie side by side."""
+    ends = _variable_ends(model)
+    if isinstance(model, External):
+        return ends
+    layers = [block.name.rpartition(".")[0] for block in model.native.parameters]
+    last = [k + 1 == len(layers) or layers[k + 1] != layers[k] for k in range(len(layers))]
+    return [end for end, is_last in zip(ends, last, strict=True) if is_last]
