@@ -40,7 +40,15 @@ def members_of(changes: Iterable[Member], workers: int) -> tuple[Member, ...]:
     given = [_member(one, workers) for one in changes]
     given.sort(key=lambda one: one[0])
     there: dict[int, bool] = {}
+    last: dict[int, int] = {}
     for seconds, worker, kind in given:
+        ns = round(1e9 * seconds)
+        if last.get(worker) == ns and kind != "join":
+            raise ValueError(
+                f"changes must be at moments of their own: worker {worker} cannot join and {kind} at "
+                f"{seconds:g} s"
+            )
+        last[worker] = ns
         if there.get(worker, kind != "join") == (kind == "join"):
             state = "there already" if kind == "join" else "not there"
             raise ValueError(

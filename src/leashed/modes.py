@@ -223,7 +223,8 @@ class Switching(GBA):
 
     Args:
         gba_batch: examples of a gradient while it is GBA; default: the batch size, which is Sync's.
-        at: when to switch, in seconds, and to what: ``((10.0, "gba"), (20.0, "sync"))``.
+        at: when to switch, in seconds, and to what: ``((10.0, "gba"), (20.0, "sync"))``. On threads
+            an evaluation that lasts then puts it off.
     """
 
     NAME: ClassVar[str] = "switching"
@@ -251,6 +252,15 @@ class Switching(GBA):
 COMMANDS = ("sync", "gba")
 
 
+def check_batches(mode: Mode, examples: int) -> None:
+    """Raises ValueError where a batch of the mode's own is larger than the data."""
+    batch = getattr(mode, "gba_batch", None)
+    if batch is not None and batch > examples:
+        raise ValueError(
+            f"gba_batch must be at most the {examples} examples of the data, got {batch}"
+        )
+
+
 @dataclass(frozen=True)
 class Automatic(GBA):
     """``Switching`` by itself, by the times that workers take.
@@ -275,6 +285,8 @@ class Automatic(GBA):
 
     def __post_init__(self) -> None:
         _check_numbers(self)
+        if not 1e-9 <= self.window <= 9e6:
+            raise ValueError(f"window must be from 1e-9 to 9e6 seconds, got {self.window:g}")
         if self.capacity is not None:
             _check.real("capacity", self.capacity, 0.0)
 

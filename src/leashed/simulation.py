@@ -21,7 +21,18 @@ from leashed.histogram import Histogram
 from leashed.machine import cores, cpu_model
 from leashed.membership import KINDS, Failing, Member, members_of
 from leashed.models import Graph, Model
-from leashed.modes import ASP, EASGD, SHAT, SSP, Ensemble, HopBS, Mode, ModeCounts, SHATRoot
+from leashed.modes import (
+    ASP,
+    EASGD,
+    SHAT,
+    SSP,
+    Ensemble,
+    HopBS,
+    Mode,
+    ModeCounts,
+    SHATRoot,
+    check_batches,
+)
 from leashed.network import Network
 from leashed.result import TrainResult
 from leashed.rules import SGD, Rule, check_rule
@@ -639,6 +650,7 @@ def simulate(
         raise ValueError("shards must be 1 with a model over tables")
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
+    _check_rounds(sync, trainers, discipline, crew.update, model.dimension)
     if isinstance(discipline, Synchronous):
         raise TypeError(
             "discipline Synchronous is not played in virtual time; at each step all wait for the "
@@ -661,6 +673,8 @@ def simulate(
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
+    if mode is not None:
+        check_batches(mode, len(train_set))
     seed = _check.whole("seed", seed, 0, MAX_SEED)
     wants_loss = any(one is not None for one in (until.loss, until.loss_fraction, until.divergence))
     if evaluate_every is None and wants_loss:
@@ -761,6 +775,8 @@ def simulate(
     }
     if mode is not None and playing is not None:
         config["mode"] = {"name": playing[0], **playing[1], "commands": mode.commands()}
+    if shards is not None:
+        config["virtual"]["shards"] = dataclasses.asdict(shards)
     if trainers is not None:
         config["sync"] = None if sync is None else sync.label
         config["virtual"]["trainers"] = {
@@ -804,6 +820,33 @@ def _check_sync(sync: Synchroniser | None, trainers: Trainers | None) -> None:
         raise ValueError(
             "cluster's trainers need a bandwidth or a latency where they synchronise in the "
             "background, or rounds would take no time and never end"
+        )
+
+
+def _check_rounds(
+    sync: Synchroniser | None,
+    trainers: Trainers | None,
+    discipline: Discipline,
+    update: float,
+    dimension: int,
+) -> None:
+    """A round's mix takes no time, so an update of Leashed that one always comes between never ends."""
+    if sync is None or trainers is None or sync.when.kind != "background":
+        return
+    if sync.SERVERS:
+        round_trip = 2.0 * trainers.latency
+    else:
+        steps = 2.0 * (trainers.count - 1)
+        round_trip = steps * (
+            trainers.latency + 4.0 * dimension / trainers.count / trainers.bandwidth
+        )
+    least = round_trip + (
+        8.0 * dimension / trainers.servers / trainers.bandwidth if sync.SERVERS else 0
+    )
+    if isinstance(discipline, Leashed) and least <= update:
+        raise ValueError(
+            f"cluster: a round of the background takes {least:g} s and an update {update:g} s, which no "
+            "update of Leashed would get through; take more latency, less bandwidth, or Hogwild"
         )
 
 
@@ -901,13 +944,6 @@ def _check_shards(
 def _models(outcome: dict[str, Any], workers: int) -> NDArray[np.float32] | None:
     given: NDArray[np.float32] = outcome.get("models", np.empty(0, np.float32))
     return given.reshape(workers, -1) if given.size else None
-
-
-def _seconds(name: str, value: float) -> float:
-    given = _check.real(name, value, 0.0, allow=True)
-    if given > _MOST_SECONDS:
-        raise ValueError(f"{name} must be at most {_MOST_SECONDS:g} seconds, got {given:g}")
-    return given
 
 
 def _mean(settings: dict[str, Setting]) -> float:

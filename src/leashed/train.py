@@ -24,7 +24,7 @@ from leashed.external import External, Samples
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
 from leashed.models import FactorisationMachine, Graph, Model
-from leashed.modes import Mode, ModeCounts
+from leashed.modes import Mode, ModeCounts, check_batches
 from leashed.result import QUALITY, TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
@@ -271,6 +271,8 @@ def train(
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
+    if mode is not None:
+        check_batches(mode, len(train_set))
     seed = _check.whole("seed", seed, 0, MAX_SEED)
     if evaluate_every is not None:
         evaluate_every = _check.real("evaluate_every", evaluate_every, 0.0)

@@ -155,7 +155,10 @@ void PolicyThreads::work(Node node) {
   } catch (...) {  // of the source, or out of memory
     run_.fail(std::current_exception());
   }
-  seat.granted.pulled.release();
+  {
+    const std::lock_guard lock(mutex_);  // another may be granting to this one
+    seat.granted.pulled.release();
+  }
   seat.telemetry.running_seconds += now() - start;
 }
 
@@ -207,7 +210,7 @@ void PolicyThreads::step(Node node, bool last) {
   if (run_.stop.stopped()) return;
   models_.step(node, seats_[node].sent.data());
   if (!met_) return;
-  ++steps_;
+  if (++steps_ >= run_.until.updates) run_.stop.stop(StopReason::updates);
   if (options_.listener) options_.listener->stepped(node);
   if (!last) copy_own(node);
 }
@@ -230,7 +233,7 @@ void PolicyThreads::push(Node node) {
 
 double PolicyThreads::until_due() {
   const std::lock_guard lock(mutex_);
-  if (due_.empty()) return std::numeric_limits<double>::infinity();
+  if (due_.empty() || run_.stop.stopped()) return std::numeric_limits<double>::infinity();
   return 1e-9 * static_cast<double>(due_.begin()->first - elapsed_ns());
 }
 

@@ -31,6 +31,7 @@ static_assert(std::endian::native == std::endian::little, "as the file");
 int create(const std::string& path, const std::string& partial) {
   struct stat found {};
   if (lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) fail(EEXIST, path);
+  unlink(partial.c_str());  // of a process that was killed and had this one's number
   const int descriptor = open(partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) fail(errno, path);
   return descriptor;

@@ -26,6 +26,7 @@ void OwnModels::take(const Grant& grant, std::span<const ShardSpan> spans) {
   if (!from_server_ && !first) return;
   const bool whole = first || rule_.takes == WorkerRule::Takes::replace;
   const auto alpha = whole ? 1.0f : static_cast<float>(rule_.mixing.weight(grant.n, grant.c));
+  if (alpha == 0) return;
   float* const own = model.buffer.data();
   const float* held = grant.pulled.data();
   for (const ShardSpan& span : spans) {
@@ -55,7 +56,10 @@ void OwnModels::renew(modes::Node node, const DisciplineContext& context, const 
 
 void OwnModels::meet(std::span<const modes::Node> nodes) {
   const float* const all = mean(nodes);
-  for (const modes::Node node : nodes) std::copy_n(all, dimension_, models_[node].buffer.data());
+  for (const modes::Node node : nodes) {
+    std::copy_n(all, dimension_, models_[node].buffer.data());
+    models_[node].taken = dimension_;  // who has met somebody takes no beginning any more
+  }
 }
 
 const float* OwnModels::mean() {

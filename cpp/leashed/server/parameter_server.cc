@@ -48,7 +48,7 @@ void ParameterServer::arrived(const Event& event, const Payload& payload) {
     counts_.worker_kept.resize(std::size_t{event.node} + 1);
   }
   counts_.worker_examples[event.node] += payload.examples;
-  ++counts_.worker_kept[event.node];
+  if (!holds()) ++counts_.worker_kept[event.node];
 }
 
 void ParameterServer::carry_out(const Action& action, const Event& event, const Payload* payload,
@@ -68,6 +68,7 @@ void ParameterServer::carry_out(const Action& action, const Event& event, const 
       break;
     case Action::Kind::exchange:
       exchange(action.alpha, payload->values->data());
+      ++counts_.worker_kept[event.node];
       break;
     case Action::Kind::meet:
       sink.meet(out_.nodes(action), event.node);
@@ -110,13 +111,13 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
     const std::uint64_t tau = t - held.t;
     const double factor = models ? 1 : staleness_.factor(static_cast<double>(tau));
     if (factor == 0) {
-      --counts_.worker_kept[held.node];
       sink.settled(held.node, {.excluded = true});
       divisor -= 1;
       continue;
     }
     parts_.push_back({slot.index, slot.weight * factor});
     counts_.applied += held.examples;
+    ++counts_.worker_kept[held.node];
     nodes_.push_back(held.node);
     publications_.push_back(
         {.published = true, .t = t, .factor = factor, .staleness_compute = tau});
@@ -158,7 +159,6 @@ void ParameterServer::drop(const Action& action, const Event& event, const Paylo
     if (rows_) rows = &rows_->keys(slot);
   }
   if (rows) rows_->drop(*rows);
-  --counts_.worker_kept[node];
   switch (action.why) {
     case modes::Why::late:
       counts_.late += examples;

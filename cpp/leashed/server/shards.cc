@@ -38,6 +38,10 @@ Shards::Shards(const Choice& mode, const DisciplineContext& context, Sharding sh
                 ", whose servers cannot decide without each other");
   }
   if (rows) throw Error("shards must be 1 with a model over tables");
+  if (context.staleness.statistics()) {
+    throw Error(
+        "shards must be 1 with a staleness policy that adapts, since each server's is its own");
+  }
   if (context.rule.clips_norm()) {
     throw Error("shards must be 1 with clip_norm, since no server has the whole gradient");
   }

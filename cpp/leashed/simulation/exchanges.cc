@@ -120,6 +120,7 @@ void Exchanges::serve(std::uint32_t exchange, std::size_t index) {
   counts_.bytes_in += answer;
   own.over = std::max(
       own.over, server_of(index).out.carry(stage_.now(), answer, plan_.bandwidth, plan_.latency));
+  own.over = std::max(own.over, own.begun + 1);  // time goes on, whatever the bandwidth
   if (--own.outstanding > 0) return;
   stage_.sync_at(own.over, static_cast<std::uint32_t>(exchange * (fragments_ + 1) + fragments_));
 }

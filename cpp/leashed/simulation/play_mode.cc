@@ -91,7 +91,8 @@ class ModePlay final : Sink {
       std::uint64_t ticket = 0, version = 0;  // granted
       ParameterVector::Pin pulled;            // of a mode whose gradients are taken on it
       std::uint64_t t = 0;                    // updates to what was pulled
-      AlignedArray<float> sent;               // of what is sent, where there are several
+      std::optional<Grant> to_take;  // of an own model, until the parts of all servers are there
+      AlignedArray<float> sent;      // of what is sent, where there are several
     };
     std::vector<Part> parts;
     modes::Lease lease{};          // the first shard's
@@ -285,7 +286,9 @@ class ModePlay final : Sink {
       lost_ += grant.lease.count;
       return;
     }
-    Player& player = players_[grant.node];
+    const modes::Node node = grant.node;
+    const std::uint64_t count = grant.lease.count;
+    Player& player = players_[node];
     Player::Part& part = player.parts[shard_];
     if (shard_ == 0) player.lease = grant.lease;
     part.ticket = grant.lease.ticket;
@@ -293,24 +296,31 @@ class ModePlay final : Sink {
     part.t = grant.t;
     if (rule_.model == WorkerRule::Model::pulled) {
       part.pulled = std::move(grant.pulled);
-    } else {
+    } else if (shards_.size() == 1 || grant.lease.count == 0) {
       models_.take(grant, shards_.spans(shard_));
+    } else {
+      part.to_take.emplace(std::move(grant));
     }
-    if (grant.lease.count == 0 || ++player.granted < shards_.size()) return;
+    if (count == 0 || ++player.granted < shards_.size()) return;
     player.granted = 0;
+    for (std::size_t shard = 0; shard < shards_.size(); ++shard) {
+      std::optional<Grant>& to_take = player.parts[shard].to_take;
+      if (to_take) models_.take(*to_take, shards_.spans(shard));
+      to_take.reset();
+    }
     if (rows_.holder()) {
       batches_.fill_span(player.lease.first, player.lease.count, batch_);
       rows_.holder()->pull(batch_.view, player.rows);
     }
     telemetry_.waiting_seconds += in_seconds(now_ - player.since);
     player.working = true;
-    player.since = pulled(grant.node);
+    player.since = pulled(node);
     std::int64_t due = player.since;
     for (std::uint32_t step = 0; step < steps_of(player); ++step) {
-      due = after(due, (*compute_)(grant.node, player.drawn++, due));
+      due = after(due, (*compute_)(node, player.drawn++, due));
     }
     player.computed = due;
-    send(grant.node, due);
+    send(node, due);
   }
 
   // When what is granted now is all there. Who does not hold anything sends nothing.
@@ -473,6 +483,9 @@ class ModePlay final : Sink {
       if (rule_.steps_own) {
         models_.step(worker, sent_.data());
         ++own_updates_;
+        if (!shards_[0].holds() && own_updates_ >= options_.until.updates) {
+          return watch_.stop.stop(StopReason::updates), false;
+        }
       }
       if (watch_.looked()) return false;
     }

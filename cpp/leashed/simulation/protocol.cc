@@ -76,7 +76,13 @@ class PlayedLock final : public Protocol {
     if (!queue_.empty()) take(queue_.front());
     own.gradient ? stage_.updated(worker, own.result) : stage_.has_read(worker, own.view);
   }
-  void end() override { queue_.clear(); }
+  // Who has the lock has made its update already.
+  void end() override {
+    if (queue_.empty()) return;
+    const std::uint32_t first = queue_.front();
+    queue_.clear();
+    if (workers_[first].gradient) stage_.updated(first, workers_[first].result);
+  }
 
  private:
   struct Worker {
@@ -123,15 +129,22 @@ class PlayedSequential final : public Protocol {
     const std::int64_t time = stage_.update_time(worker);
     result_ = discipline_.publish(worker, gradient);
     result_.update_seconds = seconds_between(0, time);
+    updating_ = true;
     stage_.step_at(after(stage_.now(), time), worker);
   }
-  void step(std::uint32_t worker) override { stage_.updated(worker, result_); }
-  void end() override {}
+  void step(std::uint32_t worker) override {
+    updating_ = false;
+    stage_.updated(worker, result_);
+  }
+  void end() override {
+    if (updating_) step(0);
+  }
 
  private:
   Discipline& discipline_;
   Stage& stage_;
   Publication result_;
+  bool updating_ = false;
 };
 
 // Copies and updates go on part by part while others' do: views are torn at that grain. That two

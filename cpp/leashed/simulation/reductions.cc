@@ -99,7 +99,7 @@ void Reductions::go() {
   const auto sent = static_cast<std::uint64_t>(steps * bytes);  // by all of them
   counts_.bytes_out += sent;
   counts_.bytes_in += sent;
-  stage_.sync_at(after(stage_.now(), in_ns(seconds)), 0);
+  stage_.sync_at(after(stage_.now(), std::max<std::int64_t>(1, in_ns(seconds))), 0);
 }
 
 void Reductions::play(std::uint32_t) {

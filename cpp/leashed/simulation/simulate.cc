@@ -325,6 +325,7 @@ class Simulation final : public SyncStage {
   }
 
   SimulationResult end() {
+    sync_.reset();  // no round begins any more
     for (const auto& trainer : trainers_) trainer->protocol().end();
     for (std::uint32_t w = 0; w < workers_.size(); ++w) {
       const Trainer& trainer = trainer_of(w);

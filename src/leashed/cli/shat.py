@@ -7,7 +7,7 @@ import dataclasses
 import html
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,6 +106,8 @@ def _or(given: float | None, default: float) -> float:
 
 def _shat(options: argparse.Namespace) -> int:
     _check.writable(options.report)
+    if options.report is not None:
+        import leashed.plots.shat  # noqa: F401, PLC0415 (matplotlib is optional: told now)
     asked, data = _asked(options), load_data(options)
     total, line, runs = len(settings(asked)), Line(sys.stderr), []
     for run in train_all(asked, data):
@@ -184,17 +186,27 @@ def _above(asked: Asked, runs: Sequence[Trained]) -> Table:
     return Table(["n", *others, "the paper's SHAT: ResNet-50", "VGG-16"], rows)
 
 
+def _sound(runs: Sequence[Trained]) -> list[Trained]:
+    """Without those that met NaN."""
+    return [run for run in runs if not math.isnan(run.accuracy)]
+
+
+def _mean(values: Iterable[float], digits: int = 3) -> str:
+    found = list(values)
+    return number(sum(found) / len(found), digits) if found else MISSING
+
+
 def _weights(asked: Asked, runs: Sequence[Trained]) -> Table:
     rows = []
     for n in asked.workers:
         for method in METHODS:
-            chosen = _of(runs, method, n)
+            chosen = _sound(_of(runs, method, n))
             rows.append(
                 [
                     method,
                     str(n),
-                    number(sum(run.alpha for run in chosen) / len(chosen)),
-                    number(sum(run.rho for run in chosen) / len(chosen)),
+                    _mean(run.alpha for run in chosen),
+                    _mean(run.rho for run in chosen),
                     _shown(chosen, lambda run: run.distance, 1),
                     _shown(chosen, lambda run: run.own_accuracy),
                 ]
@@ -219,8 +231,8 @@ def _slow(asked: Asked, runs: Sequence[Trained]) -> Table:
                 method,
                 cluster,
                 _shown(chosen, lambda run: run.accuracy),
-                number(sum(run.alpha for run in chosen) / len(chosen)),
-                number(sum(run.elapsed for run in chosen) / len(chosen), 4),
+                _mean(run.alpha for run in _sound(chosen)),
+                _mean((run.elapsed for run in _sound(chosen)), 4),
             ]
             for method in HETEROGENEOUS
             for cluster in CLUSTERS

@@ -236,14 +236,18 @@ def _row(mode: Mode, played: Simulation) -> list[str]:
     return [
         repr(mode),
         duration(result.elapsed),
-        number(pushed / result.elapsed),
-        number(counts.worker_examples.min() / result.elapsed) if pushed else MISSING,
+        number(pushed / result.elapsed) if result.elapsed else MISSING,
+        number(counts.worker_examples.min() / result.elapsed)
+        if pushed and result.elapsed
+        else MISSING,
         f"{result.total_updates:,}",
         number(result.staleness.mean()) if stale else MISSING,
         str(result.staleness.max()) if stale else MISSING,
         _percent(dropped / pushed) if pushed else MISSING,
         _percent(counts.lost / (pushed + counts.lost)) if counts.departures else MISSING,
-        _percent(result.breakdown["waiting"] / (workers * result.elapsed)),
+        _percent(result.breakdown["waiting"] / (workers * result.elapsed))
+        if result.elapsed
+        else MISSING,
         number(result.final_loss),
         f"{result.validation_auc[-1]:.4f}"
         if result.tables

@@ -424,15 +424,15 @@ class Coordinator:
         if self.over is not None or membership.came is None:
             return
         trainers = [m.name for m in membership.members.values() if m.role == "trainer"]
-        finished = sum(name.startswith("trainer-") for name in self.state.summaries)
+        told = [s for name, s in self.state.summaries.items() if name.startswith("trainer-")]
+        finished, crashed = len(told), all(each.get("crashed") for each in told)
         if trainers:
             self._trained = now
             if self._done is not None and now - self._done > terms.patience:
                 self.stop(f"{_COMPLETE}, but no result within {terms.patience:g} s from "
-                          + ", ".join(sorted(trainers)), now, failed=not finished)  # fmt: skip
+                          + ", ".join(sorted(trainers)), now, failed=crashed)  # fmt: skip
         elif finished >= terms.trainers:
-            if all(told.get("crashed") for name, told in self.state.summaries.items()
-                   if name.startswith("trainer-")):  # fmt: skip
+            if crashed:
                 self.stop("all trainers have crashed: no loss or parameters that are finite are left",
                           now, failed=True)  # fmt: skip
             else:
@@ -444,7 +444,7 @@ class Coordinator:
             self.stop(
                 f"no trainer is left; {finished} of {terms.trainers} have finished",
                 now,
-                failed=not finished or not (ledger.total is None or ledger.done),
+                failed=crashed or not (ledger.total is None or ledger.done),
             )
 
     def _tell_trainers(self, message: FromMaster) -> None:

@@ -125,7 +125,11 @@ class Pulse:
                 self._fallen[key] = seconds, counters
             else:
                 self._most[key] = seconds, counters
-                self._fallen.pop(key, None)
+                fallen = self._fallen.pop(key, None)
+                if fallen is not None and any(
+                    value < before.get(name, 0.0) for name, value in counters.items()
+                ):
+                    since, before = fallen  # its counters had begun anew
             done = {name: value - before.get(name, 0.0) for name, value in counters.items()}
             found[key] = measure(done, seconds - since, batch_size)
         self._looked = seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -102,7 +103,7 @@ def _panels(
         for axes, method in zip(panels, methods, strict=True):
             chosen = [run for run in runs if run.method == method]
             labels = list(dict.fromkeys(label(run) for run in chosen))
-            for name, colour in zip(labels, _COLOURS, strict=False):
+            for name, colour in zip(labels, itertools.cycle(_COLOURS), strict=False):
                 same = [run for run in chosen if label(run) == name]
                 _line(axes, [(at(run), run.over_time) for run in same], name, colour)
             axes.set(title=method, xlabel=xlabel)

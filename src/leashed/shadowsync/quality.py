@@ -330,6 +330,11 @@ def _when(gap: int | Sequence[int] | None, iterations: int) -> When:
         return background()
     if isinstance(gap, int):
         return every(iterations=gap)
+    if iterations < len(gap):
+        raise ValueError(
+            f"a gap that varies {len(gap)} times needs as many iterations of each worker, not "
+            f"{iterations}; take more passes, or fewer threads"
+        )
     return every(iterations={part * iterations // len(gap): each for part, each in enumerate(gap)})
 
 
