@@ -218,3 +218,16 @@ def test_the_command(capsys) -> None:
     assert "--mode 'gbx' is unknown; choose one of sync" in capsys.readouterr().err
     assert main([*small, "--mode", "asp", "--discipline", "locked"]) == 2
     assert "--mode" in capsys.readouterr().err
+
+
+def test_numbers_of_its_own_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="gba_batch must be at most the 640 examples"):
+        train(modes.Switching(gba_batch=10**13, at=((0.05, "gba"),)))
+    for window in (0.0, -1.0, 1e300):
+        with pytest.raises(ValueError, match="window must be from 1e-9"):
+            modes.Automatic(window=window)
+
+
+def test_what_is_held_at_the_end_is_no_update() -> None:
+    result = train(modes.BSP(b2=10**6), until=lsh.until(seconds=0.1))
+    assert result.total_updates == result.worker_updates.sum() == 0

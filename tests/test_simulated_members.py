@@ -255,3 +255,9 @@ def test_members_are_for_modes(cluster, told, name):
 def test_a_mean_time_is_above_0():
     with pytest.raises(ValueError, match="mean_between must be greater than 0"):
         simulation.constant(2, 1e-3).failing(0.0, 1.0)
+
+
+def test_one_worker_s_changes_are_at_moments_of_their_own():
+    cluster = simulation.constant(2, 0.01)
+    with pytest.raises(ValueError, match="moments of their own: worker 1"):
+        cluster.members([(0.005, 1, "join"), (0.005, 1, "leave")])

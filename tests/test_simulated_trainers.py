@@ -382,3 +382,37 @@ def test_a_mix_of_one_s_own_is_not_played():
 
     with pytest.raises(TypeError, match="mix"):
         play(CREW.trainers(2, **LINK), Halfway())
+
+
+@pytest.mark.parametrize("how", [sync.EASGD(), sync.MA()])
+def test_rounds_that_no_update_of_leashed_gets_through_are_refused(how):
+    cluster = simulation.constant(2, 1e-3, update=2e-4)
+    with pytest.raises(ValueError, match="cluster: a round of the background takes"):
+        play(cluster.trainers(2, latency=5e-5), how, lsh.Leashed())
+    assert play(cluster.trainers(2, latency=2e-4), how, lsh.Leashed()).result.reason == "epochs"
+
+
+@pytest.mark.parametrize(
+    ("how", "link"),
+    [(sync.EASGD(), {"bandwidth": 1e15}), (sync.MA(), {"latency": 1e-10})],
+)
+def test_time_goes_on_whatever_the_link(how, link):
+    cluster = simulation.constant(2, 1e-6).trainers(2, **link)
+    assert play(cluster, how, until=lsh.until(seconds=1e-6)).result.reason == "seconds"
+
+
+def test_nothing_is_sent_after_the_end():
+    how = sync.EASGD(when=sync.every(iterations=1))
+    played = play(
+        simulation.constant(3, 1.0, update=1.0).trainers(2, bandwidth=1e6),
+        how,
+        until=lsh.until(seconds=1.5),
+    )
+    assert played.trainers.syncs.sum() == played.trainers.bytes_out == 0
+
+
+@pytest.mark.parametrize("discipline", [lsh.Locked(), lsh.Sequential(), lsh.Hogwild()])
+def test_what_is_published_at_the_end_is_counted(discipline):
+    cluster = simulation.constant(1, 1.0, update=1.0)
+    result = play(cluster, None, discipline, until=lsh.until(seconds=1.5)).result
+    assert result.total_updates == result.staleness.total == 1
