@@ -30,7 +30,7 @@ class Played:
                 action["slot"] += 7
             elif action["kind"] == "apply":
                 action["slots"] = [(slot + 7, weight) for slot, weight in action["slots"]]
-            elif action["kind"] == "drop":
+            elif action["kind"] in ("drop", "exchange"):
                 action["ticket"] = max(action["ticket"] + 1000, 1000)
         return actions
 

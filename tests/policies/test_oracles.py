@@ -180,7 +180,7 @@ def test_gba_and_bsp_with_equal_workers_are_sync(workers: int, ties: int) -> Non
     assert [len(numbers) for _, _, numbers in sync[:-1]] == [workers] * (len(sync) - 1)
 
 
-@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if a != "switching"])
+@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if a not in ("switching", "easgd")])
 def test_one_worker_is_sequential(algorithm: str) -> None:
     own = {
         "bsp": {"b2": 1},
