@@ -517,15 +517,23 @@ def test_a_wrong_argument_is_named(
         run(external(python_gradient), **arguments)
 
 
-def test_virtual_time_plays_no_tables() -> None:
-    cluster = lsh.simulation.constant(2, 1.0)
-    with pytest.raises(TypeError, match="model mine reads tables, which virtual time does not"):
-        lsh.simulation.simulate(
-            external(python_gradient, name="mine"),
-            clicks(GRAPH, 60),
-            cluster=cluster,
-            until=lsh.until(updates=1),
-        )
+@pytest.mark.parametrize("how", [{"discipline": lsh.Sequential()}, {"mode": lsh.modes.ASP()}])
+def test_virtual_time_plays_one_worker_as_a_thread(model: External, how: dict[str, Any]) -> None:
+    data = clicks(GRAPH, 300)
+    wanted = run(model, data, discipline=lsh.Sequential())
+    played = lsh.simulate(
+        model,
+        data,
+        cluster=lsh.simulation.constant(1, 1.0),
+        until=lsh.until(updates=50),
+        rule=lsh.SGD(0.1),
+        batch_size=BATCH,
+        seed=SEED,
+        init=GRAPH.init(SEED),
+        tables=tables.of(GRAPH.tables, rule=lsh.SGD(0.1), init=tables.normal(0.4), seed=SEED),
+        **how,
+    )
+    check_close(played.result, wanted, atol=0.0)
 
 
 def test_wrong_data_is_named() -> None:
