@@ -833,16 +833,11 @@ def _check_rounds(
     """A round's mix takes no time, so an update of Leashed that one always comes between never ends."""
     if sync is None or trainers is None or sync.when.kind != "background":
         return
-    if sync.SERVERS:
-        round_trip = 2.0 * trainers.latency
-    else:
-        steps = 2.0 * (trainers.count - 1)
-        round_trip = steps * (
-            trainers.latency + 4.0 * dimension / trainers.count / trainers.bandwidth
-        )
-    least = round_trip + (
-        8.0 * dimension / trainers.servers / trainers.bandwidth if sync.SERVERS else 0
+    # Of servers there and back, of a ring each of its steps; the bytes of one.
+    steps, shares = (
+        (2, trainers.servers) if sync.SERVERS else (2 * (trainers.count - 1), trainers.count)
     )
+    least = steps * (trainers.latency + 4.0 * dimension / shares / trainers.bandwidth)
     if isinstance(discipline, Leashed) and least <= update:
         raise ValueError(
             f"cluster: a round of the background takes {least:g} s and an update {update:g} s, which no "
