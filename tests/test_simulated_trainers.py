@@ -392,6 +392,11 @@ def test_rounds_that_no_update_of_leashed_gets_through_are_refused(how):
     assert play(cluster.trainers(2, latency=2e-4), how, lsh.Leashed()).result.reason == "epochs"
 
 
+def test_a_trainer_alone_has_no_rounds_to_get_through():
+    cluster = simulation.constant(2, 1e-3, update=2e-4).trainers(1, latency=5e-5)
+    assert play(cluster, sync.MA(), lsh.Leashed()).result.reason == "epochs"
+
+
 @pytest.mark.parametrize(
     ("how", "link"),
     [(sync.EASGD(), {"bandwidth": 1e15}), (sync.MA(), {"latency": 1e-10})],

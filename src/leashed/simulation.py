@@ -833,12 +833,13 @@ def _check_rounds(
     """A round's mix takes no time, so an update of Leashed that one always comes between never ends."""
     if sync is None or trainers is None or sync.when.kind != "background":
         return
-    # Of servers there and back, of a ring each of its steps; the bytes of one.
+    # Of servers there and back, of a ring each of its steps (a trainer alone has no rounds); the
+    # bytes of one.
     steps, shares = (
         (2, trainers.servers) if sync.SERVERS else (2 * (trainers.count - 1), trainers.count)
     )
     least = steps * (trainers.latency + 4.0 * dimension / shares / trainers.bandwidth)
-    if isinstance(discipline, Leashed) and least <= update:
+    if isinstance(discipline, Leashed) and steps and least <= update:
         raise ValueError(
             f"cluster: a round of the background takes {least:g} s and an update {update:g} s, which no "
             "update of Leashed would get through; take more latency, less bandwidth, or Hogwild"
