@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <mutex>
 
+#include "leashed/data/click_lines.h"
 #include "leashed/data/click_metrics.h"
 #include "leashed/data/clicks.h"
+#include "leashed/data/histories.h"
 #include "parts.h"
 
 namespace leashed {
@@ -63,6 +65,40 @@ void fill(const ClickGenerator& clicks, bool test, std::uint64_t first, FloatArr
   const auto stream = test ? ClickGenerator::Stream::test : ClickGenerator::Stream::train;
   const py::gil_scoped_release release;
   clicks.fill(stream, first, rows, out, std::max<std::size_t>(threads, 1));
+}
+
+py::bytes lines(const ClickGenerator& clicks, bool test, std::uint64_t first, std::size_t rows,
+                std::size_t threads) {
+  const auto stream = test ? ClickGenerator::Stream::test : ClickGenerator::Stream::train;
+  std::string text;
+  {
+    const py::gil_scoped_release release;
+    text = click_lines(clicks, stream, first, rows, std::max<std::size_t>(threads, 1));
+  }
+  return text;
+}
+
+void fill_histories(const HistoryGenerator& histories, bool test, std::uint64_t first,
+                    py::array_t<std::uint64_t, py::array::c_style> users,
+                    py::array_t<std::uint64_t, py::array::c_style> items,
+                    py::array_t<std::uint64_t, py::array::c_style> before,
+                    py::array_t<std::int64_t, py::array::c_style> lengths, LabelArray labels,
+                    FloatArray hidden, std::size_t threads) {
+  const auto rows = static_cast<std::size_t>(labels.size());
+  require_length(users, rows, "users");
+  require_length(items, rows, "items");
+  require_length(lengths, rows, "lengths");
+  require_length(hidden, rows, "hidden");
+  if (before.ndim() != 2 || static_cast<std::size_t>(before.shape(0)) != rows ||
+      static_cast<std::size_t>(before.shape(1)) != histories.longest()) {
+    throw py::value_error("before must have shape [rows, longest]");
+  }
+  const HistoryGenerator::Rows out{users.mutable_data(),  items.mutable_data(),
+                                   before.mutable_data(), lengths.mutable_data(),
+                                   labels.mutable_data(), hidden.mutable_data()};
+  const auto stream = test ? HistoryGenerator::Stream::test : HistoryGenerator::Stream::train;
+  const py::gil_scoped_release release;
+  histories.fill(stream, first, rows, out, std::max<std::size_t>(threads, 1));
 }
 
 // Threads of Python may share them, and none keeps the GIL while it adds.
@@ -150,8 +186,24 @@ void bind_clicks(py::module_& m) {
       .def("fill", fill, py::arg("test"), py::arg("first"), py::arg("x").noconvert(),
            py::arg("ids").noconvert(), py::arg("labels").noconvert(), py::arg("hidden").noconvert(),
            py::arg("threads"), "Writes rows first, first + 1, … of the day.")
+      .def("lines", lines, py::arg("test"), py::arg("first"), py::arg("rows"), py::arg("threads"),
+           "The same rows as lines of Criteo's text; every id must be below 2**32.")
       .def_readonly_static("NUMBERS", &ClickGenerator::kNumbers)
       .def_readonly_static("LARGEST_CARDINALITY", &Zipf::kMost);
+
+  py::class_<HistoryGenerator>(m, "HistoryGenerator")
+      .def(py::init([](std::uint64_t seed, std::uint64_t users, std::uint64_t items,
+                       std::uint64_t categories, std::size_t longest, double exponent) {
+             const py::gil_scoped_release release;
+             return std::make_unique<HistoryGenerator>(
+                 HistoryGenerator::Settings{seed, users, items, categories, longest, exponent});
+           }),
+           py::arg("seed"), py::arg("users"), py::arg("items"), py::arg("categories"),
+           py::arg("longest"), py::arg("exponent"))
+      .def("fill", fill_histories, py::arg("test"), py::arg("first"), py::arg("users").noconvert(),
+           py::arg("items").noconvert(), py::arg("before").noconvert(),
+           py::arg("lengths").noconvert(), py::arg("labels").noconvert(),
+           py::arg("hidden").noconvert(), py::arg("threads"), "Writes rows first, first + 1, ….");
 
   py::class_<SharedMetrics>(m, "ClickMetrics")
       .def(py::init<>())

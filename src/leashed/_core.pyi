@@ -22,6 +22,7 @@ __all__: list[str] = [
     "FieldAwareMachine",
     "GradientSource",
     "Graph",
+    "HistoryGenerator",
     "Leases",
     "Network",
     "ParameterBlock",
@@ -233,6 +234,42 @@ class ClickGenerator:
     ) -> None:
         """
         Writes rows first, first + 1, … of the day.
+        """
+    def lines(
+        self,
+        test: bool,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        rows: typing.SupportsInt | typing.SupportsIndex,
+        threads: typing.SupportsInt | typing.SupportsIndex,
+    ) -> bytes:
+        """
+        The same rows as lines of Criteo's text; every id must be below 2**32.
+        """
+
+class HistoryGenerator:
+    def __init__(
+        self,
+        seed: typing.SupportsInt | typing.SupportsIndex,
+        users: typing.SupportsInt | typing.SupportsIndex,
+        items: typing.SupportsInt | typing.SupportsIndex,
+        categories: typing.SupportsInt | typing.SupportsIndex,
+        longest: typing.SupportsInt | typing.SupportsIndex,
+        exponent: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None: ...
+    def fill(
+        self,
+        test: bool,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        users: numpy.typing.NDArray[numpy.uint64],
+        items: numpy.typing.NDArray[numpy.uint64],
+        before: numpy.typing.NDArray[numpy.uint64],
+        lengths: numpy.typing.NDArray[numpy.int64],
+        labels: numpy.typing.NDArray[numpy.int32],
+        hidden: numpy.typing.NDArray[numpy.float32],
+        threads: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Writes rows first, first + 1, ….
         """
 
 class ClickMetrics:

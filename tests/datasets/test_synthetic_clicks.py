@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import leashed as lsh
-from leashed.datasets import ClickDataset, synthetic_clicks
+from leashed.datasets import ClickDataset, criteo, synthetic_click_lines, synthetic_clicks
 
 
 def same(a: ClickDataset, b: ClickDataset) -> None:
@@ -63,6 +64,48 @@ def test_hidden_probabilities_stay_with_their_rows():
     plain = ClickDataset.from_arrays(data.x, data.ids, data.y)
     with pytest.raises(ValueError, match="no hidden probabilities"):
         _ = plain.hidden_auc
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_lines_are_the_same_rows(tmp_path: Path, threads: int):
+    """Read back they are what memory has: Criteo's reader moves each feature's ids to their own."""
+    made = synthetic_clicks(40_000, 7, test=1000, days=2, drift=0.3)
+    shift = (np.arange(1, 27, dtype=np.uint64) << np.uint64(33))[None, :]
+    for test, data in ((False, made.train[40_000:]), (True, made.test)):
+        file = tmp_path / "day.tsv"
+        with file.open("wb") as out:
+            out.writelines(
+                synthetic_click_lines(len(data), 7, day=1, test=test, drift=0.3, threads=threads)
+            )
+        read = criteo(file)
+        np.testing.assert_array_equal(read.ids, data.ids + shift)
+        np.testing.assert_array_equal(read.y, data.y)
+        np.testing.assert_allclose(read.x, data.x, rtol=1e-6)
+        assert b"\t\t" in file.read_bytes()[:10_000]  # counts that are missing
+
+
+def test_lines_without_end_go_on():
+    endless = synthetic_click_lines(None, 3, cardinalities=(5, 2**32))
+    blocks = b"".join(next(endless) for _ in range(2))
+    whole = b"".join(synthetic_click_lines(40_000, 3, cardinalities=(5, 2**32)))
+    assert whole.startswith(blocks)
+    assert all(line.count(b"\t") == 15 for line in blocks.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rows": 0}, "rows must be at least 1"),
+        ({"day": -1}, "day must be at least 0"),
+        ({"day": 2**16}, "day must be at most"),
+        ({"drift": 2.0}, "drift must be at most 1"),
+        ({"cardinalities": 2**32 + 1}, r"cardinalities must be at most 2\*\*32"),
+        ({"threads": 0}, "threads must be at least 1"),
+    ],
+)
+def test_wrong_arguments_of_lines_are_refused_at_once(arguments: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        synthetic_click_lines(**arguments)
 
 
 @pytest.mark.parametrize(

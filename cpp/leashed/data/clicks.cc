@@ -6,6 +6,7 @@
 
 #include "leashed/base/philox.h"
 #include "leashed/base/team.h"
+#include "leashed/data/uniform.h"
 
 namespace leashed {
 namespace {
@@ -16,8 +17,7 @@ using Words = std::array<std::uint32_t, 4>;
 enum class Purpose : std::uint32_t { train, test, calibration, model, moves };
 
 std::uint64_t key_of(std::uint64_t seed, Purpose purpose, std::uint32_t number) {
-  const Words words = philox(seed, static_cast<std::uint64_t>(purpose), number);
-  return words[0] | std::uint64_t{words[1]} << 32;
+  return leashed::key_of(seed, static_cast<std::uint64_t>(purpose), number);
 }
 
 // In a row's counters: the words of its numbers and label, and from kIds those of its ids, two a
@@ -25,11 +25,6 @@ std::uint64_t key_of(std::uint64_t seed, Purpose purpose, std::uint32_t number) 
 constexpr std::uint64_t kIds = 4;
 constexpr std::uint64_t kAttempt = std::uint64_t{1} << 32;
 static_assert(ClickGenerator::kNumbers + 1 <= 4 * kIds);
-
-constexpr double kUnit32 = 0x1p-32;
-double uniform53(std::uint32_t high, std::uint32_t low) {
-  return static_cast<double>((std::uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
-}
 
 // Number j: the logarithms of its counts are exponential, of this mean, and so many are missing.
 // As in Criteo's, some are mostly 0 or 1 and some go into millions, and a few are always there.
@@ -75,13 +70,9 @@ ClickGenerator::Part ClickGenerator::part(std::uint64_t id, std::size_t feature)
   const Words words = philox(model_key_, id, feature | std::uint64_t{day} << 32);
   const std::uint64_t low = words[0] | std::uint64_t{words[1]} << 32;
   const std::uint64_t high = words[2] | std::uint64_t{words[3]} << 32;
-  const auto field = [](std::uint64_t bits, unsigned place) {  // uniform in [−1, 1)
-    const auto value = static_cast<std::int32_t>(bits >> 21 * place & 0x1fffff);
-    return static_cast<float>(value - 0x100000) * 0x1p-20f;
-  };
-  return {field(low, 0),
-          {kInteraction * field(low, 1), kInteraction * field(low, 2),
-           kInteraction * field(high, 0), kInteraction * field(high, 1)}};
+  return {signed_field(low, 0),
+          {kInteraction * signed_field(low, 1), kInteraction * signed_field(low, 2),
+           kInteraction * signed_field(high, 0), kInteraction * signed_field(high, 1)}};
 }
 
 std::uint64_t ClickGenerator::draw_id(std::uint64_t key, std::uint64_t row, std::size_t feature,
@@ -95,19 +86,22 @@ std::uint64_t ClickGenerator::draw_id(std::uint64_t key, std::uint64_t row, std:
   return *k - 1;
 }
 
-double ClickGenerator::draw(std::uint64_t key, std::uint64_t row, float* x,
-                            std::uint64_t* ids) const {
+double ClickGenerator::draw(std::uint64_t key, std::uint64_t row, float* x, std::uint64_t* ids,
+                            std::int32_t* counts) const {
   std::array<Words, kIds> words;
   for (std::uint64_t i = 0; i < kIds; ++i) words[i] = philox(key, row, i);
   for (std::size_t j = 0; j < kNumbers; ++j) {
     const double u = (words[j / 4][j % 4] + 0.5) * kUnit32;
     if (u < kMissing[j]) {
       x[j] = 0;
+      if (counts) counts[j] = -1;
       continue;
     }
     const double rest = (u - kMissing[j]) / (1 - kMissing[j]);  // uniform in (0, 1) again
     const double count_and_1 = std::min(std::exp(-kMean[j] * std::log(rest)), kLargest);
-    x[j] = std::log(static_cast<float>(static_cast<std::int32_t>(count_and_1)));
+    const auto whole = static_cast<std::int32_t>(count_and_1);
+    if (counts) counts[j] = whole - 1;
+    x[j] = std::log(static_cast<float>(whole));
   }
   for (std::size_t f = 0; f < features(); f += 2) {
     const Words pair = philox(key, row, kIds + f / 2);
@@ -137,32 +131,17 @@ double ClickGenerator::score(const float* x, const std::uint64_t* ids) const {
   return double{linear} + 0.5 * (double{of_sums} - double{squares});
 }
 
-double ClickGenerator::probability_of(double score) const {
-  return 1 / (1 + std::exp(-(bias_ + scale_ * score)));
-}
-
 void ClickGenerator::calibrate() {
   constexpr std::size_t kRows = 8192;
   const std::uint64_t key = key_of(seed_, Purpose::calibration, day_);
   std::array<float, kNumbers> x;
   std::vector<std::uint64_t> ids(features());
   std::vector<double> scores(kRows);
-  double sum = 0, squares = 0;
   for (std::size_t i = 0; i < kRows; ++i) {
     draw(key, i, x.data(), ids.data());
     scores[i] = score(x.data(), ids.data());
-    sum += scores[i];
-    squares += scores[i] * scores[i];
   }
-  const double mean = sum / kRows;
-  scale_ = kSpread / std::sqrt(squares / kRows - mean * mean);
-  double low = -scale_ * mean - 20, high = -scale_ * mean + 20;
-  for (int step = 0; step < 50; ++step) {
-    bias_ = (low + high) / 2;
-    double clicks = 0;
-    for (const double s : scores) clicks += probability_of(s);
-    (clicks < kRate * kRows ? low : high) = bias_;
-  }
+  logit_ = HiddenLogit(scores, kSpread, kRate);
 }
 
 void ClickGenerator::fill(Stream stream, std::uint64_t first, std::size_t count, const Rows& out,
@@ -181,7 +160,8 @@ void ClickGenerator::fill(Stream stream, std::uint64_t first, std::size_t count,
       for (std::size_t i = begin; i < end; ++i) {
         float* const x = out.x + i * kNumbers;
         std::uint64_t* const ids = out.ids + i * features();
-        const double u = draw(key, first + i, x, ids);
+        const double u =
+            draw(key, first + i, x, ids, out.counts ? out.counts + i * kNumbers : nullptr);
         const auto hidden = static_cast<float>(probability(x, ids));
         out.labels[i] = u < hidden;
         out.hidden[i] = hidden;

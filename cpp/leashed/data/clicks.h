@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "leashed/data/hidden_logit.h"
 #include "leashed/data/zipf.h"
 
 namespace leashed {
@@ -39,10 +40,11 @@ class ClickGenerator {
   enum class Stream : std::uint32_t { train, test };
   // Where rows are written.
   struct Rows {
-    float* x;              // [count][kNumbers]
-    std::uint64_t* ids;    // [count][features]
-    std::int32_t* labels;  // [count]
-    float* hidden;         // [count]: the probability that each label is 1
+    float* x;                        // [count][kNumbers]
+    std::uint64_t* ids;              // [count][features]
+    std::int32_t* labels;            // [count]
+    float* hidden;                   // [count]: the probability that each label is 1
+    std::int32_t* counts = nullptr;  // [count][kNumbers]: of which x is made; −1 where missing
   };
 
   ClickGenerator(const Settings& settings, std::uint32_t day);
@@ -53,7 +55,7 @@ class ClickGenerator {
             std::size_t threads) const;
   // Of a click, by the day's hidden model, for these inputs.
   double probability(const float* x, const std::uint64_t* ids) const {
-    return probability_of(score(x, ids));
+    return logit_.probability(score(x, ids));
   }
 
  private:
@@ -65,11 +67,11 @@ class ClickGenerator {
   };
 
   // Writes the inputs of a row; a uniform number for its label comes out.
-  double draw(std::uint64_t key, std::uint64_t row, float* x, std::uint64_t* ids) const;
+  double draw(std::uint64_t key, std::uint64_t row, float* x, std::uint64_t* ids,
+              std::int32_t* counts = nullptr) const;
   std::uint64_t draw_id(std::uint64_t key, std::uint64_t row, std::size_t feature,
                         double first) const;
   double score(const float* x, const std::uint64_t* ids) const;  // before bias and scale
-  double probability_of(double score) const;
   Part part(std::uint64_t id, std::size_t feature) const;
   // The day on which the id's part was drawn last.
   std::uint32_t drawn(std::uint64_t id, std::size_t feature) const;
@@ -81,7 +83,7 @@ class ClickGenerator {
   std::vector<Zipf> zipf_;
   std::array<Part, kNumbers> numbers_;
   std::uint64_t model_key_, moves_key_;
-  double bias_ = 0, scale_ = 1;
+  HiddenLogit logit_;
 };
 
 }  // namespace leashed

@@ -11,6 +11,7 @@ from typing import NoReturn
 from leashed._core import __version__
 from leashed.cli import (
     arguments,
+    click_lines,
     cluster,
     combinations,
     contention,
@@ -86,5 +87,6 @@ def _parser() -> argparse.ArgumentParser:
     shm.add(commands)
     simulate.add(commands)
     elp.add(commands)
+    click_lines.add(commands)
     cluster.add(commands)
     return parser

@@ -20,7 +20,8 @@ from leashed.datasets.digits import synthetic_digits
 from leashed.datasets.idx import read_idx, write_idx
 from leashed.datasets.mnist import download, fashion_mnist, mnist
 from leashed.datasets.sparse import SparseDataset, read_libffm, read_svmlight
-from leashed.datasets.synthetic_clicks import synthetic_clicks
+from leashed.datasets.synthetic_clicks import synthetic_click_lines, synthetic_clicks
+from leashed.datasets.synthetic_histories import synthetic_histories
 
 __all__ = [
     "Bags",
@@ -36,7 +37,9 @@ __all__ = [
     "read_idx",
     "read_libffm",
     "read_svmlight",
+    "synthetic_click_lines",
     "synthetic_clicks",
     "synthetic_digits",
+    "synthetic_histories",
     "write_idx",
 ]

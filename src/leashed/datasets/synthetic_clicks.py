@@ -6,7 +6,7 @@ a million a second; the arrays for them by NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,13 @@ from leashed import _check, _core
 from leashed.datasets.clicks import ClickDataset, ClickSplit, names_of
 from leashed.machine import cores
 
-__all__ = ["synthetic_clicks"]
+__all__ = ["synthetic_click_lines", "synthetic_clicks"]
 
 _FEATURES = 26
+_DAYS = 2**16
 _PART = 1 << 18  # rows between two looks at signals
+_BLOCK = 1 << 14  # rows of a block of lines: about 4 MB
+_HASHES = 2**32  # of a category's 8 hexadecimal digits
 
 
 def synthetic_clicks(
@@ -64,15 +67,10 @@ def synthetic_clicks(
         TypeError, ValueError: An argument is not of its type or out of range.
     """
     rows = _check.whole("rows", rows)
-    seed = _check.whole("seed", seed, 0, 2**64 - 1)
     test = _check.whole("test", test)
-    days = _check.whole("days", days, 1, 2**16)
-    drift = _check.real("drift", drift, 0.0, allow=True)
-    if drift > 1:
-        raise ValueError(f"drift must be at most 1, got {drift:g}")
-    counts = _cardinalities(cardinalities)
-    exponent = _check.real("exponent", exponent, 0.0)
-    threads = cores() if threads is None else _check.whole("threads", threads, 1, 1024)
+    days = _check.whole("days", days, 1, _DAYS)
+    seed, counts, exponent, drift = _model(seed, cardinalities, exponent, drift)
+    threads = _threads(threads)
     train, testing = _empty(rows * days, len(counts)), _empty(test, len(counts))
     for day in range(days):
         native = _core.ClickGenerator(seed, counts, exponent, drift, day)
@@ -80,6 +78,58 @@ def synthetic_clicks(
     _fill(native, True, testing, threads)
     name = f"synthetic_clicks(seed={seed})"
     return ClickSplit(_dataset(train, f"{name}/train"), _dataset(testing, f"{name}/test"))
+
+
+def synthetic_click_lines(
+    rows: int | None = 100_000,
+    seed: int = 0,
+    *,
+    day: int = 0,
+    test: bool = False,
+    drift: float = 0.0,
+    cardinalities: int | Sequence[int] = 100_000,
+    exponent: float = 1.2,
+    threads: int | None = None,
+) -> Iterator[bytes]:
+    """The rows of ``synthetic_clicks`` as Criteo's text: label, 13 counts and the ids apart by tabs,
+    without a header. A count that is missing is empty, an id has 8 hexadecimal digits.
+
+    Lines are made as they are asked for, a block of some MB each time, so that any number of rows
+    takes no more memory. ``criteo`` reads 26 features.
+
+    Args:
+        rows: How many; None: without end.
+        seed: As of ``synthetic_clicks``, as are ``drift``, ``exponent`` and ``threads``.
+        day: From 0.
+        test: The day's rows for testing, instead of those for training.
+        cardinalities: As of ``synthetic_clicks``, but at most 2³².
+
+    Returns:
+        Blocks of whole lines.
+
+    Raises:
+        TypeError, ValueError: An argument is not of its type or out of range.
+    """
+    rows = None if rows is None else _check.whole("rows", rows)
+    day = _check.whole("day", day, 0, _DAYS - 1)
+    seed, counts, exponent, drift = _model(seed, cardinalities, exponent, drift)
+    if max(counts) > _HASHES:
+        raise ValueError(
+            f"cardinalities must be at most 2**32, for ids of 8 digits; got {max(counts)}"
+        )
+    threads = _threads(threads)
+    native = _core.ClickGenerator(seed, counts, exponent, drift, day)
+    return _lines(native, test, rows, threads)
+
+
+def _lines(
+    native: _core.ClickGenerator, test: bool, rows: int | None, threads: int
+) -> Iterator[bytes]:
+    first = 0
+    while rows is None or first < rows:
+        count = _BLOCK if rows is None else min(_BLOCK, rows - first)
+        yield native.lines(test, first, count, threads)
+        first += count
 
 
 _Arrays = tuple[
@@ -102,6 +152,25 @@ def _fill(native: _core.ClickGenerator, test: bool, arrays: Any, threads: int) -
 def _dataset(arrays: _Arrays, name: str) -> ClickDataset:
     x, ids, y, hidden = arrays
     return ClickDataset(x, ids, y, names_of(ids.shape[1]), name, hidden=hidden)
+
+
+def _model(
+    seed: int, cardinalities: int | Sequence[int], exponent: float, drift: float
+) -> tuple[int, list[int], float, float]:
+    """What every generator of clicks is made of, checked."""
+    drift = _check.real("drift", drift, 0.0, allow=True)
+    if drift > 1:
+        raise ValueError(f"drift must be at most 1, got {drift:g}")
+    return (
+        _check.whole("seed", seed, 0, 2**64 - 1),
+        _cardinalities(cardinalities),
+        _check.real("exponent", exponent, 0.0),
+        drift,
+    )
+
+
+def _threads(given: int | None) -> int:
+    return cores() if given is None else _check.whole("threads", given, 1, 1024)
 
 
 def _cardinalities(given: int | Sequence[int]) -> list[int]:
