@@ -176,13 +176,14 @@ void bind_clicks(py::module_& m) {
 
   py::class_<ClickGenerator>(m, "ClickGenerator")
       .def(py::init([](std::uint64_t seed, std::vector<std::uint64_t> cardinalities,
-                       double exponent, double drift, std::uint32_t day) {
+                       double exponent, double drift, double delay, std::uint32_t day) {
              const py::gil_scoped_release release;
              return std::make_unique<ClickGenerator>(
-                 ClickGenerator::Settings{seed, std::move(cardinalities), exponent, drift}, day);
+                 ClickGenerator::Settings{seed, std::move(cardinalities), exponent, drift, delay},
+                 day);
            }),
            py::arg("seed"), py::arg("cardinalities"), py::arg("exponent"), py::arg("drift"),
-           py::arg("day"))
+           py::arg("delay"), py::arg("day"))
       .def("fill", fill, py::arg("test"), py::arg("first"), py::arg("x").noconvert(),
            py::arg("ids").noconvert(), py::arg("labels").noconvert(), py::arg("hidden").noconvert(),
            py::arg("threads"), "Writes rows first, first + 1, … of the day.")

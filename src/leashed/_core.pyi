@@ -220,6 +220,7 @@ class ClickGenerator:
         cardinalities: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
         exponent: typing.SupportsFloat | typing.SupportsIndex,
         drift: typing.SupportsFloat | typing.SupportsIndex,
+        delay: typing.SupportsFloat | typing.SupportsIndex,
         day: typing.SupportsInt | typing.SupportsIndex,
     ) -> None: ...
     def fill(

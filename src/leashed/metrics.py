@@ -14,7 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core
 
-__all__ = ["ClickMetrics", "Values", "auc", "calibration", "log_loss", "normalised_entropy"]
+__all__ = [
+    "ClickMetrics",
+    "Values",
+    "auc",
+    "calibration",
+    "log_loss",
+    "normalised_entropy",
+    "undo_downsampling",
+]
 
 
 def auc(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -108,6 +116,29 @@ def calibration(
     p = _probabilities(probabilities)
     clicks, others = _weighed(labels, weights, len(p))
     return float(p @ (clicks + others) / clicks.sum()) if clicks.any() else math.nan
+
+
+def undo_downsampling(probabilities: ArrayLike, negatives: float) -> NDArray[np.float64]:
+    """What a model that was trained on ``leashed.datasets.downsample(data, negatives)`` predicts for
+    rows of which none was left out: p ÷ (p + (1 − p) ÷ negatives) (He et al., "Practical lessons
+    from predicting clicks on ads at Facebook", 2014, section 6.3).
+
+    Args:
+        probabilities: [n], from 0 to 1.
+        negatives: The probability with which rows that were not clicked were kept, above 0, at most
+            1.
+
+    Returns:
+        [n], in the same order.
+
+    Raises:
+        TypeError, ValueError: As for ``log_loss``, or ``negatives`` is out of range.
+    """
+    p = _probabilities(probabilities)
+    negatives = _check.real("negatives", negatives, 0.0)
+    if negatives > 1:
+        raise ValueError(f"negatives must be at most 1, got {negatives:g}")
+    return negatives * p / (negatives * p + (1 - p))
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,19 @@ def test_hidden_probabilities_stay_with_their_rows():
         _ = plain.hidden_auc
 
 
+@pytest.mark.parametrize("delay", [0.05, 1.0, 50.0])
+def test_clicks_that_are_told_late_are_missing_in_training(delay: float):
+    prompt, late = synthetic_clicks(40_000, 3), synthetic_clicks(40_000, 3, delay=delay)
+    same(late.test, prompt.test)
+    np.testing.assert_array_equal(late.train.ids, prompt.train.ids)
+    assert not (late.train.y > prompt.train.y).any()
+    told = late.train.y[prompt.train.y == 1].mean()
+    # Shown at u, told by the end of the day with the probability 1 − exp(−(1 − u) / delay).
+    share = 1 - delay * (1 - np.exp(-1 / delay))
+    assert abs(told - share) < 0.02
+    np.testing.assert_allclose(late.train.hidden, prompt.train.hidden * share, rtol=1e-4)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_lines_are_the_same_rows(tmp_path: Path, threads: int):
     """Read back they are what memory has: Criteo's reader moves each feature's ids to their own."""
@@ -119,6 +132,7 @@ def test_wrong_arguments_of_lines_are_refused_at_once(arguments: dict[str, Any],
         ({"days": 0}, ValueError, "days must be at least 1"),
         ({"drift": -0.1}, ValueError, "drift must be at least 0"),
         ({"drift": 1.1}, ValueError, "drift must be at most 1"),
+        ({"delay": -1}, ValueError, "delay must be at least 0"),
         ({"drift": float("nan")}, ValueError, "drift must be finite"),
         ({"cardinalities": 0}, ValueError, "cardinalities must be at least 1"),
         ({"cardinalities": []}, ValueError, "cardinalities must have at least one entry"),

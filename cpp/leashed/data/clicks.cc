@@ -24,6 +24,7 @@ std::uint64_t key_of(std::uint64_t seed, Purpose purpose, std::uint32_t number) 
 // counter, so many further for each attempt.
 constexpr std::uint64_t kIds = 4;
 constexpr std::uint64_t kAttempt = std::uint64_t{1} << 32;
+constexpr std::uint64_t kTold = std::uint64_t{1} << 31;  // beyond the ids
 static_assert(ClickGenerator::kNumbers + 1 <= 4 * kIds);
 
 // Number j: the logarithms of its counts are exponential, of this mean, and so many are missing.
@@ -45,6 +46,7 @@ ClickGenerator::ClickGenerator(const Settings& settings, std::uint32_t day)
     : seed_(settings.seed),
       day_(day),
       drift_(settings.drift),
+      delay_(settings.delay),
       model_key_(key_of(settings.seed, Purpose::model, 0)),
       moves_key_(key_of(settings.seed, Purpose::moves, 0)) {
   zipf_.reserve(settings.cardinalities.size());
@@ -144,12 +146,21 @@ void ClickGenerator::calibrate() {
   logit_ = HiddenLogit(scores, kSpread, kRate);
 }
 
+bool ClickGenerator::told(std::uint64_t key, std::uint64_t row) const {
+  const Words words = philox(key, row, kTold);
+  const double shown = uniform53(words[0], words[1]);
+  const double waits = -delay_ * std::log(1 - uniform53(words[2], words[3]));
+  return shown + waits <= 1;
+}
+
 void ClickGenerator::fill(Stream stream, std::uint64_t first, std::size_t count, const Rows& out,
                           std::size_t threads) const {
   constexpr std::size_t kChunk = 1024;
   if (count == 0) return;
   const Purpose purpose = stream == Stream::train ? Purpose::train : Purpose::test;
   const std::uint64_t key = key_of(seed_, purpose, day_);
+  const bool late = delay_ > 0 && stream == Stream::train;
+  const double in_time = late ? 1 - delay_ * -std::expm1(-1 / delay_) : 1;  // share of the clicks
   // Relaxed: distinct numbers are all that is asked; the rows are seen after Team::run.
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
@@ -163,8 +174,8 @@ void ClickGenerator::fill(Stream stream, std::uint64_t first, std::size_t count,
         const double u =
             draw(key, first + i, x, ids, out.counts ? out.counts + i * kNumbers : nullptr);
         const auto hidden = static_cast<float>(probability(x, ids));
-        out.labels[i] = u < hidden;
-        out.hidden[i] = hidden;
+        out.labels[i] = u < hidden && (!late || told(key, first + i));
+        out.hidden[i] = late ? static_cast<float>(hidden * in_time) : hidden;
       }
     }
   };

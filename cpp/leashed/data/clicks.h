@@ -12,7 +12,10 @@
 //    bias and scale such that logits have the standard deviation kSpread and clicks the rate
 //    kRate on each day;
 //  - on each day after the first, every id's w and v are drawn anew with the probability `drift`:
-//    that is the part of the model that moves.
+//    that is the part of the model that moves;
+//  - a training row is shown at any time of its day, and where it is clicked, that is told a time
+//    later that is exponential, of the mean `delay`; what has not been told at the day's end is
+//    labelled 0, as who trains on the day then has it.
 #pragma once
 
 #include <array>
@@ -35,7 +38,8 @@ class ClickGenerator {
     std::uint64_t seed;
     std::vector<std::uint64_t> cardinalities;  // of each feature that is ids, 1 to Zipf::kMost
     double exponent;
-    double drift;  // 0 to 1
+    double drift;      // 0 to 1
+    double delay = 0;  // of a click's label, in days
   };
   enum class Stream : std::uint32_t { train, test };
   // Where rows are written.
@@ -72,6 +76,7 @@ class ClickGenerator {
   std::uint64_t draw_id(std::uint64_t key, std::uint64_t row, std::size_t feature,
                         double first) const;
   double score(const float* x, const std::uint64_t* ids) const;  // before bias and scale
+  bool told(std::uint64_t key, std::uint64_t row) const;         // by the day's end, if clicked
   Part part(std::uint64_t id, std::size_t feature) const;
   // The day on which the id's part was drawn last.
   std::uint32_t drawn(std::uint64_t id, std::size_t feature) const;
@@ -79,7 +84,7 @@ class ClickGenerator {
 
   std::uint64_t seed_;
   std::uint32_t day_;
-  double drift_;
+  double drift_, delay_;
   std::vector<Zipf> zipf_;
   std::array<Part, kNumbers> numbers_;
   std::uint64_t model_key_, moves_key_;

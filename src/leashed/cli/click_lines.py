@@ -40,6 +40,12 @@ def add(commands: Commands) -> None:
         help="share of the hidden model that is drawn anew each day (default: 0)",
     )
     parser.add_argument(
+        "--delay",
+        type=float,
+        default=0.0,
+        help="mean time in days until a click is told; labels are those of the day's end (default: 0)",
+    )
+    parser.add_argument(
         "--cardinality", type=int, default=100_000, help="ids of each feature (default: 100000)"
     )
     parser.add_argument("--threads", type=int, help="default: one for each processor")
@@ -60,6 +66,7 @@ def _clicks(options: argparse.Namespace) -> int:
         day=options.day,
         test=options.test,
         drift=options.drift,
+        delay=options.delay,
         cardinalities=options.cardinality,
         threads=options.threads,
     )

@@ -17,6 +17,7 @@ from leashed.datasets.clicks import Bags, ClickDataset, ClickSplit
 from leashed.datasets.criteo import criteo
 from leashed.datasets.dataset import Dataset, Split
 from leashed.datasets.digits import synthetic_digits
+from leashed.datasets.downsampling import downsample
 from leashed.datasets.idx import read_idx, write_idx
 from leashed.datasets.mnist import download, fashion_mnist, mnist
 from leashed.datasets.sparse import SparseDataset, read_libffm, read_svmlight
@@ -32,6 +33,7 @@ __all__ = [
     "Split",
     "criteo",
     "download",
+    "downsample",
     "fashion_mnist",
     "mnist",
     "read_idx",

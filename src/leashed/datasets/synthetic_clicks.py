@@ -32,6 +32,7 @@ def synthetic_clicks(
     test: int = 20_000,
     days: int = 1,
     drift: float = 0.0,
+    delay: float = 0.0,
     cardinalities: int | Sequence[int] = 100_000,
     exponent: float = 1.2,
     threads: int | None = None,
@@ -54,6 +55,9 @@ def synthetic_clicks(
         days: How many. Day d is ``train[d * rows : (d + 1) * rows]``.
         drift: With this probability, 0 to 1, each id's part of the hidden model is drawn anew each
             day after the first. The share of clicks stays.
+        delay: Mean time in days, at least 0, until a click is told. A training row is shown at any
+            time of its day, and has the label that it has at the day's end: 0 where its click has
+            not been told yet. Test rows are complete.
         cardinalities: How many ids there are, up to 2⁴⁸: of every feature, or for each of any number
             of features.
         exponent: Of Zipf's law, above 0.
@@ -69,11 +73,11 @@ def synthetic_clicks(
     rows = _check.whole("rows", rows)
     test = _check.whole("test", test)
     days = _check.whole("days", days, 1, _DAYS)
-    seed, counts, exponent, drift = _model(seed, cardinalities, exponent, drift)
+    seed, counts, exponent, drift, delay = _model(seed, cardinalities, exponent, drift, delay)
     threads = _threads(threads)
     train, testing = _empty(rows * days, len(counts)), _empty(test, len(counts))
     for day in range(days):
-        native = _core.ClickGenerator(seed, counts, exponent, drift, day)
+        native = _core.ClickGenerator(seed, counts, exponent, drift, delay, day)
         _fill(native, False, tuple(a[day * rows : (day + 1) * rows] for a in train), threads)
     _fill(native, True, testing, threads)
     name = f"synthetic_clicks(seed={seed})"
@@ -87,6 +91,7 @@ def synthetic_click_lines(
     day: int = 0,
     test: bool = False,
     drift: float = 0.0,
+    delay: float = 0.0,
     cardinalities: int | Sequence[int] = 100_000,
     exponent: float = 1.2,
     threads: int | None = None,
@@ -99,7 +104,7 @@ def synthetic_click_lines(
 
     Args:
         rows: How many; None: without end.
-        seed: As of ``synthetic_clicks``, as are ``drift``, ``exponent`` and ``threads``.
+        seed: As of ``synthetic_clicks``, as are ``drift``, ``delay``, ``exponent`` and ``threads``.
         day: From 0.
         test: The day's rows for testing, instead of those for training.
         cardinalities: As of ``synthetic_clicks``, but at most 2³².
@@ -112,13 +117,13 @@ def synthetic_click_lines(
     """
     rows = None if rows is None else _check.whole("rows", rows)
     day = _check.whole("day", day, 0, _DAYS - 1)
-    seed, counts, exponent, drift = _model(seed, cardinalities, exponent, drift)
+    seed, counts, exponent, drift, delay = _model(seed, cardinalities, exponent, drift, delay)
     if max(counts) > _HASHES:
         raise ValueError(
             f"cardinalities must be at most 2**32, for ids of 8 digits; got {max(counts)}"
         )
     threads = _threads(threads)
-    native = _core.ClickGenerator(seed, counts, exponent, drift, day)
+    native = _core.ClickGenerator(seed, counts, exponent, drift, delay, day)
     return _lines(native, test, rows, threads)
 
 
@@ -155,8 +160,8 @@ def _dataset(arrays: _Arrays, name: str) -> ClickDataset:
 
 
 def _model(
-    seed: int, cardinalities: int | Sequence[int], exponent: float, drift: float
-) -> tuple[int, list[int], float, float]:
+    seed: int, cardinalities: int | Sequence[int], exponent: float, drift: float, delay: float
+) -> tuple[int, list[int], float, float, float]:
     """What every generator of clicks is made of, checked."""
     drift = _check.real("drift", drift, 0.0, allow=True)
     if drift > 1:
@@ -166,6 +171,7 @@ def _model(
         _cardinalities(cardinalities),
         _check.real("exponent", exponent, 0.0),
         drift,
+        _check.real("delay", delay, 0.0, allow=True),
     )
 
 
