@@ -17,6 +17,7 @@ inline void add_counts(py::dict& to, ModeCounts counts) {
   to["applied"] = counts.applied;
   to["exchanges"] = counts.exchanges;
   to["meetings"] = counts.meetings;
+  to["data_staleness"] = to_array(std::move(counts.data_staleness));
   to["worker_examples"] = to_array(std::move(counts.worker_examples));
 }
 

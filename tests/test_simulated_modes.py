@@ -344,3 +344,14 @@ def test_where_time_stands_still_the_end_is_evaluated():
         batch_size=16,
     ).result
     assert result.final_loss != result.initial_loss
+
+
+def test_data_is_stale_by_its_token():
+    cluster = simulation.exponential(8, 1e-3)
+    sync, gba, asp = (play(mode, cluster) for mode in (modes.Sync(), modes.GBA(), modes.ASP()))
+    assert sync.mode.data_staleness.tolist() == [160]
+    assert gba.mode.data_staleness.sum() == 160 - gba.mode.stale // 16
+    # A batch is handed out a step before its own: few gradients are behind by their token.
+    assert lsh.Histogram(gba.mode.data_staleness).mean() < 0.6 * gba.result.staleness.mean()
+    assert asp.mode.data_staleness.sum() == 160
+    assert play(modes.LocalSGD(h=2), cluster).mode.data_staleness.sum() == 0

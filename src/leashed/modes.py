@@ -84,6 +84,8 @@ class ModeCounts:
         departures: of workers that left or crashed.
         exchanges: of models with the server's.
         meetings: of peers.
+        data_staleness: int64 [largest + 1]; gradients applied, by the steps between the token of their
+            batch and then (gba, 4.1); empty where models are pushed.
         worker_examples: int64 [workers]; pushed by each.
     """
 
@@ -95,18 +97,22 @@ class ModeCounts:
     departures: int
     exchanges: int
     meetings: int
+    data_staleness: NDArray[np.int64]
     worker_examples: NDArray[np.int64]
 
     @classmethod
     def of(cls, counted: Mapping[str, Any]) -> ModeCounts:
         """From what a run tells, which may be more."""
         values: dict[str, Any] = {item.name: counted[item.name] for item in fields(cls)}
-        examples = np.asarray(values.pop("worker_examples")).astype(np.int64)
-        return cls(**values, worker_examples=examples)
+        counts = ("data_staleness", "worker_examples")
+        return cls(**{**values, **{n: np.asarray(values[n]).astype(np.int64) for n in counts}})
 
     def to_dict(self) -> dict[str, Any]:
         """Of JSON's own types."""
-        return {**vars(self), "worker_examples": self.worker_examples.tolist()}
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
 
 
 def _given(mode: Mode, without: str | None) -> dict[str, Any]:

@@ -86,6 +86,8 @@ void ParameterServer::carry_out(const Action& action, const Event& event, const 
 void ParameterServer::granted(const Action& action, Sink& sink) {
   ParameterVector::Pin latest = holder_.pull();
   const std::uint64_t t = latest.t();
+  if (action.node >= tokens_.size()) tokens_.resize(std::size_t{action.node} + 1);
+  tokens_[action.node] = action.lease.token;
   sink.grant({action.node, action.lease, action.version, action.n, action.c, std::move(latest), t});
 }
 
@@ -93,7 +95,7 @@ void ParameterServer::hold(std::uint32_t slot, const Event& event, const Payload
   aggregator_.hold(slot, *payload.values);
   if (rows_) rows_->hold(slot, *payload.rows, *payload.row_gradients);
   if (slot >= held_.size()) held_.resize(std::size_t{slot} + 1);
-  held_[slot] = {event.node, payload.t, payload.examples, event.ticket};
+  held_[slot] = {event.node, payload.t, payload.examples, event.ticket, tokens_[event.node]};
 }
 
 // A gradient is damped for the updates that came between its pull and now; what the policy leaves
@@ -118,6 +120,7 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
     parts_.push_back({slot.index, slot.weight * factor});
     counts_.applied += held.examples;
     ++counts_.worker_kept[held.node];
+    if (!models) count_data_staleness(action.version - 1, held.token);
     nodes_.push_back(held.node);
     publications_.push_back(
         {.published = true, .t = t, .factor = factor, .staleness_compute = tau});
@@ -139,6 +142,13 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
 }
 
 // Each row decides for itself: also those of a gradient that the policy leaves out.
+void ParameterServer::count_data_staleness(std::uint64_t step, std::uint64_t token) {
+  constexpr std::uint64_t kLast = 1 << 14;
+  const std::uint64_t tau = std::min(kLast, step > token ? step - token : 0);
+  if (tau >= counts_.data_staleness.size()) counts_.data_staleness.resize(tau + 1);
+  ++counts_.data_staleness[tau];
+}
+
 void ParameterServer::apply_rows(const Action& action, std::uint64_t t) {
   parts_.clear();
   for (const modes::Slot& slot : out_.slots(action)) parts_.push_back({slot.index, slot.weight});

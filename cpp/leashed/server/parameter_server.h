@@ -26,6 +26,9 @@ struct ModeCounts {
   // Examples of leases whose workers were gone before they pushed, and workers that went. Whoever
   // drives the server counts them: it knows only of those that it was told of.
   std::uint64_t lost = 0, departures = 0;
+  // Gradients applied by their data staleness (gba, 4.1), the steps between a batch's token and its
+  // application; the last bin has what is staler.
+  std::vector<std::uint64_t> data_staleness;
   std::vector<std::uint64_t> worker_examples;  // pushed by each
   std::vector<std::uint64_t> worker_kept;      // pushes by each that were not dropped or left out
   RowPublication rows;                         // what became of the gradients of tables' rows
@@ -89,7 +92,7 @@ class ParameterServer {
   struct Held {
     modes::Node node = 0;
     std::uint64_t t = 0, examples = 0;
-    std::uint64_t ticket = 0;
+    std::uint64_t ticket = 0, token = 0;
   };
 
   void arrived(const modes::Event& event, const Payload& payload);
@@ -98,6 +101,7 @@ class ParameterServer {
   void granted(const modes::Action& action, Sink& sink);
   void hold(std::uint32_t slot, const modes::Event& event, const Payload& payload);
   void apply(const modes::Action& action, Sink& sink);
+  void count_data_staleness(std::uint64_t step, std::uint64_t token);
   void apply_rows(const modes::Action& action, std::uint64_t t);
   void drop(const modes::Action& action, const modes::Event& event, const Payload* payload,
             Sink& sink);
@@ -108,7 +112,8 @@ class ParameterServer {
   Holder holder_;
   Aggregator aggregator_;
   std::optional<RowAggregator> rows_;
-  std::vector<Held> held_;  // by slot
+  std::vector<std::uint64_t> tokens_;  // of the lease that each node has
+  std::vector<Held> held_;             // by slot
   std::vector<Aggregator::Part> parts_;
   std::vector<modes::Node> nodes_;         // of whom an update's parts are
   std::vector<Publication> publications_;  // of these
