@@ -25,6 +25,7 @@ from leashed.cli import (
     shm,
     simulate,
     staleness,
+    switching,
     train,
     tune,
 )
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     shadowsync.add(benchmarks)
     shat.add(benchmarks)
     staleness.add(benchmarks)
+    switching.add(benchmarks)
     report.add(commands)
     policies.add(commands)
     replay.add(commands)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed import _check
+from leashed.cli import damping
 from leashed.cli.arguments import listed
 from leashed.cli.progress import Line
 from leashed.report.table import MISSING, number, text
@@ -27,17 +28,20 @@ def add(benchmarks: Commands) -> None:
     """Add the command."""
     parser = benchmarks.add_parser(
         "staleness",
-        help="staleness among thousands of workers: Figure 3 of extreme-scale-asgd",
+        help="staleness among thousands of workers: Figures 3 and 5 of extreme-scale-asgd",
         description="Count how stale the updates of thousands of asynchronous workers are, in virtual "
         "time, with gradients' times exponentially distributed, of rates drawn once for each worker, "
-        "and nearly constant, beside theory and what the paper measured.",
+        "and nearly constant, beside theory and what the paper measured. With --damping a "
+        "recommender is trained in place of it, with no, linear, printed and normalised damping of "
+        "stale gradients.",
     )
     parser.add_argument(
         "--workers", type=listed(int), default=(1000, 3000), help="default: 1000,3000"
     )
     parser.add_argument("--updates", type=int, default=260_000, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--report", type=Path, metavar="HTML", help="write the distributions there")
+    parser.add_argument("--report", type=Path, metavar="HTML", help="write the figure there")
+    damping.add_arguments(parser)
     parser.set_defaults(command=_staleness)
 
 
@@ -45,6 +49,8 @@ def _staleness(options: argparse.Namespace) -> int:
     _check.writable(options.report)
     for workers in options.workers:
         _check.whole("workers", workers)
+    if options.damping:
+        return damping.damping(options)
     updates = _check.whole("updates", options.updates)
     line, found = Line(sys.stderr), []
     for counted in counts_of(options.workers, updates, _check.whole("seed", options.seed, 0)):

@@ -1,0 +1,138 @@
+"""What GBA's convergence bound rests on, measured: γ, ζ and p₀ of gba's eqs. 3 and 4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed.datasets import ClickDataset
+from leashed.simulation import Simulation, simulate
+from leashed.stopping import Until
+from leashed.studies import recommender
+from leashed.studies.side_by_side import side_by_side
+from leashed.studies.switching import MODES, STATES, Setting
+
+__all__ = ["Bound", "both_updated", "bounds"]
+
+_BEHIND = 5  # steps by which a gradient that iota = 4 lets pass can be behind, and none
+_SAMPLE = 20_000
+_POINTS = (0.25, 0.5, 0.75)  # of a day's steps
+
+
+class Bound(NamedTuple):
+    """In one state of the cluster, as means over the repeats.
+
+    Attributes:
+        state: of ``STATES``.
+        change: E|∇F(w_k) − ∇F(w_{k−s})|² / E|∇F(w_k)|² for s = 0, 1, … steps, float64 [2, 5]: of
+            dense parameters and of rows.
+        behind: float64 [5]; shares of the gradients kept whose token was so many steps behind.
+        zeta: ζ of dense parameters, 1, and of rows: the probability that two steps in turn update
+            one.
+    """
+
+    state: str
+    change: NDArray[np.float64]
+    behind: NDArray[np.float64]
+    zeta: tuple[float, float]
+
+    @property
+    def p0(self) -> float:
+        """Share of the gradients whose token was the step that they were applied at, or ahead."""
+        return float(self.behind[0])
+
+    @property
+    def gamma(self) -> NDArray[np.float64]:
+        """γ of eq. 3, float64 [2]: of dense parameters and of rows."""
+        return np.asarray(self.zeta * (self.change @ self.behind))
+
+    @property
+    def gamma_prime(self) -> NDArray[np.float64]:
+        """γ' = 1 − γ + p₀/2 of eq. 4, float64 [2]; the larger, the faster."""
+        return 1.0 - self.gamma + self.p0 / 2.0
+
+
+class _Piece(NamedTuple):
+    state: str
+    seed: int
+    share: float
+
+
+class _Measured(NamedTuple):
+    differences: NDArray[np.float64]  # |∇F(w_k) − ∇F(w_{k−s})|² [2, 5]
+    squares: NDArray[np.float64]  # |∇F(w_k)|² [2]
+    staleness: NDArray[np.int64]  # of the gradients kept until then
+
+
+def both_updated(clicks: ClickDataset, batch: int) -> float:
+    """The probability that a row of a table, one for each id of each feature, is updated by both of
+    two steps in turn of ``batch`` clicks each.
+    """
+    ids = np.asarray(clicks.ids)
+    steps = len(clicks) // batch
+    rows = recommender.CARDINALITY
+    touched = np.zeros((steps, ids.shape[1], rows), bool)
+    for step in range(steps):
+        for feature, column in enumerate(ids[step * batch : (step + 1) * batch].T):
+            touched[step, feature, column.astype(np.int64)] = True
+    return float((touched[1:] & touched[:-1]).mean())
+
+
+def bounds(setting: Setting) -> Iterator[Bound]:
+    """In every state of the cluster, where GBA trains for a day from the beginning. F is the loss of
+    the day's first clicks.
+    """
+    (clicks,) = recommender.days(setting.rows, 1, setting.seed)
+    steps = setting.rows // (setting.workers * setting.batch_size)
+
+    sample = clicks[:_SAMPLE]
+
+    def run(piece: _Piece) -> _Measured:
+        k = max(_BEHIND, round(piece.share * steps))
+        latest = _trained(setting, piece, clicks, k)
+        now = recommender.gradient(latest.result, sample)
+        found = [np.zeros(2)]
+        for s in range(1, _BEHIND):
+            before = recommender.gradient(_trained(setting, piece, clicks, k - s).result, sample)
+            found.append(_squares(now.dense - before.dense, now.rows - before.rows))
+        assert latest.mode is not None
+        seen = latest.mode.data_staleness.counts[:_BEHIND]
+        counts = np.pad(seen, (0, _BEHIND - len(seen)))
+        return _Measured(np.array(found).T, _squares(*now), counts)
+
+    pieces = [
+        _Piece(state, seed, share)
+        for state in STATES
+        for seed in setting.seeds
+        for share in _POINTS
+    ]
+    zeta = both_updated(clicks, setting.workers * setting.batch_size)
+    found = side_by_side(run, pieces)
+    for state in STATES:
+        of_state = [next(found) for piece in pieces if piece.state == state]
+        counts = np.sum([one.staleness for one in of_state], axis=0)
+        differences = np.sum([one.differences for one in of_state], axis=0)
+        squares = np.sum([one.squares for one in of_state], axis=0)
+        yield Bound(state, differences / squares[:, None], counts / counts.sum(), (1.0, zeta))
+
+
+def _squares(dense: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    return np.array([np.sum(part.astype(np.float64) ** 2) for part in (dense, rows)])
+
+
+def _trained(setting: Setting, piece: _Piece, data: ClickDataset, updates: int) -> Simulation:
+    """After so many updates: of one seed the beginning of a longer training is a shorter one."""
+    return simulate(
+        recommender.model(),
+        data,
+        cluster=setting.cluster(piece.state),
+        mode=MODES["GBA"](setting.workers),
+        until=Until(updates=updates),
+        rule=setting.rule("GBA"),
+        batch_size=setting.batch_size,
+        seed=piece.seed,
+        tables=recommender.new_tables(setting.rows_lr, piece.seed),
+    )

@@ -1,0 +1,122 @@
+"""Modes on a cluster that others use too, and switches between them: gba, section 5."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leashed.cli import main
+from leashed.report.switching import Found, parts, tendencies
+from leashed.studies import recommender
+from leashed.studies.gba_bound import both_updated, bounds
+from leashed.studies.switching import (
+    DAILY,
+    MODES,
+    STATES,
+    Setting,
+    after_sync,
+    careers,
+    hours,
+    plans,
+    rates,
+    to_sync,
+)
+
+SMALL = Setting(workers=4, batch_size=8, rows=500, base=1, days=2, repeats=2)
+
+
+def test_a_slow_worker_holds_up_who_waits_for_it() -> None:
+    found = {one.mode: one.eps for one in hours(replace(SMALL, workers=20), compute=60.0)}
+    assert set(found) == set(DAILY)
+    night, evening = (slice(2, 6), slice(16, 20))
+    for eps in found.values():
+        assert eps.shape == (24,)
+        assert eps[night].mean() > eps[evening].mean()
+    assert found["Sync"][night].mean() > 0.7 * found["GBA"][night].mean()
+    assert found["Sync"][evening].mean() < 0.5 * found["GBA"][evening].mean()
+    assert found["GBA"].sum() == pytest.approx(found["Async"].sum(), rel=0.01)
+
+
+def test_the_more_strained_the_cluster_the_more_gba_is_worth() -> None:
+    found = {(one.state, one.mode): one for one in rates(replace(SMALL, workers=20))}
+    assert set(found) == {(state, mode) for state in STATES for mode in MODES}
+    worth = [found[state, "GBA"].eps.mean() / found[state, "Sync"].eps.mean() for state in STATES]
+    assert 1 < worth[0] < worth[1] < worth[2]
+    one = found["busy", "GBA"]
+    assert one.local.shape == (SMALL.repeats, 20)
+    assert one.local.sum(axis=1).mean() == pytest.approx(one.eps.mean(), rel=0.1)
+
+
+def test_a_career_is_its_days() -> None:
+    asked = [after_sync(SMALL, 0, "Sync", "busy", 2), after_sync(SMALL, 0, "GBA", "busy", 2)]
+    asked.append(to_sync(SMALL, 0, "Async"))
+    still, gba, back = careers(SMALL, asked)
+    assert [day.mode for day in gba] == ["Sync", "GBA", "GBA"]
+    assert [day.mode for day in back] == ["Async", "Sync", "Sync"]
+    assert still[0].auc == gba[0].auc
+    assert still[1].auc != gba[1].auc
+    for days in (still, gba, back):
+        assert all(day.gradients == 63 for day in days)
+        assert all(0.4 < auc < 0.9 for day in days for auc in day.auc)
+    assert all(day.staleness.total + day.dropped == day.gradients for day in gba)
+    assert all(day.data_staleness.total == day.staleness.total for day in gba)
+
+
+def test_two_steps_update_the_ids_that_both_have() -> None:
+    (day,) = recommender.days(200, 1)
+    ids = np.asarray(day.ids)
+    both = [set(ids[:100, f].tolist()) & set(ids[100:, f].tolist()) for f in range(ids.shape[1])]
+    share = sum(map(len, both)) / (ids.shape[1] * recommender.CARDINALITY)
+    assert both_updated(day, 100) == pytest.approx(share)
+
+
+def test_the_bound_is_of_what_was_measured() -> None:
+    for one in bounds(replace(SMALL, repeats=1)):
+        assert one.change.shape == (2, 5)
+        assert (one.change[:, 0] == 0).all()
+        assert (one.change[:, 4] > 0).all()
+        assert one.behind.sum() == pytest.approx(1)
+        assert one.zeta[0] == 1
+        assert 0 < one.zeta[1] < 1
+        np.testing.assert_allclose(one.gamma_prime, 1 - one.gamma + one.p0 / 2)
+
+
+def test_tables_have_every_mode_and_state() -> None:
+    asked = plans(SMALL)
+    assert len(set(asked)) == len(asked)
+    days = dict(zip(asked, careers(SMALL, asked), strict=True))
+    found = Found(SMALL, list(hours(SMALL)), list(rates(SMALL)), days, list(bounds(SMALL)))
+    daily, states, switches, bound = parts(found)
+    assert len(daily.found.rows) == len(DAILY)
+    assert len(states.found.rows) == len(STATES) * len(MODES)
+    assert len(switches.found.rows) == 2 * len(MODES)
+    assert len(bound.found.rows) == 2 * len(STATES)
+    assert all(
+        lines[mode].shape == (2, 3) for lines in tendencies(found).values() for mode in MODES
+    )
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "switching.html"
+    arguments = ["--workers", "4", "--batch-size", "8", "--rows", "400", "--repeats", "2"]
+    assert main(["bench", "switching", *arguments, "--report", str(page)]) == 0
+    shown = capsys.readouterr().out
+    assert "strained" in shown
+    assert "no switch" in shown
+    assert page.stat().st_size > 30_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers", "0"], "workers must be at least 1"),
+        (["--rows", "100"], "rows must be at least 16000"),
+        (["--lr", "-1"], "lr must be greater than 0"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], message: str, capsys) -> None:
+    assert main(["bench", "switching", *arguments]) == 2
+    assert message in capsys.readouterr().err
