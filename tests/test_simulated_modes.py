@@ -352,6 +352,6 @@ def test_data_is_stale_by_its_token():
     assert sync.mode.data_staleness.tolist() == [160]
     assert gba.mode.data_staleness.sum() == 160 - gba.mode.stale // 16
     # A batch is handed out a step before its own: few gradients are behind by their token.
-    assert lsh.Histogram(gba.mode.data_staleness).mean() < 0.6 * gba.result.staleness.mean()
+    assert lsh.result.Histogram(gba.mode.data_staleness).mean() < 0.6 * gba.result.staleness.mean()
     assert asp.mode.data_staleness.sum() == 160
     assert play(modes.LocalSGD(h=2), cluster).mode.data_staleness.sum() == 0

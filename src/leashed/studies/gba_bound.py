@@ -99,7 +99,7 @@ def bounds(setting: Setting) -> Iterator[Bound]:
             before = recommender.gradient(_trained(setting, piece, clicks, k - s).result, sample)
             found.append(_squares(now.dense - before.dense, now.rows - before.rows))
         assert latest.mode is not None
-        seen = latest.mode.data_staleness.counts[:_BEHIND]
+        seen = latest.mode.data_staleness[:_BEHIND]
         counts = np.pad(seen, (0, _BEHIND - len(seen)))
         return _Measured(np.array(found).T, _squares(*now), counts)
 

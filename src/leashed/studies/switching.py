@@ -296,5 +296,5 @@ def _day(mode: str, played: Simulation) -> Day:
         result.gradients,
         result.dropped,
         result.staleness,
-        played.mode.data_staleness,
+        Histogram(played.mode.data_staleness),
     )
