@@ -25,6 +25,8 @@ def test_the_interval_is_students(freedom: int) -> None:
 
 def test_one_value_tells_nothing_of_its_spread() -> None:
     assert interval([2.0]) == (2.0, -math.inf, math.inf)
+    assert interval([2.0]).text(1) == "2.0"
+    assert interval([2.0, 2.0]).text(1) == "2.0 ± 0.0"
     with pytest.raises(ValueError, match="empty"):
         interval([])
 

@@ -101,7 +101,7 @@ def test_tables_have_every_mode_and_state() -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "switching.html"
-    arguments = ["--workers", "4", "--batch-size", "8", "--rows", "400", "--repeats", "2"]
+    arguments = ["--workers", "4", "--batch-size", "8", "--rows", "400", "--repeats", "1"]
     assert main(["bench", "switching", *arguments, "--report", str(page)]) == 0
     shown = capsys.readouterr().out
     assert "strained" in shown

@@ -22,7 +22,7 @@ class Bsp : public Coordinated<Bsp> {
     if (buffer_.size() == b2_) finish(out);
     return false;
   }
-  void finish(Out& out) { buffer_.apply_all(version_, out); }
+  void finish(Out& out) { buffer_.apply_all(version_, version_, out); }
 
   std::uint32_t b2_;
   GradientBuffer buffer_;

@@ -102,7 +102,8 @@ class Coordinated {
 
   void apply_alone(Out& out) {
     out.add(Action::Kind::hold);
-    out.apply(++version_).divisor = 1;
+    const std::uint64_t step = version_++;
+    out.apply(version_, step).divisor = 1;
     out.list(Slot{0, 1});
   }
 

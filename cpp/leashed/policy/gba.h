@@ -74,7 +74,7 @@ class Gba : public Coordinated<Gba> {
   void finish(Out& out) {
     if (buffer_.empty()) return;
     if (mode_ == Mode::sync) {
-      buffer_.apply_all(version_, out);
+      buffer_.apply_all(step_, version_, out);
     } else {
       buffer_.flush(step_, set_.iota, set_.divide_by_m ? set_.m : 0, version_, out);
     }

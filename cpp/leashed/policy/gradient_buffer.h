@@ -31,7 +31,7 @@ class GradientBuffer {
     const auto fresh = [&](const Held& h) { return h.token >= k || k - h.token <= iota; };
     const auto kept = static_cast<std::uint64_t>(std::count_if(held_.begin(), held_.end(), fresh));
     if (kept > 0) {
-      out.apply(++version).divisor = static_cast<float>(divisor == 0 ? kept : divisor);
+      out.apply(++version, k).divisor = static_cast<float>(divisor == 0 ? kept : divisor);
       for (const Held& h : held_) {
         if (fresh(h)) out.list(Slot{h.slot, 1});
       }
@@ -45,8 +45,8 @@ class GradientBuffer {
     held_.clear();
   }
 
-  void apply_all(std::uint64_t& version, Out& out) {
-    flush(0, std::numeric_limits<std::uint64_t>::max(), 0, version, out);
+  void apply_all(std::uint64_t k, std::uint64_t& version, Out& out) {
+    flush(k, std::numeric_limits<std::uint64_t>::max(), 0, version, out);
   }
 
  private:

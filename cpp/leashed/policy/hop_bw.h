@@ -42,7 +42,7 @@ class HopBw : public Coordinated<HopBw> {
     close(out);
   }
   void finish(Out& out) {
-    buffer_.apply_all(version_, out);
+    buffer_.apply_all(version_, version_, out);
     round_.begin();
   }
 

@@ -73,6 +73,7 @@ struct Action {
   Lease lease = {};
   // Of grant, apply, exchange: updates (exchanges, meetings) that there have been.
   std::uint64_t version = 0;
+  std::uint64_t step = 0;  // apply: the one that tokens are compared with (gba, eq. 1)
   std::uint64_t ticket = 0;
   std::uint32_t slot = 0;
   std::uint32_t n = 0, c = 0;  // nodes there are; updates by others since this one's last
@@ -87,10 +88,11 @@ struct Action {
 class Out {
  public:
   Action& add(Action::Kind kind) { return actions_.emplace_back(Action{kind}); }
-  Action& apply(std::uint64_t version) {
+  Action& apply(std::uint64_t version, std::uint64_t step) {
     Action& action = add(Action::Kind::apply);
     action.listed = static_cast<std::uint32_t>(slots_.size());
     action.version = version;
+    action.step = step;
     return action;
   }
   Action& meet() {

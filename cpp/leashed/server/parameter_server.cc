@@ -120,7 +120,7 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
     parts_.push_back({slot.index, slot.weight * factor});
     counts_.applied += held.examples;
     ++counts_.worker_kept[held.node];
-    if (!models) count_data_staleness(action.version - 1, held.token);
+    if (!models) count_data_staleness(action.step, held.token);
     nodes_.push_back(held.node);
     publications_.push_back(
         {.published = true, .t = t, .factor = factor, .staleness_compute = tau});
@@ -141,7 +141,6 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
   }
 }
 
-// Each row decides for itself: also those of a gradient that the policy leaves out.
 void ParameterServer::count_data_staleness(std::uint64_t step, std::uint64_t token) {
   constexpr std::uint64_t kLast = 1 << 14;
   const std::uint64_t tau = std::min(kLast, step > token ? step - token : 0);
@@ -149,6 +148,7 @@ void ParameterServer::count_data_staleness(std::uint64_t step, std::uint64_t tok
   ++counts_.data_staleness[tau];
 }
 
+// Each row decides for itself: also those of a gradient that the policy leaves out.
 void ParameterServer::apply_rows(const Action& action, std::uint64_t t) {
   parts_.clear();
   for (const modes::Slot& slot : out_.slots(action)) parts_.push_back({slot.index, slot.weight});

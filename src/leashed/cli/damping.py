@@ -12,7 +12,7 @@ from leashed import _check
 from leashed.cli.progress import Line
 from leashed.report.table import number, text
 from leashed.studies.damping import BASELINE, Asked, Curve, curves
-from leashed.studies.intervals import Interval, interval
+from leashed.studies.intervals import interval
 from leashed.studies.recommender import NAME
 from leashed.studies.stale import TIMES
 
@@ -76,14 +76,10 @@ def _row(curve: Curve) -> list[str]:
         curve.damping,
         number(curve.mean_staleness, 4),
         number(losses[0].mean, 4),
-        _shown(losses[len(losses) // 2]),
-        _shown(losses[-1]),
-        _shown(interval(list(curve.auc))),
+        losses[len(losses) // 2].text(),
+        losses[-1].text(),
+        interval(list(curve.auc)).text(),
     ]
-
-
-def _shown(found: Interval) -> str:
-    return f"{found.mean:.4f} ± {found.half:.4f}"
 
 
 def _write(path: Path, found: list[Curve], rows: list[list[str]]) -> None:

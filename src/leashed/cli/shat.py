@@ -16,7 +16,7 @@ from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import Line
 from leashed.report.summary import Table
 from leashed.report.table import MISSING, number, text
-from leashed.studies.intervals import Interval, interval
+from leashed.studies.intervals import interval
 from leashed.studies.sharded import NETS, SHARDINGS, Throughput, imbalance, throughputs
 from leashed.studies.shat import (
     CLUSTERS,
@@ -148,12 +148,7 @@ def _shown(runs: Sequence[Trained], value: Value, digits: int = 4) -> str:
     values = [found for run in runs if not math.isnan(found := value(run))]
     crashed = sum(math.isnan(run.accuracy) for run in runs)
     note = f" ({crashed} crashed)" if crashed else ""
-    return (_interval(interval(values), digits) if values else MISSING) + note
-
-
-def _interval(found: Interval, digits: int) -> str:
-    half = f" ± {found.half:.{digits}f}" if math.isfinite(found.half) else ""
-    return f"{found.mean:.{digits}f}{half}"
+    return (interval(values).text(digits) if values else MISSING) + note
 
 
 def _accuracies(asked: Asked, runs: Sequence[Trained]) -> Table:
@@ -179,7 +174,7 @@ def _above(asked: Asked, runs: Sequence[Trained]) -> Table:
             pairs = zip(_of(runs, method, n), asp, strict=True)
             apart = [run.accuracy - base for run, base in pairs]
             known = [one for one in apart if not math.isnan(one)]
-            row.append(_interval(interval(known), 4) if known else MISSING)
+            row.append(interval(known).text() if known else MISSING)
         printed = PAPER.get(n, ())
         row += [f"{shat - asp:+.4f}" for _, asp, _, shat in printed] or [MISSING] * 2
         rows.append(row)
@@ -250,7 +245,7 @@ def _speedups(found: Sequence[Throughput]) -> Table:
             rates = [one.rates for one in found if (one.net, one.sharding) == (net, name)]
             rows.append(
                 [net, number(update), name, number(imbalance(net, name))]
-                + [_interval(interval([float(rate / unit) for rate in same]), 2) for same in rates]
+                + [interval([float(rate / unit) for rate in same]).text(2) for same in rates]
             )
     header = ["net", "a push", "sharding", "largest shard over the mean"]
     return Table([*header, *(f"n = {n}" for n in workers)], rows)

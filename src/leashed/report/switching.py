@@ -113,18 +113,15 @@ def _states(found: Found) -> Part:
                 number(float(one.eps.mean()) / sync[one.state]),
                 f"{number(float(one.local.mean()))} ± {number(float(one.local.std()), 2)}",
                 f"{np.mean([day.auc[1] for day in firsts]):.4f}",
-                MISSING if one.mode == "Sync" else _auc(_above(firsts, of_sync[one.state])),
+                MISSING
+                if one.mode == "Sync"
+                else interval(_above(firsts, of_sync[one.state])).text(),
                 _share(firsts),
                 *_staleness([day.staleness for day in firsts]),
                 *_staleness([day.data_staleness for day in firsts]),
             ]
         )
     return Part("Three states of the cluster (Tables 2 and 3)", Table(header, rows), _STATES_NOTE)
-
-
-def _auc(values: Sequence[float]) -> str:
-    found = interval(list(values))
-    return f"{found.mean:.4f} ± {found.half:.4f}"
 
 
 def _above(days: Sequence[Day], others: Sequence[Day]) -> list[float]:
@@ -157,7 +154,7 @@ def _switches(found: Found) -> Part:
                     f"{after[:, 0].mean():.4f}",
                     f"{after[:, -1].mean():.4f}",
                     f"{after.mean():.4f}",
-                    MISSING if mode == "Sync" else _auc(list(differences)),
+                    MISSING if mode == "Sync" else interval(list(differences)).text(),
                 ]
             )
     return Part("Switches (Figure 6)", Table(header, rows), _SWITCH_NOTE)

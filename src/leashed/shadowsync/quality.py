@@ -388,8 +388,7 @@ def _spread(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return MISSING
-    found = interval(known)
-    return f"{found.mean:.4f}" + (f" ± {found.half:.4f}" if len(known) > 1 else "")
+    return interval(known).text()
 
 
 def _words(settings: Mapping[str, float]) -> str:

@@ -25,6 +25,11 @@ class Interval(NamedTuple):
         """Half its width."""
         return (self.high - self.low) / 2.0
 
+    def text(self, digits: int = 4) -> str:
+        """The mean ± half the width, to so many digits; of a single value the mean alone."""
+        half = f" ± {self.half:.{digits}f}" if math.isfinite(self.half) else ""
+        return f"{self.mean:.{digits}f}{half}"
+
 
 def interval(values: Sequence[float]) -> Interval:
     """The mean of values that are drawn independently, about normally.

@@ -61,8 +61,13 @@ TEST_CASE("a step of which nothing is kept makes no update, and counts") {
   CHECK(out.actions()[1].kind == Action::Kind::drop);
   out.clear();
   on(m, {Event::Kind::pull, 0}, {2}, out);
+  const Lease lease = out.actions()[0].lease;
   CHECK(out.actions()[0].version == 1);
-  CHECK(out.actions()[0].lease.token == 2);
+  CHECK(lease.token == 2);
+  out.clear();
+  on(m, {Event::Kind::push, 0, lease.ticket}, {3}, out);
+  CHECK(out.actions()[1].version == 2);
+  CHECK(out.actions()[1].step == 2);  // tokens are compared with it
 }
 
 TEST_CASE("a thousand switches lose nothing, train nothing twice, and leave nothing under way") {
