@@ -4,6 +4,7 @@
 
 #include "choice.h"
 #include "click_evaluation.h"
+#include "leashed/model/tracked_source.h"
 #include "parts.h"
 
 namespace leashed {
@@ -235,22 +236,41 @@ py::array_t<float> predict(const Graph& graph, const FloatArray& theta,
   return predictions;
 }
 
+// What the graph's statistics are; null: those of what it is given, which it must not have any
+// other of.
+const float* statistics_of(const Graph& graph, const std::optional<FloatArray>& given) {
+  const auto blocks = graph.statistics();
+  const std::size_t size = blocks.empty() ? 0 : blocks.back().offset + blocks.back().size;
+  if (!given) return nullptr;
+  require_length(*given, size, "statistics");
+  return given->data();
+}
+
 // Mean loss, accuracy, AUC and normalised entropy of rows of clicks, or of numbers alone.
 py::tuple evaluate_graph(const Graph& graph, const FloatArray& theta, const py::object& x,
                          const py::array& y, const Tables& tables,
                          const std::optional<FloatArray>& weights,
-                         std::optional<std::size_t> threads) {
+                         std::optional<std::size_t> threads,
+                         const std::optional<FloatArray>& statistics) {
   const DatasetView data = view_of(graph, x, y, weights);
-  const Evaluation sum = evaluate_rows(graph, theta, data, tables, threads);
+  const float* const by = statistics_of(graph, statistics);
+  RunningStatistics running;
+  if (by) running = {{by, by + statistics->size()}, 1};
+  const TrackedSource tracked(graph, 1, std::move(running));
+  const GradientSource& source = by ? static_cast<const GradientSource&>(tracked) : graph;
+  const Evaluation sum = evaluate_rows(source, theta, data, tables, threads);
   const auto n = static_cast<double>(sum.rows);
   return py::make_tuple(sum.loss_sum / n, static_cast<double>(sum.correct) / n, sum.auc,
                         sum.normalised_entropy);
 }
 
 py::array_t<float> predict_graph(const Graph& graph, const FloatArray& theta, const py::object& x,
-                                 const Tables& tables) {
+                                 const Tables& tables,
+                                 const std::optional<FloatArray>& statistics) {
+  const float* const by = statistics_of(graph, statistics);
   return predict_rows(graph, theta, examples_of(graph, x), tables, graph.outputs(),
-                      [&](const BatchView& batch, float* out, Workspace& workspace) {
+                      [&](BatchView batch, float* out, Workspace& workspace) {
+                        batch.statistics = by;
                         graph.predict(theta.data(), batch, out, workspace);
                       });
 }
@@ -276,9 +296,9 @@ void bind_graph(py::module_& m) {
            py::arg("columns"), py::arg("tables"))
       .def("evaluate_rows", evaluate_graph, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("y").noconvert(), py::arg("tables"), py::arg("weights").noconvert() = py::none(),
-           py::arg("threads") = py::none())
+           py::arg("threads") = py::none(), py::arg("statistics").noconvert() = py::none())
       .def("predict_rows", predict_graph, py::arg("theta").noconvert(), py::arg("x"),
-           py::arg("tables"));
+           py::arg("tables"), py::arg("statistics").noconvert() = py::none());
 }
 
 }  // namespace leashed

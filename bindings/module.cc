@@ -33,6 +33,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_clicks(m);
   bind_table(m);
   bind_graph(m);
+  bind_tracked(m);
   bind_external(m);
   bind_cluster(m);
   bind_engine(m);

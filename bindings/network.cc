@@ -40,9 +40,15 @@ void bind_network(py::module_& m) {
       .def_readonly("fan_in", &ParameterBlock::fan_in)
       .def_readonly("fan_out", &ParameterBlock::fan_out);
 
+  py::class_<StatisticBlock>(m, "StatisticBlock")
+      .def_readonly("name", &StatisticBlock::name)
+      .def_readonly("offset", &StatisticBlock::offset)
+      .def_readonly("size", &StatisticBlock::size);
+
   py::class_<GradientSource>(m, "GradientSource")
       .def_property_readonly("dimension", &GradientSource::dimension)
-      .def_property_readonly("features", &GradientSource::features);
+      .def_property_readonly("features", &GradientSource::features)
+      .def_property_readonly("statistics", &GradientSource::statistics);
 
   py::class_<Network, GradientSource>(m, "Network")
       .def(py::init([](std::array<std::size_t, 3> input, const std::vector<PyChoice>& layers,

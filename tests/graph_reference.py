@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from leashed import _core
 from leashed.graphs import Applied
 from leashed.models import (
     FM,
+    BatchNorm,
     Concat,
     Cross,
+    DataNorm,
     Dense,
     Dot,
     Embedding,
@@ -25,6 +28,8 @@ from leashed.models import (
 )
 
 torch = pytest.importorskip("torch")
+
+ROWS = 12  # few, so that ids repeat within a batch
 
 
 @dataclass
@@ -77,6 +82,16 @@ def value(node: Any, i: int, inputs: list[Any], parts: dict[str, Any]) -> Any:
             return inputs[0] @ parts[f"{i}.weight"] + (bias if trained else bias.detach())
         case Applied(layer=ReLU()):
             return torch.relu(inputs[0])
+        case Applied(layer=BatchNorm(eps=eps)):
+            scale, shift = parts[f"{i}.scale"], parts[f"{i}.shift"]
+            return torch.nn.functional.batch_norm(
+                inputs[0], None, None, scale, shift, training=True, eps=eps
+            )
+        case Applied(layer=DataNorm()):
+            mean = inputs[0].mean(0)
+            least = torch.where(mean < 0, -1e-3, 1e-3)
+            mean = torch.where(mean.abs() < 1e-3, least, mean)
+            return parts[f"{i}.scale"] * inputs[0] / mean - parts[f"{i}.shift"]
         case Concat():
             return torch.cat(inputs, 1)
         case Dot():
@@ -115,3 +130,57 @@ def outputs(graph: Graph, theta: Any, tables: list[Any], batch: Batch) -> Any:
         else:
             found[node] = value(node, i, [found[n] for n in node.inputs], parts)
     return found[graph.output]
+
+
+def draw(graph: Graph, size: int, random: np.random.Generator, kind: str) -> Batch:
+    """A batch; ``kind`` of the ids: one each, bags of 0 to 4 of them, or bags with weights."""
+    columns = []
+    for _ in graph.embeddings:
+        offsets = weights = None
+        entries = size
+        if kind != "one":
+            lengths = random.integers(0, 5, size)
+            lengths[size // 2] = 0
+            offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
+            entries = int(offsets[-1])
+        if kind == "weights":
+            weights = random.normal(1, 0.5, entries).astype(np.float32)
+        columns.append(
+            Column(random.integers(0, ROWS, entries).astype(np.uint64), offsets, weights)
+        )
+    x = random.normal(size=(size, graph.features)).astype(np.float32) if graph.features else None
+    return Batch(x, random.integers(0, 2, size).astype(np.int32), columns)
+
+
+def reference(graph: Graph, theta: Any, tables: list[Any], batch: Batch) -> tuple[Any, ...]:
+    """Loss, gradient and row gradients."""
+    theta = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
+    rows = [torch.tensor(t, dtype=torch.float64, requires_grad=True) for t in tables]
+    o = outputs(graph, theta, rows, batch)[:, 0]
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(
+        o, torch.tensor(batch.y, dtype=torch.float64)
+    )
+    found = torch.autograd.grad(loss, [theta, *rows], allow_unused=True, materialize_grads=True)
+    return loss.item(), found[0].numpy(), [g.numpy() for g in found[1:]]
+
+
+def tables_of(graph: Graph, random: np.random.Generator) -> list[Any]:
+    return [random.normal(0, 0.4, (ROWS, t.dim)).astype(np.float32) for t in graph.tables]
+
+
+def native(graph: Graph, isa: str | None = None) -> _core.Graph:
+    """The graph at an instruction-set level."""
+    if isa is None:
+        return graph.native
+    index = {node: i for i, node in enumerate(graph.nodes)}
+    table_of = {table: i for i, table in enumerate(graph.tables)}
+    nodes = []
+    for node in graph.nodes:
+        name, settings = node.choice()
+        if isinstance(node, Embedding):
+            settings = {"table": table_of[node.table], "pooling": (node.pooling, {})}
+            if node.length:
+                settings["length"] = node.length
+        nodes.append((name, settings, [index[i] for i in node.inputs]))
+    tables = [(table.name, table.dim) for table in graph.tables]
+    return _core.Graph(nodes, tables, isa, graph.loss, graph.l2)

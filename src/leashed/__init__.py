@@ -18,7 +18,7 @@ from leashed import (
     tables,
 )
 from leashed._core import __version__
-from leashed.checkpoint import load, save
+from leashed.checkpoint import load, load_statistics, save
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.disciplines import *
 from leashed.engine import Engine
@@ -59,6 +59,7 @@ __all__ = [
     "get_include",
     "gradients",
     "load",
+    "load_statistics",
     "metrics",
     "models",
     "modes",

@@ -36,9 +36,11 @@ __all__: list[str] = [
     "SparseLinear",
     "SparseModel",
     "SparseRows",
+    "StatisticBlock",
     "SyncServer",
     "Table",
     "Trace",
+    "TrackedSource",
     "TrainerSync",
     "TrainersPlan",
     "available_isas",
@@ -111,11 +113,21 @@ class ParameterBlock:
     @property
     def shape(self) -> list[int]: ...
 
+class StatisticBlock:
+    @property
+    def name(self) -> str: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
 class GradientSource:
     @property
     def dimension(self) -> int: ...
     @property
     def features(self) -> int: ...
+    @property
+    def statistics(self) -> list[StatisticBlock]: ...
 
 class Network(GradientSource):
     def __init__(
@@ -355,6 +367,7 @@ class Graph(GradientSource):
         tables: collections.abc.Sequence[Table],
         weights: numpy.typing.NDArray[numpy.float32] | None = None,
         threads: typing.SupportsInt | typing.SupportsIndex | None = None,
+        statistics: numpy.typing.NDArray[numpy.float32] | None = None,
     ) -> tuple: ...
     def gradient(
         self,
@@ -389,6 +402,7 @@ class Graph(GradientSource):
         theta: numpy.typing.NDArray[numpy.float32],
         x: typing.Any,
         tables: collections.abc.Sequence[Table],
+        statistics: numpy.typing.NDArray[numpy.float32] | None = None,
     ) -> numpy.typing.NDArray[numpy.float32]: ...
     @property
     def classes(self) -> int: ...
@@ -400,6 +414,17 @@ class Graph(GradientSource):
     def outputs(self) -> int: ...
     @property
     def parameters(self) -> list[ParameterBlock]: ...
+
+class TrackedSource(GradientSource):
+    def __init__(
+        self,
+        source: GradientSource,
+        workers: typing.SupportsInt | typing.SupportsIndex,
+        values: numpy.typing.NDArray[numpy.float32] | None = None,
+        batches: typing.SupportsInt | typing.SupportsIndex = 0,
+        least: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> None: ...
+    def running(self) -> tuple: ...
 
 class ExternalModel(GradientSource):
     def logits(

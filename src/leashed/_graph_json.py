@@ -19,11 +19,11 @@ from leashed.graphs import (
     Sum,
     TableSpec,
 )
-from leashed.layers import Dense, ReLU
+from leashed.layers import NORMS, Dense, ReLU
 
 __all__ = ["from_json", "to_json"]
 
-_LAYERS: dict[str, Any] = {kind.__name__: kind for kind in (Dense, ReLU)}
+_LAYERS: dict[str, Any] = {kind.__name__: kind for kind in (Dense, ReLU, *NORMS)}
 _JOINED: dict[str, Any] = {kind.__name__: kind for kind in (Concat, Dot, FM, Sum, Product, Cross)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -37,14 +37,23 @@ def unflatten(native: Blocks, parameters: NDArray[np.float32]) -> dict[str, NDAr
 
 
 def initial(
-    native: Blocks, seed: int, scheme: str, untrained: Collection[str]
+    native: Blocks,
+    seed: int,
+    scheme: str,
+    untrained: Collection[str],
+    given: Mapping[str, float] | None = None,
 ) -> NDArray[np.float32]:
-    """First values, float32 [d], a function of ``seed`` alone; those of ``untrained`` blocks are 0."""
+    """First values, float32 [d], a function of ``seed`` alone; those of ``untrained`` blocks are 0,
+    and of those that are ``given``, by name, what is given.
+    """
+    given = given or {}
     random = np.random.Generator(np.random.Philox(_check.whole("seed", seed, 0)))
     if scheme == "normal":
         theta = random.normal(0.0, 0.01, native.dimension).astype(np.float32)
         for name in untrained:
             unflatten(native, theta)[name][...] = 0
+        for name, value in given.items():
+            unflatten(native, theta)[name][...] = value
         return theta
     if scheme not in INITIALISATIONS:
         raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, got {scheme!r}")
@@ -54,6 +63,9 @@ def initial(
         if block.name.endswith(".bias"):
             continue
         part = parts[block.name]
+        if block.name in given:
+            part[...] = given[block.name]
+            continue
         if scheme == "he":
             part[...] = random.normal(0.0, np.sqrt(2.0 / block.fan_in), part.shape)
         else:

@@ -25,14 +25,15 @@ from leashed.models import LAYERS, FactorisationMachine, Graph, Model, TableSpec
 from leashed.tables import Table
 from leashed.tables import check as check_tables
 
-__all__ = ["load", "save"]
+__all__ = ["load", "load_statistics", "save"]
 
 _FORMAT = "leashed.model"
-# Of the format; 5 had no external models that read tables and no field-aware factorisation machines,
+# Of the format; 6 had no normalisation, 5 no external models that read tables and no field-aware factorisation machines,
 # 4 no graphs, 3 no factorisation machines, 2 no external models, 1 no checksum.
-_VERSION = 6
+_VERSION = 7
 _KINDS = {kind.__name__: kind for kind in LAYERS}
 _MAX_HEADER = 100_000_000
+STATISTICS = "statistics"  # the tensor of a model's running ones
 _MOST_DESCRIBED = _MAX_HEADER - 1_000_000  # the rest is for tensors' places and the run's settings
 
 BuiltIn = Model | FactorisationMachine | Graph
@@ -44,6 +45,7 @@ def save(
     model: BuiltIn | External,
     parameters: ArrayLike,
     tables: Mapping[str, Table] | None = None,
+    statistics: ArrayLike | None = None,
 ) -> None:
     """Write a model and its parameters [d] to ``path``, atomically.
 
@@ -56,14 +58,21 @@ def save(
         parameters: [d].
         tables: by name, all that the model reads: their rows and states are written too. Default:
             none are.
+        statistics: float32 [s], as ``TrainResult.statistics``, of a model with ``BatchNorm`` or
+            ``DataNorm``; ``load_statistics`` reads them.
 
     Raises:
-        TypeError, ValueError: ``parameters`` or ``tables`` does not fit the model, or a file cannot
+        TypeError, ValueError: ``parameters``, ``tables`` or ``statistics`` does not fit the model, or a file cannot
             hold its description.
         OSError: the file cannot be written, or the folder has something else in it.
     """
     _require_model(model)
     tensors = parts(model, _check.vector("parameters", parameters, model.dimension))
+    if statistics is not None and np.size(statistics):
+        wanted = model.statistics if isinstance(model, Graph) else 0
+        if not wanted:
+            raise ValueError(f"statistics must be left out, since model {model.name} has none")
+        tensors[STATISTICS] = _check.vector("statistics", statistics, wanted)
     if tables is None:
         write(path, model, tensors)
         return
@@ -253,6 +262,23 @@ def load(
         folder.require(given)
         folder.load(given)
     return model, theta
+
+
+def load_statistics(path: str | os.PathLike[str]) -> NDArray[np.float32]:
+    """What a model with ``BatchNorm`` or ``DataNorm`` normalises by, float32 [s], as it is in a file
+    or folder of ``save`` or of a checkpoint.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged, as for ``load``, or holds none.
+    """
+    file = folders.opened(path).model if folders.is_one(path) else path
+    _, tensors, _ = read(file)
+    if STATISTICS not in tensors:
+        raise ValueError(
+            f"{path} holds no statistics; its model has none, or it was saved without them"
+        )
+    return tensors[STATISTICS]
 
 
 def mismatch(found: BuiltIn | Description, model: BuiltIn | External) -> str | None:

@@ -20,7 +20,7 @@ from leashed._fits import check_fits, examples
 from leashed._reads import TableSpec, click_rows, distinct
 from leashed.choice import Choice
 from leashed.datasets import ClickDataset, Dataset
-from leashed.layers import Dense, Layer, ReLU
+from leashed.layers import NORMS, BatchNorm, Dense, Layer, ReLU
 from leashed.tables import Table
 from leashed.tables import check as check_tables
 
@@ -62,7 +62,8 @@ class Evaluated(NamedTuple):
 
 
 class Node:
-    """Base of the nodes below; ``node >> layer`` is a node too, for ``Dense`` and ``ReLU``.
+    """Base of the nodes below; ``node >> layer`` is a node too, for ``Dense``, ``ReLU``, ``BatchNorm``
+    and ``DataNorm``.
 
     A node is what it is, not what it is equal to: where two read the same one, it is computed once.
     """
@@ -225,8 +226,10 @@ class Applied(Node):
     inputs: tuple[Node, ...]
 
     def __init__(self, layer: Layer, node: Node) -> None:
-        if not isinstance(layer, (Dense, ReLU)):
-            raise TypeError(f"a layer of a graph must be Dense or ReLU, got {layer!r}")
+        if not isinstance(layer, (Dense, ReLU, *NORMS)):
+            raise TypeError(
+                f"a layer of a graph must be Dense or ReLU, BatchNorm or DataNorm, got {layer!r}"
+            )
         object.__setattr__(self, "layer", layer)
         object.__setattr__(self, "inputs", _nodes(type(layer).__name__, (node,), 1))
 
@@ -383,6 +386,7 @@ class Graph:
         data: ClickDataset | Dataset,
         tables: Mapping[str, Table] | None = None,
         threads: int | None = None,
+        statistics: ArrayLike | None = None,
     ) -> Evaluated:
         """Loss and metrics over a data set; no id gets a row, and nothing is counted. The loss is
         NaN where an output is NaN or infinite; a training ends as ``crashed`` there.
@@ -392,6 +396,8 @@ class Graph:
             data: examples; a ``Dataset`` where the model reads no tables.
             tables: by name, as ``TrainResult.tables``; none where it reads none.
             threads: at most. Default: all processors, where that is worth it.
+            statistics: what a model with ``BatchNorm`` or ``DataNorm`` normalises by, float32 [s],
+                as ``TrainResult.statistics``; other models take none.
 
         Raises:
             TypeError, ValueError: an argument is wrong or does not fit the model.
@@ -406,7 +412,8 @@ class Graph:
             rows = data.x
         else:
             rows = self.rows(data)
-        found = self.native.evaluate_rows(theta, rows, data.y, native, data.weights, threads)
+        by = self._running(statistics)
+        found = self.native.evaluate_rows(theta, rows, data.y, native, data.weights, threads, by)
         return Evaluated(*found)
 
     def predict(
@@ -414,6 +421,7 @@ class Graph:
         parameters: ArrayLike,
         x: ClickDataset | ArrayLike,
         tables: Mapping[str, Table] | None = None,
+        statistics: ArrayLike | None = None,
     ) -> NDArray[np.float32]:
         """What the model gives for each example, float32 [n, outputs]: with ``"log_loss"`` and one
         output the probability of label 1.
@@ -422,15 +430,33 @@ class Graph:
             parameters: [d].
             x: examples; [n, features] where the model reads no tables.
             tables: as for ``evaluate``.
+            statistics: likewise.
 
         Raises:
             TypeError, ValueError: an argument is wrong or does not fit the model.
         """
         theta = _check.vector("parameters", parameters, self.dimension)
         native = check_tables(self.tables, {} if tables is None and not self.embeddings else tables)
+        by = self._running(statistics)
         if self.embeddings:
-            return self.native.predict_rows(theta, self.rows(x, "x"), native)
-        return self.native.predict_rows(theta, examples(x, self.features), native)
+            return self.native.predict_rows(theta, self.rows(x, "x"), native, by)
+        return self.native.predict_rows(theta, examples(x, self.features), native, by)
+
+    @property
+    def statistics(self) -> int:
+        """s, the number of running means and variances; 0 without ``BatchNorm`` and ``DataNorm``."""
+        return sum(block.size for block in self.native.statistics)
+
+    def _running(self, given: ArrayLike | None) -> NDArray[np.float32] | None:
+        """What is normalised by, checked; None: nothing is."""
+        if given is None and self.statistics:
+            raise ValueError(
+                f"statistics must be given, since model {self.name} normalises by running means: "
+                "TrainResult.statistics, or leashed.load_statistics(path)"
+            )
+        if given is None or (not self.statistics and not np.size(given)):
+            return None
+        return _check.vector("statistics", given, self.statistics)
 
     def init(self, seed: int = 0, scheme: str = "he") -> NDArray[np.float32]:
         """Initial parameters, float32 [d], as ``Model.init`` has them."""
@@ -439,7 +465,13 @@ class Graph:
             for i, node in enumerate(self.nodes)
             if isinstance(node, Applied) and isinstance(node.layer, Dense) and not node.layer.bias
         ]
-        return _parameters.initial(self.native, seed, scheme, untrained)
+        norms = {
+            f"{i}.{part}": 0.0 if part == "shift" and isinstance(node.layer, BatchNorm) else 1.0
+            for i, node in enumerate(self.nodes)
+            if isinstance(node, Applied) and isinstance(node.layer, NORMS)
+            for part in ("scale", "shift")
+        }
+        return _parameters.initial(self.native, seed, scheme, untrained, norms)
 
     def unflatten(self, parameters: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Views of the nodes' parts of ``parameters`` [d], by name: ``"1.weight"``, ``"1.bias"``, …,

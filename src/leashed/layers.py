@@ -10,7 +10,9 @@ from leashed.choice import Choice
 
 __all__ = [
     "LAYERS",
+    "BatchNorm",
     "Conv2d",
+    "DataNorm",
     "Dense",
     "Layer",
     "MaxPool",
@@ -99,7 +101,44 @@ class ReLU(Layer):
     NATIVE: ClassVar[str] = "relu"
 
 
-# Every layer there is; files know them by these names.
+@dataclass(frozen=True)
+class BatchNorm(Layer):
+    """Batch normalisation, each worker's batches by themselves (Ioffe and Szegedy, 2015;
+    extreme-scale-asgd, Algorithm 1): scale · (x − mean) / √(variance + eps) + shift, of graphs.
+
+    In training means and variances are those of the mini-batch, and gradients flow through them.
+    Evaluation and prediction normalise by running ones, which are no parameters: each worker
+    averages those of its own batches (momentum 0.99, begun with the first batch; variances as
+    PyTorch keeps them, divided by one less than the batch), and what is used is the mean of the
+    workers' weighted by batches. Parameters: scale [width], 1 at first, then shift [width], 0.
+
+    Args:
+        eps: above 0.
+    """
+
+    NATIVE: ClassVar[str] = "batch_norm"
+
+    eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", _check.real("eps", self.eps, 0.0))
+
+
+@dataclass(frozen=True)
+class DataNorm(Layer):
+    """Data normalisation (extreme-scale-asgd, eq. 10): scale · x / E(x) − shift, of graphs. E(x) is
+    the mean of the mini-batch, and gradients flow through it; where |E(x)| is below 10⁻³ it counts
+    as ±10⁻³, a constant, and ``TrainResult.config["statistics"]["near_zero"]`` counts how often.
+    In evaluation and prediction E(x) is the running mean, as with ``BatchNorm``. Parameters: scale
+    [width], then shift [width], both 1 at first (eq. 9).
+    """
+
+    NATIVE: ClassVar[str] = "data_norm"
+
+
+NORMS: tuple[type[Layer], ...] = (BatchNorm, DataNorm)
+
+# Every layer that a list of layers may have; files know them by these names.
 LAYERS: tuple[type[Layer], ...] = (
     Dense,
     Conv2d,
@@ -110,6 +149,11 @@ LAYERS: tuple[type[Layer], ...] = (
 
 def native_layer(layer: object) -> Choice:
     """The native layer; TypeError where it is none."""
+    if isinstance(layer, NORMS):
+        raise TypeError(
+            f"layers must not have {layer!r}, which is a layer of graphs; write the model as one: "
+            "Graph(Input(20) >> Dense(64) >> BatchNorm() >> ReLU() >> Dense(10), loss='softmax')"
+        )
     if not isinstance(layer, LAYERS):
         *most, last = (kind.__name__ for kind in LAYERS)
         raise TypeError(f"layers must be {', '.join(most)} or {last}, got {layer!r}")

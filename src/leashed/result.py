@@ -49,6 +49,7 @@ _LATER = (
     "rows",
     "row_staleness",
     "mode",
+    "statistics",
     *QUALITY,
 )
 _NOT_WRITTEN = ("tables",)
@@ -150,6 +151,11 @@ class TrainResult:
             the model reads no tables.
         row_staleness: int64 [bins]; updates of rows by their staleness: of 0, 1, 2 to 3, 4 to 7, ….
         mode: what a mode of ``leashed.modes`` decided; None under a discipline.
+        statistics: float32 [s]; what a model with ``BatchNorm`` or ``DataNorm`` normalises by in
+            evaluation and prediction: the mean of the workers' averages, weighted by batches, in
+            the order of ``model.native.statistics``. Empty of other models, and where there was no
+            batch. ``config["statistics"]`` has how many ``batches`` it is of, and ``near_zero``,
+            how often a mean counted as ±10⁻³.
         tables: the tables that the model read, by name, as they are now; not written to JSON.
 
     Raises:
@@ -194,6 +200,7 @@ class TrainResult:
     rows: dict[str, int] = field(default_factory=dict)
     row_staleness: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     mode: ModeCounts | None = None
+    statistics: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     tables: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -416,6 +423,8 @@ def _decode_field(name: str, value: Any) -> Any:
         return np.array([_decode_float(item) for item in value], dtype=np.float64)
     if name in _INT_SERIES or name in {"worker_updates", "row_staleness"}:
         return np.array(value, dtype=np.int64)
+    if name == "statistics":
+        return np.array([_decode_float(item) for item in value], dtype=np.float32)
     if name in _HISTOGRAMS:
         return Histogram(value)
     if name in _TIMES:

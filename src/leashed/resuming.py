@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _check, _core, checkpoint
+from leashed._running import Running
 from leashed.external import Description, External
 from leashed.models import FactorisationMachine, Graph, Model
 from leashed.sync import Position
 
-__all__ = ["Checkpointer", "Kept", "Reached", "contents", "resume"]
+__all__ = ["Checkpointer", "Kept", "Reached", "contents", "resume", "statistics"]
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 _LAST_UPDATES = "last_updates"
@@ -46,10 +47,12 @@ class Kept:
 
     Attributes:
         reached: where the last call ended; None before the first.
+        statistics: the running ones that it ended with, of a model that has any.
     """
 
     def __init__(self) -> None:
         self.reached: _core.Resumption | None = None
+        self.statistics: Running | None = None
 
     @classmethod
     def at(cls, vectors: NDArray[np.float32], updates: int, batches: int) -> Kept:
@@ -79,6 +82,7 @@ class Checkpointer:
 
     Attributes:
         position: tells how far the run is that the training is a part of; None: it is not.
+        statistics: tells the running ones, of a model that has any.
 
     Raises:
         OSError: the file could not be written; found before training, not after.
@@ -101,6 +105,7 @@ class Checkpointer:
         self._newest: Reached | None = None  # to be written; None: the thread is idle
         self._failure: Exception | None = None
         self.position: Callable[[], Position] | None = None
+        self.statistics: Callable[[], Running | None] = lambda: None
 
     def __enter__(self) -> Checkpointer:  # noqa: PYI034 (Self is of Python 3.11)
         return self
@@ -121,7 +126,7 @@ class Checkpointer:
         position = None if self.position is None else self.position()
         with self._lock:
             idle = self._newest is None
-            self._newest = Reached(reached, position)
+            self._newest = Reached(reached, position, self.statistics())
         if idle:
             self._thread.submit(self._write)
 
@@ -149,10 +154,11 @@ class Checkpointer:
 
 
 class Reached(NamedTuple):
-    """How far a training is, and the run that it is a part of."""
+    """How far a training is, the run that it is a part of, and running statistics."""
 
     training: _core.Resumption
     run: Position | None
+    statistics: Running | None
 
 
 def _write(
@@ -160,9 +166,10 @@ def _write(
     model: AnyModel,
     reached: _core.Resumption,
     position: Position | None,
+    statistics: Running | None,
     config: dict[str, Any],
 ) -> None:
-    told = contents(model, reached, position, config)
+    told = contents(model, reached, position, statistics, config)
     if told is not None:
         checkpoint.write(path, model, *told)
 
@@ -171,6 +178,7 @@ def contents(
     model: AnyModel,
     reached: _core.Resumption,
     position: Position | None,
+    statistics: Running | None,
     config: dict[str, Any],
 ) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]] | None:
     """A checkpoint's tensors and metadata; None: nothing is to be written, since training has
@@ -197,6 +205,9 @@ def contents(
     }
     if position is not None:
         run |= position._asdict()
+    if statistics is not None:
+        tensors[checkpoint.STATISTICS] = statistics.values
+        run["statistics"] = statistics.config()
     return tensors, {"run": json.dumps(run)}
 
 
@@ -229,6 +240,17 @@ def resume(
         return _resumption(path, found, tensors, run, config), position
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
+
+
+def statistics(path: str | os.PathLike[str], model: Graph) -> Running | None:
+    """The running statistics in a checkpoint that ``resume`` has read, of a model that has any."""
+    if not model.statistics:
+        return None
+    _, tensors, metadata = checkpoint.read(path)
+    if checkpoint.STATISTICS not in tensors:
+        return None
+    told = json.loads(metadata["run"])["statistics"]
+    return Running(tensors[checkpoint.STATISTICS], told["batches"], told["near_zero"])
 
 
 def _resumption(

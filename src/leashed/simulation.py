@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core
 from leashed import staleness as policies
+from leashed._running import check_batch, running, tracked
 from leashed.choice import Choice, Setting
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
@@ -673,6 +674,8 @@ def simulate(
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
+    if isinstance(model, Graph):
+        check_batch(model, batch_size)
     if mode is not None:
         check_batches(mode, len(train_set))
     seed = _check.whole("seed", seed, 0, MAX_SEED)
@@ -714,8 +717,9 @@ def simulate(
         playing = (name, settings)
     examples = head_of(train_set)
     validating = None if test_set is None else head_of(test_set)
+    native = tracked(source_of(model, train_set), 1, None)
     outcome = _core.simulate(
-        source_of(model, train_set),
+        native,
         theta,
         examples[0],
         examples[1],
@@ -785,7 +789,7 @@ def simulate(
         }
     if trained:
         config["tables"] = told_by(trained)
-    result = result_of(outcome, float(batch_size), config, trained)
+    result = result_of(outcome, float(batch_size), config, trained, running(native))
     return Simulation(
         result=result,
         updating_seconds=outcome["updating_seconds"],

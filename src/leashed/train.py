@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _check, _core, recordings, resuming, table_checkpoints
 from leashed import staleness as policies
 from leashed._fits import check_fits, check_labels
+from leashed._running import Running, check_batch, running, tracked
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
@@ -271,6 +272,8 @@ def train(
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
+    if isinstance(model, Graph):
+        check_batch(model, batch_size)
     if mode is not None:
         check_batches(mode, len(train_set))
     seed = _check.whole("seed", seed, 0, MAX_SEED)
@@ -325,16 +328,19 @@ def train(
     if sync is not None:
         config["sync"] = sync.label
     resumption, position, folder = None, None, None
+    begun: Running | None = None
     if trained:
         _check_kept(checkpoint=checkpoint, resume=resume)
     if isinstance(resume, resuming.Kept):
-        resumption = resume.reached
+        resumption, begun = resume.reached, resume.statistics
     elif resume is not None and trained:
         assert isinstance(model, (Graph, External))
         resumption, folder = table_checkpoints.resume(resume, model, config, trained)
         config["resumed_exact"] = folder.exact
     elif resume is not None:
         resumption, position = resuming.resume(resume, model, config)
+    if isinstance(model, Graph) and isinstance(resume, (str, os.PathLike)):
+        begun = resuming.statistics(resume if folder is None else folder.model, model)
     if resumption is not None:
         config["resumed_at"] = resumption.updates
 
@@ -343,7 +349,7 @@ def train(
         progress(progress_of(now, initial_loss, mean_batch))
 
     sparse = isinstance(train_set, SparseDataset)
-    native = source_of(model, train_set)
+    native = tracked(source_of(model, train_set), threads, begun)
     mean_batch = (
         len(train_set) / batches_of(train_set, batch_size, 1) if sparse else float(batch_size)
     )
@@ -406,7 +412,7 @@ def train(
             mode.commands(),
         )
         config["sparse_updates"] = False
-        return result_of(outcome, mean_batch, config, {})
+        return result_of(outcome, mean_batch, config, {}, running(native))
     if auto:
         config["threads"] = threads = fastest(candidates(threads), eps)
     with ExitStack() as stack:
@@ -420,6 +426,8 @@ def train(
             )
         elif checkpoint is not None:
             checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
+        if isinstance(checkpointer, resuming.Checkpointer):
+            checkpointer.statistics = lambda: running(native)
         rules = until.rules(_drawn(train_set, batch_size), batch_size)
         session: Session | None = None
         if cluster is not None:
@@ -471,6 +479,8 @@ def train(
             [table.native for table in trained.values()],
             recording,
         )
+        if isinstance(checkpointer, resuming.Kept):
+            checkpointer.statistics = running(native)
         if (
             isinstance(checkpointer, table_checkpoints.TableCheckpointer)
             and outcome["outcome"] != "crashed"
@@ -484,7 +494,7 @@ def train(
     config["sparse_updates"] = outcome["in_place"]
     if trained:
         config["tables"] = told_by(trained)
-    result = result_of(outcome, mean_batch, config, trained)
+    result = result_of(outcome, mean_batch, config, trained, running(native))
     if outcome["recording_failure"]:
         warnings.warn(
             f"the record in {record} ends before the run: {outcome['recording_failure']}",
@@ -797,8 +807,11 @@ def result_of(
     batch_size: float,
     config: dict[str, Any],
     tables: dict[str, Table],
+    statistics: Running | None = None,
 ) -> TrainResult:
     evaluations = outcome["evaluations"]
+    if statistics is not None:
+        config["statistics"] = statistics.config()
 
     def series(name: str, dtype: type[np.generic]) -> NDArray[Any]:
         return np.array([e[name] for e in evaluations], dtype)
@@ -825,6 +838,7 @@ def result_of(
         outcome=outcome["outcome"],
         reason=outcome["reason"],
         parameters=outcome["parameters"],
+        statistics=np.empty(0, np.float32) if statistics is None else statistics.values,
         seconds=seconds,
         updates=series("updates", np.int64),
         loss=series("loss", np.float64),

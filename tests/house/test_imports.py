@@ -22,7 +22,7 @@ FLOORS = (
     "disciplines gradients histogram membership metrics modes network schedules staleness stopping sync",
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
     "spelled",  # what words of the command line and of plans stand for
-    "_fits _parameters layers",  # what models are made of
+    "_fits _parameters _running layers",  # what models are made of, and average in training
     "tables _reads",  # _reads: features that are ids, and what models say of their tables
     "external graphs result vector",
     "factorisation recommenders",

@@ -21,6 +21,10 @@ struct BatchView {
   const std::uint32_t* const* places = nullptr;
   // Where evaluating a source that gives logits writes each row's; null: nowhere.
   float* logits = nullptr;
+  // What a source that has statistics normalises by; null: what the batch itself comes to, which
+  // its gradient writes to own_statistics unless that is null.
+  const float* statistics = nullptr;
+  float* own_statistics = nullptr;
 };
 
 }  // namespace leashed

@@ -15,6 +15,8 @@
   X(product)             \
   X(cross)               \
   X(dense)               \
+  X(batch_norm)          \
+  X(data_norm)           \
   X(relu)
 
 namespace leashed {

@@ -47,6 +47,13 @@ struct TableShape {
   std::size_t dim;  // floats of a row
 };
 
+// What batches come to that is no parameter: means that a source normalises by.
+struct StatisticBlock {
+  std::string name;          // "<index>.mean" or "<index>.variance", the index of its node
+  std::size_t offset, size;  // among all
+  float least;               // those nearer to 0 count as ± this
+};
+
 class GradientSource {
  public:
   virtual ~GradientSource() = default;
@@ -74,11 +81,15 @@ class GradientSource {
   // table among them. gradient() adds the rows' gradients, of the same mean loss, to theirs.
   virtual std::vector<TableShape> tables() const { return {}; }
   virtual std::vector<std::size_t> features_of_tables() const { return {}; }
+  // What it normalises by: in gradient() a batch's own (BatchView::own_statistics), in evaluate()
+  // what the batch is given (BatchView::statistics). No rule ever sees them.
+  virtual std::vector<StatisticBlock> statistics() const { return {}; }
 
   // Writes the gradient of the batch's mean loss (the sum of its rows' weighted losses over their
-  // number) at theta to gradient[0..d) (overwriting it) and returns that loss. Allocates nothing,
-  // takes no lock. Where `cancel` turns true it may return at once; the gradient is then worthless
-  // and the caller drops it.
+  // number) at theta to gradient[0..d) (overwriting it) and returns that loss. Takes no lock, and
+  // allocates nothing but where there are statistics and no batch was as large before. Where
+  // `cancel` turns true it may return at once; the gradient is then worthless and the caller drops
+  // it.
   virtual float gradient(const float* theta, const BatchView& batch, float* gradient,
                          Workspace& workspace, const std::atomic<bool>& cancel) const = 0;
 

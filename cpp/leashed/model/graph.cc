@@ -31,13 +31,14 @@ struct Graph::Plan : GraphPlan {
 
 namespace {
 
-// One thread's blocks, and the memory between them.
-struct GraphWorkspace final : Workspace {
-  GraphWorkspace(const GraphPlan& plan, const GraphLayout& layout, const Loss& loss, Isa isa)
-      : head(loss, plan.outputs, kMicroBatch) {
+// One thread's blocks, and the memory between them, for micro-batches of at most so many rows.
+struct Blocks {
+  Blocks(const GraphPlan& plan, const GraphLayout& layout, const Loss& loss, Isa isa,
+         std::size_t most)
+      : max_rows(most), head(loss, plan.outputs, most) {
     for (const std::size_t width : layout.widths) {
-      values.emplace_back(kMicroBatch * row_stride(width));
-      gradients.emplace_back(kMicroBatch * row_stride(width));
+      values.emplace_back(max_rows * row_stride(width));
+      gradients.emplace_back(max_rows * row_stride(width));
     }
     const std::size_t last = plan.values.size() - 1;
     const auto window = [&](std::size_t v) -> Window {
@@ -58,7 +59,7 @@ struct GraphWorkspace final : Workspace {
     }
     for (std::size_t b = 0; b < plan.blocks.size(); ++b) {
       const auto& block = plan.blocks[b];
-      Ports ports{{}, window(block.output), rows[block.output].has_value(), isa, kMicroBatch};
+      Ports ports{{}, window(block.output), rows[block.output].has_value(), isa, max_rows};
       for (std::size_t i = 0; i < block.inputs.size(); ++i) {
         const std::size_t v = block.inputs[i];
         ports.inputs.push_back(
@@ -73,11 +74,27 @@ struct GraphWorkspace final : Workspace {
     for (const auto& block : blocks) block->forward(step);
   }
 
+  const std::size_t max_rows;
   std::vector<AlignedArray<float>> values, gradients;
   HeadPass head;
   std::vector<std::unique_ptr<Block>> blocks;
   const float* outputs;
 };
+
+struct GraphWorkspace final : Workspace {
+  std::unique_ptr<Blocks> blocks;
+};
+
+// Those of a workspace, for so many rows at least.
+template <class Plan>
+Blocks& blocks_of(const Plan& plan, Workspace& workspace, std::size_t rows) {
+  std::unique_ptr<Blocks>& own = static_cast<GraphWorkspace&>(workspace).blocks;
+  if (!own || own->max_rows < rows) {
+    own.reset();
+    own = std::make_unique<Blocks>(plan, plan.layout, plan.judge, plan.isa, rows);
+  }
+  return *own;
+}
 
 }  // namespace
 
@@ -98,6 +115,7 @@ std::vector<std::size_t> Graph::block_ends() const {
 }
 std::vector<TableShape> Graph::tables() const { return plan_->tables; }
 std::vector<std::size_t> Graph::features_of_tables() const { return plan_->features_of_tables; }
+std::vector<StatisticBlock> Graph::statistics() const { return plan_->statistics; }
 std::size_t Graph::outputs() const { return plan_->outputs; }
 std::size_t Graph::classes() const { return plan_->judge.classes(plan_->outputs); }
 bool Graph::gives_logits() const {
@@ -107,17 +125,22 @@ const std::vector<ParameterBlock>& Graph::parameters() const { return plan_->par
 double Graph::flops_per_example() const { return plan_->flops; }
 
 std::unique_ptr<Workspace> Graph::make_workspace() const {
-  return std::make_unique<GraphWorkspace>(*plan_, plan_->layout, plan_->judge, plan_->isa);
+  auto workspace = std::make_unique<GraphWorkspace>();
+  blocks_of(*plan_, *workspace, kMicroBatch);
+  return workspace;
 }
 
 float Graph::gradient(const float* theta, const BatchView& batch, float* gradient,
                       Workspace& workspace, const std::atomic<bool>& cancel) const {
-  auto& own = static_cast<GraphWorkspace&>(workspace);
+  // What a batch comes to is known when all of it is there.
+  const std::size_t together =
+      plan_->statistics.empty() ? kMicroBatch : std::max(kMicroBatch, batch.size);
+  Blocks& own = blocks_of(*plan_, workspace, together);
   const float scale = 1.0f / static_cast<float>(batch.size);
   for (const auto& block : own.blocks) block->prepare_backward(theta);
 
   double loss = 0;
-  for_each_micro_batch(batch.size, 1, [&](std::size_t first, std::size_t count) {
+  const auto work = [&](std::size_t first, std::size_t count) {
     if (cancel.load(std::memory_order_relaxed)) return false;
     RowsAhead ahead;
     if (plan_->features > 0) ahead = rows_after(batch, first + count, plan_->features);
@@ -128,14 +151,15 @@ float Graph::gradient(const float* theta, const BatchView& batch, float* gradien
       own.blocks[b]->backward(step, gradient, first > 0);
     }
     return true;
-  });
+  };
+  for_each_micro_batch(batch.size, 1, work, together);
   const double penalty =
       plan_->l2 > 0 ? penalise(plan_->l2, plan_->parameters, theta, gradient) : 0;
   return static_cast<float>(loss / static_cast<double>(batch.size) + penalty);
 }
 
 Evaluation Graph::evaluate(const float* theta, const BatchView& batch, Workspace& workspace) const {
-  auto& own = static_cast<GraphWorkspace&>(workspace);
+  Blocks& own = blocks_of(*plan_, workspace, kMicroBatch);
   RowsAhead none;
   Evaluation sums;
   sums.rows = batch.size;
@@ -156,7 +180,7 @@ Evaluation Graph::evaluate(const float* theta, const BatchView& batch, Workspace
 
 void Graph::predict(const float* theta, const BatchView& batch, float* predictions,
                     Workspace& workspace) const {
-  auto& own = static_cast<GraphWorkspace&>(workspace);
+  Blocks& own = blocks_of(*plan_, workspace, kMicroBatch);
   RowsAhead none;
   for_each_micro_batch(batch.size, 1, [&](std::size_t first, std::size_t count) {
     own.forward({theta, batch, first, count, none});

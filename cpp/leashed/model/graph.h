@@ -26,6 +26,7 @@ class Graph final : public GradientSource {
   std::vector<std::size_t> block_ends() const override;
   std::vector<TableShape> tables() const override;
   std::vector<std::size_t> features_of_tables() const override;
+  std::vector<StatisticBlock> statistics() const override;
   std::size_t outputs() const;
   std::size_t classes() const override;
   bool gives_logits() const override;
@@ -36,7 +37,8 @@ class Graph final : public GradientSource {
   std::unique_ptr<Workspace> make_workspace() const override;
   // A row's gradient is added up in the order of a feature's entries; where features share a table,
   // those of one micro-batch come before those of the next. Which order the features have within
-  // one depends on the graph and the batch alone: the same bits wherever the batch ran.
+  // one depends on the graph and the batch alone: the same bits wherever the batch ran. Where there
+  // are statistics the whole batch is one micro-batch.
   float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
                  const std::atomic<bool>& cancel) const override;
   Evaluation evaluate(const float* theta, const BatchView& batch,

@@ -46,6 +46,7 @@ struct GraphPlan {
   std::size_t outputs = 0;
   std::size_t dimension = 0;
   std::vector<ParameterBlock> parameters;
+  std::vector<StatisticBlock> statistics;
   double flops = 0;  // of one example, forward and backward
 };
 

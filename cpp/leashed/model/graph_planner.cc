@@ -65,6 +65,13 @@ std::size_t GraphPlanner::parameter(const char* name, std::vector<std::size_t> s
   return offset;
 }
 
+std::size_t GraphPlanner::statistic(const char* name, std::size_t size, float least) {
+  const std::size_t offset =
+      plan_.statistics.empty() ? 0 : plan_.statistics.back().offset + plan_.statistics.back().size;
+  plan_.statistics.push_back({std::to_string(index_) + "." + name, offset, size, least});
+  return offset;
+}
+
 void GraphPlanner::becomes(std::unique_ptr<BlockPlan> block, std::size_t width, bool learns) {
   plan_.blocks.push_back({std::move(block), node().inputs, index_});
   write(width, learns);

@@ -40,6 +40,8 @@ class GraphPlanner {
   // The offset in theta of a parameter of that name and shape.
   std::size_t parameter(const char* name, std::vector<std::size_t> shape, std::size_t fan_in,
                         std::size_t fan_out);
+  // The offset among the graph's statistics of one of that name; `least` as StatisticBlock has it.
+  std::size_t statistic(const char* name, std::size_t size, float least);
   // The block of that kind that the node's one input comes from, if nothing else reads it; else
   // null.
   template <class Kind>

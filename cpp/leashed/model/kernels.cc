@@ -6,6 +6,7 @@
 #include "leashed/model/kernels/factors.h"
 #include "leashed/model/kernels/field_factors.h"
 #include "leashed/model/kernels/interaction.h"
+#include "leashed/model/kernels/normalise.h"
 #include "leashed/model/kernels/sparse.h"
 #include "leashed/model/kernels/spatial.h"
 
@@ -16,6 +17,7 @@ LEASHED_ISA_TABLE(ActivationKernels, activation_kernels)
 LEASHED_ISA_TABLE(EmbeddingKernels, embedding_kernels)
 LEASHED_ISA_TABLE(InteractionKernels, interaction_kernels)
 LEASHED_ISA_TABLE(ElementwiseKernels, elementwise_kernels)
+LEASHED_ISA_TABLE(NormaliseKernels, normalise_kernels)
 LEASHED_ISA_TABLE(SparseKernels, sparse_kernels)
 LEASHED_ISA_TABLE(FactorKernels, factor_kernels)
 LEASHED_ISA_TABLE(FieldFactorKernels, field_factor_kernels)

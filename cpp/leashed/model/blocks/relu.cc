@@ -1,5 +1,6 @@
-// max(0, x); after a dense layer that nothing else reads, part of it.
+// max(0, x); after a dense layer or a normalisation that nothing else reads, part of it.
 #include "leashed/model/blocks/chain.h"
+#include "leashed/model/blocks/norm.h"
 #include "leashed/model/graph_planner.h"
 #include "leashed/model/kernels/activation.h"
 #include "leashed/model/kernels/elementwise.h"
@@ -54,6 +55,9 @@ void plan_relu_node(const Node&, GraphPlanner& graph) {
   const std::size_t width = graph.width(0);
   if (auto* chain = graph.extendable<ChainPlan>()) {
     chain->stages.back().relu = true;
+    graph.extends(width);
+  } else if (auto* norm = graph.extendable<NormPlan>()) {
+    norm->relu = true;
     graph.extends(width);
   } else {
     graph.becomes(std::make_unique<ReluPlan>(), width, false);

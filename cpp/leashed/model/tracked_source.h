@@ -1,0 +1,78 @@
+// A source with statistics, and what they run to while it is trained: each worker averages those of
+// its own batches, the younger the more (momentum 0.99), and whoever evaluates gets the mean of the
+// workers' averages, weighted by how many batches each is of. It stands for the source in a
+// training, whoever carries that out.
+//
+// An average begins with its first batch and not with 0: of n batches, the last one's share is
+// (1 − 0.99) / (1 − 0.99ⁿ). Before there is a batch, what is evaluated is normalised by what it
+// comes to itself, 64 rows at a time. A batch of one example tells nothing and is not averaged.
+//
+// Each workspace has a seat: one writer and any number of readers, who see it whole. The writer
+// makes `turn` odd, writes, and makes it even; a reader who has seen two turns, or an odd one,
+// looks again. Each value is stored with release and loaded with acquire: who has seen one of a
+// turn's values sees that turn too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "leashed/model/gradient_source.h"
+
+namespace leashed {
+
+// Averages of so many batches.
+struct RunningStatistics {
+  std::vector<float> values;  // [statistics]; empty: there is no batch yet
+  std::uint64_t batches = 0;
+  std::uint64_t least = 0;  // how often, by value and batch, StatisticBlock::least counted
+};
+
+class TrackedSource final : public GradientSource {
+ public:
+  // Of so many workers, who go on from `begun`, of whose batches each takes an equal share.
+  TrackedSource(const GradientSource& source, std::size_t workers, RunningStatistics begun);
+  ~TrackedSource() override;
+
+  RunningStatistics running() const;
+
+  std::size_t dimension() const override { return source_.dimension(); }
+  std::size_t features() const override { return source_.features(); }
+  std::unique_ptr<Workspace> make_workspace() const override;
+  std::size_t classes() const override { return source_.classes(); }
+  bool classifies() const override { return source_.classifies(); }
+  bool takes_weights() const override { return source_.takes_weights(); }
+  bool gives_logits() const override { return source_.gives_logits(); }
+  std::shared_ptr<void> attach() const override { return source_.attach(); }
+  std::vector<std::size_t> block_ends() const override { return source_.block_ends(); }
+  std::vector<TableShape> tables() const override { return source_.tables(); }
+  std::vector<std::size_t> features_of_tables() const override {
+    return source_.features_of_tables();
+  }
+  std::vector<StatisticBlock> statistics() const override { return source_.statistics(); }
+  double l2() const override { return source_.l2(); }
+  double curvature() const override { return source_.curvature(); }
+
+  float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
+                 const std::atomic<bool>& cancel) const override;
+  Evaluation evaluate(const float* theta, const BatchView& batch,
+                      Workspace& workspace) const override;
+
+ private:
+  struct Seat;
+  struct Own;
+
+  // The mean of all, and how many batches it is of. `values` is untouched where they are none.
+  void merge(RunningStatistics& all, std::vector<double>& sums, std::vector<float>& one) const;
+
+  const GradientSource& source_;
+  const std::vector<StatisticBlock> blocks_;
+  const std::size_t size_;
+  const RunningStatistics begun_;
+  const std::uint64_t share_;  // of the begun batches, each worker's
+  mutable std::mutex mutex_;   // of the list of seats; not of what is in them
+  mutable std::vector<std::unique_ptr<Seat>> seats_;
+};
+
+}  // namespace leashed

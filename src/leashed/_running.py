@@ -1,0 +1,56 @@
+"""Running statistics: what trainings of models that normalise average beside the parameters."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _core
+
+__all__ = ["Running", "check_batch", "running", "tracked"]
+
+
+class Running(NamedTuple):
+    """Means and variances, float32 [s], averaged over so many batches, and how often a mean counted
+    as ±10⁻³.
+    """
+
+    values: NDArray[np.float32]
+    batches: int
+    near_zero: int
+
+    def config(self) -> dict[str, int]:
+        """What configurations and checkpoints tell beside the values."""
+        return {"batches": self.batches, "near_zero": self.near_zero}
+
+
+def tracked(
+    native: _core.GradientSource, workers: int, begun: Running | None
+) -> _core.GradientSource:
+    """The source to train in place of ``native``, by so many workers who go on from ``begun``; itself
+    where it has no statistics.
+    """
+    if not native.statistics:
+        return native
+    if begun is None:
+        return _core.TrackedSource(native, workers)
+    return _core.TrackedSource(native, workers, *begun)
+
+
+def running(source: _core.GradientSource) -> Running | None:
+    """What a tracked source has by now; None: there was no batch, or it is none."""
+    if not isinstance(source, _core.TrackedSource):
+        return None
+    found = Running(*source.running())
+    return found if found.batches else None
+
+
+def check_batch(model: Any, batch_size: int) -> None:
+    """ValueError where batches are too small for a model that normalises by them."""
+    if batch_size < 2 and model.native.statistics:
+        raise ValueError(
+            f"batch_size must be at least 2 for model {model.name}, which normalises by what a batch "
+            f"comes to, got {batch_size}"
+        )
