@@ -25,6 +25,7 @@ from leashed.engine import Engine
 from leashed.external import get_include
 from leashed.models import Model
 from leashed.replaying import Replay, replay
+from leashed.restoring import restore
 from leashed.result import Histogram, TimeDistribution, TrainResult
 from leashed.rules import *
 from leashed.shared import SharedVector
@@ -64,6 +65,7 @@ __all__ = [
     "models",
     "modes",
     "replay",
+    "restore",
     "rules",
     "save",
     "schedules",

@@ -125,6 +125,11 @@ class Opened:
         self.model: Path = folder / manifest["model"]["file"]
         self.exact: bool = manifest["exact"]
 
+    @property
+    def described_tables(self) -> dict[str, Any]:
+        """By name what is told of each."""
+        return self._tables
+
     def require(self, tables: Mapping[str, Table], *, same_rule: bool = False) -> None:
         """ValueError where the folder's tables are not these: of the same names and sizes, with the
         same beginnings and kinds of rule; with ``same_rule`` all settings are the same.

@@ -28,7 +28,7 @@ FLOORS = (
     "factorisation recommenders",
     "models engine shared _graph_json folders",  # folders: of a model and its tables
     "checkpoint sharding",  # sharding: the parameters on several servers
-    "resuming recordings",  # recordings: what a trace says of its run
+    "resuming recordings restoring",  # recordings: what a trace says of its run; restoring: a model and its tables, anew
     "table_checkpoints",
     "train",
     "embeddings replaying simulation",  # a recorded run made again; trainings in virtual time

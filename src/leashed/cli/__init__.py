@@ -17,6 +17,7 @@ from leashed.cli import (
     contention,
     elp,
     policies,
+    predict,
     replay,
     report,
     scaling,
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"leashed {__version__}")
     commands: arguments.Commands = parser.add_subparsers(required=True, metavar="COMMAND")
     train.add(commands)
+    predict.add(commands)
     bench = commands.add_parser("bench", help="benchmarks")
     benchmarks: arguments.Commands = bench.add_subparsers(required=True, metavar="BENCHMARK")
     scaling.add(benchmarks)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed import _check, checkpoint, folders
-from leashed.cli import clicks
+from leashed.cli import clicks, sparse
 from leashed.cli.arguments import add_data, add_discipline, load_data
 from leashed.cli.progress import Line, bar, completed, describe
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
 from leashed.datasets import ClickSplit, Split
 from leashed.disciplines import Leashed
-from leashed.models import INITIALISATIONS, Graph, Model
+from leashed.models import INITIALISATIONS, FactorisationMachine, Graph, Model
 from leashed.report.facts import facts
 from leashed.report.table import pairs
 from leashed.result import TrainResult
@@ -36,13 +36,16 @@ def add(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "train",
-        help="train a network",
-        description="Train a network. Exit status: 0; 1 if it ended without the loss asked for, or "
+        help="train a model",
+        description="Train a model. Exit status: 0; 1 if it ended without the loss asked for, or "
         "crashed; 2 for a wrong argument; 130 after Ctrl-C, which stops all threads and keeps the state reached.",
     )
     add_data(parser)
     parser.add_argument(
-        "--model", choices=(*MODELS, *clicks.MODELS), default="mlp", help="default: %(default)s"
+        "--model",
+        choices=(*MODELS, *clicks.MODELS, *sparse.MODELS),
+        default="mlp",
+        help="default: %(default)s",
     )
     add_discipline(parser)
     parser.add_argument(
@@ -73,6 +76,12 @@ def add(commands: Commands) -> None:
             "models of clicks",
             f"{', '.join(clicks.MODELS)}: with --data {clicks.WORD}, from the seed (default), or "
             "--data FILE in Criteo's format",
+        )
+    )
+    sparse.add_sparse(
+        parser.add_argument_group(
+            "models of sparse rows",
+            f"{', '.join(sparse.MODELS)}: --data FILE is in the libsvm or libffm format, or Criteo's",
         )
     )
     until = parser.add_argument_group(
@@ -163,13 +172,19 @@ def _train(options: argparse.Namespace) -> int:
         elif path is not None:
             folders.prepare(path)
     given = None
-    model: Model | Graph
-    data: Split | ClickSplit
+    model: Model | FactorisationMachine | Graph
+    data: Split | ClickSplit | sparse.Rows
     if options.model in clicks.MODELS:
+        sparse.refuse(options)
         model, data = clicks.build(options.model, options), clicks.load(options)
         given = clicks.make_tables(model, options, rule, staleness)
+    elif options.model in sparse.MODELS:
+        clicks.refuse(options)
+        data = sparse.load(options)
+        model = sparse.build(options.model, data, options)
     else:
         clicks.refuse(options)
+        sparse.refuse(options)
         data = load_data(options)
         model = build_model(options.model, data.train)
     line = Line(sys.stderr)
@@ -182,7 +197,8 @@ def _train(options: argparse.Namespace) -> int:
 
     result = train(
         model,
-        data,
+        data.train,
+        validation=data.test,
         until=until,
         discipline=discipline if mode is None else None,
         mode=mode,
@@ -223,7 +239,7 @@ def _report(path: Path, result: TrainResult) -> None:
     training.write(result, path)
 
 
-def _save(path: Path, model: Model | Graph, result: TrainResult) -> None:
+def _save(path: Path, model: Model | FactorisationMachine | Graph, result: TrainResult) -> None:
     if result.outcome == "crashed":
         print(f"leashed: {path} not written: the parameters are not finite", file=sys.stderr)
     else:

@@ -18,6 +18,7 @@ from leashed.datasets.criteo import criteo
 from leashed.datasets.dataset import Dataset, Split
 from leashed.datasets.digits import synthetic_digits
 from leashed.datasets.downsampling import downsample
+from leashed.datasets.hashing import hashed
 from leashed.datasets.idx import read_idx, write_idx
 from leashed.datasets.mnist import download, fashion_mnist, mnist
 from leashed.datasets.sparse import SparseDataset, read_libffm, read_svmlight
@@ -35,6 +36,7 @@ __all__ = [
     "download",
     "downsample",
     "fashion_mnist",
+    "hashed",
     "mnist",
     "read_idx",
     "read_libffm",

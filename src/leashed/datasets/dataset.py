@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 from dataclasses import dataclass
@@ -145,6 +146,11 @@ class Dataset:
     def features(self) -> int:
         """Values per example."""
         return int(self.x.shape[1])
+
+    def head(self, rows: int) -> Dataset:
+        """The first so many examples."""
+        weights = None if self.weights is None else self.weights[:rows]
+        return dataclasses.replace(self, x=self.x[:rows], y=self.y[:rows], weights=weights)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -147,19 +147,38 @@ class SparseDataset:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def head(self, rows: int) -> SparseDataset:
-        """The first so many rows."""
-        entries = int(self.indptr[min(rows, len(self))])
+    def __getitem__(self, rows: slice) -> SparseDataset:
+        """The rows of a slice of step 1, without a copy of their entries: ``data[:1000]``."""
+        if not isinstance(rows, slice) or rows.step not in (None, 1):
+            raise TypeError(f"rows must be a slice of step 1, got {rows!r}")
+        begin, end, _ = rows.indices(len(self))
+        indptr = self.indptr[begin : max(begin, end) + 1]
+        entries = slice(int(indptr[0]), int(indptr[-1]))
         return SparseDataset(
-            self.indptr[: rows + 1],
-            self.indices[:entries],
-            self.data[:entries],
+            indptr - indptr[0],
+            self.indices[entries],
+            self.data[entries],
             self.features,
-            self.y[:rows],
+            self.y[rows],
             self.classes,
             self.name,
-            None if self.weights is None else self.weights[:rows],
+            None if self.weights is None else self.weights[rows],
         )
+
+    def head(self, rows: int) -> SparseDataset:
+        """The first so many rows."""
+        return self[:rows]
+
+    def split(self, test: int) -> tuple[SparseDataset, SparseDataset]:
+        """The last ``test`` rows for testing, behind those before them for training.
+
+        Raises:
+            TypeError, ValueError: ``test`` is no whole number from 1 to n − 1.
+        """
+        if len(self) < 2:
+            raise ValueError("one row cannot be split; it takes two, one of them to test")
+        test = _check.whole("test", test, 1, len(self) - 1)
+        return self[:-test], self[-test:]
 
     def __repr__(self) -> str:
         return (
