@@ -26,7 +26,7 @@ Choice endless(Choice mode) {
 
 Shards::Shards(const Choice& mode, const DisciplineContext& context, Sharding sharding,
                RowHolder* rows)
-    : sharding_(std::move(sharding)) {
+    : sharding_(std::move(sharding)), dimension_(context.dimension) {
   std::erase_if(sharding_.shards, [](const auto& spans) { return spans.empty(); });
   if (sharding_.shards.size() == 1) {
     servers_.push_back(

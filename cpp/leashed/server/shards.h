@@ -31,6 +31,15 @@ class Shards {
 
   void gather(std::size_t shard, const float* whole, float* part) const;
   void scatter(std::size_t shard, const float* part, float* whole) const;
+  // The whole vector, of parts that may be of different versions; in `memory`, but where there is
+  // one server.
+  template <class PartOf>
+  const float* assembled(PartOf&& part_of, AlignedArray<float>& memory) const {
+    if (size() == 1) return part_of(0);
+    if (memory.size() == 0) memory = AlignedArray<float>(dimension_);
+    for (std::size_t s = 0; s < size(); ++s) scatter(s, part_of(s), memory.data());
+    return memory.data();
+  }
 
   // That all of them have made.
   std::uint64_t updates();
@@ -39,6 +48,7 @@ class Shards {
 
  private:
   Sharding sharding_;  // without the empty ones
+  const std::size_t dimension_;
   std::vector<std::unique_ptr<ParameterServer>> servers_;
 };
 

@@ -1,0 +1,81 @@
+#include "leashed/simulation/mode_gradients.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace leashed {
+
+using modes::WorkerRule;
+
+void ModeGradients::pull_rows(std::uint32_t worker) {
+  if (!played_.rows.holder()) return;
+  ModePlayer& player = played_.players[worker];
+  played_.batches.fill_span(player.lease.first, player.lease.count, batch_);
+  played_.rows.holder()->pull(batch_.view, player.rows);
+}
+
+// All gradients of a lease, which is cut into as many parts as there are local steps.
+bool ModeGradients::compute(std::uint32_t worker) {
+  ModePlayer& player = played_.players[worker];
+  StopFlag& stop = played_.watch.stop;
+  if (sent_.size() == 0) sent_ = AlignedArray<float>(played_.dimension());
+  const std::uint32_t steps = played_.steps_of(player);
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    const std::uint64_t begin = player.lease.count * step / steps;
+    const std::uint64_t end = player.lease.count * (step + 1) / steps;
+    played_.batches.fill_span(player.lease.first + begin, end - begin, batch_);
+    if (RowHolder* rows = played_.rows.holder()) {
+      rows->show(player.rows, batch_.view, row_gradients_);
+    }
+    const bool changed = step == 0 && !player.before.empty();
+    const float* const theta = changed ? player.before.data() : theta_of(worker);
+    const float loss = gradient_(theta, batch_.view, sent_.data());
+    if (stop.stopped()) return false;
+    if (!std::isfinite(loss)) return stop.stop(StopReason::not_finite), false;
+    played_.telemetry.gradients.add(1);
+    player.before.clear();
+    if (played_.rule.steps_own) {
+      played_.models.step(worker, sent_.data());
+      ++played_.own_updates;
+      if (!played_.shards[0].holds() && played_.own_updates >= played_.options.until.updates) {
+        return stop.stop(StopReason::updates), false;
+      }
+    }
+    if (played_.watch.looked()) return false;
+  }
+  if (played_.rule.sends == WorkerRule::Sends::model) {
+    std::copy_n(played_.models[worker], played_.dimension(), sent_.data());
+  }
+  for (ModePlayer::Part& part : player.parts) part.pulled.release();
+  if (played_.shards.size() > 1) cut(player);
+  return true;
+}
+
+const float* ModeGradients::theta_of(std::uint32_t worker) {
+  if (played_.rule.model == WorkerRule::Model::own) return played_.models[worker];
+  const std::vector<ModePlayer::Part>& parts = played_.players[worker].parts;
+  return played_.shards.assembled([&](std::size_t shard) { return parts[shard].pulled.data(); },
+                                  pulled_);
+}
+
+// The servers' parts of what is sent, until each has got there.
+void ModeGradients::cut(ModePlayer& player) {
+  for (std::size_t shard = 0; shard < played_.shards.size(); ++shard) {
+    AlignedArray<float>& sent = player.parts[shard].sent;
+    if (sent.size() == 0) sent = AlignedArray<float>(played_.shards.size(shard));
+    played_.shards.gather(shard, sent_.data(), sent.data());
+  }
+}
+
+Payload ModeGradients::payload(std::uint32_t worker, std::size_t shard) {
+  ModePlayer& player = played_.players[worker];
+  ModePlayer::Part& part = player.parts[shard];
+  Payload payload{played_.shards.size() == 1 ? &sent_ : &part.sent, part.t, player.lease.count};
+  if (played_.rows.holder()) {
+    payload.rows = &player.rows.keys;
+    payload.row_gradients = &row_gradients_;
+  }
+  return payload;
+}
+
+}  // namespace leashed

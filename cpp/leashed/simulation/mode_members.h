@@ -1,0 +1,38 @@
+// Workers of a mode that come and go (membership.h): what becomes of what they have, and what they
+// come with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "leashed/simulation/mode_outcome.h"
+#include "leashed/simulation/mode_transfers.h"
+#include "leashed/simulation/played_mode.h"
+
+namespace leashed {
+
+class ModeMembers {
+ public:
+  // tell_all: all servers.
+  ModeMembers(PlayedMode& played, ModeTransfers& transfers, ModeOutcome& outcome,
+              std::function<void(const modes::Event&)> tell_all)
+      : played_(played), transfers_(transfers), outcome_(outcome), tell_all_(std::move(tell_all)) {}
+
+  // Those who are there at the beginning, and what is to become of them.
+  void begin();
+  void leave(std::uint32_t worker);
+  void crash(std::uint32_t worker, bool by_chance);
+  void miss(std::uint32_t worker);
+  void join(std::uint32_t worker);
+
+ private:
+  void go(std::uint32_t worker);
+  void renew(std::uint32_t worker);
+
+  PlayedMode& played_;
+  ModeTransfers& transfers_;
+  ModeOutcome& outcome_;
+  const std::function<void(const modes::Event&)> tell_all_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,103 @@
+#include "leashed/simulation/mode_transfers.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace leashed {
+
+ModeTransfers::ModeTransfers(PlayedMode& played)
+    : played_(played),
+      update_(make_durations(played.options.update, seed_of(played.options.seed, kUpdate))),
+      transfer_(make_durations(played.options.copy, seed_of(played.options.seed, kCopy))),
+      free_(played.shards.size()) {
+  if (!played.options.network) return;
+  network_.emplace(*played.options.network, static_cast<std::uint32_t>(played.players.size()), 1);
+}
+
+std::int64_t ModeTransfers::pulled(std::uint32_t worker) {
+  ModePlayer& player = played_.players[worker];
+  if (!network_) return after(played_.now, (*transfer_)(worker, player.transfers++));
+  if (!played_.shards[0].holds()) return std::max(played_.now, player.meets_until);
+  const Network::End server = network_->server(0);
+  const std::uint64_t bytes = bytes_of(worker);
+  return network_->receive(server, worker, bytes, network_->send(server, bytes, played_.now));
+}
+
+void ModeTransfers::send(std::uint32_t worker, std::int64_t due) {
+  ModePlayer& player = played_.players[worker];
+  player.sent_off = player.left = played_.shards.size();
+  if (!network_) {
+    send_parts(worker, due);
+  } else if (played_.shards[0].holds()) {
+    played_.enter(network_->send(worker, bytes_of(worker), due), ModeEvent::reach, worker);
+  } else {
+    played_.enter(due, ModeEvent::arrive, worker, 0);
+  }
+}
+
+// Each worker sends another server's part first, so that they do not all come to the same one.
+void ModeTransfers::send_parts(std::uint32_t worker, std::int64_t due) {
+  const std::int64_t time = (*transfer_)(worker, played_.players[worker].transfers++);
+  const std::size_t shards = played_.shards.size();
+  std::size_t sent = 0;  // parameters
+  for (std::size_t k = 0; k < shards; ++k) {
+    const std::size_t shard = (worker + k) % shards;
+    sent += played_.shards.size(shard);
+    played_.enter(after(due, share(time, sent)), ModeEvent::arrive, worker, shard);
+  }
+  // Where there are several, no worker is lost with its push.
+  if (shards > 1) played_.under_way += shards;
+}
+
+void ModeTransfers::reach(std::uint32_t worker) {
+  const std::int64_t there =
+      network_->receive(worker, network_->server(0), bytes_of(worker), played_.now);
+  played_.enter(there, ModeEvent::arrive, worker, 0);
+}
+
+void ModeTransfers::arrive(std::uint32_t worker, std::size_t shard) {
+  ModePlayer& player = played_.players[worker];
+  if (player.sent_off-- == played_.shards.size()) {
+    player.update_time = (*update_)(worker, player.updates++);
+    played_.telemetry.update_seconds.add(in_seconds(player.update_time));
+    played_.telemetry.attempt_seconds.add(in_seconds(player.update_time));
+  }
+  const std::int64_t begun =
+      played_.shards[0].holds() ? std::max(played_.now, free_[shard]) : played_.now;
+  free_[shard] = after(begun, share(player.update_time, played_.shards.size(shard)));
+  played_.enter(free_[shard], ModeEvent::push, worker, shard);
+}
+
+std::int64_t ModeTransfers::meet(std::span<const modes::Node> nodes) {
+  return network_ ? network_->average(nodes, bytes(), played_.now) : played_.now;
+}
+
+std::int64_t ModeTransfers::give(std::uint32_t from, std::uint32_t to) {
+  if (!network_) return played_.now;
+  return network_->receive(from, to, bytes(), network_->send(from, bytes(), played_.now));
+}
+
+void ModeTransfers::cut(std::uint32_t worker) {
+  if (network_) network_->cut(worker, played_.now);
+}
+
+std::uint64_t ModeTransfers::bytes() const { return sizeof(float) * played_.dimension(); }
+
+// Of what the worker has pulled, and will push: the parameters, and the distinct rows of its batch
+// with their ids.
+std::uint64_t ModeTransfers::bytes_of(std::uint32_t worker) const {
+  std::uint64_t all = bytes();
+  const std::vector<RowKeys::Part>& parts = played_.players[worker].rows.keys.parts;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::uint64_t row = sizeof(float) * played_.options.tables[i]->dim();
+    all += parts[i].count * (row + sizeof(std::uint64_t));
+  }
+  return all;
+}
+
+std::int64_t ModeTransfers::share(std::int64_t time, std::size_t parameters) const {
+  if (parameters == played_.dimension()) return time;
+  return std::llround(double(time) * double(parameters) / double(played_.dimension()));
+}
+
+}  // namespace leashed

@@ -1,0 +1,49 @@
+// What takes time between the workers of a mode and its servers: transfers, by what is drawn or
+// over links that are queued for, and the servers' own queues.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "leashed/simulation/durations.h"
+#include "leashed/simulation/network.h"
+#include "leashed/simulation/played_mode.h"
+
+namespace leashed {
+
+class ModeTransfers {
+ public:
+  explicit ModeTransfers(PlayedMode& played);
+
+  // When what is granted now is all there. Who does not hold anything sends nothing.
+  std::int64_t pulled(std::uint32_t worker);
+  // Its push sets off at `due`, and arrives, part for part.
+  void send(std::uint32_t worker, std::int64_t due);
+  // A push's first byte is at the server's link.
+  void reach(std::uint32_t worker);
+  // A server carries out one push after the other; of several, each its part in its share of the
+  // time. Peers have none, and do not wait for others'.
+  void arrive(std::uint32_t worker, std::size_t shard);
+  // When the nodes have each other's models.
+  std::int64_t meet(std::span<const modes::Node> nodes);
+  // A model, from one worker to another: when it is there.
+  std::int64_t give(std::uint32_t from, std::uint32_t to);
+  // What a worker was sending and receiving is given up.
+  void cut(std::uint32_t worker);
+
+ private:
+  std::uint64_t bytes() const;  // of a model
+  std::uint64_t bytes_of(std::uint32_t worker) const;
+  void send_parts(std::uint32_t worker, std::int64_t due);
+  std::int64_t share(std::int64_t time, std::size_t parameters) const;
+
+  PlayedMode& played_;
+  const std::unique_ptr<Durations> update_, transfer_;
+  std::optional<Network> network_;
+  std::vector<std::int64_t> free_;  // when each server will be
+};
+
+}  // namespace leashed

@@ -1,0 +1,139 @@
+// What those who play a mode share (play_mode.cc): the servers, the workers and what each is at,
+// what is to happen, and what is counted of all together.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "leashed/data/indexed_batches.h"
+#include "leashed/engine/telemetry.h"
+#include "leashed/server/own_models.h"
+#include "leashed/server/shards.h"
+#include "leashed/simulation/membership.h"
+#include "leashed/simulation/played_rows.h"
+#include "leashed/simulation/simulate.h"
+#include "leashed/simulation/timeline.h"
+#include "leashed/simulation/virtual_clock.h"
+#include "leashed/simulation/watch.h"
+
+namespace leashed {
+
+// In the order of one moment (policy/server_machine.h), evaluations last.
+enum class ModeEvent : std::uint8_t {
+  reach,   // of a push's first byte, the server's link
+  arrive,  // all of it is at the server
+  push,    // the server carries it out
+  leave,
+  crash,   // without a word
+  missed,  // the server knows of a crash
+  join,
+  command,
+  pull,
+  wake,
+  evaluate,
+};
+
+struct ModePlayer {
+  // Of each shard.
+  struct Part {
+    std::uint64_t ticket = 0, version = 0;  // granted
+    ParameterVector::Pin pulled;            // of a mode whose gradients are taken on it
+    std::uint64_t t = 0;                    // updates to what was pulled
+    std::optional<Grant> to_take;           // of an own model, until the parts of all are there
+    AlignedArray<float> sent;               // of what is sent, where there are several
+  };
+  std::vector<Part> parts;
+  modes::Lease lease{};          // the first shard's
+  std::size_t granted = 0;       // of the parts that it waits for to begin
+  std::size_t sent_off = 0;      // parts of its push that have not arrived yet
+  std::size_t left = 0;          // and that are not carried out yet
+  std::int64_t update_time = 0;  // of all servers together, for its push
+  // Its own model when it began to compute, where a meeting has changed that since.
+  std::vector<float> before;
+  PulledRows rows;
+  std::uint64_t drawn = 0, updates = 0, transfers = 0;
+  std::int64_t since = 0, computed = 0;  // began to compute, or to wait; has computed
+  std::int64_t meets_until = 0, away_since = 0;
+  bool working = false;  // has a lease that it has not pushed for
+  bool ended = false;
+};
+
+struct PlayedMode {
+  PlayedMode(const GradientSource& model, const DatasetView& data, const DatasetView* validation,
+             const Choice& mode, const Sharding& sharding, const DisciplineContext& from,
+             const SimulationOptions& chosen, const TrainCallbacks& callbacks)
+      : source(model),
+        context(from),
+        options(chosen),
+        batches(data, options.batch_size, options.seed),
+        rows(source, options.tables),
+        shards(mode, context, sharding, rows.holder()),
+        rule(shards[0].rule()),
+        models(shards[0], context),
+        members(options.members, static_cast<std::uint32_t>(context.workers), options.seed),
+        players(context.workers),
+        watch(source, data, validation, options.until, callbacks, rows.readers()) {
+    for (ModePlayer& player : players) player.parts.resize(shards.size());
+  }
+
+  std::size_t dimension() const { return source.dimension(); }
+  // Made to what the servers hold; of peers, to all models.
+  std::uint64_t updates() { return shards[0].holds() ? shards.updates() : own_updates; }
+  std::uint32_t steps_of(const ModePlayer& player) const {
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(rule.local_steps, player.lease.count));
+  }
+
+  // Of what goes to one of several servers a moment's number says both, so that it sorts by worker.
+  static bool of_shard(ModeEvent kind) {
+    return kind == ModeEvent::arrive || kind == ModeEvent::push || kind == ModeEvent::pull;
+  }
+  std::uint32_t worker_of(const Moment<ModeEvent>& moment) const {
+    return of_shard(moment.kind) ? static_cast<std::uint32_t>(moment.worker / shards.size())
+                                 : moment.worker;
+  }
+  std::size_t shard_of(const Moment<ModeEvent>& moment) const {
+    return moment.worker % shards.size();
+  }
+  std::uint32_t part_of(std::uint32_t worker, std::size_t shard) const {
+    return static_cast<std::uint32_t>(worker * shards.size() + shard);
+  }
+
+  // It does not happen where the worker is gone by then.
+  void enter(std::int64_t ns, ModeEvent kind, std::uint32_t worker) {
+    timeline.enter({ns, kind, worker, members.life(worker)});
+  }
+  void enter(std::int64_t ns, ModeEvent kind, std::uint32_t worker, std::size_t shard) {
+    timeline.enter({ns, kind, part_of(worker, shard), members.life(worker)});
+  }
+  // Whatever became of the worker since.
+  void enter_pull(std::int64_t ns, std::uint32_t worker, std::size_t shard) {
+    timeline.enter({ns, ModeEvent::pull, part_of(worker, shard)});
+  }
+
+  const GradientSource& source;
+  const DisciplineContext& context;
+  const SimulationOptions& options;
+  const IndexedBatches batches;
+
+  PlayedRows rows;
+  Shards shards;
+  const modes::WorkerRule rule;
+  OwnModels models;
+  Membership members;
+  std::vector<ModePlayer> players;
+  Timeline<ModeEvent> timeline;
+  std::int64_t now = 0;
+  Watch watch;
+
+  WorkerTelemetry telemetry;      // of all together
+  std::size_t under_way = 0;      // parts of pushes to several servers, until they are carried out
+  std::uint64_t own_updates = 0;  // to all models of workers' own
+  std::size_t active = 0;         // there, and not at the end
+  bool ended = false;             // all examples are done
+  double away_seconds = 0;
+  std::uint64_t lost = 0, departures = 0;
+};
+
+}  // namespace leashed
