@@ -1,17 +1,14 @@
 #include "train.h"
 
-#include <filesystem>
 #include <tuple>
 
-#include "choice.h"
+#include "assembly.h"
 #include "data.h"
 #include "interrupted.h"
 #include "leashed/cluster/trainer_sync.h"
-#include "leashed/engine/assemble.h"
 #include "parts.h"
 #include "read.h"
 #include "rows.h"
-#include "sparse.h"
 
 namespace leashed {
 
@@ -112,8 +109,7 @@ TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
 
 namespace {
 
-using PyRecording = std::tuple<std::string, std::string, FloatArray>;  // Recording
-using Shrink = std::tuple<double, std::vector<double>, std::size_t>;   // ShrinkProgress
+using Shrink = std::tuple<double, std::vector<double>, std::size_t>;  // ShrinkProgress
 
 Checkpoint to_checkpoint(const FloatArray& vectors, const FloatArray& last_updates,
                          std::uint64_t updates, std::uint64_t batches, double initial_loss,
@@ -164,27 +160,12 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                      const std::optional<PyRecording>& record) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
-  require_length(theta, source.dimension(), "theta");
-  Assembly parts{source,
-                 theta.data(),
-                 view_of(source, x, y, weights),
-                 std::nullopt,
-                 nullptr,
-                 to_choice(discipline),
-                 to_choice(rule),
-                 to_choice(staleness),
-                 tables};
-  std::optional<Recording> recording;
-  if (record) {
-    const auto& [path, header, start] = *record;
-    recording = {path, header, {start.data(), start.data() + start.size()}};
-    parts.recording = &*recording;
-  }
+  Assembly parts = assembly_of(source, theta, x, y, weights, {discipline, rule, staleness}, seed);
+  parts.tables = tables;
+  parts.recording = to_recording(record);
   if (validation_x && validation_y) {
     parts.validation = view_of(source, *validation_x, *validation_y);
   }
-  if (parts.data.sparse)
-    parts.ordered = py::cast<const PySparseRows&>(x).ordered(parts.data.sparse, seed);
   const TrainOptions options{threads,
                              batch_size,
                              seed,
@@ -200,16 +181,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
 
   bool interrupted_in_callback = false;
   const TrainCallbacks callbacks = callbacks_of(progress, checkpoint, interrupted_in_callback);
-  TrainResult result;
-  try {
-    const py::gil_scoped_release release;
-    result = train(parts, options, callbacks, resume ? &*resume : nullptr);
-  } catch (const std::filesystem::filesystem_error& error) {
-    errno = error.code().value();
-    PyErr_SetFromErrnoWithFilename(PyExc_OSError, error.path1().c_str());
-    throw py::error_already_set();
-  }
-  return to_dict(std::move(result));
+  return to_dict(
+      without_gil([&] { return train(parts, options, callbacks, resume ? &*resume : nullptr); }));
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // Training by a mode on threads.
-#include "choice.h"
+#include "assembly.h"
 #include "data.h"
-#include "leashed/engine/policy_threads.h"
-#include "leashed/staleness/registry.h"
-#include "leashed/update/registry.h"
 #include "mode_counts.h"
 #include "parts.h"
 #include "read.h"
@@ -20,30 +17,22 @@ py::dict train_by_mode(const GradientSource& source, const FloatArray& theta, co
                        std::vector<double> milestones, double evaluate_every,
                        const std::optional<py::function>& progress,
                        const std::optional<FloatArray>& weights,
-                       std::vector<std::pair<double, std::uint32_t>> commands) {
+                       std::vector<std::pair<double, std::uint32_t>> commands,
+                       const std::optional<PyRecording>& record) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
-  require_length(theta, source.dimension(), "theta");
-  const DatasetView data = view_of(source, x, y, weights);
-  std::optional<DatasetView> validation;
-  if (validation_x && validation_y) validation = view_of(source, *validation_x, *validation_y);
-  const auto made_rule = make_rule(to_choice(rule), threads);
-  const auto policy = make_staleness(to_choice(staleness));
-  const DisciplineContext context{theta.data(), source.dimension(), threads, 1, *made_rule,
-                                  *policy,      source.block_ends()};
+  Assembly parts = assembly_of(source, theta, x, y, weights, {mode, rule, staleness}, seed);
+  parts.recording = to_recording(record);
+  if (validation_x && validation_y) {
+    parts.validation = view_of(source, *validation_x, *validation_y);
+  }
   const ModeTrainOptions options{threads,        batch_size,
                                  seed,           to_rules(until, std::move(milestones)),
                                  evaluate_every, std::move(commands)};
-  const modes::ServerPolicy machine = modes::make_server_policy(to_choice(mode));
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
   const TrainCallbacks callbacks = callbacks_of(progress, none, interrupted_in_callback);
-  ModeTrainResult result;
-  {
-    const py::gil_scoped_release release;
-    result = train_mode(source, data, validation ? &*validation : nullptr, machine, context,
-                        options, callbacks);
-  }
+  ModeTrainResult result = without_gil([&] { return train_mode(parts, options, callbacks); });
   py::dict all = to_dict(std::move(result.training));
   add_counts(all, std::move(result.counts));
   return all;
@@ -59,6 +48,7 @@ void bind_train_mode(py::module_& m) {
         py::arg("milestones"), py::arg("evaluate_every"), py::arg("progress"),
         py::arg("weights").noconvert() = py::none(),
         py::arg("commands") = std::vector<std::pair<double, std::uint32_t>>(),
+        py::arg("record") = py::none(),
         "Trains by a mode on threads and returns what train does, and what the mode decided.");
 }
 

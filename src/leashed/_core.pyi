@@ -1068,6 +1068,7 @@ def replay(
     discipline: tuple[str, dict],
     rule: tuple[str, dict],
     staleness: tuple[str, dict],
+    mode: bool,
     threads: typing.SupportsInt | typing.SupportsIndex,
     batch_size: typing.SupportsInt | typing.SupportsIndex,
     seed: typing.SupportsInt | typing.SupportsIndex,
@@ -1076,7 +1077,7 @@ def replay(
     weights: numpy.typing.NDArray[numpy.float32] | None,
 ) -> dict:
     """
-    Makes a recorded training again and returns what engine/replay.h calls Replayed, as a dict.
+    Makes a recorded training again, by a mode where `discipline` is one, and returns what engine/replayed.h calls Replayed, as a dict.
     """
 
 def schedule_values(
@@ -1218,6 +1219,7 @@ def train_mode(
             typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
         ]
     ] = [],
+    record: tuple[str, str, typing.Annotated[numpy.typing.ArrayLike, numpy.float32]] | None = None,
 ) -> dict:
     """
     Trains by a mode on threads and returns what train does, and what the mode decided.

@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 
 from leashed import _core, checkpoint, choice
 from leashed.datasets import Dataset, SparseDataset
-from leashed.disciplines import Discipline
 from leashed.external import Description, External, Samples
 from leashed.models import FactorisationMachine, Graph, Model
-from leashed.rules import Rule
-from leashed.staleness import Policy
 
 __all__ = ["Header", "fingerprint", "header", "recording"]
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
-Choices: TypeAlias = "tuple[Discipline, Rule, Policy]"
+Choices: TypeAlias = "tuple[choice.Choice, choice.Choice, choice.Choice]"
 _FORMAT = "leashed.trace"
 _VERSION = 1
 
@@ -51,6 +48,8 @@ def recording(
     config: dict[str, Any],
     theta: NDArray[np.float32],
     resumed: _core.Resumption | None,
+    *,
+    mode: bool = False,
 ) -> tuple[str, str, NDArray[np.float32]]:
     """For the core: the file, its header, and the parameters and states that the run begins with.
 
@@ -58,13 +57,13 @@ def recording(
         path: the file; a link's target is written.
         model: what is trained.
         data: the training set.
-        choices: the discipline, the rule and the staleness policy.
+        choices: for the core, the discipline or the mode, the rule and the staleness policy.
         config: what ``leashed.train`` was asked for, as JSON's own types.
         theta: to begin with [d], unless it is ``resumed``.
         resumed: what the run goes on from, if it does.
+        mode: whether it is a mode.
     """
     discipline, rule, staleness = choices
-    name, settings = discipline.choice()
     start = theta
     if resumed is not None:
         start = np.concatenate([resumed.vectors.reshape(-1), resumed.last_updates])
@@ -77,9 +76,9 @@ def recording(
             "examples": len(data),
             "fingerprint": fingerprint(data),
         },
-        "discipline": choice.to_json((name, {**settings})),
-        "rule": choice.to_json(rule.choice()),
-        "staleness": choice.to_json(staleness.choice()),
+        "mode" if mode else "discipline": choice.to_json(discipline),
+        "rule": choice.to_json(rule),
+        "staleness": choice.to_json(staleness),
         "start": {
             "resumed": resumed is not None,
             "updates": 0 if resumed is None else resumed.updates,
@@ -97,7 +96,8 @@ class Header(NamedTuple):
     Attributes:
         model: what was trained.
         data: name, number of examples and fingerprint of the training set.
-        discipline: for the core, as are rule and staleness.
+        discipline: for the core, as are rule and staleness; or the mode.
+        mode: whether it is a mode.
         rule: the update rule.
         staleness: the staleness policy.
         start: whether the run went on from a checkpoint; updates and batches before; vectors in
@@ -108,6 +108,7 @@ class Header(NamedTuple):
     model: Model | FactorisationMachine | Graph | Description
     data: dict[str, Any]
     discipline: choice.Choice
+    mode: bool
     rule: choice.Choice
     staleness: choice.Choice
     start: dict[str, Any]
@@ -129,10 +130,12 @@ def header(text: bytes) -> Header:
                 f"its format version is {found['version']}, this release reads {_VERSION}; "
                 "upgrade leashed"
             )
+        mode = "mode" in found
         return Header(
             checkpoint.described(found["model"]),
             found["data"],
-            choice.from_json(found["discipline"]),
+            choice.from_json(found["mode" if mode else "discipline"]),
+            mode,
             choice.from_json(found["rule"]),
             choice.from_json(found["staleness"]),
             found["start"],

@@ -26,19 +26,19 @@ _MOST = 2**64 - 1
 
 @dataclass(frozen=True)
 class Applied:
-    """One update of a run.
+    """One gradient, or model, that was part of an update of a run.
 
     Attributes:
-        worker: whose gradient it was, from 0; under ``Synchronous``, whose mean of all workers'
-            gradients it is, 0.
-        batch: the number of its batch; under ``Synchronous`` of worker 0's, and so is what follows.
-        read: the version of the parameters that the gradient was computed on.
+        worker: whose it was, from 0.
+        batch: the number of its batch, by a mode of its lease.
+        read: the version of the parameters that the gradient was computed on; of a worker's own
+            model the one that it got last.
         staleness: τ, updates between that and this one.
         staleness_schedule: its part τˢ, those between the gradient and the update.
         tries: failed attempts to publish it.
         factor: what the staleness policy multiplied the gradient by; of a stage-aware policy the
             largest of the variables'.
-        loss: mean loss of its batch at the parameters read.
+        loss: mean loss of its batch at the parameters read; of several local steps the last one's.
     """
 
     worker: int
@@ -87,13 +87,19 @@ class Replay:
         model: what was trained.
         parameters: float32 [d], after that update.
         updates: how many there have been, from the run's beginning.
-        last: the last of them; None: the replay made none.
-        before: float32 [d], the parameters before the last update; empty without one.
+        applied: what the last of them was made of: a gradient; under ``Synchronous`` one of each
+            worker; by a mode those, or the models, that it summed, in that order. Empty: the replay
+            made no update.
+        before: float32 [d], the parameters before the last update; empty without one. Where workers
+            have models of their own and it is their mean that is looked at, before the last step
+            on one of them.
         gradient: float32 [d], the gradient that it applied, before the rule clipped it or the
-            policy damped it; under ``Synchronous`` the mean of all workers'. Empty without one.
+            policy damped it; of several their mean, by a mode with the policy's factors in it.
+            Empty without one, and where models were summed.
         counts: gradients in the part of the trace that was read, by outcome: ``published``,
-            ``dropped`` by the persistence bound, ``excluded`` by the staleness policy, ``given_up``
-            because the run ended. (A worker's next published gradient is read ahead.)
+            ``dropped`` by the persistence bound or the mode, ``excluded`` by the staleness policy,
+            ``given_up`` because the run ended. (A worker's next published gradient is read ahead.
+            By a mode ``published`` are pushes that were kept.)
         ended: whether the trace holds the run's end, and this is it. Not where the run was killed,
             or still goes on, and not before its end.
         difference: the largest absolute difference between ``parameters`` and those that the run
@@ -107,7 +113,7 @@ class Replay:
     model: AnyModel
     parameters: NDArray[np.float32]
     updates: int
-    last: Applied | None
+    applied: tuple[Applied, ...]
     before: NDArray[np.float32]
     gradient: NDArray[np.float32]
     counts: dict[str, int]
@@ -115,6 +121,11 @@ class Replay:
     difference: float
     exact: bool
     config: dict[str, Any]
+
+    @property
+    def last(self) -> Applied | None:
+        """The first of ``applied``; None: there is none."""
+        return self.applied[0] if self.applied else None
 
     def inspect(self, name: str) -> list[Inspected]:
         """Numbers of a variable, such as ``"0.weight"``, or all of a layer, ``"0"``: of its values
@@ -124,10 +135,11 @@ class Replay:
             ValueError: the model has no such variable or layer; the message lists those it has.
         """
         vectors = {"value": self.parameters}
-        if self.last is not None:
+        if len(self.gradient):
+            vectors["gradient"] = self.gradient
+        if len(self.before):
             with np.errstate(invalid="ignore"):
-                change = self.parameters - self.before
-            vectors |= {"gradient": self.gradient, "change": change}
+                vectors["change"] = self.parameters - self.before
         chosen = _chosen(self.model, name)
         parts = {what: checkpoint.parts(self.model, vector) for what, vector in vectors.items()}
         return [
@@ -171,7 +183,9 @@ def replay(
     Every gradient is computed anew on the version of the parameters that it was computed on then,
     and applied in the recorded order, with the recorded factor where the staleness policy adapts.
     Under ``Sequential``, ``Synchronous``, ``Locked`` and ``Leashed`` (leashed-sgd, Algorithms 2 and
-    3) the parameters are those of the run bit for bit, at the same instruction-set level. Under
+    3), and by every mode, the parameters are those of the run bit for bit, at the same
+    instruction-set level. By a mode the server hears once more what it heard, with the times of
+    then, so that it decides the same. Under
     ``Hogwild`` (Algorithm 4), where a read sees parts of several versions, the replay is the run in
     which each saw exactly the updates counted before it: the same whenever it is made, and
     ``difference`` tells how far the recorded end is from it.
@@ -228,6 +242,7 @@ def replay(
             found.discipline,
             found.rule,
             found.staleness,
+            found.mode,
             config["threads"],
             config["batch_size"],
             config["seed"],
@@ -327,24 +342,12 @@ def _start(
 
 
 def _replay(made: dict[str, Any], model: AnyModel, found: recordings.Header) -> Replay:
-    last = None
-    if made["any"]:
-        last = Applied(
-            made["worker"],
-            made["batch"],
-            made["read"],
-            made["staleness"],
-            made["staleness_schedule"],
-            made["tries"],
-            made["factor"],
-            made["loss"],
-        )
     name, _ = found.discipline
     return Replay(
         model=model,
         parameters=made["parameters"],
         updates=made["updates"],
-        last=last,
+        applied=tuple(Applied(**part) for part in made["last"]),
         before=made["before"],
         gradient=made["gradient"],
         counts={name: made[name] for name in ("published", "dropped", "excluded", "given_up")},

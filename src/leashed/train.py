@@ -147,7 +147,7 @@ def train(
             the parameter server is a lock that who pushes carries it out under. ``result.mode``
             has what it decided; ``result.total_updates`` counts the server's updates, of peers
             those of all models. Of peers and of ``Ensemble`` the mean of the models is evaluated
-            and returned. ``checkpoint``, ``resume``, ``record``, ``sync``, ``cluster``, ``tables``,
+            and returned. ``checkpoint``, ``resume``, ``sync``, ``cluster``, ``tables``,
             sparse data, stage-aware staleness policies and ``threads="auto"`` are not for runs
             with a mode.
         rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``.
@@ -221,7 +221,7 @@ def train(
 
         record: a file that takes, while the run goes on, which gradient was computed on which
             version of the parameters, and when it was applied, with which factor; about 6 bytes a
-            gradient, beside the parameters of the beginning and the end. ``leashed.replay`` makes
+            gradient, by a mode about 9, beside the parameters of the beginning and the end. ``leashed.replay`` makes
             the run again from it, also where the process was killed: ``docs/replay.md``. Written in
             place of a file that is there; a RuntimeWarning where that fails in mid-run, which goes on
             unrecorded. Not with ``sync``, ``cluster``, tables, or sparse data that are updated in
@@ -243,7 +243,6 @@ def train(
             discipline=discipline,
             checkpoint=checkpoint,
             resume=resume,
-            record=record,
             sync=sync,
             cluster=cluster,
             tables=train_set if isinstance(train_set, _Clicks) else tables,
@@ -391,6 +390,18 @@ def train(
         leased = rules.pop("batches", 0.0) * batch_size
         name, settings = machine = mode.machine(threads, batch_size, leased)
         config["mode"] = {"name": name, **settings, "commands": mode.commands()}
+        recording = None
+        if record is not None:
+            recording = recordings.recording(
+                record,
+                model,
+                train_set,
+                (machine, rule.choice(), staleness.choice()),
+                config,
+                theta,
+                None,
+                mode=True,
+            )
         outcome = _core.train_mode(
             native,
             theta,
@@ -410,8 +421,10 @@ def train(
             None if progress is None else report,
             examples[2],
             mode.commands(),
+            recording,
         )
         config["sparse_updates"] = False
+        _warn_of(record, outcome)
         return result_of(outcome, mean_batch, config, {}, running(native))
     if auto:
         config["threads"] = threads = fastest(candidates(threads), eps)
@@ -449,8 +462,9 @@ def train(
             folder.load(trained)
         recording = None
         if record is not None:
+            choices = (discipline.choice(), rule.choice(), staleness.choice())
             recording = recordings.recording(
-                record, model, train_set, (discipline, rule, staleness), config, theta, resumption
+                record, model, train_set, choices, config, theta, resumption
             )
         outcome = _core.train(
             native,
@@ -494,14 +508,8 @@ def train(
     config["sparse_updates"] = outcome["in_place"]
     if trained:
         config["tables"] = told_by(trained)
-    result = result_of(outcome, mean_batch, config, trained, running(native))
-    if outcome["recording_failure"]:
-        warnings.warn(
-            f"the record in {record} ends before the run: {outcome['recording_failure']}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    return result
+    _warn_of(record, outcome)
+    return result_of(outcome, mean_batch, config, trained, running(native))
 
 
 def train_passes(
@@ -577,7 +585,6 @@ def _check_mode(mode: Mode, **given: object) -> None:
         "discipline": "give one of the two",
         "checkpoint": "train with a discipline",
         "resume": "train with a discipline",
-        "record": "train with a discipline",
         "sync": "train alone",
         "cluster": "train on one machine",
         "tables": "train a model without tables",
@@ -587,6 +594,16 @@ def _check_mode(mode: Mode, **given: object) -> None:
             raise ValueError(
                 f"{name} is not for runs with a mode; {instead[name]}, or leave it out"
             )
+
+
+def _warn_of(record: str | os.PathLike[str] | None, outcome: dict[str, Any]) -> None:
+    """Tells train's caller where the record ends before the run."""
+    if outcome["recording_failure"]:
+        warnings.warn(
+            f"the record in {record} ends before the run: {outcome['recording_failure']}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def _check_record(**given: object) -> None:

@@ -7,6 +7,9 @@
 #include "leashed/data/run_batches.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/discipline/updater.h"
+#include "leashed/engine/mode_replay.h"
+#include "leashed/engine/mode_trace.h"
+#include "leashed/engine/replay.h"
 #include "leashed/model/sparse_model.h"
 #include "leashed/sparse/lazy_shrink.h"
 #include "leashed/table/local_rows.h"
@@ -95,6 +98,11 @@ struct Beginning {
   std::optional<Resumed> resumed;
 };
 
+void finish(TraceWriter& trace, TrainResult& result) {
+  trace.finish(result.updates, result.parameters);
+  result.recording_failure = trace.failure();
+}
+
 // With the source, the data and theta in the training's order.
 TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOptions options,
                           TrainCallbacks callbacks, const Checkpoint* from) {
@@ -136,7 +144,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
     options.rows = &*rows;
   }
   std::optional<TraceWriter> trace;
-  if (const Recording* recording = parts.recording) {
+  if (const auto& recording = parts.recording) {
     if (discipline->sparse_runs()) {
       throw Error(
           "record is not for sparse rows that are updated in place; choose Leashed() or "
@@ -149,10 +157,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   }
   TrainResult result = train(source, parts.data, parts.validation ? &*parts.validation : nullptr,
                              *discipline, context, options, callbacks);
-  if (trace) {
-    trace->finish(result.updates, result.parameters);
-    result.recording_failure = trace->failure();
-  }
+  if (trace) finish(*trace, result);
   return result;
 }
 
@@ -197,18 +202,42 @@ TrainResult train(const Assembly& parts, const TrainOptions& options,
   });
 }
 
-Replayed replay(const Assembly& parts, const Trace& trace, ReplayOptions options,
+ModeTrainResult train_mode(const Assembly& parts, ModeTrainOptions options,
+                           const TrainCallbacks& callbacks) {
+  const Beginning begin(parts, options.workers);
+  const modes::ServerPolicy machine = modes::make_server_policy(parts.discipline);
+  std::optional<TraceWriter> trace;
+  std::optional<ModeRecorder> recorder;
+  if (const auto& recording = parts.recording) {
+    trace.emplace(recording->path, recording->header, recording->start, 1, 0);
+    options.listener = &recorder.emplace(*trace);
+  }
+  ModeTrainResult result =
+      train_mode(parts.source, parts.data, parts.validation ? &*parts.validation : nullptr, machine,
+                 begin.context, options, callbacks);
+  if (trace) finish(*trace, result.training);
+  return result;
+}
+
+Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& options,
                 const Checkpoint* from) {
   return in_order(parts, [&](const Assembly& ordered, const Order& order) {
     Beginning begin(ordered, options.workers);
     if (from) begin.resume(*from, order);
-    options.lockstep = make_discipline(parts.discipline, begin.context)->lockstep();
-    Replayed result = replay(ordered.source, ordered.data, begin.context, trace, options);
+    const bool lockstep = make_discipline(parts.discipline, begin.context)->lockstep();
+    Replayed result = replay(ordered.source, ordered.data, begin.context, lockstep, trace, options);
     for (std::vector<float>* vector : {&result.parameters, &result.before, &result.gradient}) {
       if (!vector->empty()) order.to_model(*vector);
     }
     return result;
   });
+}
+
+Replayed replay_mode(const Assembly& parts, const Trace& trace, const ReplayOptions& options) {
+  Beginning begin(parts, options.workers);
+  begin.context.readers += 2;
+  return replay(parts.source, parts.data, modes::make_server_policy(parts.discipline),
+                begin.context, trace, options);
 }
 
 }  // namespace leashed

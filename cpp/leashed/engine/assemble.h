@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "leashed/base/choice.h"
-#include "leashed/engine/replay.h"
+#include "leashed/engine/policy_threads.h"
+#include "leashed/engine/replayed.h"
 #include "leashed/engine/trainer.h"
 #include "leashed/sparse/ordered_rows.h"
 #include "leashed/table/table.h"
@@ -29,19 +30,24 @@ struct Assembly {
   std::optional<DatasetView> validation;
   // Of sparse data, the copy that is trained on; data's targets are in the rows' own order.
   std::shared_ptr<const OrderedRows> ordered;
-  Choice discipline, rule, staleness;
+  Choice discipline, rule, staleness;  // a mode in place of the discipline where it says so
   // Those that the source reads, in its order.
   std::vector<std::shared_ptr<Table>> tables = {};
-  const Recording* recording = nullptr;  // null: nothing is recorded
+  std::optional<Recording> recording = {};
 };
 
 // Checkpoints, given and taken, are in the model's order. Null: the training begins here.
 TrainResult train(const Assembly& parts, const TrainOptions& options,
                   const TrainCallbacks& callbacks, const Checkpoint* from);
 
+// By a mode, on dense data. The listener is the recording's, where there is one.
+ModeTrainResult train_mode(const Assembly& parts, ModeTrainOptions options,
+                           const TrainCallbacks& callbacks);
+
 // What a trace tells of the training that was put together from these parts: vectors in the model's
-// order. Of the options, whether it was in lockstep is not asked for.
-Replayed replay(const Assembly& parts, const Trace& trace, ReplayOptions options,
+// order.
+Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& options,
                 const Checkpoint* from);
+Replayed replay_mode(const Assembly& parts, const Trace& trace, const ReplayOptions& options);
 
 }  // namespace leashed

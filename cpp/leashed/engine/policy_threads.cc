@@ -209,9 +209,9 @@ void PolicyThreads::step(Node node, bool last) {
   const std::lock_guard lock(mutex_);
   if (run_.stop.stopped()) return;
   models_.step(node, seats_[node].sent.data());
+  if (options_.listener) options_.listener->stepped(node);
   if (!met_) return;
   if (++steps_ >= run_.until.updates) run_.stop.stop(StopReason::updates);
-  if (options_.listener) options_.listener->stepped(node);
   if (!last) copy_own(node);
 }
 

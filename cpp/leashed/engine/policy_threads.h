@@ -28,7 +28,7 @@ class ModeListener {
   virtual ~ModeListener() = default;
 
   virtual void heard(const modes::Event& event, Time at) = 0;
-  // A worker has made a step on its own model, of a mode where others change that too.
+  // A worker has made a step on its own model, of a mode where others look at that or change it.
   virtual void stepped(modes::Node node) = 0;
 };
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
-#include "leashed/base/clock.h"
 #include "leashed/base/error.h"
 #include "leashed/discipline/synchronous.h"
 #include "leashed/discipline/updater.h"
@@ -15,8 +13,6 @@
 
 namespace leashed {
 namespace {
-
-constexpr double kSlice = 0.02;  // seconds between two looks at signals
 
 [[noreturn]] void contradiction(std::uint64_t t) {
   throw Error("its records contradict each other at update " + std::to_string(t + 1) +
@@ -74,17 +70,19 @@ class Part {
 class Replayer {
  public:
   Replayer(const GradientSource& source, const DatasetView& data, const DisciplineContext& context,
-           const Trace& trace, const ReplayOptions& options)
+           bool lockstep, const Trace& trace, const ReplayOptions& options)
       : source_(source),
         options_(options),
+        lockstep_(lockstep),
         batches_(make_batches(data, options.batch_size, options.seed)),
         workspace_(source.make_workspace()),
         updater_(context),
         policy_(context.staleness),
         current_(updater_.initial(context)),
         previous_(updater_.layout().length()),
-        t_(context.t) {
-    const std::size_t factors = trace::factors(policy_, updater_.layout(), options.lockstep);
+        t_(context.t),
+        interruption_(options.interrupted) {
+    const std::size_t factors = trace::factors(policy_, updater_.layout(), lockstep);
     for (std::size_t worker = 0; worker < options.workers; ++worker) {
       parts_.emplace_back(trace, worker, factors, updater_.layout().dimension);
       parts_.back().advance(result_);
@@ -99,7 +97,7 @@ class Replayer {
         return p.replaces(t_);
       });
       if (next == parts_.end()) break;
-      if (options_.lockstep && !std::ranges::all_of(parts_, [this](const Part& p) {
+      if (lockstep_ && !std::ranges::all_of(parts_, [this](const Part& p) {
             return p.was_computed_on(t_) && p.replaces(t_);
           })) {
         break;  // killed before all had recorded the step
@@ -111,16 +109,12 @@ class Replayer {
     const std::size_t d = updater_.layout().dimension;
     result_.t = t_;
     result_.parameters.assign(current_.data(), current_.data() + d);
-    if (result_.any) result_.before.assign(previous_.data(), previous_.data() + d);
+    if (!result_.last.empty()) result_.before.assign(previous_.data(), previous_.data() + d);
     return std::move(result_);
   }
 
  private:
-  bool interrupted() {
-    if (!options_.interrupted || now() < next_look_) return false;
-    next_look_ = now() + kSlice;
-    return result_.interrupted = options_.interrupted();
-  }
+  bool interrupted() { return result_.interrupted = interruption_(); }
 
   void compute(Part& part) {
     if (part.is_computed() || !part.was_computed_on(t_)) return;
@@ -130,21 +124,22 @@ class Replayer {
   }
 
   void update(Part& part) {
-    result_.any = true;
-    result_.worker = static_cast<std::size_t>(&part - parts_.data());
-    result_.last = part.next();
-    result_.loss = part.loss();
-    options_.lockstep ? step_together() : step(part);
+    result_.last.clear();
+    const double factor = lockstep_ ? step_together() : step(part);
+    for (const Part& one : lockstep_ ? std::span(parts_) : std::span(&part, 1)) {
+      const auto worker = static_cast<std::size_t>(&one - parts_.data());
+      result_.last.push_back({worker, one.next(), one.loss(), factor});
+    }
     const float* applied = part.gradient();
     result_.gradient.assign(applied, applied + updater_.layout().dimension);
     std::swap(current_, previous_);
     ++t_;
-    if (!options_.lockstep) return part.advance(result_);
+    if (!lockstep_) return part.advance(result_);
     for (Part& one : parts_) one.advance(result_);
   }
 
-  // As the disciplines that publish one gradient at a time.
-  void step(Part& part) {
+  // As the disciplines that publish one gradient at a time. Returns its factor.
+  double step(Part& part) {
     const GradientPiece whole{part.gradient(), 0, updater_.layout().dimension};
     Updater::Damping damping;
     if (!policy_.statistics()) {
@@ -154,13 +149,13 @@ class Replayer {
     } else {
       damping = {*std::ranges::max_element(factors), factors.data()};
     }
-    result_.factor = damping.factor;
     updater_.apply(previous_.data(), current_.data(), {&whole, 1},
                    {t_, damping, updater_.clip_factor({&whole, 1})});
+    return damping.factor;
   }
 
   // As Synchronous, slice by slice; the first worker's gradient becomes the mean.
-  void step_together() {
+  double step_together() {
     std::vector<float*> gradients;
     for (Part& part : parts_) gradients.push_back(part.gradient());
     const std::size_t d = updater_.layout().dimension;
@@ -172,18 +167,20 @@ class Replayer {
       if (workers > 1) kernels_.mean(mean, gradients.data(), workers, begin, end - begin);
       if (updater_.clips_norm()) squares += updater_.rule().sum_of_squares(mean, begin, end);
     }
-    result_.factor =
+    const double factor =
         policy_.statistics() ? parts_.front().factors().front() : updater_.fresh_factor();
     const double clip_factor = updater_.clips_norm() ? updater_.rule().clip_factor(squares) : 1;
     std::copy_n(current_.data(), updater_.layout().length(), previous_.data());
     for (std::size_t worker = 0; worker < workers; ++worker) {
       const auto [begin, end] = slice_of(d, worker, workers);
-      updater_.apply_slice(previous_.data(), mean, begin, end, {t_, result_.factor * clip_factor});
+      updater_.apply_slice(previous_.data(), mean, begin, end, {t_, factor * clip_factor});
     }
+    return factor;
   }
 
   const GradientSource& source_;
   const ReplayOptions& options_;
+  const bool lockstep_;
   const std::unique_ptr<const BatchSource> batches_;
   const std::unique_ptr<Workspace> workspace_;
   const Updater updater_;
@@ -194,7 +191,7 @@ class Replayer {
   std::uint64_t t_;
   Batch batch_;
   const std::atomic<bool> never_{false};
-  double next_look_ = 0;
+  Interruption interruption_;
   Replayed result_;
 };
 
@@ -212,40 +209,18 @@ std::uint64_t recorded(const Trace& trace, std::size_t workers, std::size_t fact
   return last;
 }
 
-// The largest |a − b|; NaN where one of them is NaN and the bits differ.
-double difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double most = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::memcmp(&a[i], &b[i], sizeof a[i]) == 0) continue;
-    const double apart = std::abs(double{a[i]} - double{b[i]});
-    if (std::isnan(apart)) return apart;
-    most = std::max(most, apart);
-  }
-  return most;
-}
-
 }  // namespace
 
 Replayed replay(const GradientSource& source, const DatasetView& data,
-                const DisciplineContext& context, const Trace& trace,
+                const DisciplineContext& context, bool lockstep, const Trace& trace,
                 const ReplayOptions& options) {
   if (options.until != ReplayOptions::kAll) {
     const std::size_t factors =
-        trace::factors(context.staleness, Updater(context).layout(), options.lockstep);
-    const std::uint64_t last = recorded(trace, options.workers, factors, context.t);
-    if (options.until > last) {
-      throw Error("until is " + std::to_string(options.until) + ", but it goes to update " +
-                  std::to_string(last) + "; give at most that");
-    }
+        trace::factors(context.staleness, Updater(context).layout(), lockstep);
+    require_recorded(options, recorded(trace, options.workers, factors, context.t));
   }
-  Replayed result = Replayer(source, data, context, trace, options).run();
-  const Trace::End end = trace.end();
-  if (!end.theta.empty() && !result.interrupted && result.t < std::min(options.until, end.t)) {
-    throw Error("its records lack update " + std::to_string(result.t + 1) +
-                "; use an unaltered copy");
-  }
-  result.ended = end.theta.size() == context.dimension && result.t == end.t;
-  if (result.ended) result.difference = difference(result.parameters, end.theta);
+  Replayed result = Replayer(source, data, context, lockstep, trace, options).run();
+  compare_with_end(result, trace, options);
   return result;
 }
 

@@ -1,13 +1,13 @@
 // The format of a trace: what trace_writer.h writes while a training goes on, and replay.h makes it
-// again from.
+// again from. Of a training by a mode the records are others, those of mode_trace.h.
 //
 // A trace is a file of pages of 64 KiB, each the next part of one stream: the header (JSON that the
-// core does not look into), the start and the end (floats), and the records of each worker. A page
-// begins with its PageHead. Size and checksum are one word, written by one store after the bytes
-// that they stand for. So a page is whole up to its size at every moment, and where a process is
-// killed with SIGKILL, everything that its threads had recorded by then can be read: what is stored
-// to a mapped file is the system's, and a thread's stores have been made in order up to the
-// instruction at which it ended.
+// core does not look into), the start and the end (floats), and the records of each worker, or by a
+// mode of all in stream 0. A page begins with its PageHead. Size and checksum are one word, written
+// by one store after the bytes that they stand for. So a page is whole up to its size at every
+// moment, and where a process is killed with SIGKILL, everything that its threads had recorded by
+// then can be read: what is stored to a mapped file is the system's, and a thread's stores have
+// been made in order up to the instruction at which it ended.
 //
 // No number of an update is recorded: it is that of the version replaced, t_read + τ, and the order
 // of all workers' updates is that of their t.
@@ -48,6 +48,11 @@ struct EndHead {
 // in one page.
 enum class Outcome : std::uint8_t { published = 1, dropped, excluded, given_up };
 constexpr std::size_t kVarint = 10;  // bytes, at most
+inline std::byte* put(std::byte* to, std::uint64_t number) {
+  for (; number >= 0x80; number >>= 7) *to++ = static_cast<std::byte>(number | 0x80);
+  *to++ = static_cast<std::byte>(number);
+  return to;
+}
 constexpr std::size_t longest(std::size_t factors) {
   return 1 + 5 * kVarint + factors * sizeof(double);
 }

@@ -18,10 +18,6 @@
 namespace leashed {
 namespace {
 
-[[noreturn]] void damaged() {
-  throw Error("it is damaged: a byte of it has changed; use an unaltered copy");
-}
-
 bool all_zero(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
@@ -74,17 +70,17 @@ void Trace::read() {
       unused.push_back({page, trace::kPage});
       continue;
     }
-    if (size > trace::kRoom) damaged();
+    if (size > trace::kRoom) damaged_trace();
     const std::uint32_t crc = crc32c(&head.stream, sizeof head.stream + sizeof head.place);
     std::vector<Page>& stream = streams_[head.stream];
     const std::byte* const bytes = page + sizeof head;
-    if (crc32c(bytes, size, crc) != state >> 32 || head.place != stream.size()) damaged();
+    if (crc32c(bytes, size, crc) != state >> 32 || head.place != stream.size()) damaged_trace();
     stream.push_back({bytes, size});
     unused.push_back({bytes + size, trace::kRoom - size});
   }
   if (streams_.empty()) throw Error("it is no trace");
   // What is not used may have a half-written record in it, but not where the training has ended.
-  if (!end().theta.empty() && !std::ranges::all_of(unused, all_zero)) damaged();
+  if (!end().theta.empty() && !std::ranges::all_of(unused, all_zero)) damaged_trace();
 }
 
 const std::vector<Trace::Page>& Trace::pages(std::uint32_t stream) const {
@@ -124,43 +120,51 @@ Trace::End Trace::end() const {
   return end;
 }
 
-TraceCursor::TraceCursor(const Trace& trace, std::size_t worker, std::size_t factors)
-    : pages_(trace.pages(static_cast<std::uint32_t>(worker))), factors_(factors) {}
+bool TraceBytes::more() {
+  while (page_ < pages_.size() && place_ == pages_[page_].size()) ++page_, place_ = 0;
+  return page_ < pages_.size();
+}
 
-const std::byte* TraceCursor::take(std::size_t bytes) {
+const std::byte* TraceBytes::take(std::size_t bytes) {
   const Trace::Page& page = pages_[page_];
-  if (bytes > page.size() - place_) damaged();
+  if (bytes > page.size() - place_) damaged_trace();
   place_ += bytes;
   return page.data() + place_ - bytes;
 }
 
-std::uint64_t TraceCursor::number() {
+std::uint64_t TraceBytes::number() {
   std::uint64_t all = 0;
   for (std::size_t i = 0; i < trace::kVarint; ++i) {
-    const auto byte = std::to_integer<std::uint64_t>(*take(1));
-    all |= (byte & 0x7f) << 7 * i;
-    if (byte < 0x80) return all;
+    const std::uint64_t part = byte();
+    all |= (part & 0x7f) << 7 * i;
+    if (part < 0x80) return all;
   }
-  damaged();
+  damaged_trace();
 }
 
+TraceCursor::TraceCursor(const Trace& trace, std::size_t worker, std::size_t factors)
+    : bytes_(trace, static_cast<std::uint32_t>(worker)), factors_(factors) {}
+
 bool TraceCursor::next(TraceRecord& record) {
-  while (page_ < pages_.size() && place_ == pages_[page_].size()) ++page_, place_ = 0;
-  if (page_ == pages_.size()) return false;
-  record.outcome = static_cast<trace::Outcome>(*take(1));
+  if (!bytes_.more()) return false;
+  record.outcome = static_cast<trace::Outcome>(bytes_.byte());
   if (record.outcome < trace::Outcome::published || record.outcome > trace::Outcome::given_up) {
-    damaged();
+    damaged_trace();
   }
-  record.k = k_ += number();
-  record.t_read = t_read_ += number();
-  record.staleness = number();
-  record.staleness_schedule = number();
-  record.tries = number();
+  record.k = k_ += bytes_.number();
+  record.t_read = t_read_ += bytes_.number();
+  record.staleness = bytes_.number();
+  record.staleness_schedule = bytes_.number();
+  record.tries = bytes_.number();
   if (record.outcome == trace::Outcome::published && !factors_.empty()) {
     const std::size_t bytes = factors_.size() * sizeof(double);
-    std::memcpy(factors_.data(), take(bytes), bytes);
+    std::memcpy(factors_.data(), bytes_.take(bytes), bytes);
   }
   return true;
+}
+
+void damaged_trace() {
+  throw Error("it is damaged: a byte of it has changed; use an unaltered copy");
 }
 
 }  // namespace leashed

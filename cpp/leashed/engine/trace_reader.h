@@ -43,6 +43,23 @@ class Trace {
   std::map<std::uint32_t, std::vector<Page>> streams_;
 };
 
+// The bytes of one stream, one after the other. The trace must outlive it.
+class TraceBytes {
+ public:
+  TraceBytes(const Trace& trace, std::uint32_t stream) : pages_(trace.pages(stream)) {}
+
+  // Whether there are more: of another record, at a record's end.
+  bool more();
+  // Of the record begun, which lies in one page; throw Error where it has no more.
+  const std::byte* take(std::size_t bytes);
+  std::uint8_t byte() { return std::to_integer<std::uint8_t>(*take(1)); }
+  std::uint64_t number();  // a varint
+
+ private:
+  const std::vector<Trace::Page>& pages_;
+  std::size_t page_ = 0, place_ = 0;
+};
+
 // The records of one worker, one after the other. The trace must outlive it.
 class TraceCursor {
  public:
@@ -54,13 +71,12 @@ class TraceCursor {
   const std::vector<double>& factors() const { return factors_; }
 
  private:
-  std::uint64_t number();
-  const std::byte* take(std::size_t bytes);
-
-  const std::vector<Trace::Page>& pages_;
-  std::size_t page_ = 0, place_ = 0;
+  TraceBytes bytes_;
   std::uint64_t k_ = 0, t_read_ = 0;
   std::vector<double> factors_;
 };
+
+// A byte has changed. Throws Error.
+[[noreturn]] void damaged_trace();
 
 }  // namespace leashed

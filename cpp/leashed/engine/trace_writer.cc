@@ -37,12 +37,6 @@ int create(const std::string& path, const std::string& partial) {
   return descriptor;
 }
 
-std::byte* put(std::byte* to, std::uint64_t number) {
-  for (; number >= 0x80; number >>= 7) *to++ = static_cast<std::byte>(number | 0x80);
-  *to++ = static_cast<std::byte>(number);
-  return to;
-}
-
 trace::Outcome outcome_of(const Publication& publication) {
   if (publication.published) return trace::Outcome::published;
   if (publication.abandoned) return trace::Outcome::given_up;
@@ -119,16 +113,22 @@ void TraceStream::append(const void* bytes, std::size_t size) {
   }
 }
 
+void TraceStream::append_record(const std::byte* bytes, std::size_t size) {
+  if (size_ + size > trace::kRoom) next_page();
+  std::memcpy(room(), bytes, size);
+  commit(size);
+}
+
 void TraceStream::add(std::uint64_t k, std::uint64_t t_read, const Publication& publication) {
   if (size_ + longest_ > trace::kRoom) next_page();
   const trace::Outcome outcome = outcome_of(publication);
   std::byte* to = room();
   *to++ = static_cast<std::byte>(outcome);
-  to = put(to, k - k_);
-  to = put(to, t_read - t_read_);
-  to = put(to, outcome == trace::Outcome::given_up ? 0 : publication.t - t_read);
-  to = put(to, publication.staleness_schedule);
-  to = put(to, publication.tries);
+  to = trace::put(to, k - k_);
+  to = trace::put(to, t_read - t_read_);
+  to = trace::put(to, outcome == trace::Outcome::given_up ? 0 : publication.t - t_read);
+  to = trace::put(to, publication.staleness_schedule);
+  to = trace::put(to, publication.tries);
   k_ = k;
   t_read_ = t_read;
   if (factors_ > 0 && publication.published) {
@@ -140,7 +140,7 @@ void TraceStream::add(std::uint64_t k, std::uint64_t t_read, const Publication& 
 }
 
 TraceWriter::TraceWriter(const std::string& path, std::string_view header,
-                         const std::vector<float>& start, std::size_t workers, std::size_t factors)
+                         const std::vector<float>& start, std::size_t streams, std::size_t factors)
     : file_([&]() -> const std::string& {
         if (trace::longest(factors) <= trace::kRoom) return path;
         throw Error("record: the staleness policy has a factor for each of " +
@@ -150,9 +150,9 @@ TraceWriter::TraceWriter(const std::string& path, std::string_view header,
       }()) {
   TraceStream(file_, trace::kHeader).append(header.data(), header.size());
   TraceStream(file_, trace::kStart).append(start.data(), start.size() * sizeof(float));
-  for (std::size_t worker = 0; worker < workers; ++worker) {
+  for (std::size_t stream = 0; stream < streams; ++stream) {
     streams_.push_back(
-        std::make_unique<TraceStream>(file_, static_cast<std::uint32_t>(worker), factors));
+        std::make_unique<TraceStream>(file_, static_cast<std::uint32_t>(stream), factors));
   }
   file_.settle();
 }

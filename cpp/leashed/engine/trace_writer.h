@@ -1,5 +1,6 @@
 // Writes a trace (trace.h) while a training goes on: every worker to a stream of its own, in pages
-// that it maps itself, without a lock or a system call but for a new page.
+// that it maps itself, without a lock or a system call but for a new page. (By a mode, whoever has
+// the server's lock writes to the one that there is.)
 #pragma once
 
 #include <atomic>
@@ -46,6 +47,8 @@ class alignas(kCacheLine) TraceStream {
   TraceStream(const TraceStream&) = delete;
 
   void append(const void* bytes, std::size_t size);
+  // Of a record, which lies in one page.
+  void append_record(const std::byte* bytes, std::size_t size);
   // What became of the gradient of batch k, computed on version t_read.
   void add(std::uint64_t k, std::uint64_t t_read, const Publication& publication);
 
@@ -67,23 +70,19 @@ class alignas(kCacheLine) TraceStream {
 class TraceWriter {
  public:
   // `header` is the caller's, `start` what the training begins with, in the caller's order: the
-  // file has its place once they are in it. Throws as TraceFile, or Error where a record of so many
-  // factors would not fit a page.
+  // file has its place once they are in it. Records come in as many streams, each written on by one
+  // thread at a time. Throws as TraceFile, or Error where a record of so many factors would not fit
+  // a page.
   TraceWriter(const std::string& path, std::string_view header, const std::vector<float>& start,
-              std::size_t workers, std::size_t factors);
+              std::size_t streams, std::size_t factors);
 
-  // A worker's own, for its thread. What cannot be written any more ends the recording and not the
-  // training.
+  // What cannot be written any more ends the recording and not the training.
   void add(std::size_t worker, std::uint64_t k, std::uint64_t t_read,
            const Publication& publication) {
-    std::unique_ptr<TraceStream>& stream = streams_[worker];
-    if (!stream) return;
-    try {
-      stream->add(k, t_read, publication);
-    } catch (...) {
-      fail();
-      stream.reset();
-    }
+    write(worker, [&](TraceStream& stream) { stream.add(k, t_read, publication); });
+  }
+  void append_record(std::size_t stream, const std::byte* bytes, std::size_t size) {
+    write(stream, [&](TraceStream& to) { to.append_record(bytes, size); });
   }
   // The training has ended at that version; when all workers have.
   void finish(std::uint64_t t, const std::vector<float>& theta);
@@ -92,6 +91,17 @@ class TraceWriter {
   std::string failure() const;
 
  private:
+  template <class F>
+  void write(std::size_t number, const F& f) {
+    std::unique_ptr<TraceStream>& stream = streams_[number];
+    if (!stream) return;
+    try {
+      f(*stream);
+    } catch (...) {
+      fail();
+      stream.reset();
+    }
+  }
   // Keeps the first reason: the exception that is being handled.
   void fail() noexcept;
 

@@ -67,7 +67,7 @@ void ParameterServer::carry_out(const Action& action, const Event& event, const 
       drop(action, event, payload, sink);
       break;
     case Action::Kind::exchange:
-      exchange(action.alpha, payload->values->data());
+      exchange(action.alpha, *payload, event, sink);
       ++counts_.worker_kept[event.node];
       break;
     case Action::Kind::meet:
@@ -107,6 +107,7 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
   if (rows_) apply_rows(action, t);
   parts_.clear();
   nodes_.clear();
+  tickets_.clear();
   publications_.clear();
   for (const modes::Slot& slot : out_.slots(action)) {
     const Held& held = held_[slot.index];
@@ -122,18 +123,24 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
     ++counts_.worker_kept[held.node];
     if (!models) count_data_staleness(action.step, held.token);
     nodes_.push_back(held.node);
+    tickets_.push_back(held.ticket);
     publications_.push_back(
         {.published = true, .t = t, .factor = factor, .staleness_compute = tau});
   }
   if (parts_.empty()) return;
   if (models) {
     const float* const mean = aggregator_.mean(parts_, divisor);
+    sink.updating(tickets_, nullptr, 1);
     return holder_.change([&](float* theta) { std::copy_n(mean, holder_.dimension(), theta); });
   }
   if (parts_.size() == 1 && divisor == 1) {
-    holder_.apply(aggregator_[parts_[0].slot], parts_[0].weight);
+    const float* const gradient = aggregator_[parts_[0].slot];
+    sink.updating(tickets_, gradient, parts_[0].weight);
+    holder_.apply(gradient, parts_[0].weight);
   } else {
-    holder_.apply(aggregator_.mean(parts_, divisor), 1);
+    const float* const mean = aggregator_.mean(parts_, divisor);
+    sink.updating(tickets_, mean, 1);
+    holder_.apply(mean, 1);
   }
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     holder_.updater().applied(publications_[i].staleness_compute);
@@ -183,7 +190,10 @@ void ParameterServer::drop(const Action& action, const Event& event, const Paylo
   sink.settled(node, {});
 }
 
-void ParameterServer::exchange(float alpha, const float* model) {
+void ParameterServer::exchange(float alpha, const Payload& payload, const Event& event,
+                               Sink& sink) {
+  const float* const model = payload.values->data();
+  sink.updating({&event.ticket, 1}, nullptr, 1);
   holder_.change([&](float* theta) {
     for (std::size_t i = 0; i < holder_.dimension(); ++i) {
       theta[i] = (1 - alpha) * theta[i] + alpha * model[i];

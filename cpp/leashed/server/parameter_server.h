@@ -66,6 +66,10 @@ class Sink {
   virtual void end(modes::Node node) = 0;
   // What became of a gradient: published, excluded, or else dropped.
   virtual void settled(modes::Node node, const Publication& publication) = 0;
+  // Before an update: the tickets whose pushes it is of, in the order of the sum; the rule is given
+  // factor · mean, or, where models are pushed, null: it takes no part. For who looks at updates.
+  virtual void updating(std::span<const std::uint64_t> /*tickets*/, const float* /*mean*/,
+                        double /*factor*/) {}
 };
 
 class ParameterServer {
@@ -105,7 +109,7 @@ class ParameterServer {
   void apply_rows(const modes::Action& action, std::uint64_t t);
   void drop(const modes::Action& action, const modes::Event& event, const Payload* payload,
             Sink& sink);
-  void exchange(float alpha, const float* model);
+  void exchange(float alpha, const Payload& payload, const modes::Event& event, Sink& sink);
 
   modes::ServerPolicy machine_;
   const StalenessPolicy& staleness_;
@@ -116,6 +120,7 @@ class ParameterServer {
   std::vector<Held> held_;             // by slot
   std::vector<Aggregator::Part> parts_;
   std::vector<modes::Node> nodes_;         // of whom an update's parts are
+  std::vector<std::uint64_t> tickets_;     // of these
   std::vector<Publication> publications_;  // of these
   modes::Out out_;
   ModeCounts counts_;

@@ -71,9 +71,16 @@ def _summary(made: Replay, until: int | None) -> list[tuple[str, str]]:
         ("algorithm", f"{config['discipline']}, m = {config['threads']}, {config['isa']}"),
         ("updates", f"{made.updates:,}"),
         ("left out", f"{counts['dropped']:,} gradients dropped, {counts['excluded']:,} too stale"),
-        ("last", "none" if made.last is None else _applied(made.last)),
+        ("last", _last(made.applied)),
         ("end", _end(made, until)),
     ]
+
+
+def _last(applied: tuple[Applied, ...]) -> str:
+    if not applied:
+        return "none"
+    more = f"; and {len(applied) - 1} more" if len(applied) > 1 else ""
+    return _applied(applied[0]) + more
 
 
 def _applied(last: Applied) -> str:

@@ -157,7 +157,7 @@ Made record_and_replay(const Choice& discipline, const Choice& rule_choice,
   const DisciplineContext again{initial.data(), kDimension,         workers, 1, *rule,
                                 *fresh,         source.block_ends()};
   const Trace trace(path.name);
-  all.replayed = replay(source, data, again, trace, {workers, 4, 7, made->lockstep(), until});
+  all.replayed = replay(source, data, again, made->lockstep(), trace, {workers, 4, 7, until});
   return all;
 }
 
@@ -329,12 +329,12 @@ TEST_CASE("a replay stops where it is told to, and tells of the update before") 
       record_and_replay({"leashed", {{"persistence", 1}}}, kSgd, kNone, 4, 500, 123);
   CHECK(replayed.t == 123);
   CHECK_FALSE(replayed.ended);
-  CHECK(replayed.last.t() == 122);
+  CHECK(replayed.last.front().record.t() == 122);
   for (std::size_t i = 0; i < kDimension; ++i) {
     const float step = replayed.before[i] - replayed.parameters[i];
     CHECK(step == doctest::Approx(0.01f * replayed.gradient[i]).epsilon(1e-3));
   }
-  CHECK(record_and_replay({"sequential", {}}, kSgd, kNone, 1, 5, 0).replayed.any == false);
+  CHECK(record_and_replay({"sequential", {}}, kSgd, kNone, 1, 5, 0).replayed.last.empty());
 }
 
 TEST_CASE("an update that is missing ends the replay, one that cannot be is refused") {
@@ -357,7 +357,7 @@ TEST_CASE("an update that is missing ends the replay, one that cannot be is refu
       if (end > 0) writer.finish(end, initial);
     }
     const Trace trace(path.name);
-    return replay(source, {x.data(), y.data(), kRows, 1}, context, trace, {2, 4, 7, false}).t;
+    return replay(source, {x.data(), y.data(), kRows, 1}, context, false, trace, {2, 4, 7}).t;
   };
   CHECK(replayed({}) == 0);
   CHECK(replayed({{0, 0, 0}, {1, 0, 1}, {0, 1, 2}}) == 3);
