@@ -181,7 +181,6 @@ def test_an_interrupt_reaches_those_who_wait(word: str) -> None:
         ({"discipline": lsh.Leashed()}, ValueError, "discipline is not for runs with a mode"),
         ({"checkpoint": "x"}, ValueError, "checkpoint is not for runs with a mode"),
         ({"resume": "x"}, ValueError, "resume is not for runs with a mode"),
-        ({"record": "x"}, ValueError, "record is not for runs with a mode"),
         ({"sync": object()}, ValueError, "sync is not for runs with a mode"),
         ({"cluster": object()}, ValueError, "cluster is not for runs with a mode"),
         ({"tables": {}}, ValueError, "tables is not for runs with a mode"),

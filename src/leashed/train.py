@@ -388,7 +388,8 @@ def train(
     if mode is not None:
         rules = until.rules(len(train_set), batch_size)
         leased = rules.pop("batches", 0.0) * batch_size
-        name, settings = machine = mode.machine(threads, batch_size, leased)
+        machine = mode.machine(threads, batch_size, leased)
+        name, settings = machine
         config["mode"] = {"name": name, **settings, "commands": mode.commands()}
         recording = None
         if record is not None:
@@ -462,9 +463,15 @@ def train(
             folder.load(trained)
         recording = None
         if record is not None:
-            choices = (discipline.choice(), rule.choice(), staleness.choice())
+            name, numbers = discipline.choice()
             recording = recordings.recording(
-                record, model, train_set, choices, config, theta, resumption
+                record,
+                model,
+                train_set,
+                ((name, {**numbers}), rule.choice(), staleness.choice()),
+                config,
+                theta,
+                resumption,
             )
         outcome = _core.train(
             native,

@@ -172,7 +172,7 @@ std::vector<ModeRecord> records_of(const std::string& path) {
 }
 
 void write(const std::string& path, const std::vector<ModeRecord>& records) {
-  const Made made({{"asp"}});
+  const Made made(Setting{{"asp"}});
   TraceWriter writer(path, "{}", made.initial, 1, 0);
   ModeRecorder recorder(writer);
   for (const ModeRecord& one : records) {
@@ -235,10 +235,10 @@ TEST_CASE("events come back as they were written, over many pages") {
 
 TEST_CASE("a push and the pull after it take about ten bytes") {
   const TracePath path;
-  const Made made({{"asp"}});
+  const Made made(Setting{{"asp"}});
   TraceWriter writer(path.name, "{}", made.initial, 1, 0);
   ModeRecorder recorder(writer);
-  constexpr std::uint64_t kUpdates = 100000;
+  constexpr std::uint64_t kUpdates = 400000;
   std::int64_t ns = 0;
   for (std::uint64_t i = 1; i <= kUpdates; ++i) {
     const auto node = static_cast<Node>(i % 8);
@@ -308,7 +308,7 @@ TEST_CASE("a replay stops where it is told to, and tells of the update before") 
 
 TEST_CASE("what is told of an update is what was in it") {
   const TracePath path;
-  const Setting setting{{"bsp", {{"b2", 3}}}, 4, kSgd, {"inverse"}};
+  const Setting setting{{"bsp", {{"b2", 3}}}, 4, kSgd, {"power", {{"k", 1}}}};
   record(setting, path.name);
   const Replayed made = make_again(setting, path.name, 9);
   REQUIRE(made.last.size() == 3);
