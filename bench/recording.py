@@ -45,6 +45,19 @@ def words(results: Results) -> str:
         f"{count(training['threads'], 'thread')}, with a record: {training['ratio']:.3f} of the "
         f"examples per second of that without, which takes turns with it "
         f"({len(training['eps'])} each).",
+        _by_a_mode(results),
+    )
+
+
+def _by_a_mode(results: Results) -> str:
+    """The same of a mode; nothing where it was not measured."""
+    record, training = _one(results, "mode record"), _one(results, "mode training")
+    if record is None or training is None:
+        return ""
+    return (
+        f"By a mode a push and the pull after it are written in {number(1e9 * record['seconds'])} "
+        f"ns, and take {record['bytes']:.2f} bytes; ASP's rate with a record is "
+        f"{training['ratio']:.3f} of that without."
     )
 
 

@@ -1,5 +1,6 @@
 // What recording costs: an update in a loop of its own, and training that is recorded beside
-// training that is not, at d = 1,000, where a step is short.
+// training that is not, at d = 1,000, where a step is short; and both by a mode, of which an update
+// is a push and the pull after it.
 //
 // The loop is that of one worker, new pages included, on the thread's own clock; a new file begins
 // with every million updates. Training takes turns of some tenths of a second.
@@ -11,13 +12,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "json_line.h"
 #include "leashed/discipline/registry.h"
-#include "leashed/engine/trace_writer.h"
+#include "leashed/engine/mode_trace.h"
 #include "leashed/engine/trainer.h"
 #include "leashed/update/registry.h"
 #include "networks.h"
@@ -34,29 +36,53 @@ std::string path() {
       .string();
 }
 
-void bench_record(double seconds) {
+// add(t) records one more update, start(writer) comes before those of a new file.
+template <class Start, class Add>
+void bench_record(const char* figure, double seconds, const Start& start, const Add& add) {
   constexpr std::uint64_t kUpdates = 1'000'000;
   const std::string file = path();
   std::optional<TraceWriter> writer;
   std::uint64_t t = kUpdates;
   std::uintmax_t bytes = 0;
-  // Of two workers, by turns: τ is 1.
   const auto record = [&] {
     if (t == kUpdates) {
       if (writer) bytes = std::filesystem::file_size(file);
-      writer.emplace(file, "{}", std::vector<float>(), 1, 0);
+      start(writer.emplace(file, "{}", std::vector<float>(), 1, 0));
       t = 0;
     }
-    writer->add(0, 2 * t, 2 * t - (t > 0), {.published = true, .t = 2 * t, .staleness_compute = 1});
-    ++t;
+    add(t++);
   };
   const bench::Turns turns = bench::take_turns({record}, seconds);
   while (bytes == 0) record();
   std::filesystem::remove(file);
-  bench::JsonLine("record")
+  bench::JsonLine(figure)
       .add("seconds", turns.median_seconds(0))
       .add("bytes", static_cast<double>(bytes) / static_cast<double>(kUpdates))
       .add("cpu_share", turns.cpu_share);
+}
+
+// Of two workers, by turns: τ is 1.
+void bench_worker(double seconds) {
+  TraceWriter* writer = nullptr;
+  bench_record(
+      "record", seconds, [&](TraceWriter& begun) { writer = &begun; },
+      [&](std::uint64_t t) {
+        writer->add(0, 2 * t, 2 * t - (t > 0),
+                    {.published = true, .t = 2 * t, .staleness_compute = 1});
+      });
+}
+
+// The same of an ASP whose gradients take 30 microseconds.
+void bench_mode(double seconds) {
+  std::optional<ModeRecorder> recorder;
+  bench_record(
+      "mode record", seconds, [&](TraceWriter& begun) { recorder.emplace(begun); },
+      [&](std::uint64_t t) {
+        const auto node = static_cast<modes::Node>(t % 2);
+        const auto ns = static_cast<std::int64_t>(t * 15'000);
+        recorder->heard({modes::Event::Kind::push, node, t + 1, t - (t > 0)}, {ns});
+        recorder->heard({modes::Event::Kind::pull, node}, {ns + 500});
+      });
 }
 
 DatasetView examples() {
@@ -65,31 +91,61 @@ DatasetView examples() {
 }
 
 // Examples per second.
-double train_once(const Network& network, std::size_t threads, double seconds, TraceWriter* trace) {
-  const auto theta = bench::random_values(network.dimension(), 0.05f);
-  const auto rule = make_rule({"sgd", {{"lr", 1e-3}}});
-  const DisciplineContext context{theta.data(), network.dimension(), threads, 1, *rule};
-  const auto discipline = make_discipline({"leashed", {{"persistence", 1.0 / 0.0}}}, context);
-  TrainOptions options{threads, kBatch, 0, {}, std::numeric_limits<double>::infinity()};
-  options.until.seconds = seconds;
-  options.trace = trace;
-  const TrainResult result = train(network, examples(), nullptr, *discipline, context, options, {});
+double rate(const TrainResult& result) {
   return static_cast<double>(result.gradients * kBatch) / result.elapsed;
 }
 
-void bench_training(std::size_t threads, double seconds, std::size_t turns) {
+struct Job {
+  Job(const Network& of, std::size_t m)
+      : network(of),
+        threads(m),
+        theta(bench::random_values(of.dimension(), 0.05f)),
+        rule(make_rule({"sgd", {{"lr", 1e-3}}})),
+        context{theta.data(), of.dimension(), m, 1, *rule} {}
+
+  const Network& network;
+  const std::size_t threads;
+  const std::vector<float> theta;
+  const std::unique_ptr<const Rule> rule;
+  const DisciplineContext context;
+};
+
+double train_once(const Job& job, double seconds, TraceWriter* trace) {
+  const auto discipline = make_discipline({"leashed", {{"persistence", 1.0 / 0.0}}}, job.context);
+  TrainOptions options{job.threads, kBatch, 0, {}, std::numeric_limits<double>::infinity()};
+  options.until.seconds = seconds;
+  options.trace = trace;
+  return rate(train(job.network, examples(), nullptr, *discipline, job.context, options, {}));
+}
+
+double train_by_asp(const Job& job, double seconds, TraceWriter* trace) {
+  const auto machine = modes::make_server_policy(
+      {"asp", {{"workers", static_cast<double>(job.threads)}, {"batch", kBatch}, {"examples", 0}}});
+  std::optional<ModeRecorder> recorder;
+  ModeTrainOptions options{job.threads, kBatch, 0, {}};
+  options.evaluate_every = std::numeric_limits<double>::infinity();
+  options.until.seconds = seconds;
+  if (trace) options.listener = &recorder.emplace(*trace);
+  return rate(
+      train_mode(job.network, examples(), nullptr, machine, job.context, options, {}).training);
+}
+
+template <class Train>
+void bench_training(const char* figure, const Train& train, std::size_t threads, double seconds,
+                    std::size_t turns) {
   const Network network({1, 1, kFeatures}, {Layer{"dense", {{"outputs", kClasses}}}});
+  const Job job(network, threads);
   std::vector<double> recorded, plain, ratios;
   for (std::size_t turn = 0; turn < turns; ++turn) {
     TraceWriter writer(path(), "{}", {}, threads, 0);
-    const auto with = [&] { recorded.push_back(train_once(network, threads, seconds, &writer)); };
+    const auto with = [&] { recorded.push_back(train(job, seconds, &writer)); };
     if (turn % 2) with();
-    plain.push_back(train_once(network, threads, seconds, nullptr));
+    plain.push_back(train(job, seconds, nullptr));
     if (turn % 2 == 0) with();
     ratios.push_back(recorded.back() / plain.back());
   }
   std::filesystem::remove(path());
-  bench::JsonLine("training")
+  bench::JsonLine(figure)
       .add("dimension", network.dimension())
       .add("threads", threads)
       .add("batch_size", kBatch)
@@ -106,7 +162,11 @@ int main(int argc, char** argv) {
                       stderr),
            2;
   }
-  bench_record(std::atof(argv[2]));
-  bench_training(static_cast<std::size_t>(std::atol(argv[1])), std::atof(argv[3]),
-                 static_cast<std::size_t>(std::atol(argv[4])));
+  const auto threads = static_cast<std::size_t>(std::atol(argv[1]));
+  const double loop = std::atof(argv[2]), turn = std::atof(argv[3]);
+  const auto turns = static_cast<std::size_t>(std::atol(argv[4]));
+  bench_worker(loop);
+  bench_mode(loop);
+  bench_training("training", train_once, threads, turn, turns);
+  bench_training("mode training", train_by_asp, threads, turn, turns);
 }

@@ -221,7 +221,7 @@ def train(
 
         record: a file that takes, while the run goes on, which gradient was computed on which
             version of the parameters, and when it was applied, with which factor; about 6 bytes a
-            gradient, by a mode about 9, beside the parameters of the beginning and the end. ``leashed.replay`` makes
+            gradient, by a mode about 10, beside the parameters of the beginning and the end. ``leashed.replay`` makes
             the run again from it, also where the process was killed: ``docs/replay.md``. Written in
             place of a file that is there; a RuntimeWarning where that fails in mid-run, which goes on
             unrecorded. Not with ``sync``, ``cluster``, tables, or sparse data that are updated in
