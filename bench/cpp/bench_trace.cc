@@ -105,7 +105,7 @@ struct Job {
 
   const Network& network;
   const std::size_t threads;
-  const std::vector<float> theta;
+  const AlignedArray<float> theta;
   const std::unique_ptr<const Rule> rule;
   const DisciplineContext context;
 };
