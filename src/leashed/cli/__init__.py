@@ -26,6 +26,7 @@ from leashed.cli import (
     shm,
     simulate,
     staleness,
+    swap,
     switching,
     train,
     tune,
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     shadowsync.add(benchmarks)
     shat.add(benchmarks)
     staleness.add(benchmarks)
+    swap.add(benchmarks)
     switching.add(benchmarks)
     report.add(commands)
     policies.add(commands)

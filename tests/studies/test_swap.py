@@ -1,0 +1,55 @@
+"""SWAP over days: extreme-scale-asgd, Figures 4 and 7."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leashed.cli import main
+from leashed.studies.swap import OPTIMIZERS, Asked, curves
+
+SMALL = Asked(days=3, rows=640, batch_size=16, repeats=2)
+
+
+def test_days_follow_each_other_and_squares_do_what_the_rule_says() -> None:
+    plain, swap, decayed = found = list(curves(SMALL))
+    assert [one.optimizer for one in found] == list(OPTIMIZERS)
+    for one in found:
+        assert one.auc.shape == (2, 3)
+        assert ((one.auc > 0) & (one.auc < 1)).all()
+        np.testing.assert_array_equal(one.days, np.arange(1, 13) / 4)
+        assert one.accumulator.shape == (2, 12)
+        assert one.by_day()[0].mean == pytest.approx(one.auc[:, 0].mean())
+    # Adagrad's only grow; a day of SWAP's is Adagrad's until its first period ends.
+    assert (np.diff(plain.accumulator) > 0).all()
+    np.testing.assert_array_equal(swap.auc[:, 0], plain.auc[:, 0])
+    np.testing.assert_array_equal(swap.accumulator[:, :4], plain.accumulator[:, :4])
+    assert (swap.accumulator[:, 4:] < plain.accumulator[:, 4:]).all()
+    assert (decayed.accumulator[:, -1] < plain.accumulator[:, -1]).all()
+    assert swap.against(plain).mean == pytest.approx((swap.auc[:, 2] - plain.auc[:, 2]).mean())
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setattr("leashed.cli.swap.Asked", lambda **given: Asked(**{**given, "rows": 320}))
+    page = tmp_path / "swap.html"
+    assert main(["bench", "swap", "--days", "2", "--repeats", "2", "--report", str(page)]) == 0
+    told = capsys.readouterr().out
+    for word in (*OPTIMIZERS, "day 2", "against Adagrad"):
+        assert word in told
+    assert page.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--days", "0"], "days must be at least 1"),
+        (["--drift", "2"], "drift must be at most 1"),
+        (["--lr", "0"], "lr must be greater than 0"),
+        (["--repeats", "0"], "repeats must be at least 1"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], message: str, capsys) -> None:
+    assert main(["bench", "swap", *arguments]) == 2
+    assert message in capsys.readouterr().err
