@@ -16,6 +16,8 @@ from bench import (
     synchronisation,
     transport,
     virtual,
+    youtube,
+    zoo,
 )
 from bench.context import BATCHES, only
 from bench.figures import Results
@@ -370,4 +372,14 @@ def _backend(results: Results) -> list[Goal]:
             "virtual",
         ),
         Goal("memory of it", 2.0, virtual.gigabytes, "virtual", least=False, unit=" GB"),
+        *(
+            Goal(
+                f"YouTubeDNN, batch {batch}, examples/s over PyTorch's best",
+                3.0,
+                partial(zoo.over_torch, "youtube_dnn", batch),
+                "zoo",
+                unit="×",
+            )
+            for batch in youtube.BATCHES
+        ),
     ]

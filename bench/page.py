@@ -21,6 +21,7 @@ from bench import (
     synchronisation,
     transport,
     virtual,
+    zoo,
 )
 from bench.charts import Bars, draw
 from bench.context import BATCHES, Record, only
@@ -80,6 +81,7 @@ def _sections(results: Results, docs: Path) -> Iterator[tuple[str, str]]:
         | recording.SECTIONS
         | modes.SECTIONS
         | virtual.SECTIONS
+        | zoo.SECTIONS
     )
     for title, words in parts.items():
         yield title, words(results)
@@ -145,6 +147,7 @@ def _misses(results: Results) -> Iterator[str]:
         | recording.PROFILES
         | modes.PROFILES
         | virtual.PROFILES
+        | zoo.PROFILES
     )
     for name, lines in missed.items():
         title, profile = known[name]

@@ -48,6 +48,7 @@ SECTIONS = (
     "recording",
     "modes",
     "virtual",
+    "zoo",
 )
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),

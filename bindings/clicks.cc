@@ -152,7 +152,8 @@ py::dict values(SharedMetrics& shared) {
 }  // namespace
 
 PyClickRows::PyClickRows(FloatArray x, std::vector<Column> columns,
-                         const std::vector<std::optional<std::size_t>>& most)
+                         const std::vector<std::optional<std::size_t>>& most,
+                         const std::vector<Drawn>& drawn)
     : x_(std::move(x)), columns_(std::move(columns)) {
   if (x_.ndim() != 2) throw py::value_error("x must have shape [rows, numbers]");
   if (!most.empty() && most.size() != columns_.size()) {
@@ -162,14 +163,28 @@ PyClickRows::PyClickRows(FloatArray x, std::vector<Column> columns,
     ids_.push_back(to_feature(columns_[f], rows()));
     if (!most.empty() && most[f]) ids_.back().most = *most[f];
   }
+  // From the last on, since each takes the place before a column.
+  for (auto each = drawn.rbegin(); each != drawn.rend(); ++each) {
+    const auto& [before, count, below, log_uniform] = *each;
+    if (before > columns_.size() || count == 0 || below == 0) {
+      throw py::value_error("what is drawn must be some ids before one of the columns");
+    }
+    IdFeature feature;
+    feature.negatives = {
+        count, below,
+        log_uniform ? Negatives::Sampling::log_uniform : Negatives::Sampling::uniform};
+    ids_.insert(ids_.begin() + static_cast<std::ptrdiff_t>(before), feature);
+  }
 }
 
 void bind_clicks(py::module_& m) {
   py::class_<PyClickRows>(m, "ClickRows")
       .def(py::init<FloatArray, std::vector<PyClickRows::Column>,
-                    const std::vector<std::optional<std::size_t>>&>(),
+                    const std::vector<std::optional<std::size_t>>&,
+                    const std::vector<PyClickRows::Drawn>&>(),
            py::arg("x").noconvert(), py::arg("columns"),
-           py::arg("most") = std::vector<std::optional<std::size_t>>())
+           py::arg("most") = std::vector<std::optional<std::size_t>>(),
+           py::arg("drawn") = std::vector<PyClickRows::Drawn>())
       .def_property_readonly("rows", &PyClickRows::rows)
       .def_property_readonly("numbers", &PyClickRows::numbers)
       .def_property_readonly("features", [](const PyClickRows& x) { return x.ids().size(); });

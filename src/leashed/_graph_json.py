@@ -16,6 +16,7 @@ from leashed.graphs import (
     Input,
     Node,
     Product,
+    SampledLogits,
     Sum,
     TableSpec,
 )
@@ -46,6 +47,14 @@ def _fields(node: Node, table_of: dict[TableSpec, int]) -> dict[str, Any]:
     if isinstance(node, Embedding):
         told = {"pooling": node.pooling, "length": node.length, "feature": node.feature}
         return {"kind": "Embedding", "table": table_of[node.table], **told}
+    if isinstance(node, SampledLogits):
+        drawn = {"negatives": node.negatives, "sampling": node.sampling}
+        return {
+            "kind": "SampledLogits",
+            "table": table_of[node.table],
+            **drawn,
+            "feature": node.feature,
+        }
     return {"kind": type(node).__name__}
 
 
@@ -79,6 +88,9 @@ def _node(kind: str, settings: dict[str, Any], inputs: list[Node], tables: list[
     if kind in _LAYERS:
         (node,) = inputs
         return Applied(_LAYERS[kind](**settings), node)
+    if kind == "SampledLogits":
+        (node,) = inputs
+        return SampledLogits(node, _at(tables, settings.pop("table")), **settings)
     if inputs:
         raise ValueError(f"{kind} has inputs")
     if kind == "Embedding":

@@ -52,9 +52,10 @@ def click_rows(
     specs: Sequence[TableSpec],
     features: Sequence[int],
     most: Sequence[int | None] = (),
+    drawn: Sequence[tuple[int, int, int, bool]] = (),
 ) -> _core.ClickRows:
-    """The native rows of a data set, with the features that a model reads and their tables, and of
-    each as many ids of a row as ``most`` says, by default all.
+    """The native rows of a data set, with the features that a model reads and their tables, of each
+    as many ids of a row as ``most`` says, by default all, and what is drawn for each batch.
 
     Raises:
         TypeError: it is no ``ClickDataset``.
@@ -78,4 +79,4 @@ def click_rows(
                 f"{name}'s {data.names[feature]} has id {largest}, outside 0 to {spec.rows - 1} of "
                 f"table {spec.name}"
             )
-    return data.rows_of(features, most)
+    return data.rows_of(features, most, drawn)

@@ -36,11 +36,13 @@ __all__ = [
     "Input",
     "Node",
     "Product",
+    "SampledLogits",
     "Sum",
     "TableSpec",
 ]
 
 POOLINGS = ("sum", "mean", "max", "sequence")
+SAMPLINGS = ("log_uniform", "uniform")
 
 
 class Evaluated(NamedTuple):
@@ -144,6 +146,53 @@ class Embedding(Node):
             raise ValueError("length is given for pooling='sequence', and for no other")
         if self.length is not None:
             _check.size("length", self.length)
+        if self.feature is not None:
+            _check.size("feature", self.feature, 0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledLogits(Node):
+    """The logits of ids that are drawn for each batch, u · row − log(how often the id is expected
+    among them), and last that of the one that an example chose, u · row; [negatives + 1], for the
+    loss ``"sampled_softmax"``. Where one that is drawn is the one chosen, its logit is as good as
+    −∞. With that correction (importance sampling: Bengio and Senécal, 2008) the sum of e to the
+    logits is on average that over all ids, so the loss approaches the softmax over all as
+    ``negatives`` grow; without it frequent ids would be pushed down.
+
+    Ids are drawn with repetition, from Philox(seed, batch), and are rows of the batch as others.
+
+    Args:
+        user: u, of the width of a row.
+        table: of the ids; its ``rows`` tell what they are below.
+        negatives: ids that are drawn for a batch.
+        sampling: ``"log_uniform"``: P(id) = log((id + 2) / (id + 1)) / log(rows + 1), for ids that
+            are numbered by falling frequency; ``"uniform"``.
+        feature: which feature of the data that is ids tells what was chosen; it has one id a row. By
+            default as of an ``Embedding``.
+
+    Raises:
+        TypeError, ValueError: an argument is not such a value, or the table grows.
+    """
+
+    NATIVE: ClassVar[str] = "sampled_logits"
+
+    user: Node
+    table: TableSpec
+    negatives: int = 100
+    sampling: str = "log_uniform"
+    feature: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", _nodes("SampledLogits", (self.user,), 1))
+        if not isinstance(self.table, TableSpec):
+            raise TypeError(f"table must be a TableSpec, got {self.table!r}")
+        if self.table.rows is None:
+            raise ValueError(f"table {self.table.name} must have rows, below which ids are drawn")
+        _check.size("negatives", self.negatives)
+        if self.sampling not in SAMPLINGS:
+            raise ValueError(
+                f"sampling must be one of {', '.join(SAMPLINGS)}, got {self.sampling!r}"
+            )
         if self.feature is not None:
             _check.size("feature", self.feature, 0)
 
@@ -295,18 +344,23 @@ class Graph:
 
     @cached_property
     def embeddings(self) -> tuple[Embedding, ...]:
-        """Those of its nodes that read tables."""
+        """Its embeddings."""
         return tuple(node for node in self.nodes if isinstance(node, Embedding))
 
     @cached_property
+    def readers(self) -> tuple[Embedding | SampledLogits, ...]:
+        """Those of its nodes that read tables."""
+        return tuple(node for node in self.nodes if isinstance(node, (Embedding, SampledLogits)))
+
+    @cached_property
     def tables(self) -> tuple[TableSpec, ...]:
-        """The tables that its embeddings read."""
-        return distinct(node.table for node in self.embeddings)
+        """The tables that it reads."""
+        return distinct(node.table for node in self.readers)
 
     @cached_property
     def id_features(self) -> tuple[int, ...]:
-        """Of each embedding, which feature of the data that is ids it takes."""
-        given = [node.feature for node in self.embeddings]
+        """Of each node that reads a table, which feature of the data that is ids it takes."""
+        given = [node.feature for node in self.readers]
         if all(feature is None for feature in given):
             return tuple(range(len(given)))
         if any(feature is None for feature in given):
@@ -325,6 +379,13 @@ class Graph:
                 settings = {"table": table_of[node.table], "pooling": (node.pooling, {})}
                 if node.length is not None:
                     settings["length"] = node.length
+            if isinstance(node, SampledLogits):
+                settings = {
+                    "table": table_of[node.table],
+                    "negatives": node.negatives,
+                    "below": node.table.rows or 0,
+                    "sampling": (node.sampling, {}),
+                }
             nodes.append((name, settings, [index[i] for i in node.inputs]))
         tables = [(table.name, table.dim) for table in self.tables]
         return _core.Graph(nodes, tables, loss=self.loss, l2=self.l2)
@@ -371,14 +432,27 @@ class Graph:
             ValueError: it lacks a feature, has another number of numbers, or an id that is no row
                 of its table.
         """
-        if not self.embeddings:
+        if not self.readers:
             raise TypeError(
                 f"model {self.name} reads no tables: {name} must be a Dataset, got "
                 f"{type(data).__name__}"
             )
-        specs = [node.table for node in self.embeddings]
-        lengths = [node.length for node in self.embeddings]
-        return click_rows(data, name, self.features, specs, self.id_features, lengths)
+        specs = [node.table for node in self.readers]
+        lengths = [getattr(node, "length", None) for node in self.readers]
+        drawn = [
+            (f + 1, node.negatives, node.table.rows or 0, node.sampling == "log_uniform")
+            for f, node in enumerate(self.readers)
+            if isinstance(node, SampledLogits)
+        ]
+        found = click_rows(data, name, self.features, specs, self.id_features, lengths, drawn)
+        for node, feature in zip(self.readers, self.id_features, strict=True):
+            assert isinstance(data, ClickDataset)
+            if isinstance(node, SampledLogits) and data.has_bags(feature):
+                raise ValueError(
+                    f"{name}'s {data.names[feature]} must have one id a row, what was chosen; it has "
+                    "bags"
+                )
+        return found
 
     def evaluate(
         self,
@@ -403,11 +477,11 @@ class Graph:
             TypeError, ValueError: an argument is wrong or does not fit the model.
         """
         theta = _check.vector("parameters", parameters, self.dimension)
-        native = check_tables(self.tables, {} if tables is None and not self.embeddings else tables)
+        native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         if threads is not None:
             threads = _check.whole("threads", threads)
         rows: _core.ClickRows | NDArray[np.float32]
-        if isinstance(data, Dataset) and not self.embeddings:
+        if isinstance(data, Dataset) and not self.readers:
             check_fits(self, data, "data")
             rows = data.x
         else:
@@ -436,9 +510,9 @@ class Graph:
             TypeError, ValueError: an argument is wrong or does not fit the model.
         """
         theta = _check.vector("parameters", parameters, self.dimension)
-        native = check_tables(self.tables, {} if tables is None and not self.embeddings else tables)
+        native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         by = self._running(statistics)
-        if self.embeddings:
+        if self.readers:
             return self.native.predict_rows(theta, self.rows(x, "x"), native, by)
         return self.native.predict_rows(theta, examples(x, self.features), native, by)
 

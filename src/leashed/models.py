@@ -39,7 +39,8 @@ __all__ = [
 ]
 __all__ += layers.__all__ + graphs.__all__ + recommenders.__all__
 
-LOSSES = tuple(_core.losses())
+# Of networks; the loss of what is sampled is one of graphs.
+LOSSES = tuple(name for name in _core.losses() if name != "sampled_softmax")
 
 
 @dataclass(frozen=True)

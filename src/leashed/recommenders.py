@@ -16,12 +16,13 @@ from leashed.graphs import (
     Input,
     Node,
     Product,
+    SampledLogits,
     Sum,
     TableSpec,
 )
 from leashed.layers import Dense, ReLU
 
-__all__ = ["dcn", "deepfm", "dlrm", "wide_deep"]
+__all__ = ["dcn", "deepfm", "dlrm", "wide_deep", "youtube_dnn"]
 
 Rows = int | Sequence[int | None] | None
 
@@ -176,3 +177,49 @@ def dcn(
     for _ in range(_check.size("cross", cross)):
         x = Cross(x0, x) if weights == "vector" else Sum(Product(x0, x >> Dense(width)), x)
     return Graph(Concat(x, _layers(x0, hidden)) >> Dense(1), name=name)
+
+
+def youtube_dnn(
+    items: int,
+    dim: int = 32,
+    hidden: Sequence[int] = (64,),
+    dense: int = 0,
+    *,
+    history: int = 0,
+    chosen: int = 1,
+    negatives: int = 100,
+    sampling: str = "log_uniform",
+    shared: bool = False,
+    name: str = "youtube_dnn",
+) -> Graph:
+    """YouTubeDNN, its candidate generation (Covington et al., "Deep Neural Networks for YouTube
+    Recommendations", 2016; trained in gba, section 5): the mean of the rows of what a user chose
+    before, and dense features if there are any, through an MLP, whose last ReLU gives the user's
+    vector u; what was chosen next by a softmax over u · row of all items, trained on sampled ones.
+    ``datasets.next_items`` makes its data; ``retrieval`` finds the k best of all items, and
+    evaluates over them all.
+
+    Args:
+        items: their number; ids are below it, by falling frequency where ``sampling`` is
+            ``"log_uniform"``.
+        dim: floats of an item's rows, and of the user's vector.
+        hidden: widths of the MLP before that.
+        dense: dense features.
+        history: which feature of the data that is ids has what was chosen before.
+        chosen: which has what was chosen.
+        negatives, sampling: as for ``SampledLogits``.
+        shared: whether the table of the history, ``items``, is that of the softmax too, instead of
+            one of its own, ``choices``.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1, or ``sampling`` no such word.
+    """
+    table = TableSpec("items", dim, items)
+    seen: Node = Embedding(table, "mean", feature=history)
+    if dense:
+        seen = Concat(Input(dense), seen)
+    choices = table if shared else TableSpec("choices", dim, items)
+    user = _layers(seen, (*hidden, dim))
+    output = SampledLogits(user, choices, negatives, sampling, feature=chosen)
+    return Graph(output, loss="sampled_softmax", name=name)

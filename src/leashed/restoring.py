@@ -27,11 +27,14 @@ class Restored(NamedTuple):
         model: Of ``leashed.models``.
         parameters: float32 [d].
         tables: By name; empty where the model reads none.
+        statistics: float32 [s], as ``TrainResult.statistics``; None of a model that does not
+            normalise, and where the file has none.
     """
 
     model: BuiltIn
     parameters: NDArray[np.float32]
     tables: dict[str, Table]
+    statistics: NDArray[np.float32] | None = None
 
 
 def restore(path: str | os.PathLike[str]) -> Restored:
@@ -53,12 +56,16 @@ def restore(path: str | os.PathLike[str]) -> Restored:
                 f"cannot restore {path}: its model reads tables, which are not there; name the "
                 "folder that was saved with tables"
             )
-        return Restored(model, parameters, {})
+        return Restored(model, parameters, {}, _statistics(path, model))
     tables = {
         name: _table(name, told) for name, told in folders.opened(path).described_tables.items()
     }
     model, parameters = checkpoint.load(path, None, tables)
-    return Restored(model, parameters, tables)
+    return Restored(model, parameters, tables, _statistics(path, model))
+
+
+def _statistics(path: str | os.PathLike[str], model: BuiltIn) -> NDArray[np.float32] | None:
+    return checkpoint.load_statistics(path) if getattr(model, "statistics", 0) else None
 
 
 def _table(name: str, told: Mapping[str, Any]) -> Table:

@@ -25,7 +25,7 @@ FLOORS = (
     "_fits _parameters _running layers",  # what models are made of, and average in training
     "tables _reads",  # _reads: features that are ids, and what models say of their tables
     "external graphs result vector",
-    "factorisation recommenders",
+    "factorisation recommenders retrieval",
     "models engine shared _graph_json folders",  # folders: of a model and its tables
     "checkpoint sharding",  # sharding: the parameters on several servers
     "resuming recordings restoring",  # recordings: what a trace says of its run; restoring: a model and its tables, anew

@@ -45,6 +45,15 @@ IdColumn GatheredColumns::Memory::bags(const IdFeature& feature,
   return {ids.data(), offsets.data(), feature.weights ? weights.data() : nullptr};
 }
 
+IdColumn GatheredColumns::Memory::draw(const Negatives& negatives, std::size_t rows,
+                                       const Drawing& drawing) {
+  offsets.assign(rows + 1, static_cast<std::uint32_t>(negatives.count));
+  offsets[0] = 0;
+  ids.resize(negatives.count);
+  negatives.draw(drawing.seed, drawing.place, ids.data());
+  return {ids.data(), offsets.data()};
+}
+
 // Features from `first` on whose ids lie side by side in each row. Some rows at a time; those of
 // the next are fetched meanwhile.
 void GatheredColumns::copy_beside(std::span<const IdFeature> beside, std::size_t first,
@@ -69,10 +78,16 @@ void GatheredColumns::copy_beside(std::span<const IdFeature> beside, std::size_t
 }
 
 std::span<const IdColumn> GatheredColumns::gather(std::span<const IdFeature> features,
-                                                  std::span<const std::size_t> rows) {
+                                                  std::span<const std::size_t> rows,
+                                                  const Drawing& drawing) {
   memory_.resize(features.size());
   columns_.resize(features.size());
   for (std::size_t f = 0; f < features.size();) {
+    if (features[f].negatives.count > 0) {
+      columns_[f] = memory_[f].draw(features[f].negatives, rows.size(), drawing);
+      ++f;
+      continue;
+    }
     if (features[f].offsets) {
       columns_[f] = memory_[f].bags(features[f], rows);
       ++f;

@@ -10,17 +10,24 @@
 
 namespace leashed {
 
+// What is drawn for a batch depends on it: the place of its first example in the stream of
+// examples.
+struct Drawing {
+  std::uint64_t seed = 0, place = 0;
+};
+
 // Memory of one thread; what it has grown to it keeps.
 class GatheredColumns {
  public:
   // The columns of these rows, until the next call. Throws Error where a feature has 2^32 ids or
   // more in them.
   std::span<const IdColumn> gather(std::span<const IdFeature> features,
-                                   std::span<const std::size_t> rows);
+                                   std::span<const std::size_t> rows, const Drawing& drawing = {});
 
  private:
   struct Memory {
     IdColumn bags(const IdFeature& feature, std::span<const std::size_t> rows);
+    IdColumn draw(const Negatives& negatives, std::size_t rows, const Drawing& drawing);
 
     std::vector<std::uint64_t> ids;
     std::vector<std::uint32_t> offsets;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "leashed/data/negatives.h"
+
 namespace leashed {
 
 // A feature of a dataset: row i has the one id at ids[i · stride], or, where there are offsets,
@@ -17,6 +19,9 @@ struct IdFeature {
   const float* weights = nullptr;         // of each id at offsets; null: 1
   // Of a row that has more ids only its first so many are read.
   std::size_t most = std::numeric_limits<std::size_t>::max();
+  // Where there are any, they are in place of all that: drawn anew for each batch, whose first
+  // example has them all.
+  Negatives negatives = {};
 };
 
 // The same of a batch, gathered: example i has the ids at offsets[i] up to offsets[i + 1], or the

@@ -23,7 +23,8 @@ void IndexedBatches::fill_span(std::uint64_t first, std::size_t count, Batch& ba
   targets.weights = gather(data_.targets.weights, batch.weights);
   batch.view.rows = batch.rows.data();
   batch.view.size = count;
-  if (!data_.ids.empty()) batch.view.columns = batch.columns.gather(data_.ids, batch.indices);
+  if (!data_.ids.empty())
+    batch.view.columns = batch.columns.gather(data_.ids, batch.indices, {seed_, first});
 }
 
 }  // namespace leashed

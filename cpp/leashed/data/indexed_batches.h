@@ -9,7 +9,7 @@ namespace leashed {
 class IndexedBatches final : public BatchSource {
  public:
   IndexedBatches(const DatasetView& data, std::size_t batch_size, std::uint64_t seed)
-      : data_(data), batch_size_(batch_size), sampler_(seed, data.rows, batch_size) {}
+      : data_(data), batch_size_(batch_size), seed_(seed), sampler_(seed, data.rows, batch_size) {}
 
   void fill(std::uint64_t k, Batch& batch) const override {
     fill_span(k * batch_size_, batch_size_, batch);
@@ -21,6 +21,7 @@ class IndexedBatches final : public BatchSource {
  private:
   const DatasetView data_;
   const std::size_t batch_size_;
+  const std::uint64_t seed_;
   const Sampler sampler_;
 };
 

@@ -16,7 +16,7 @@ void fill_in_order(const DatasetView& data, std::size_t first, std::size_t count
   if (data.ids.empty()) return;
   batch.indices.resize(count);
   std::iota(batch.indices.begin(), batch.indices.end(), first);
-  batch.view.columns = batch.columns.gather(data.ids, batch.indices);
+  batch.view.columns = batch.columns.gather(data.ids, batch.indices, {0, first});
 }
 
 }  // namespace leashed

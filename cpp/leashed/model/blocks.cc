@@ -17,7 +17,8 @@
   X(dense)               \
   X(batch_norm)          \
   X(data_norm)           \
-  X(relu)
+  X(relu)                \
+  X(sampled_logits)
 
 namespace leashed {
 

@@ -1,5 +1,6 @@
 #include "leashed/base/isa_table.h"
 #include "leashed/model/kernels/activation.h"
+#include "leashed/model/kernels/candidates.h"
 #include "leashed/model/kernels/dense.h"
 #include "leashed/model/kernels/elementwise.h"
 #include "leashed/model/kernels/embedding.h"
@@ -14,6 +15,7 @@ namespace leashed {
 
 LEASHED_ISA_TABLE(DenseKernels, dense_kernels)
 LEASHED_ISA_TABLE(ActivationKernels, activation_kernels)
+LEASHED_ISA_TABLE(CandidateKernels, candidate_kernels)
 LEASHED_ISA_TABLE(EmbeddingKernels, embedding_kernels)
 LEASHED_ISA_TABLE(InteractionKernels, interaction_kernels)
 LEASHED_ISA_TABLE(ElementwiseKernels, elementwise_kernels)

@@ -6,6 +6,7 @@
 // losses/.
 #define LEASHED_LOSSES(X) \
   X(softmax)              \
+  X(sampled_softmax)      \
   X(log_loss)             \
   X(hinge)                \
   X(squared_error)

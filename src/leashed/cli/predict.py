@@ -89,7 +89,7 @@ def _examples(
     if most is not None:
         most = _check.whole("--rows", most)
     data: Dataset | SparseDataset | ClickDataset
-    if isinstance(model, Graph) and model.embeddings:
+    if isinstance(model, Graph) and model.readers:
         if options.data in (None, clicks.WORD):
             rows = 20_000 if most is None else most
             data = datasets.synthetic_clicks(1, options.seed, test=rows).test
@@ -120,9 +120,11 @@ def _is_file(path: str | None) -> bool:
 
 def _outputs(found: Restored, data: Dataset | SparseDataset | ClickDataset) -> NDArray[np.float32]:
     model: Any = found.model
-    if isinstance(model, Graph) and model.embeddings:
-        return model.predict(found.parameters, data, found.tables)  # type: ignore[arg-type]
+    if isinstance(model, Graph) and model.readers:
+        return model.predict(found.parameters, data, found.tables, found.statistics)  # type: ignore[arg-type]
     x = data.x if isinstance(data, Dataset) else data
+    if isinstance(model, Graph):
+        return model.predict(found.parameters, x, statistics=found.statistics)
     return model.predict(found.parameters, x)  # type: ignore[no-any-return]
 
 
@@ -157,8 +159,10 @@ def _evaluate(options: argparse.Namespace) -> int:
     found = restore(options.model)
     data = _examples(found, options)
     model: Any = found.model
-    given = (found.tables,) if found.tables else ()
-    loss, accuracy, *_ = model.evaluate(found.parameters, data, *given)
+    given: dict[str, Any] = {"tables": found.tables} if found.tables else {}
+    if isinstance(model, Graph):
+        given["statistics"] = found.statistics
+    loss, accuracy, *_ = model.evaluate(found.parameters, data, **given)
     values: dict[str, float | int] = {"examples": len(data), "loss": loss}
     if data.classes:
         values["accuracy"] = accuracy

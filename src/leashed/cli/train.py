@@ -243,7 +243,9 @@ def _save(path: Path, model: Model | FactorisationMachine | Graph, result: Train
     if result.outcome == "crashed":
         print(f"leashed: {path} not written: the parameters are not finite", file=sys.stderr)
     else:
-        checkpoint.save(path, model, result.parameters, result.tables or None)
+        checkpoint.save(
+            path, model, result.parameters, result.tables or None, statistics=result.statistics
+        )
 
 
 def _evaluation(now: Progress) -> str:

@@ -7,6 +7,7 @@
     data = leashed.datasets.read_svmlight("file")        # svmlight (libsvm) files
     (train, test), fields = leashed.datasets.read_libffm("train.ffm", "test.ffm")
     data = leashed.datasets.synthetic_clicks()           # numbers, ids and clicks; no files
+    data = leashed.datasets.next_items(Bags(items, offsets))  # what users chose next
     data = leashed.datasets.criteo("train.csv")          # Criteo's, as CSV or TSV
     data = leashed.datasets.ClickDataset.from_arrays(x, ids, y)
 
@@ -21,6 +22,7 @@ from leashed.datasets.downsampling import downsample
 from leashed.datasets.hashing import hashed
 from leashed.datasets.idx import read_idx, write_idx
 from leashed.datasets.mnist import download, fashion_mnist, mnist
+from leashed.datasets.next_items import next_items
 from leashed.datasets.sparse import SparseDataset, read_libffm, read_svmlight
 from leashed.datasets.synthetic_clicks import synthetic_click_lines, synthetic_clicks
 from leashed.datasets.synthetic_histories import synthetic_histories
@@ -38,6 +40,7 @@ __all__ = [
     "fashion_mnist",
     "hashed",
     "mnist",
+    "next_items",
     "read_idx",
     "read_libffm",
     "read_svmlight",

@@ -233,16 +233,26 @@ class ClickDataset:
         """Features that are ids."""
         return len(self.ids) if isinstance(self.ids, tuple) else int(self.ids.shape[1])
 
-    def rows_of(self, features: Sequence[int], most: Sequence[int | None] = ()) -> _core.ClickRows:
+    def rows_of(
+        self,
+        features: Sequence[int],
+        most: Sequence[int | None] = (),
+        drawn: Sequence[tuple[int, int, int, bool]] = (),
+    ) -> _core.ClickRows:
         """The native rows, with these features that are ids, in this order; of each as many ids of
-        a row as ``most`` says, by default all.
+        a row as ``most`` says, by default all. ``drawn``: what is drawn for each batch, as (before
+        which of them, how many ids, below which, whether log-uniformly).
         """
         columns = self.ids if isinstance(self.ids, tuple) else tuple(self.ids.T)
         parts: list[Any] = [
             (f.ids, f.offsets, f.weights) if isinstance(f, Bags) else (f, None, None)
             for f in (columns[feature] for feature in features)
         ]
-        return _core.ClickRows(self.x, parts, list(most))
+        return _core.ClickRows(self.x, parts, list(most), list(drawn))
+
+    def has_bags(self, feature: int) -> bool:
+        """Whether a row may have any number of ids of that feature."""
+        return isinstance(self.ids, tuple) and isinstance(self.ids[feature], Bags)
 
     def largest(self, feature: int) -> int:
         """The largest id of a feature; −1 where it has none."""
