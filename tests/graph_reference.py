@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leashed import _core
 from leashed.graphs import Applied
 from leashed.models import (
     FM,
@@ -166,21 +165,3 @@ def reference(graph: Graph, theta: Any, tables: list[Any], batch: Batch) -> tupl
 
 def tables_of(graph: Graph, random: np.random.Generator) -> list[Any]:
     return [random.normal(0, 0.4, (ROWS, t.dim)).astype(np.float32) for t in graph.tables]
-
-
-def native(graph: Graph, isa: str | None = None) -> _core.Graph:
-    """The graph at an instruction-set level."""
-    if isa is None:
-        return graph.native
-    index = {node: i for i, node in enumerate(graph.nodes)}
-    table_of = {table: i for i, table in enumerate(graph.tables)}
-    nodes = []
-    for node in graph.nodes:
-        name, settings = node.choice()
-        if isinstance(node, Embedding):
-            settings = {"table": table_of[node.table], "pooling": (node.pooling, {})}
-            if node.length:
-                settings["length"] = node.length
-        nodes.append((name, settings, [index[i] for i in node.inputs]))
-    tables = [(table.name, table.dim) for table in graph.tables]
-    return _core.Graph(nodes, tables, isa, graph.loss, graph.l2)

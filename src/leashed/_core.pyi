@@ -215,6 +215,14 @@ class ClickRows:
             ]
         ],
         most: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex | None] = [],
+        drawn: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                bool,
+            ]
+        ] = [],
     ) -> None: ...
     @property
     def features(self) -> int: ...

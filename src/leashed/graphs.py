@@ -370,6 +370,10 @@ class Graph:
     @cached_property
     def native(self) -> _core.Graph:
         """The native graph."""
+        return self.native_at(None)
+
+    def native_at(self, isa: str | None) -> _core.Graph:
+        """The native graph of an instruction-set level; None: of the one in use."""
         index = {node: i for i, node in enumerate(self.nodes)}
         table_of = {table: i for i, table in enumerate(self.tables)}
         nodes = []
@@ -388,7 +392,7 @@ class Graph:
                 }
             nodes.append((name, settings, [index[i] for i in node.inputs]))
         tables = [(table.name, table.dim) for table in self.tables]
-        return _core.Graph(nodes, tables, loss=self.loss, l2=self.l2)
+        return _core.Graph(nodes, tables, isa, loss=self.loss, l2=self.l2)
 
     @property
     def dimension(self) -> int:

@@ -20,11 +20,12 @@ from leashed.graphs import (
     Sum,
     TableSpec,
 )
-from leashed.layers import Dense, ReLU
+from leashed.layers import BatchNorm, DataNorm, Dense, ReLU
 
 __all__ = ["dcn", "deepfm", "dlrm", "wide_deep", "youtube_dnn"]
 
 Rows = int | Sequence[int | None] | None
+Norm = BatchNorm | DataNorm
 
 
 def _counts(rows: Rows, categories: int) -> list[int | None]:
@@ -44,9 +45,12 @@ def _embeddings(counts: Sequence[int | None], dim: int, prefix: str) -> list[Emb
     ]
 
 
-def _layers(node: Node, widths: Sequence[int]) -> Node:
+def _layers(node: Node, widths: Sequence[int], norm: Norm | None) -> Node:
     for width in widths:
-        node = node >> Dense(width) >> ReLU()
+        node = node >> Dense(width)
+        if norm is not None:
+            node = node >> norm
+        node = node >> ReLU()
     return node
 
 
@@ -58,6 +62,7 @@ def dlrm(
     top: Sequence[int] = (64, 32),
     *,
     categories: int = 26,
+    norm: Norm | None = None,
     name: str = "dlrm",
 ) -> Graph:
     """DLRM (Naumov et al., "Deep Learning Recommendation Model for Personalization and
@@ -72,6 +77,8 @@ def dlrm(
         bottom: widths of the MLP of the dense features, the last being ``dim``.
         top: widths of the MLP behind the interaction, without the output's 1.
         categories: features that are ids, where ``rows`` does not tell.
+        norm: between each dense layer of the MLPs and its ReLU (extreme-scale-asgd, Algorithm 1).
+            Default: nothing.
         name: what plots and reports call it.
 
     Raises:
@@ -81,8 +88,8 @@ def dlrm(
     if not bottom or bottom[-1] != dim:
         raise ValueError(f"bottom must end in dim, {dim}, got {tuple(bottom)}")
     embeddings = _embeddings(_counts(rows, categories), dim, "c")
-    z = _layers(Input(dense), bottom)
-    return Graph(_layers(Concat(z, Dot(z, *embeddings)), top) >> Dense(1), name=name)
+    z = _layers(Input(dense), bottom, norm)
+    return Graph(_layers(Concat(z, Dot(z, *embeddings)), top, norm) >> Dense(1), name=name)
 
 
 def deepfm(
@@ -92,6 +99,7 @@ def deepfm(
     hidden: Sequence[int] = (64, 32),
     *,
     categories: int = 26,
+    norm: Norm | None = None,
     name: str = "deepfm",
 ) -> Graph:
     """DeepFM (Guo et al., 2017): the sum of a linear model, a factorisation machine of the
@@ -103,7 +111,7 @@ def deepfm(
         dim: floats of a row.
         dense: dense features.
         hidden: widths of the MLP, without the output's 1.
-        categories: as for ``dlrm``.
+        categories, norm: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
@@ -113,7 +121,7 @@ def deepfm(
     x = Input(dense)
     embeddings = _embeddings(counts, dim, "c")
     linear = Sum(x >> Dense(1), *_embeddings(counts, 1, "w"))
-    deep = _layers(Concat(x, *embeddings), hidden) >> Dense(1)
+    deep = _layers(Concat(x, *embeddings), hidden, norm) >> Dense(1)
     return Graph(Sum(linear, FM(*embeddings), deep), name=name)
 
 
@@ -124,6 +132,7 @@ def wide_deep(
     hidden: Sequence[int] = (64, 32),
     *,
     categories: int = 26,
+    norm: Norm | None = None,
     name: str = "wide_deep",
 ) -> Graph:
     """Wide & Deep (Cheng et al., 2016): the sum of a linear model and an MLP. Each category has two
@@ -133,7 +142,7 @@ def wide_deep(
     counts = _counts(rows, categories)
     x = Input(dense)
     wide = Sum(x >> Dense(1), *_embeddings(counts, 1, "w"))
-    deep = _layers(Concat(x, *_embeddings(counts, dim, "c")), hidden) >> Dense(1)
+    deep = _layers(Concat(x, *_embeddings(counts, dim, "c")), hidden, norm) >> Dense(1)
     return Graph(Sum(wide, deep), name=name)
 
 
@@ -146,6 +155,7 @@ def dcn(
     *,
     weights: Literal["vector", "matrix"] = "vector",
     categories: int = 26,
+    norm: Norm | None = None,
     name: str = "dcn",
 ) -> Graph:
     """Deep & Cross Network (Wang et al., 2017): cross layers and an MLP, both of the dense features
@@ -160,7 +170,7 @@ def dcn(
         weights: of a cross layer: a ``"vector"`` w, x₀ (x·w) + b + x, or as in DCN-V2 (Wang et al.,
             2021, eq. 1) a ``"matrix"`` W, x₀ ⊙ (W x + b) + x, with as many parameters as it has
             entries.
-        categories: as for ``dlrm``.
+        categories, norm: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
@@ -176,7 +186,7 @@ def dcn(
     x: Node = x0
     for _ in range(_check.size("cross", cross)):
         x = Cross(x0, x) if weights == "vector" else Sum(Product(x0, x >> Dense(width)), x)
-    return Graph(Concat(x, _layers(x0, hidden)) >> Dense(1), name=name)
+    return Graph(Concat(x, _layers(x0, hidden, norm)) >> Dense(1), name=name)
 
 
 def youtube_dnn(
@@ -190,6 +200,7 @@ def youtube_dnn(
     negatives: int = 100,
     sampling: str = "log_uniform",
     shared: bool = False,
+    norm: Norm | None = None,
     name: str = "youtube_dnn",
 ) -> Graph:
     """YouTubeDNN, its candidate generation (Covington et al., "Deep Neural Networks for YouTube
@@ -208,6 +219,7 @@ def youtube_dnn(
         history: which feature of the data that is ids has what was chosen before.
         chosen: which has what was chosen.
         negatives, sampling: as for ``SampledLogits``.
+        norm: as for ``dlrm``.
         shared: whether the table of the history, ``items``, is that of the softmax too, instead of
             one of its own, ``choices``.
         name: what plots and reports call it.
@@ -220,6 +232,6 @@ def youtube_dnn(
     if dense:
         seen = Concat(Input(dense), seen)
     choices = table if shared else TableSpec("choices", dim, items)
-    user = _layers(seen, (*hidden, dim))
+    user = _layers(seen, (*hidden, dim), norm)
     output = SampledLogits(user, choices, negatives, sampling, feature=chosen)
     return Graph(output, loss="sampled_softmax", name=name)

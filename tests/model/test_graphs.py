@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graph_reference import ROWS, Batch, draw, native, outputs, reference, tables_of
+from graph_reference import ROWS, Batch, draw, outputs, reference, tables_of
 
 from leashed import _core, models
 from leashed.models import (
@@ -77,7 +77,7 @@ def test_loss_and_gradients_are_those_of_autograd(graph, kind, size):
     loss, dense, rows = reference(graph, theta, tables, batch)
     columns = [column.native for column in batch.columns]
     for isa in _core.available_isas():
-        own = native(graph, isa).gradient(theta, batch.x, batch.y, columns, tables)
+        own = graph.native_at(isa).gradient(theta, batch.x, batch.y, columns, tables)
         np.testing.assert_allclose(own[0], loss, rtol=2e-5)
         np.testing.assert_allclose(own[1], dense, atol=2e-5 * np.abs(dense).max(initial=1))
         for got, expected in zip(own[2], rows, strict=True):
@@ -174,7 +174,9 @@ def test_nan_in_a_row_is_not_lost():
         batch = draw(graph, 30, random, "one")
         columns = [column.native for column in batch.columns]
         for isa in _core.available_isas():
-            loss, *_ = native(graph, isa).gradient(graph.init(1), batch.x, batch.y, columns, tables)
+            loss, *_ = graph.native_at(isa).gradient(
+                graph.init(1), batch.x, batch.y, columns, tables
+            )
             assert np.isnan(loss)
 
 

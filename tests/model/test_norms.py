@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graph_reference import draw, native, reference, tables_of
+from graph_reference import draw, reference, tables_of
 from made_clicks import clicks
 
 import leashed as lsh
@@ -60,7 +60,7 @@ def test_loss_and_gradients_are_those_of_autograd(name: str, size: int) -> None:
         loss, dense, rows = reference(graph, theta, tables, batch)
         columns = [column.native for column in batch.columns]
         for isa in _core.available_isas():
-            own = native(graph, isa).gradient(theta, batch.x, batch.y, columns, tables)
+            own = graph.native_at(isa).gradient(theta, batch.x, batch.y, columns, tables)
             np.testing.assert_allclose(own[0], loss, rtol=1e-4)
             scale = max(np.abs(dense).max(), 1)
             np.testing.assert_allclose(own[1], dense, atol=1e-4 * scale)
@@ -179,7 +179,7 @@ def test_50_steps_and_evaluation_follow_pytorch(kind: str, rule: str) -> None:
     predicted = graph.predict(result.parameters, data.x, statistics=result.statistics)
     np.testing.assert_allclose(predicted[:, 0], torch.sigmoid(logits).numpy(), atol=1e-3)
     found = graph.evaluate(result.parameters, data, statistics=result.statistics)
-    assert found.loss == pytest.approx(float(bce(logits, y)), abs=1e-3)
+    assert found.loss == pytest.approx(bce(logits, y).item(), abs=1e-3)
     assert found.loss == result.final_loss
 
 
@@ -246,6 +246,9 @@ def test_files_hold_them(tmp_path: Path) -> None:
         found.predict(theta, data.x, statistics=statistics),
         graph.predict(result.parameters, data.x, statistics=result.statistics),
     )
+    restored = lsh.restore(tmp_path / "model")
+    assert restored.statistics is not None
+    np.testing.assert_array_equal(restored.statistics, statistics)
     again = lsh.TrainResult.from_json(result.to_json(parameters=True))
     np.testing.assert_array_equal(again.statistics, result.statistics)
     lsh.save(tmp_path / "bare", graph, result.parameters)
@@ -272,6 +275,13 @@ def test_modes_and_virtual_time_average_too() -> None:
     ).result
     assert played.config["statistics"]["batches"] == played.gradients
     assert np.isfinite(played.final_loss)
+
+
+def test_a_recorded_run_is_made_again(tmp_path: Path) -> None:
+    graph, data = chain(BatchNorm()), dense()
+    result = trained(graph, data, 30, threads=2, record=tmp_path / "run")
+    made = lsh.replay(tmp_path / "run", graph, data)
+    np.testing.assert_array_equal(made.parameters, result.parameters)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -303,6 +313,17 @@ def test_first_values_are_those_of_the_paper() -> None:
             parts = chain(norm).unflatten(chain(norm).init(1, scheme))
             assert (parts["2.scale"] == 1).all()
             assert (parts["2.shift"] == shift).all()
+
+
+def test_recommenders_normalise_between_dense_layers_and_relus() -> None:
+    graphs = [
+        models.dlrm(9, 4, 3, (4,), (5,), categories=2, norm=DataNorm()),
+        models.deepfm(9, 4, 3, (5,), categories=2, norm=BatchNorm()),
+        models.wide_deep(9, 4, 3, (5,), categories=2, norm=DataNorm()),
+        models.dcn(9, 4, 3, 1, (5,), categories=2, norm=BatchNorm()),
+        models.youtube_dnn(9, 4, (5,), norm=BatchNorm()),
+    ]
+    assert [graph.statistics for graph in graphs] == [9, 10, 5, 10, 18]
 
 
 def test_a_column_without_variance_is_no_danger() -> None:

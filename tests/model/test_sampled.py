@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graph_reference import Batch, Column, native, pooled
+from graph_reference import Batch, Column, pooled
 
 import leashed as lsh
 from leashed import _core, models, retrieval, tables
@@ -125,8 +125,8 @@ def test_loss_and_gradients_are_those_of_autograd(shared: bool, sampling: str, s
     offsets[0] = 0
     columns = [*(column.native for column in batch.columns), (negatives, offsets, None)]
     for isa in _core.available_isas():
-        own = native(graph, isa).gradient(theta, batch.x, batch.y, columns, rows)
-        np.testing.assert_allclose(own[0], float(loss), rtol=2e-5)
+        own = graph.native_at(isa).gradient(theta, batch.x, batch.y, columns, rows)
+        np.testing.assert_allclose(own[0], loss.item(), rtol=2e-5)
         for got, judge in zip([own[1], *own[2]], expected, strict=True):
             np.testing.assert_allclose(got, judge.numpy(), atol=2e-5)
 
@@ -216,7 +216,7 @@ def test_with_many_negatives_it_is_the_softmax_over_all() -> None:
         logits = u @ torch.tensor(rows[1], dtype=torch.float64).T
         target = torch.tensor(ids[::-1].astype(np.int64))
         judge = torch.nn.functional.cross_entropy(logits, target)
-        assert abs(loss - float(judge)) < 0.05
+        assert abs(loss - judge.item()) < 0.05
         np.testing.assert_allclose(got, torch.autograd.grad(judge, u)[0].numpy(), atol=2e-3)
 
 

@@ -18,7 +18,7 @@ void Negatives::draw(std::uint64_t seed, std::uint64_t place, std::uint64_t* ids
     const auto words = philox(seed, kStream ^ place, i);
     const std::uint64_t bits = std::uint64_t{words[0]} << 32 | words[1];
     if (sampling == Sampling::uniform) {
-      ids[i] = static_cast<std::uint64_t>(static_cast<unsigned __int128>(bits) * below >> 64);
+      ids[i] = (words[0] * below + (words[1] * below >> 32)) >> 32;  // ⌊bits · below / 2^64⌋
       continue;
     }
     const double u = static_cast<double>(bits >> 11) * 0x1p-53;

@@ -11,8 +11,8 @@ struct Negatives {
   // log_uniform: P(id) = log((id + 2) / (id + 1)) / log(below + 1), for ids by falling frequency.
   enum class Sampling { uniform, log_uniform };
 
-  std::size_t count = 0;  // of a batch, with repetition; 0: none
-  std::uint64_t below = 1;
+  std::size_t count = 0;    // of a batch, with repetition; 0: none
+  std::uint64_t below = 1;  // at most 2^32
   Sampling sampling = Sampling::uniform;
 
   // Writes `count` ids. place: of the batch's first example in the stream of examples.
