@@ -124,7 +124,7 @@ def _outputs(found: Restored, data: Dataset | SparseDataset | ClickDataset) -> N
         return model.predict(found.parameters, data, found.tables, found.statistics)  # type: ignore[arg-type]
     x = data.x if isinstance(data, Dataset) else data
     if isinstance(model, Graph):
-        return model.predict(found.parameters, x, statistics=found.statistics)
+        return model.predict(found.parameters, x, statistics=found.statistics)  # type: ignore[arg-type]
     return model.predict(found.parameters, x)  # type: ignore[no-any-return]
 
 
