@@ -9,6 +9,7 @@ from functools import partial
 from bench import (
     backend,
     clicks,
+    counting,
     dlrm,
     figures,
     modes,
@@ -349,6 +350,12 @@ def _backend(results: Results) -> list[Goal]:
             0.99,
             recording.rate,
             "recording",
+        ),
+        Goal(
+            "DLRM with metrics while training, without GAUC, all threads, EPS over without",
+            0.98,
+            counting.rate,
+            "counting",
         ),
         Goal(
             "a push of 1 kB through the server, one thread, million a second, least of ASP, Sync, GBA",

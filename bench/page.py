@@ -14,6 +14,7 @@ from pathlib import Path
 from bench import (
     backend,
     clicks,
+    counting,
     figures,
     machine,
     modes,
@@ -79,6 +80,7 @@ def _sections(results: Results, docs: Path) -> Iterator[tuple[str, str]]:
         | transport.SECTIONS
         | synchronisation.SECTIONS
         | recording.SECTIONS
+        | counting.SECTIONS
         | modes.SECTIONS
         | virtual.SECTIONS
         | zoo.SECTIONS
@@ -145,6 +147,7 @@ def _misses(results: Results) -> Iterator[str]:
         | transport.PROFILES
         | synchronisation.PROFILES
         | recording.PROFILES
+        | counting.PROFILES
         | modes.PROFILES
         | virtual.PROFILES
         | zoo.PROFILES

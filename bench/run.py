@@ -46,6 +46,7 @@ SECTIONS = (
     "net",
     "synchronisation",
     "recording",
+    "counting",
     "modes",
     "virtual",
     "zoo",

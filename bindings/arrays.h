@@ -17,6 +17,7 @@ namespace py = pybind11;
 
 using FloatArray = py::array_t<float, py::array::c_style>;
 using LabelArray = py::array_t<std::int32_t, py::array::c_style>;
+using UserArray = py::array_t<std::uint64_t, py::array::c_style>;
 
 // An array that owns the vector's memory: no copy.
 template <class T>

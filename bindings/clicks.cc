@@ -4,7 +4,6 @@
 #include <mutex>
 
 #include "leashed/data/click_lines.h"
-#include "leashed/data/click_metrics.h"
 #include "leashed/data/clicks.h"
 #include "leashed/data/histories.h"
 #include "parts.h"
@@ -103,18 +102,20 @@ void fill_histories(const HistoryGenerator& histories, bool test, std::uint64_t 
 
 // Threads of Python may share them, and none keeps the GIL while it adds.
 struct SharedMetrics {
-  ClickMetrics metrics;
-  std::mutex lock;
+  explicit SharedMetrics(std::size_t kept) : rows(kept) {}
 
-  ClickMetrics copy() {
+  ScoredRows copy() {
     const py::gil_scoped_release release;
     const std::lock_guard holding(lock);
-    return metrics;
+    return rows;
   }
+
+  ScoredRows rows;
+  std::mutex lock;
 };
 
 void add(SharedMetrics& shared, const FloatArray& logits, const LabelArray& labels,
-         const std::optional<FloatArray>& weights) {
+         const std::optional<FloatArray>& weights, const std::optional<UserArray>& users) {
   const auto rows = static_cast<std::size_t>(labels.size());
   require_length(labels, rows, "labels");
   require_length(logits, rows, "logits");
@@ -123,33 +124,53 @@ void add(SharedMetrics& shared, const FloatArray& logits, const LabelArray& labe
     require_length(*weights, rows, "weights");
     targets.weights = weights->data();
   }
+  if (users) {
+    require_length(*users, rows, "users");
+    targets.users = users->data();
+  }
+  if (shared.rows.knows_users() != users.has_value()) {
+    throw py::value_error("users must be given where kept is not 0, and else not");
+  }
   const float* const from = logits.data();
   const py::gil_scoped_release release;
   const std::lock_guard holding(shared.lock);
-  shared.metrics.add({from, rows}, targets);
+  shared.rows.add({from, rows}, targets);
 }
 
 void merge(SharedMetrics& shared, SharedMetrics& other) {
-  const ClickMetrics others = other.copy();
+  const ScoredRows others = other.copy();
+  if (shared.rows.knows_users() != others.knows_users()) {
+    throw py::value_error("both must know users, or none");
+  }
   const py::gil_scoped_release release;
   const std::lock_guard holding(shared.lock);
-  shared.metrics.merge(others);
+  shared.rows.merge(others);
 }
 
 py::dict values(SharedMetrics& shared) {
-  const ClickMetrics metrics = shared.copy();
-  py::dict all;
-  const auto [auc, error] = metrics.area_under_curve();
-  all["rows"] = static_cast<std::uint64_t>(metrics.rows());
-  all["auc"] = auc;
-  all["auc_error"] = error;
-  all["log_loss"] = metrics.log_loss();
-  all["normalised_entropy"] = metrics.normalised_entropy();
-  all["calibration"] = metrics.calibration();
-  return all;
+  ScoredRows rows = shared.copy();
+  const Scores scores = [&rows] {
+    const py::gil_scoped_release release;
+    return rows.scores();
+  }();
+  return to_dict(scores);
 }
 
 }  // namespace
+
+py::dict to_dict(const Scores& s) {
+  using namespace pybind11::literals;
+  py::dict told("rows"_a = s.rows, "auc"_a = s.auc, "auc_error"_a = s.auc_error,
+                "log_loss"_a = s.log_loss, "normalised_entropy"_a = s.normalised_entropy,
+                "calibration"_a = s.calibration);
+  if (s.user_share > 0) {
+    told["gauc"] = s.gauc;
+    told["gauc_error"] = s.gauc_error;
+    told["users"] = s.users;
+    told["user_share"] = s.user_share;
+  }
+  return told;
+}
 
 PyClickRows::PyClickRows(FloatArray x, std::vector<Column> columns,
                          const std::vector<std::optional<std::size_t>>& most,
@@ -222,9 +243,9 @@ void bind_clicks(py::module_& m) {
            py::arg("hidden").noconvert(), py::arg("threads"), "Writes rows first, first + 1, ….");
 
   py::class_<SharedMetrics>(m, "ClickMetrics")
-      .def(py::init<>())
+      .def(py::init<std::size_t>(), py::arg("kept"))
       .def("add", add, py::arg("logits").noconvert(), py::arg("labels").noconvert(),
-           py::arg("weights").noconvert() = py::none())
+           py::arg("weights").noconvert() = py::none(), py::arg("users").noconvert() = py::none())
       .def("merge", merge, py::arg("other"))
       .def("values", values);
 }

@@ -7,8 +7,11 @@
 
 #include "arrays.h"
 #include "leashed/data/id_columns.h"
+#include "leashed/data/scored_rows.h"
 
 namespace leashed {
+
+py::dict to_dict(const Scores& scores);
 
 class PyClickRows {
  public:

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "assembly.h"
+#include "clicks.h"
 #include "data.h"
 #include "interrupted.h"
 #include "leashed/cluster/trainer_sync.h"
@@ -14,6 +15,13 @@ namespace leashed {
 
 namespace {
 
+py::object to_dict(const std::shared_ptr<const ScoredWindow>& scored) {
+  using namespace pybind11::literals;
+  if (!scored) return py::none();
+  return py::dict("seconds"_a = scored->seconds, "updates"_a = scored->updates,
+                  "window"_a = to_dict(scored->window), "total"_a = to_dict(scored->total));
+}
+
 py::dict to_dict(const Evaluated& e) {
   using namespace pybind11::literals;
   return py::dict("seconds"_a = e.seconds, "updates"_a = e.updates, "loss"_a = e.loss,
@@ -22,7 +30,8 @@ py::dict to_dict(const Evaluated& e) {
                   "validation_auc"_a = e.validation_auc,
                   "validation_normalised_entropy"_a = e.validation_normalised_entropy,
                   "gradients"_a = e.gradients, "memory_bytes"_a = e.memory_bytes,
-                  "live_vectors"_a = e.live_vectors, "staleness"_a = to_array(e.staleness));
+                  "live_vectors"_a = e.live_vectors, "staleness"_a = to_array(e.staleness),
+                  "scored"_a = to_dict(e.scored));
 }
 
 // Mean losses; NaN where a pass had no gradient.
@@ -38,12 +47,15 @@ py::dict to_dict(TrainResult result) {
   using namespace pybind11::literals;
   py::list evaluations;
   for (const Evaluated& e : result.evaluations) evaluations.append(to_dict(e));
+  py::list scored;
+  for (const auto& window : result.scored) scored.append(to_dict(window));
   return py::dict(
       "outcome"_a = result.outcome, "reason"_a = std::string(stop_reason_name(result.reason)),
       "parameters"_a = to_array(std::move(result.parameters)), "evaluations"_a = evaluations,
-      "pass_losses"_a = to_array(means_of(result.passes)), "elapsed"_a = result.elapsed,
-      "updates"_a = result.updates, "gradients"_a = result.gradients, "dropped"_a = result.dropped,
-      "excluded"_a = result.excluded, "lost_to_synchronisation"_a = result.lost_to_synchronisation,
+      "scored"_a = scored, "pass_losses"_a = to_array(means_of(result.passes)),
+      "elapsed"_a = result.elapsed, "updates"_a = result.updates, "gradients"_a = result.gradients,
+      "dropped"_a = result.dropped, "excluded"_a = result.excluded,
+      "lost_to_synchronisation"_a = result.lost_to_synchronisation,
       "staleness"_a = to_array(std::move(result.staleness)),
       "staleness_compute"_a = to_array(std::move(result.staleness_compute)),
       "staleness_schedule"_a = to_array(std::move(result.staleness_schedule)),
@@ -60,6 +72,22 @@ py::dict to_dict(TrainResult result) {
       "row_seconds"_a = result.row_seconds, "rows"_a = to_dict(result.rows),
       "in_place"_a = result.sparse_runs, "recording_failure"_a = result.recording_failure,
       "peak_vectors"_a = result.peak_vectors, "peak_memory_bytes"_a = result.peak_memory_bytes);
+}
+
+void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<PyMetrics>& asked,
+                  const GradientSource& source, std::size_t workers, DatasetView& data) {
+  if (!asked) return;
+  if (!source.gives_logits()) {
+    throw py::value_error(
+        "metrics are of models of one output with the loss log_loss; leave them out");
+  }
+  const auto& [users, kept] = *asked;
+  if (users) {
+    require_length(*users, data.rows, "users");
+    require_some(kept, "kept");
+    data.targets.users = users->data();
+  }
+  metrics.emplace(workers, users ? kept : 0);
 }
 
 StopRules to_rules(const Settings& until, std::vector<double> milestones) {
@@ -157,7 +185,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                      const std::optional<std::shared_ptr<Leases>>& leases,
                      const std::optional<std::shared_ptr<TrainerSync>>& synchronisation,
                      const std::vector<std::shared_ptr<Table>>& tables,
-                     const std::optional<PyRecording>& record) {
+                     const std::optional<PyRecording>& record,
+                     const std::optional<PyMetrics>& scored) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   Assembly parts = assembly_of(source, theta, x, y, weights, {discipline, rule, staleness}, seed);
@@ -166,6 +195,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
   if (validation_x && validation_y) {
     parts.validation = view_of(source, *validation_x, *validation_y);
   }
+  std::optional<ProgressMetrics> metrics;
+  keep_metrics(metrics, scored, source, threads, parts.data);
   const TrainOptions options{threads,
                              batch_size,
                              seed,
@@ -177,7 +208,9 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                              std::numeric_limits<double>::quiet_NaN(),
                              nullptr,
                              leases ? leases->get() : nullptr,
-                             synchronisation ? synchronisation->get() : nullptr};
+                             synchronisation ? synchronisation->get() : nullptr,
+                             nullptr,
+                             metrics ? &*metrics : nullptr};
 
   bool interrupted_in_callback = false;
   const TrainCallbacks callbacks = callbacks_of(progress, checkpoint, interrupted_in_callback);
@@ -229,6 +262,7 @@ void bind_train(py::module_& m) {
         py::arg("weights").noconvert() = py::none(), py::arg("recorded_passes") = 0,
         py::arg("leases") = py::none(), py::arg("synchronisation") = py::none(),
         py::arg("tables") = std::vector<std::shared_ptr<Table>>(), py::arg("record") = py::none(),
+        py::arg("metrics") = py::none(),
         "Trains and returns what engine/result.h calls TrainResult, as a dict.");
 }
 

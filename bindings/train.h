@@ -7,9 +7,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "leashed/engine/monitor.h"
+#include "leashed/engine/progress_metrics.h"
 #include "leashed/engine/result.h"
 
 namespace leashed {
@@ -19,6 +22,13 @@ namespace py = pybind11;
 using Settings = std::map<std::string, double>;
 
 StopRules to_rules(const Settings& until, std::vector<double> milestones);
+
+// What is kept of a training's outputs: the user of each row, or None, and how many of their rows.
+using PyMetrics = std::pair<std::optional<UserArray>, std::size_t>;
+// Where that is asked for, sees to it that the rows of `data` have users. ValueError where the
+// source gives no logits.
+void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<PyMetrics>& asked,
+                  const GradientSource& source, std::size_t workers, DatasetView& data);
 
 // Of a call that has the GIL and gives it back; what is given must stay. Ctrl-C while Python runs a
 // callback: Python raises there what it would tell us, so it is kept in `interrupted_in_callback`.

@@ -18,7 +18,8 @@ py::dict train_by_mode(const GradientSource& source, const FloatArray& theta, co
                        const std::optional<py::function>& progress,
                        const std::optional<FloatArray>& weights,
                        std::vector<std::pair<double, std::uint32_t>> commands,
-                       const std::optional<PyRecording>& record) {
+                       const std::optional<PyRecording>& record,
+                       const std::optional<PyMetrics>& scored) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   Assembly parts = assembly_of(source, theta, x, y, weights, {mode, rule, staleness}, seed);
@@ -26,9 +27,11 @@ py::dict train_by_mode(const GradientSource& source, const FloatArray& theta, co
   if (validation_x && validation_y) {
     parts.validation = view_of(source, *validation_x, *validation_y);
   }
-  const ModeTrainOptions options{threads,        batch_size,
-                                 seed,           to_rules(until, std::move(milestones)),
-                                 evaluate_every, std::move(commands)};
+  std::optional<ProgressMetrics> metrics;
+  keep_metrics(metrics, scored, source, threads, parts.data);
+  const ModeTrainOptions options{
+      threads,        batch_size,          seed,    to_rules(until, std::move(milestones)),
+      evaluate_every, std::move(commands), nullptr, metrics ? &*metrics : nullptr};
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
   const TrainCallbacks callbacks = callbacks_of(progress, none, interrupted_in_callback);
@@ -48,7 +51,7 @@ void bind_train_mode(py::module_& m) {
         py::arg("milestones"), py::arg("evaluate_every"), py::arg("progress"),
         py::arg("weights").noconvert() = py::none(),
         py::arg("commands") = std::vector<std::pair<double, std::uint32_t>>(),
-        py::arg("record") = py::none(),
+        py::arg("record") = py::none(), py::arg("metrics") = py::none(),
         "Trains by a mode on threads and returns what train does, and what the mode decided.");
 }
 

@@ -294,12 +294,13 @@ class HistoryGenerator:
         """
 
 class ClickMetrics:
-    def __init__(self) -> None: ...
+    def __init__(self, kept: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def add(
         self,
         logits: numpy.typing.NDArray[numpy.float32],
         labels: numpy.typing.NDArray[numpy.int32],
         weights: numpy.typing.NDArray[numpy.float32] | None = None,
+        users: numpy.typing.NDArray[numpy.uint64] | None = None,
     ) -> None: ...
     def merge(self, other: ClickMetrics) -> None: ...
     def values(self) -> dict: ...
@@ -1199,6 +1200,11 @@ def train(
     synchronisation: TrainerSync | None = None,
     tables: collections.abc.Sequence[Table] = [],
     record: tuple[str, str, typing.Annotated[numpy.typing.ArrayLike, numpy.float32]] | None = None,
+    metrics: tuple[
+        typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None,
+        typing.SupportsInt | typing.SupportsIndex,
+    ]
+    | None = None,
 ) -> dict:
     """
     Trains and returns what engine/result.h calls TrainResult, as a dict.
@@ -1228,6 +1234,11 @@ def train_mode(
         ]
     ] = [],
     record: tuple[str, str, typing.Annotated[numpy.typing.ArrayLike, numpy.float32]] | None = None,
+    metrics: tuple[
+        typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None,
+        typing.SupportsInt | typing.SupportsIndex,
+    ]
+    | None = None,
 ) -> dict:
     """
     Trains by a mode on threads and returns what train does, and what the mode decided.

@@ -1,13 +1,14 @@
-"""How good predicted clicks are: AUC, log loss, normalised entropy, calibration.
+"""How good predicted clicks are: AUC, GAUC, log loss, normalised entropy, calibration.
 
-Functions of whole arrays, exact; and ``ClickMetrics``, which takes them in parts, in memory that does
-not grow.
+Functions of whole arrays, exact; ``ClickMetrics``, which takes them in parts, in memory that does not
+grow; and ``progressive``, which has a training count them on what it is about to train on.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,13 +17,19 @@ from leashed import _check, _core
 
 __all__ = [
     "ClickMetrics",
+    "Progressive",
+    "Scored",
     "Values",
     "auc",
     "calibration",
+    "gauc",
     "log_loss",
     "normalised_entropy",
+    "progressive",
     "undo_downsampling",
 ]
+
+KEPT = 2**20
 
 
 def auc(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -52,6 +59,47 @@ def auc(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) 
     below = np.append(0.0, up_to[:-1])
     pairs = clicks.sum() * up_to[-1]
     return min(1.0, float(clicks_at @ (below + up_to) / 2 / pairs)) if pairs else math.nan
+
+
+def gauc(
+    scores: ArrayLike, labels: ArrayLike, users: ArrayLike, weights: ArrayLike | None = None
+) -> float:
+    """The mean AUC of users, each weighed by all of its rows: Σ_u w_u AUC_u / Σ_u w_u over users that
+    have clicks and others (Zhu et al., "Optimized cost per click in Taobao display advertising", KDD
+    2017). What ranks users among each other, such as how often one clicks, does not count in it.
+
+    Args:
+        scores, labels, weights: As for ``auc``.
+        users: [n], whose each row is; anything that can be compared, such as numbers or strings.
+
+    Returns:
+        From 0 to 1; NaN where no user has clicks and others.
+
+    Raises:
+        TypeError, ValueError: As for ``auc``, and where ``users`` is of another length.
+    """
+    score = _scores("scores", scores)
+    clicks, others = _weighed(labels, weights, len(score))
+    given = np.asarray(users)
+    if given.shape != score.shape:
+        raise ValueError(f"users must have one for each score, {len(score)}, got {given.shape}")
+    user = np.unique(given, return_inverse=True)[1]
+    order = np.lexsort((score, user))
+    score, user, clicks, others = score[order], user[order], clicks[order], others[order]
+    last = np.append((score[1:] != score[:-1]) | (user[1:] != user[:-1]), True)  # of its ties
+    of = user[last]
+    first = np.append(True, of[1:] != of[:-1])  # of its user
+    up_to = np.cumsum(others)[last]
+    clicks_at = np.diff(np.cumsum(clicks)[last], prepend=0.0)
+    below = np.append(0.0, up_to[:-1])
+    before = below[first][of]  # of other users
+    won = np.bincount(of, clicks_at * ((below + up_to) / 2 - before))
+    clicked, not_clicked = np.bincount(user, clicks), np.bincount(user, others)
+    both = (clicked > 0) & (not_clicked > 0)
+    if not both.any():
+        return math.nan
+    aucs = won[both] / (clicked[both] * not_clicked[both])
+    return float(np.average(aucs, weights=(clicked + not_clicked)[both]))
 
 
 def log_loss(
@@ -152,6 +200,10 @@ class Values:
         log_loss: In nats.
         normalised_entropy: Log loss over the entropy of the share of clicks.
         calibration: Clicks expected over clicks.
+        gauc: Of the users that are kept; NaN where users are not known.
+        gauc_error: That of all users is no further from it, with 95%: 0 where all are kept.
+        users: How many ``gauc`` is of: those kept that have clicks and others.
+        user_share: Of all users, the share that is kept.
     """
 
     rows: int
@@ -160,6 +212,83 @@ class Values:
     log_loss: float
     normalised_entropy: float
     calibration: float
+    gauc: float = math.nan
+    gauc_error: float = math.nan
+    users: int = 0
+    user_share: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Progressive:
+    """What ``progressive`` returns."""
+
+    gauc: str | ArrayLike | None
+    kept: int
+
+
+def progressive(gauc: str | ArrayLike | None = None, kept: int = KEPT) -> Progressive:
+    """Progressive validation: each batch is scored with parameters that it has not been trained on
+    yet, by the forward pass that its gradient takes anyhow (Blum, Kalai, Langford, "Beating the
+    hold-out", COLT 1999). For ``lsh.train(metrics=)``; ``result.metrics`` has what was counted.
+
+    In a second pass over the same data the rows have been trained on in the first: then it is no
+    validation any more.
+
+    Args:
+        gauc: whose each row is, to tell GAUC: the name of a feature of a ``ClickDataset`` that has
+            one id a row, which the model need not read; or whole numbers [n] for the rows of the
+            training set. Default: no GAUC.
+        kept: rows of users that are kept, 16 bytes each; where there are more, half of the users are
+            left out, and half of those that stay, until they fit. (Beside them up to 2 · ``kept``
+            more lie with the threads.)
+
+    Raises:
+        TypeError, ValueError: ``kept`` is no whole number of at least 1.
+    """
+    return Progressive(gauc, _check.whole("kept", kept, 1, 2**40))
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What progressive validation counted: W windows, each up to an evaluation by the monitor.
+
+    A window is made of whole batches, those that each thread had finished when the monitor looked, so
+    its rows may be some batches off from the gradients of that moment; at the end none is missing.
+
+    Attributes:
+        seconds: float64 [W]; since training began.
+        updates: int64 [W]; published by then.
+        window: of the rows since the window before, [W].
+        total: of all rows of this run up to then, [W].
+    """
+
+    seconds: NDArray[np.float64]
+    updates: NDArray[np.int64]
+    window: tuple[Values, ...]
+    total: tuple[Values, ...]
+
+    @classmethod
+    def of(cls, windows: list[dict[str, Any]]) -> Scored:
+        """From what the core, or a file, has of each window."""
+        return cls(
+            np.array([one["seconds"] for one in windows], np.float64),
+            np.array([one["updates"] for one in windows], np.int64),
+            tuple(Values(**one["window"]) for one in windows),
+            tuple(Values(**one["total"]) for one in windows),
+        )
+
+    def windows(self) -> list[dict[str, Any]]:
+        """The other way round."""
+        columns = zip(self.seconds, self.updates, self.window, self.total, strict=True)
+        return [
+            {
+                "seconds": float(seconds),
+                "updates": int(updates),
+                "window": asdict(window),
+                "total": asdict(total),
+            }
+            for seconds, updates, window, total in columns
+        ]
 
 
 class ClickMetrics:
@@ -175,21 +304,42 @@ class ClickMetrics:
         print(metrics.values().auc)
 
     One of these is for one thread; ``merge`` adds those of others.
+
+    Args:
+        kept: rows of users that are kept for GAUC, as for ``progressive``. Default: none, and no
+            GAUC.
+
+    Raises:
+        TypeError, ValueError: ``kept`` is no whole number.
     """
 
-    def __init__(self) -> None:
-        self._native = _core.ClickMetrics()
+    def __init__(self, kept: int = 0) -> None:
+        self._kept = _check.whole("kept", kept, 0, 2**40)
+        self._native = _core.ClickMetrics(self._kept)
 
-    def add(self, logits: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) -> None:
+    def add(
+        self,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        weights: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> None:
         """Count rows in.
 
         Args:
             logits: [n], ln(p / (1 − p)); taken as float32, infinite ones are allowed.
             labels, weights: As for ``auc``; weights are taken as float32.
+            users: whole numbers [n], whose each row is, where ``kept`` is not 0.
 
         Raises:
-            TypeError, ValueError: As for ``auc``; then nothing has been counted.
+            TypeError, ValueError: As for ``auc``, or ``users`` are missing or not wanted; then
+                nothing has been counted.
         """
+        if (users is not None) != (self._kept > 0):
+            raise ValueError(
+                "users must be given with each add where kept is not 0, and else not; "
+                f"ClickMetrics(kept={KEPT}) takes them"
+            )
         score = _scores("logits", logits)
         if not len(score) and not len(np.atleast_1d(labels)):
             return
@@ -201,17 +351,34 @@ class ClickMetrics:
                 else np.ascontiguousarray(_check.numeric("weights", weights), np.float32)
             )
         _weighed(labels, weighed, len(score))
-        self._native.add(single, np.ascontiguousarray(labels, np.int32), weighed)
+        self._native.add(
+            single,
+            np.ascontiguousarray(labels, np.int32),
+            weighed,
+            None if users is None else users_of(users, len(score)),
+        )
 
     def merge(self, other: ClickMetrics) -> None:
         """Add what another one has counted."""
         if not isinstance(other, ClickMetrics):
             raise TypeError(f"other must be ClickMetrics, got {type(other).__name__}")
+        if (other._kept > 0) != (self._kept > 0):
+            raise ValueError("other must know users where this one does, and else not")
         self._native.merge(other._native)
 
     def values(self) -> Values:
         """The metrics of all rows so far."""
         return Values(**self._native.values())
+
+
+def users_of(users: ArrayLike, rows: int) -> NDArray[np.uint64]:
+    """Whole numbers [rows] as their 64 bits."""
+    array = np.asarray(users)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"users must be whole numbers, got {array.dtype}; number them from 0")
+    if array.shape != (rows,):
+        raise ValueError(f"users must have one for each of the {rows} rows, got {array.shape}")
+    return np.ascontiguousarray(array).astype(np.uint64)
 
 
 def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:

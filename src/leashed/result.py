@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from leashed import _check
 from leashed.histogram import Histogram, TimeDistribution
+from leashed.metrics import Scored
 from leashed.modes import ModeCounts
 from leashed.tables import Table
 
@@ -50,6 +51,7 @@ _LATER = (
     "row_staleness",
     "mode",
     "statistics",
+    "metrics",
     *QUALITY,
 )
 _NOT_WRITTEN = ("tables",)
@@ -156,6 +158,7 @@ class TrainResult:
             the order of ``model.native.statistics``. Empty of other models, and where there was no
             batch. ``config["statistics"]`` has how many ``batches`` it is of, and ``near_zero``,
             how often a mean counted as ±10⁻³.
+        metrics: what ``lsh.train(metrics=)`` counted of rows before they were trained on; else None.
         tables: the tables that the model read, by name, as they are now; not written to JSON.
 
     Raises:
@@ -201,6 +204,7 @@ class TrainResult:
     row_staleness: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     mode: ModeCounts | None = None
     statistics: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+    metrics: Scored | None = None
     tables: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -289,6 +293,8 @@ class TrainResult:
                 document[item.name] = _encode(value.tolist())
             elif isinstance(value, ModeCounts):
                 document[item.name] = value.to_dict()
+            elif isinstance(value, Scored):
+                document[item.name] = _encode(value.windows())
             else:
                 document[item.name] = _encode(value)
         return json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
@@ -327,7 +333,8 @@ class TrainResult:
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw loss, accuracy, staleness and examples per second; of clicks also AUC and normalised
-        entropy, and where the model reads tables the staleness of their rows.
+        entropy, those of progressive validation, and where the model reads tables the staleness of
+        their rows.
 
         Args:
             path: where to save the picture too; its ending chooses the format.
@@ -347,6 +354,7 @@ class TrainResult:
             self.staleness,
             self.row_staleness,
             reachable=float(self.config.get("hidden_auc", math.nan)),
+            scored=self.metrics,
         )
         title = f"{self.outcome} ({self.reason}) after {self.elapsed:.3g} s"
         figure = run.draw_run(series, title)
@@ -364,6 +372,8 @@ class TrainResult:
         for kind, auc in (("AUC", self.auc), ("validation AUC", self.validation_auc)):
             if not math.isnan(auc[-1]):
                 parts.append(f"{kind} {auc[-1]:.4f}")
+        if self.metrics is not None and self.metrics.total:
+            parts.append(f"progressive AUC {self.metrics.total[-1].auc:.4f}")
         if self.rows:
             parts.append(f"{self.rows['applied']:,} updates of rows")
         return f"TrainResult({self.outcome} by {self.reason}: {', '.join(parts)})"
@@ -414,6 +424,20 @@ def _decode_rows(value: Any) -> NDArray[np.int64]:
     return rows
 
 
+def _decode_scored(windows: list[dict[str, Any]]) -> Scored:
+    def numbers(one: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: item if isinstance(item, int) else _decode_float(item) for key, item in one.items()
+        }
+
+    return Scored.of(
+        [
+            {**one, "window": numbers(one["window"]), "total": numbers(one["total"])}
+            for one in windows
+        ]
+    )
+
+
 def _decode_field(name: str, value: Any) -> Any:
     if name == "parameters":
         return _decode_parameters(value)
@@ -439,6 +463,8 @@ def _decode_field(name: str, value: Any) -> Any:
         return {str(key): int(item) for key, item in value.items()}
     if name == "mode":
         return None if value is None else ModeCounts.of(value)
+    if name == "metrics":
+        return None if value is None else _decode_scored(value)
     if name == "config":
         return dict(value)
     return value

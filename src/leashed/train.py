@@ -24,6 +24,7 @@ from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
 from leashed.external import External, Samples
 from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
+from leashed.metrics import Progressive, Scored, Values, users_of
 from leashed.models import FactorisationMachine, Graph, Model
 from leashed.modes import Mode, ModeCounts, check_batches
 from leashed.result import QUALITY, TrainResult
@@ -62,6 +63,9 @@ class Progress:
         normalised_entropy: likewise.
         validation_auc: of the validation set; NaN likewise.
         validation_normalised_entropy: likewise.
+        window: of the rows counted by ``train(metrics=)`` since the evaluation before; None where
+            there is none.
+        total: of all rows counted so far; likewise.
     """
 
     seconds: float
@@ -76,6 +80,8 @@ class Progress:
     normalised_entropy: float = math.nan
     validation_auc: float = math.nan
     validation_normalised_entropy: float = math.nan
+    window: Values | None = None
+    total: Values | None = None
 
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
@@ -116,6 +122,7 @@ def train(
     sync: Synchroniser | None = None,
     cluster: Cluster | None = None,
     record: str | os.PathLike[str] | None = None,
+    metrics: Progressive | None = None,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
@@ -226,6 +233,11 @@ def train(
             place of a file that is there; a RuntimeWarning where that fails in mid-run, which goes on
             unrecorded. Not with ``sync``, ``cluster``, tables, or sparse data that are updated in
             place. Default: nothing is recorded.
+        metrics: ``leashed.metrics.progressive(...)``: AUC, log loss and more of each batch as its
+            gradient finds it, before it is trained on; ``result.metrics`` and ``progress`` have them,
+            at each evaluation. For models of one output with the loss ``log_loss``. What is trained
+            stays the same, bit by bit. A run that goes on from a checkpoint counts anew. Default:
+            nothing is counted.
 
     Returns:
         A ``TrainResult``; in a cluster, of this trainer.
@@ -297,6 +309,7 @@ def train(
     if record is not None:
         _check_record(sync=sync, cluster=cluster, tables=trained or None)
         _check.writable(Path(record))
+    counting = None if metrics is None else _counting(metrics, model, data, len(train_set))
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -423,10 +436,11 @@ def train(
             examples[2],
             mode.commands(),
             recording,
+            counting,
         )
         config["sparse_updates"] = False
         _warn_of(record, outcome)
-        return result_of(outcome, mean_batch, config, {}, running(native))
+        return result_of(outcome, mean_batch, config, {}, running(native), metrics is not None)
     if auto:
         config["threads"] = threads = fastest(candidates(threads), eps)
     with ExitStack() as stack:
@@ -499,6 +513,7 @@ def train(
             None if session is None else session.native,
             [table.native for table in trained.values()],
             recording,
+            counting,
         )
         if isinstance(checkpointer, resuming.Kept):
             checkpointer.statistics = running(native)
@@ -516,7 +531,7 @@ def train(
     if trained:
         config["tables"] = told_by(trained)
     _warn_of(record, outcome)
-    return result_of(outcome, mean_batch, config, trained, running(native))
+    return result_of(outcome, mean_batch, config, trained, running(native), metrics is not None)
 
 
 def train_passes(
@@ -624,6 +639,30 @@ def _check_record(**given: object) -> None:
             raise ValueError(
                 f"record is not for runs with {name}; {instead[name]}, or leave it out"
             )
+
+
+def _counting(
+    metrics: Progressive, model: AnyModel, data: Any, rows: int
+) -> tuple[NDArray[np.uint64] | None, int]:
+    """Whose each row is, and how many rows of users to keep, for the core."""
+    if not isinstance(metrics, Progressive):
+        raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
+    if isinstance(model, External) or model.loss != "log_loss" or model.classes != 2:
+        raise ValueError(
+            f"metrics are of models of one output with the loss log_loss, which {model.name} is not; "
+            "leave them out"
+        )
+    data = data.train if isinstance(data, (Split, ClickSplit)) else data
+    if metrics.gauc is None:
+        return None, metrics.kept
+    if not isinstance(metrics.gauc, str):
+        return users_of(metrics.gauc, rows), metrics.kept
+    if not isinstance(data, ClickDataset):
+        raise TypeError(
+            f"gauc={metrics.gauc!r} names a feature of a ClickDataset; give an array of whole numbers, "
+            "one for each row"
+        )
+    return data.users_by(metrics.gauc), metrics.kept
 
 
 def _check_kept(**given: object) -> None:
@@ -778,6 +817,10 @@ def _datasets(
     return data, validation
 
 
+def _values(scored: dict[str, Any] | None, part: str) -> Values | None:
+    return None if scored is None else Values(**scored[part])
+
+
 def progress_of(now: dict[str, Any], initial_loss: float, batch_size: float) -> Progress:
     seconds = now["seconds"]
     return Progress(
@@ -790,6 +833,8 @@ def progress_of(now: dict[str, Any], initial_loss: float, batch_size: float) -> 
         mean_staleness=Histogram(now["staleness"]).mean(),
         initial_loss=initial_loss,
         **{name: now[name] for name in QUALITY},
+        window=_values(now["scored"], "window"),
+        total=_values(now["scored"], "total"),
     )
 
 
@@ -832,6 +877,7 @@ def result_of(
     config: dict[str, Any],
     tables: dict[str, Table],
     statistics: Running | None = None,
+    scored: bool = False,
 ) -> TrainResult:
     evaluations = outcome["evaluations"]
     if statistics is not None:
@@ -895,4 +941,5 @@ def result_of(
         peak_memory_bytes=outcome["peak_memory_bytes"],
         config=config,
         mode=mode,
+        metrics=Scored.of(outcome["scored"]) if scored else None,
     )

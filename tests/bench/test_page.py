@@ -237,3 +237,26 @@ def test_virtual_time_is_judged_by_its_rate_and_memory(
     assert "1.50 GB at most" in text
     assert "stale by 2.50 of its own" in text
     assert ("## Profile: Virtual time" in text) == (word != "met")
+
+
+@pytest.mark.usefixtures("words_only")
+@pytest.mark.parametrize(("rate", "word"), [(98.0, "met"), (97.0, "**missed**")])
+def test_counting_is_judged_by_the_median_of_the_turns(
+    results: figures.Results, tmp_path: Path, rate: float, word: str
+) -> None:
+    turns = {"without": [100.0, 50.0, 100.0], "with": [rate, 10.0, 100.0], "with GAUC": [90.0] * 3}
+    records = [
+        {
+            "figure": name,
+            "threads": 2,
+            "rate": turns,
+            "cpu_share": {key: [1.0] * 3 for key in turns},
+        }
+        for name in ("DLRM", "logistic regression")
+    ]
+    section = {"scale": 1, "seconds": 1.0, "load_before": 0.0, "figures": records}
+    results["sections"]["counting"] = section
+    text = page.page(results, tmp_path)
+    (line,) = [line for line in _goal_lines(text) if "metrics while training" in line]
+    assert word in line
+    assert "| DLRM | " in text

@@ -17,6 +17,7 @@ struct Batch {
   std::vector<const float*> rows;
   std::vector<std::int32_t> labels;
   std::vector<float> values, weights;
+  std::vector<std::uint64_t> users;
   GatheredColumns columns;
 };
 

@@ -4,6 +4,7 @@
 // batch's outputs can keep one, a worker before its update as well as a server that sees no model.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -16,8 +17,6 @@ namespace leashed {
 // exact for 2^53 rows of weight 1.
 class ClickMetrics {
  public:
-  ClickMetrics();
-
   // Rows with these logits: log(p / (1 − p)) of the probability of the label 1; any other label
   // counts as 0.
   void add(std::span<const float> logits, const Targets& targets);
@@ -53,7 +52,11 @@ class ClickMetrics {
     double clicks = 0, others = 0;
   };
 
-  std::vector<Bin> bins_;
+  static constexpr std::size_t kBins = std::size_t{1} << 16;
+  static constexpr std::size_t kBlock = kBins / 64;
+
+  // Bins in blocks that are made when they are first needed: outputs are near each other.
+  std::array<std::vector<Bin>, kBins / kBlock> blocks_;
   double rows_ = 0;
   double clicks_ = 0, others_ = 0;  // weighted, as are those that follow
   double loss_ = 0, expected_ = 0;

@@ -10,7 +10,8 @@
 
 namespace leashed {
 
-// What rows are to give: a class each, or a number each; and how much each of them counts. The loss
+// What rows are to give: a class each, or a number each; and how much each of them counts, and to
+// which user it was shown. The loss
 // of a row and its gradient are multiplied by its weight, but a mean over rows divides by their
 // number, not by the sum of the weights.
 struct Targets {
@@ -21,12 +22,15 @@ struct Targets {
   const std::int32_t* labels = nullptr;
   const float* values = nullptr;
   const float* weights = nullptr;  // finite, not negative; null: all of them are 1
+  // Whose AUC a row counts in (user_sample.h); null: nobody asks.
+  const std::uint64_t* users = nullptr;
 
   Targets from(std::size_t row) const {
     Targets rest = *this;
     if (labels) rest.labels += row;
     if (values) rest.values += row;
     if (weights) rest.weights += row;
+    if (users) rest.users += row;
     return rest;
   }
 };

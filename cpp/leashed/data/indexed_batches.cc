@@ -21,6 +21,7 @@ void IndexedBatches::fill_span(std::uint64_t first, std::size_t count, Batch& ba
   targets.labels = gather(data_.targets.labels, batch.labels);
   targets.values = gather(data_.targets.values, batch.values);
   targets.weights = gather(data_.targets.weights, batch.weights);
+  targets.users = gather(data_.targets.users, batch.users);
   batch.view.rows = batch.rows.data();
   batch.view.size = count;
   if (!data_.ids.empty())

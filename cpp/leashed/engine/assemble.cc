@@ -61,16 +61,19 @@ struct OrderedData {
     if (targets.labels) labels = rows->shuffled(targets.labels);
     if (targets.values) values = rows->shuffled(targets.values);
     if (targets.weights) weights = rows->shuffled(targets.weights);
+    if (targets.users) users = rows->shuffled(targets.users);
   }
   DatasetView view() const {
     Targets targets = labels.empty() ? Targets(values.data()) : Targets(labels.data());
     if (!weights.empty()) targets.weights = weights.data();
+    if (!users.empty()) targets.users = users.data();
     return {nullptr, targets, rows->rows(), rows->features(), rows->view()};
   }
 
   std::shared_ptr<const OrderedRows> rows;
   std::vector<std::int32_t> labels;
   std::vector<float> values, weights;
+  std::vector<std::uint64_t> users;
 };
 
 // What a training in its order is made from: its parts, and where it begins.

@@ -89,6 +89,7 @@ bool History::evaluate(std::size_t threads) {
   run_.observed.with_snapshot([&](const float* theta, std::uint64_t t) {
     e = look_at(t);
     heard_then = heard();
+    if (run_.metrics) run_.metrics->ask();
     if (remembers) {
       evaluating_.assign(theta, theta + run_.source.dimension());
     } else {
@@ -97,6 +98,11 @@ bool History::evaluate(std::size_t threads) {
   });
   if (remembers) complete = measure(e, evaluating_.data(), threads);
   if (!complete) return false;
+  if (run_.metrics) {
+    const double begin = thread_seconds();
+    e.scored = run_.metrics->take(e.seconds, e.updates);
+    scoring_seconds_ = thread_seconds() - begin;
+  }
   above_heard_ =
       e.loss > 0 && heard_then > 0 ? std::clamp(e.loss / heard_then, 1.0, kMostAbove) : 1;
   evaluations_.push_back(std::move(e));

@@ -39,7 +39,7 @@ class History {
     return evaluations_.empty() ? 0 : evaluations_.back().loss / initial_loss();
   }
   // Of one thread's time, for the last evaluation beside workers, and for the last copy.
-  double evaluation_seconds() const { return evaluation_seconds_; }
+  double evaluation_seconds() const { return evaluation_seconds_ + scoring_seconds_; }
   double copy_seconds() const { return copy_seconds_; }
   // A figure of the process's memory less the copies.
   std::uint64_t without_copies(std::uint64_t bytes) const;
@@ -89,7 +89,7 @@ class History {
   std::vector<Crossing> crossings_;
   std::vector<std::vector<float>> spare_;  // memory for more
   std::vector<float> evaluating_;          // theta meanwhile
-  double evaluation_seconds_ = 0, copy_seconds_ = 0;
+  double evaluation_seconds_ = 0, scoring_seconds_ = 0, copy_seconds_ = 0;
   double above_heard_ = 1;  // the last evaluation's loss over what workers found then; at least 1
 };
 

@@ -46,7 +46,7 @@ void Monitor::watch(Executor& executor) {
   for (;;) {
     const double left = std::min({kSlice, next - clock(), next_copy_ - clock(),
                                   next_checkpoint - clock(), run_.until.seconds - clock()});
-    if (executor.wait(std::max(left, 0.0))) return;
+    if (executor.wait(std::max(left, 0.0))) break;
     look();
     if (run_.stop.stopped()) {
       executor.wait(kSlice);
@@ -65,6 +65,7 @@ void Monitor::watch(Executor& executor) {
       }
     }
   }
+  if (run_.metrics) run_.metrics->workers_ended();
 }
 
 void Monitor::remember() {

@@ -44,6 +44,7 @@ class PolicyThreads final : Sink, Observed {
         models_(server_, context),
         run_(source, data, *this, options.until, options.workers, options.batch_size, nullptr),
         seats_(options.workers) {
+    run_.metrics = options.metrics;
     for (Seat& seat : seats_) {
       seat.workspace = source.make_workspace();
       seat.sent = AlignedArray<float>(source.dimension());
@@ -187,15 +188,18 @@ bool PolicyThreads::compute(Node node) {
     const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
                          : met_                                   ? seat.own.data()
                                                                   : models_[node];
+    BatchView& batch = seat.batch.view;
+    if (run_.metrics) batch.logits = run_.metrics->logits(node, batch.size);
     const double sampled = now();
-    const float loss = run_.source.gradient(theta, seat.batch.view, seat.sent.data(),
-                                            *seat.workspace, run_.stop.flag());
+    const float loss =
+        run_.source.gradient(theta, batch, seat.sent.data(), *seat.workspace, run_.stop.flag());
     if (run_.stop.stopped()) return false;
     if (!std::isfinite(loss)) return run_.stop.stop(StopReason::not_finite), false;
     telemetry.sampling_seconds += sampled - start;
     telemetry.gradient_seconds.add(now() - sampled);
     telemetry.gradients.add(1);
     telemetry.loss.add(loss, run_.loss_weight);
+    if (run_.metrics) run_.metrics->add(node, batch);
     if (rule_.steps_own) step(node, i + 1 == steps);
   }
   if (rule_.sends == WorkerRule::Sends::model && !met_) {

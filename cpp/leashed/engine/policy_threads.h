@@ -41,6 +41,7 @@ struct ModeTrainOptions {
   // What the mode is told, and when, in seconds.
   std::vector<std::pair<double, std::uint32_t>> commands = {};
   ModeListener* listener = nullptr;
+  ProgressMetrics* metrics = nullptr;  // as of TrainOptions
 };
 
 struct ModeTrainResult {

@@ -17,6 +17,7 @@ struct TrainResult {
   std::vector<Evaluated> evaluations;  // the first before training, the last of the final state
   double elapsed = 0;                  // seconds, on the training clock
   std::vector<PassLoss> passes;        // as many as were to be recorded
+  std::vector<std::shared_ptr<const ScoredWindow>> scored;  // one after another, where metrics are
   std::uint64_t updates = 0, gradients = 0, dropped = 0, excluded = 0, lost_to_synchronisation = 0;
   std::vector<std::uint64_t> staleness, staleness_compute, staleness_schedule, tries;
   std::vector<std::uint64_t> worker_updates;  // published by each

@@ -8,6 +8,7 @@
 
 #include "leashed/data/dataset_view.h"
 #include "leashed/discipline/observed.h"
+#include "leashed/engine/progress_metrics.h"
 #include "leashed/engine/stop.h"
 #include "leashed/model/gradient_source.h"
 #include "leashed/table/row_store.h"
@@ -30,6 +31,8 @@ struct Run {
   const std::size_t batch_size;
   const double loss_weight;  // of one batch's loss in a worker's running mean
   RowStore* const rows;      // of the tables that the source reads; null: of none
+
+  ProgressMetrics* metrics = nullptr;  // that are kept of the outputs; null: none
 
   StopFlag stop;
 

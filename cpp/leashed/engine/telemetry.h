@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/data/scored_rows.h"
 #include "leashed/engine/histogram.h"
 #include "leashed/table/row_store.h"
 
@@ -56,6 +58,14 @@ struct alignas(kCacheLine) WorkerTelemetry {
   std::vector<PassLoss> passes;  // of the first passes of the run, as many as there are here
 };
 
+// What progressive validation (progress_metrics.h) counted in between two looks, and in all up to
+// the second.
+struct ScoredWindow {
+  double seconds;         // on the training clock, at the second
+  std::uint64_t updates;  // version then
+  Scores window, total;
+};
+
 // One look at the run by the monitor.
 struct Evaluated {
   double seconds;              // on the training clock, when the snapshot was taken
@@ -64,10 +74,11 @@ struct Evaluated {
   double validation_accuracy;  // NaN without a validation set
   // Of clicks (click_metrics.h), of either set; NaN of everything else.
   double auc, normalised_entropy, validation_auc, validation_normalised_entropy;
-  std::uint64_t gradients;               // computed so far
-  std::uint64_t memory_bytes;            // resident set
-  std::uint64_t live_vectors;            // parameter vectors and gradients in use
-  std::vector<std::uint64_t> staleness;  // counts so far
+  std::uint64_t gradients;                               // computed so far
+  std::uint64_t memory_bytes;                            // resident set
+  std::uint64_t live_vectors;                            // parameter vectors and gradients in use
+  std::vector<std::uint64_t> staleness;                  // counts so far
+  std::shared_ptr<const ScoredWindow> scored = nullptr;  // up to then; null: nothing is
 };
 
 }  // namespace leashed

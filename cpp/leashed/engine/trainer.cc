@@ -76,6 +76,7 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
   Training training(source, data, discipline, options.until, options.workers, options.batch_size,
                     options.seed, options.from, options.rows, options.leases,
                     options.synchronisation, options.trace);
+  training.metrics = options.metrics;
   std::vector<Worker> workers = workers_of(training, options.recorded_passes);
   std::vector<const WorkerTelemetry*> telemetry;
   for (const Worker& worker : workers) telemetry.push_back(&worker.telemetry());

@@ -34,6 +34,8 @@ struct TrainOptions {
   Synchronisation* synchronisation = nullptr;
   // What records the training, without runs of sparse updates; null: nothing.
   TraceWriter* trace = nullptr;
+  // What is kept of the outputs that gradients find, of a source that gives logits; null: nothing.
+  ProgressMetrics* metrics = nullptr;
 };
 
 // `discipline` was made from `context`: it has the parameters to begin with. Everything is read

@@ -49,6 +49,10 @@ TrainResult WatchedRun::end(const std::function<std::uint64_t(std::uint64_t t)>&
   result.evaluations = history_.evaluations();
   if (result.evaluations.empty()) result.evaluations.push_back(nothing_evaluated());
   result.elapsed = clock_.seconds();
+  if (run_.metrics) {
+    run_.metrics->take(result.elapsed, result.updates);
+    result.scored = run_.metrics->windows();
+  }
   for (const WorkerTelemetry* worker : telemetry_) result.add(*worker);
   result.peak_vectors = run_.observed.peak_vectors() + run_.workers;
   // The system brings its peak up to date later than what is resident now.

@@ -195,6 +195,7 @@ void Worker::step() {
     read = now();
     telemetry.read_seconds += read - looked_ahead_;
     batch.next_rows = next_.waiting ? nullptr : next_.batch.view.rows;
+    if (training_.metrics) batch.logits = training_.metrics->logits(id_, batch.size);
     loss = training_.source.gradient(view.theta, batch, gradient_.data(), *workspace_,
                                      training_.stop.flag());
     usable = !training_.stop.stopped();
@@ -218,6 +219,7 @@ void Worker::step() {
   if (training_.trace) training_.trace->add(id_, current_.k, view.t, publication);
   if (training_.rows) push_rows(publication, view.t);
   if (publication.abandoned) return;
+  if (training_.metrics) training_.metrics->add(id_, current_.batch.view);
   ++steps_;
   if (training_.leases) training_.leases->use(current_.place - training_.from.batches);
   telemetry.gradients.add(1);
@@ -247,13 +249,16 @@ float Worker::update(const InPlaceView& view) {
   float check = 0;
   for (std::uint64_t done = 0; done < current_.count;) {
     std::size_t batches = 0;
-    const BatchView batch =
+    BatchView batch =
         training_.run_batches->follow(current_.k + done, current_.count - done, batches);
     double loss = 0;
     const SparseUpdate update{view.theta,           view.stride,
                               training_.batch_size, *view.rule,
                               view.t + done,        telemetry_->passes.empty() ? nullptr : &loss};
-    check += training_.source.update(update, batch, *workspace_);
+    if (training_.metrics) batch.logits = training_.metrics->logits(id_, batch.size);
+    const float found = training_.source.update(update, batch, *workspace_);
+    if (training_.metrics && std::isfinite(found)) training_.metrics->add(id_, batch);
+    check += found;
     record(current_.k + done, loss, batch.size);
     done += batches;
   }

@@ -69,6 +69,7 @@ float FactorisationMachine::update(const SparseUpdate& update, const BatchView& 
     const bool kept = count > 1 && !summed;
     const FactorSums sums_kept{sums, kept ? own.factors_for(entries * k()) : nullptr};
     kernels.outputs(records, b, k(), rows, count, ahead, o, sums_kept);
+    tell_logits(batch, first, count, o);
     check += residuals(o, count, batch.targets.from(first), update.loss);
     const Coefficients c = update.rule.coefficients({t});
     const float share = 1.0f / static_cast<float>(count);

@@ -116,6 +116,7 @@ float FieldAwareMachine::update(const SparseUpdate& update, const BatchView& bat
     for (std::size_t i = 0; i < count; ++i) {
       const SparseRows row = rows.from(i);
       *o = output_of(update.theta, shape.stride, row, end, own);
+      tell_logits(batch, first + i, 1, o);
       check += residuals(o, 1, batch.targets.from(first + i), update.loss);
       residual += *o;
       float* sums = own.sums.data();

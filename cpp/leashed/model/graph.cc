@@ -118,9 +118,7 @@ std::vector<std::size_t> Graph::features_of_tables() const { return plan_->featu
 std::vector<StatisticBlock> Graph::statistics() const { return plan_->statistics; }
 std::size_t Graph::outputs() const { return plan_->outputs; }
 std::size_t Graph::classes() const { return plan_->judge.classes(plan_->outputs); }
-bool Graph::gives_logits() const {
-  return plan_->outputs == 1 && plan_->judge.name == std::string_view("log_loss");
-}
+bool Graph::gives_logits() const { return leashed::gives_logits(plan_->judge, plan_->outputs); }
 const std::vector<ParameterBlock>& Graph::parameters() const { return plan_->parameters; }
 double Graph::flops_per_example() const { return plan_->flops; }
 
@@ -146,6 +144,7 @@ float Graph::gradient(const float* theta, const BatchView& batch, float* gradien
     if (plan_->features > 0) ahead = rows_after(batch, first + count, plan_->features);
     const MicroBatch step = {theta, batch, first, count, ahead};
     own.forward(step);
+    if (batch.logits) own.head.logits(own.outputs, count, batch.logits + first);
     loss += own.head.loss(own.outputs, count, batch.targets.from(first), scale);
     for (std::size_t b = own.blocks.size(); b-- > 0;) {
       own.blocks[b]->backward(step, gradient, first > 0);
@@ -168,11 +167,7 @@ Evaluation Graph::evaluate(const float* theta, const BatchView& batch, Workspace
     own.forward({theta, batch, first, count, none});
     sums.loss_sum += own.head.loss(own.outputs, count, targets, 1);
     sums.correct += own.head.correct(own.outputs, count, targets);
-    if (batch.logits) {
-      for (std::size_t i = 0; i < count; ++i) {
-        batch.logits[first + i] = own.outputs[i * own.head.stride()];
-      }
-    }
+    if (batch.logits) own.head.logits(own.outputs, count, batch.logits + first);
     return true;
   });
   return sums;

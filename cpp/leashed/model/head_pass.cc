@@ -8,6 +8,10 @@ double HeadPass::loss(const float* outputs, std::size_t rows, const Targets& tar
   return loss_.residuals(outputs, judged_.data(), rows, outputs_, stride(), targets, scale);
 }
 
+void HeadPass::logits(const float* outputs, std::size_t rows, float* out) const {
+  for (std::size_t i = 0; i < rows; ++i) out[i] = outputs[i * stride()];
+}
+
 std::uint64_t HeadPass::correct(const float* outputs, std::size_t rows,
                                 const Targets& targets) const {
   if (!loss_.correct) return 0;

@@ -48,6 +48,10 @@ struct Loss {
   }
 };
 
+// Whether so many outputs of a model with that loss are one, the logit of label 1 among two labels.
+inline bool gives_logits(const Loss& loss, std::size_t outputs) {
+  return outputs == 1 && loss.name == std::string_view("log_loss");
+}
 // That loss, for a model of so many outputs. Throws Error where there is none of that name, or it
 // takes another number of outputs.
 const Loss& find_loss(std::string_view name, std::size_t outputs, Isa isa);

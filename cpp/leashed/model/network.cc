@@ -88,6 +88,7 @@ std::vector<std::size_t> Network::block_ends() const {
 }
 std::size_t Network::outputs() const { return plan_->classes; }
 std::size_t Network::classes() const { return plan_->judge.classes(plan_->classes); }
+bool Network::gives_logits() const { return leashed::gives_logits(plan_->judge, plan_->classes); }
 const std::vector<ParameterBlock>& Network::parameters() const { return plan_->parameters; }
 double Network::flops_per_example() const { return plan_->flops; }
 
@@ -110,6 +111,7 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
     if (cancel.load(std::memory_order_relaxed)) return false;
     RowsAhead ahead = rows_after(batch, first + count, features());
     plan_->forward(theta, batch.rows + first, count, own, ahead);
+    if (batch.logits) own.head.logits(own.outputs(), count, batch.logits + first);
     loss += own.head.loss(own.outputs(), count, batch.targets.from(first), scale);
     float* d_flat = own.head.residuals();
     if (own.dense) {
@@ -145,6 +147,7 @@ Evaluation Network::evaluate(const float* theta, const BatchView& batch,
   for_each_micro_batch(batch.size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
     const Targets targets = batch.targets.from(first);
     plan_->forward(theta, batch.rows + first, count, own, none);
+    if (batch.logits) own.head.logits(own.outputs(), count, batch.logits + first);
     sums.loss_sum += own.head.loss(own.outputs(), count, targets, 1);
     sums.correct += own.head.correct(own.outputs(), count, targets);
     return true;

@@ -31,6 +31,7 @@ float SparseLinear::update(const SparseUpdate& update, const BatchView& batch,
     const std::size_t count = std::min(update.batch_size, batch.size - first);
     const SparseRows rows = batch.sparse.from(first);
     sparse.outputs(w, b, outputs_, rows, count, o);
+    tell_logits(batch, first, count, o);
     check += residuals(o, count, batch.targets.from(first), update.loss);
     const Coefficients c = update.rule.coefficients({t});
     const float share = 1.0f / static_cast<float>(count);

@@ -74,6 +74,7 @@ float SparseModel::gradient(const float* theta, const BatchView& batch, float* g
     const std::size_t count = std::min(micro_batch_, batch.size - first);
     const SparseRows rows = batch.sparse.from(first);
     outputs_of(theta, rows, count, o, workspace);
+    tell_logits(batch, first, count, o);
     loss += loss_.residuals(o, o, count, outputs_, outputs_, batch.targets.from(first), 1);
     add_gradient(theta, rows, count, o, scale, gradient, workspace);
     if (trains_intercepts_) add_residuals(gradient + intercepts(), outputs_, o, count, scale);
@@ -120,6 +121,7 @@ Evaluation SparseModel::evaluate(const float* theta, const BatchView& batch,
     const std::size_t count = std::min(kMicroBatch, batch.size - first);
     const Targets targets = batch.targets.from(first);
     outputs_of(theta, batch.sparse.from(first), count, o, workspace);
+    tell_logits(batch, first, count, o);
     if (loss_.correct) {
       sums.correct += loss_.correct(o, count, outputs_, outputs_, targets.labels);
     }

@@ -3,6 +3,7 @@
 // "Hogwild!: A lock-free approach to parallelizing stochastic gradient descent", 2011).
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 
@@ -21,6 +22,7 @@ class SparseModel : public GradientSource {
   std::size_t features() const override { return features_; }
   std::size_t outputs() const { return outputs_; }
   std::size_t classes() const override { return loss_.classes(outputs_); }
+  bool gives_logits() const override { return leashed::gives_logits(loss_, outputs_); }
   // Theta is the columns' parameters, then the intercepts; or these first.
   const ColumnShape& shape() const { return shape_; }
   // The same for such rows, whose columns have other numbers, with the intercepts first.
@@ -87,6 +89,11 @@ class SparseModel : public GradientSource {
   // Outputs → residuals, in place. Adds the losses to *loss, where one is given; the result is not
   // finite where an output is not.
   float residuals(float* outputs, std::size_t count, const Targets& targets, double* loss) const;
+  // To where the batch asks for the logits of its rows from `first` on; before they are residuals.
+  static void tell_logits(const BatchView& batch, std::size_t first, std::size_t count,
+                          const float* outputs) {
+    if (batch.logits) std::copy_n(outputs, count, batch.logits + first);
+  }
   // sums [n] += scale · the sums of the residuals [rows][n].
   static void add_residuals(float* sums, std::size_t n, const float* residuals, std::size_t rows,
                             float scale);

@@ -95,4 +95,8 @@ def describe(now: Progress) -> str:
         parts.append(f"val AUC {now.validation_auc:.4f}")
     elif not math.isnan(now.auc):
         parts.append(f"AUC {now.auc:.4f}")
+    if now.total is not None:
+        parts.append(f"scored AUC {now.total.auc:.4f} NE {now.total.normalised_entropy:.4f}")
+        if not math.isnan(now.total.gauc):
+            parts.append(f"GAUC {now.total.gauc:.4f}")
     return "  ".join(parts)

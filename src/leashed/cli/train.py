@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leashed import _check, checkpoint, folders
 from leashed.cli import clicks, sparse
@@ -17,6 +17,7 @@ from leashed.cli.progress import Line, bar, completed, describe
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
 from leashed.datasets import ClickSplit, Split
 from leashed.disciplines import Leashed
+from leashed.metrics import progressive
 from leashed.models import INITIALISATIONS, FactorisationMachine, Graph, Model
 from leashed.report.facts import facts
 from leashed.report.table import pairs
@@ -126,6 +127,17 @@ def add(commands: Commands) -> None:
         help="write which gradient was computed on which version, and when it was applied, for "
         "'leashed replay'",
     )
+    parser.add_argument(
+        "--progressive",
+        action="store_true",
+        help="count AUC, log loss and more of each batch before it is trained on; for models of one "
+        "output with a log loss",
+    )
+    parser.add_argument(
+        "--gauc",
+        metavar="FEATURE",
+        help="the same, and GAUC by the users that this feature of the clicks tells",
+    )
     parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
     parser.add_argument(
         "--report",
@@ -215,6 +227,7 @@ def _train(options: argparse.Namespace) -> int:
         resume=options.resume,
         tables=given,
         record=options.record,
+        metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
     )
     line.clear()
     if isinstance(data, ClickSplit) and data.test.hidden is not None:
@@ -249,8 +262,15 @@ def _save(path: Path, model: Model | FactorisationMachine | Graph, result: Train
 
 
 def _evaluation(now: Progress) -> str:
-    values = {
-        name: None if math.isnan(value) else value
-        for name, value in dataclasses.asdict(now).items()
+    return json.dumps(_without_nan(dataclasses.asdict(now)))
+
+
+def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_nan(value)
+        if isinstance(value, dict)
+        else None
+        if isinstance(value, float) and not math.isfinite(value)
+        else value
+        for name, value in values.items()
     }
-    return json.dumps(values)

@@ -254,6 +254,26 @@ class ClickDataset:
         """Whether a row may have any number of ids of that feature."""
         return isinstance(self.ids, tuple) and isinstance(self.ids[feature], Bags)
 
+    def users_by(self, feature: str) -> NDArray[np.uint64]:
+        """The ids [n] of a feature that tells whose each row is.
+
+        Raises:
+            TypeError: A row may have any number of its ids.
+            ValueError: There is no feature of that name.
+        """
+        if feature not in self.names:
+            raise ValueError(
+                f"{self.name} has no feature {feature!r}; choose one of {', '.join(self.names)}"
+            )
+        f = self.names.index(feature)
+        column = self.ids[f] if isinstance(self.ids, tuple) else self.ids[:, f]
+        if isinstance(column, Bags):
+            raise TypeError(
+                f"feature {feature!r} of {self.name} has any number of ids a row; choose one that "
+                "has one"
+            )
+        return np.ascontiguousarray(column)
+
     def largest(self, feature: int) -> int:
         """The largest id of a feature; −1 where it has none."""
         column = self.ids[feature] if isinstance(self.ids, tuple) else self.ids[:, feature]

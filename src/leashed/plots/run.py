@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from leashed.histogram import Histogram, octaves
+from leashed.metrics import Scored
 from leashed.plots.style import COLOURS, PLAIN, maybe_log, shares, style
 
 _BLUE, _ORANGE = COLOURS["LSH_ps∞"], COLOURS["HOG"]
@@ -47,17 +48,20 @@ class Series:
     staleness: Histogram
     row_staleness: NDArray[np.int64]
     reachable: float
+    scored: Scored | None = None
 
 
 def draw_run(run: Series, title: str) -> Figure:
     """Loss, accuracy and examples per second of a run over time, and its staleness; of clicks AUC
-    and normalised entropy, and where tables were read the staleness of their rows' updates.
+    and normalised entropy, also of progressive validation, and where tables were read the staleness of their rows' updates.
     """
     panels = [_loss, _accuracy]
     if run.auc:
         panels.append(_auc)
     if run.normalised_entropy:
         panels.append(_normalised_entropy)
+    if run.scored is not None and run.scored.total:
+        panels += [_scored_auc, _scored_entropy]
     panels += [_throughput, _staleness]
     if run.row_staleness.sum():
         panels.append(_row_staleness)
@@ -108,6 +112,30 @@ def _auc(axes: Axes, run: Series) -> None:
 def _normalised_entropy(axes: Axes, run: Series) -> None:
     _both(axes, run, run.normalised_entropy)
     _over_time(axes, title="Normalised entropy", ylabel="log loss over entropy")
+
+
+def _scored(axes: Axes, scored: Scored, name: str, label: str, colour: str) -> None:
+    """Of each window, and since the beginning."""
+    for values, line in ((scored.window, ":"), (scored.total, "-")):
+        series = [getattr(one, name) for one in values]
+        text = label if values is scored.total else f"{label}, window"
+        axes.plot(scored.seconds, series, color=colour, linestyle=line, label=text)
+
+
+def _scored_auc(axes: Axes, run: Series) -> None:
+    assert run.scored is not None
+    _scored(axes, run.scored, "auc", "AUC", _BLUE)
+    if run.scored.total[-1].users:
+        _scored(axes, run.scored, "gauc", "GAUC", _ORANGE)
+    axes.legend()
+    _over_time(axes, title="Before training on it", ylabel="area under the ROC curve")
+
+
+def _scored_entropy(axes: Axes, run: Series) -> None:
+    assert run.scored is not None
+    _scored(axes, run.scored, "normalised_entropy", "since the start", _BLUE)
+    axes.legend()
+    _over_time(axes, title="Before training on it", ylabel="log loss over entropy")
 
 
 def _throughput(axes: Axes, run: Series) -> None:

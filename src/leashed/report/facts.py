@@ -23,7 +23,7 @@ _OUTCOMES = ("applied", "folded", "late", "excluded", "unadmitted", "deferred", 
 
 def facts(result: TrainResult) -> list[tuple[str, str]]:
     """A run of :func:`leashed.train`: what was asked for, and what came of it."""
-    return _run(result) + _clicks(result) + _rows(result)
+    return _run(result) + _clicks(result) + _scored(result) + _rows(result)
 
 
 def tables(result: TrainResult) -> Table:
@@ -131,6 +131,25 @@ def _clicks(result: TrainResult) -> list[tuple[str, str]]:
         ("AUC", f"{number(result.auc[-1])} of the training set, {test}"),
         ("norm. entropy", entropy),
     ]
+
+
+def _scored(result: TrainResult) -> list[tuple[str, str]]:
+    """Progressive validation."""
+    if result.metrics is None or not result.metrics.total:
+        return []
+    all_rows = result.metrics.total[-1]
+    scored = (
+        f"AUC {number(all_rows.auc)} ± {all_rows.auc_error:.1e}, log loss {number(all_rows.log_loss)}, "
+        f"norm. entropy {number(all_rows.normalised_entropy)}, calibration "
+        f"{number(all_rows.calibration)}, over {all_rows.rows:,} rows before they were trained on"
+    )
+    told = [("progressive", scored)]
+    if all_rows.user_share:
+        error = "" if math.isnan(all_rows.gauc_error) else f" ± {all_rows.gauc_error:.1e} (95%)"
+        users = f"{all_rows.users:,} users with clicks and others"
+        share = "" if all_rows.user_share == 1 else f", of {all_rows.user_share:.3g} of all users"
+        told.append(("GAUC", f"{number(all_rows.gauc)}{error} over {users}{share}"))
+    return told
 
 
 def _rows(result: TrainResult) -> list[tuple[str, str]]:

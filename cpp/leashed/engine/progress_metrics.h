@@ -1,0 +1,66 @@
+// Progressive validation: how good a training's outputs are on rows that it is about to train on.
+//
+// Each gradient's forward pass gives its batch's logits with parameters that have not seen these
+// rows (in the first pass over the data), so counting them is a validation that costs no pass of
+// its own. A worker counts in memory of its own, of which it has two parts. When the monitor looks
+// it asks; the worker, after its next batch, hands over the part that it has counted in and goes on
+// in the other. So what is looked at is made of whole batches, nobody waits and nothing is locked;
+// what is not handed over by the time the monitor takes it is in the next window.
+//
+// A worker's turn is one word: counting → asked, by the monitor; asked → handed, by the worker;
+// handed → counting, by the monitor, who has merged and cleared that part by then.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/data/batch_view.h"
+#include "leashed/data/scored_rows.h"
+#include "leashed/engine/telemetry.h"
+
+namespace leashed {
+
+class ProgressMetrics {
+ public:
+  // GAUC of so many rows at most, by the targets' users, and as many again that workers have not
+  // handed over, twice; 0: none.
+  ProgressMetrics(std::size_t workers, std::size_t kept);
+
+  // Worker's. Where a batch of so many rows is to have its logits written.
+  float* logits(std::size_t worker, std::size_t rows);
+  // Counts a batch whose logits are there.
+  void add(std::size_t worker, const BatchView& batch);
+
+  // The monitor's.
+  void ask();
+  // What has been handed over since the last time; null: nothing has.
+  std::shared_ptr<const ScoredWindow> take(double seconds, std::uint64_t updates);
+  // From now on all that they have counted is taken. They have been joined.
+  void workers_ended() { ended_ = true; }
+  const std::vector<std::shared_ptr<const ScoredWindow>>& windows() const { return windows_; }
+
+ private:
+  enum class Turn : std::uint8_t { counting, asked, handed };
+  struct alignas(kCacheLine) Worker {
+    explicit Worker(std::size_t kept) : parts{ScoredRows(kept), ScoredRows(kept)} {}
+
+    std::atomic<Turn> turn{Turn::counting};
+    std::size_t counting = 0;  // the part, the worker's
+    std::vector<float> logits;
+    alignas(kCacheLine) std::size_t handed = 0;  // the part that is next, the monitor's
+    ScoredRows parts[2];
+  };
+
+  void collect(ScoredRows& part);
+
+  std::vector<std::unique_ptr<Worker>> workers_;
+  ScoredRows window_, total_;
+  bool ended_ = false;
+  std::vector<std::shared_ptr<const ScoredWindow>> windows_;
+};
+
+}  // namespace leashed
