@@ -1,7 +1,6 @@
 #include "leashed/engine/mode_trace.h"
 
 #include <algorithm>
-#include <array>
 
 namespace leashed {
 namespace {
@@ -10,8 +9,6 @@ using modes::Event;
 using modes::Node;
 
 static_assert(static_cast<unsigned>(Event::Kind::wake) < trace::kStep);
-
-using Bytes = std::array<std::byte, trace::kLongestEvent>;
 
 std::byte* put_head(std::byte* to, unsigned kind, Node node) {
   *to++ = static_cast<std::byte>(kind | std::min(node, Node{trace::kFar}) << 3);
@@ -29,24 +26,23 @@ std::uint64_t unzigzag(std::uint64_t number) {
 }  // namespace
 
 void ModeRecorder::heard(const Event& event, Time at) {
-  Bytes bytes;
-  std::byte* to = put_head(bytes.data(), static_cast<unsigned>(event.kind), event.node);
-  to = trace::put(to, static_cast<std::uint64_t>(at.ns - last_.ns));
-  last_.ns = at.ns;
-  if (event.kind == Event::Kind::push) {
-    to = trace::put(to, zigzag(event.ticket - last_.ticket));
-    to = trace::put(to, zigzag(event.version - last_.version));
-    last_.ticket = event.ticket;
-    last_.version = event.version;
-  }
-  if (event.kind == Event::Kind::command) to = trace::put(to, event.argument);
-  writer_.append_record(0, bytes.data(), static_cast<std::size_t>(to - bytes.data()));
+  writer_.record(0, trace::kLongestEvent, [&](std::byte* to) {
+    to = put_head(to, static_cast<unsigned>(event.kind), event.node);
+    to = trace::put(to, static_cast<std::uint64_t>(at.ns - last_.ns));
+    last_.ns = at.ns;
+    if (event.kind == Event::Kind::push) {
+      to = trace::put(to, zigzag(event.ticket - last_.ticket));
+      to = trace::put(to, zigzag(event.version - last_.version));
+      last_.ticket = event.ticket;
+      last_.version = event.version;
+    }
+    return event.kind == Event::Kind::command ? trace::put(to, event.argument) : to;
+  });
 }
 
 void ModeRecorder::stepped(Node node) {
-  Bytes bytes;
-  const std::byte* const end = put_head(bytes.data(), trace::kStep, node);
-  writer_.append_record(0, bytes.data(), static_cast<std::size_t>(end - bytes.data()));
+  writer_.record(0, trace::kLongestEvent,
+                 [&](std::byte* to) { return put_head(to, trace::kStep, node); });
 }
 
 bool ModeCursor::next(ModeRecord& record) {

@@ -113,30 +113,22 @@ void TraceStream::append(const void* bytes, std::size_t size) {
   }
 }
 
-void TraceStream::append_record(const std::byte* bytes, std::size_t size) {
-  if (size_ + size > trace::kRoom) next_page();
-  std::memcpy(room(), bytes, size);
-  commit(size);
-}
-
 void TraceStream::add(std::uint64_t k, std::uint64_t t_read, const Publication& publication) {
-  if (size_ + longest_ > trace::kRoom) next_page();
-  const trace::Outcome outcome = outcome_of(publication);
-  std::byte* to = room();
-  *to++ = static_cast<std::byte>(outcome);
-  to = trace::put(to, k - k_);
-  to = trace::put(to, t_read - t_read_);
-  to = trace::put(to, outcome == trace::Outcome::given_up ? 0 : publication.t - t_read);
-  to = trace::put(to, publication.staleness_schedule);
-  to = trace::put(to, publication.tries);
-  k_ = k;
-  t_read_ = t_read;
-  if (factors_ > 0 && publication.published) {
+  record(longest_, [&](std::byte* to) {
+    const trace::Outcome outcome = outcome_of(publication);
+    *to++ = static_cast<std::byte>(outcome);
+    to = trace::put(to, k - k_);
+    to = trace::put(to, t_read - t_read_);
+    to = trace::put(to, outcome == trace::Outcome::given_up ? 0 : publication.t - t_read);
+    to = trace::put(to, publication.staleness_schedule);
+    to = trace::put(to, publication.tries);
+    k_ = k;
+    t_read_ = t_read;
+    if (factors_ == 0 || !publication.published) return to;
     const double* factors = factors_ == 1 ? &publication.factor : publication.factors;
     std::memcpy(to, factors, factors_ * sizeof(double));
-    to += factors_ * sizeof(double);
-  }
-  commit(static_cast<std::size_t>(to - room()));
+    return to + factors_ * sizeof(double);
+  });
 }
 
 TraceWriter::TraceWriter(const std::string& path, std::string_view header,

@@ -47,8 +47,14 @@ class alignas(kCacheLine) TraceStream {
   TraceStream(const TraceStream&) = delete;
 
   void append(const void* bytes, std::size_t size);
-  // Of a record, which lies in one page.
-  void append_record(const std::byte* bytes, std::size_t size);
+  // A record of at most so many bytes, which lies in one page: encode(to) writes it to `to` and
+  // returns its end.
+  template <class Encode>
+  void record(std::size_t most, const Encode& encode) {
+    if (size_ + most > trace::kRoom) next_page();
+    const std::byte* const end = encode(room());
+    commit(static_cast<std::size_t>(end - room()));
+  }
   // What became of the gradient of batch k, computed on version t_read.
   void add(std::uint64_t k, std::uint64_t t_read, const Publication& publication);
 
@@ -81,8 +87,9 @@ class TraceWriter {
            const Publication& publication) {
     write(worker, [&](TraceStream& stream) { stream.add(k, t_read, publication); });
   }
-  void append_record(std::size_t stream, const std::byte* bytes, std::size_t size) {
-    write(stream, [&](TraceStream& to) { to.append_record(bytes, size); });
+  template <class Encode>
+  void record(std::size_t stream, std::size_t most, const Encode& encode) {
+    write(stream, [&](TraceStream& to) { to.record(most, encode); });
   }
   // The training has ended at that version; when all workers have.
   void finish(std::uint64_t t, const std::vector<float>& theta);
