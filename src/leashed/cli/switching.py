@@ -17,7 +17,7 @@ from leashed.studies.switching import Career, Day, Setting, careers, hours, plan
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
-_FULL = {"rows": 400_000, "repeats": 5}
+_FULL = {"rows": 400_000, "repeats": 11}
 
 
 def add(benchmarks: Commands) -> None:

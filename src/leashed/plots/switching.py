@@ -38,7 +38,8 @@ def switches(
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]], base: int
 ) -> Figure:
     """AUC of the next day after each day, as mean, low and high: a panel for each direction, a line
-    for each mode, the switch between ``base`` days and the others.
+    for each mode, the switch between ``base`` days and the others. A mode that is much worse than all
+    others leaves the axes, so that these can be told apart.
     """
     with style():
         figure = Figure(figsize=(5.5 * len(panels), 4.2))
@@ -54,6 +55,25 @@ def switches(
             axes.axvline(base + 0.5, color="#777777", linestyle=":")
             axes.set(title=title, xlabel="day")
             axes.set_xticks(at)
+        every[0].set_ylim(*_range(panels))
         every[0].set_ylabel("AUC of the next day")
         every[0].legend(fontsize="small")
     return figure
+
+
+def _range(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]],
+) -> tuple[float, float]:
+    """Of the means, without those of one mode that would take more than half of it."""
+    lows: dict[str, float] = {}
+    high = 0.0
+    for lines in panels.values():
+        for mode, days in lines.items():
+            means = [mean for mean, _, _ in days if np.isfinite(mean)]
+            lows[mode] = min([*means, lows.get(mode, 1.0)])
+            high = max([*means, high])
+    least, *others = sorted(lows.values())
+    high = max(high, least)
+    low = others[0] if others and others[0] - least > high - others[0] else least
+    margin = 0.1 * max(high - low, 1e-3)
+    return low - margin, high + margin

@@ -38,7 +38,7 @@ def write(path: Path, found: Found) -> None:
                 *switches,
                 plots.switches(lines, found.setting.base),
                 "AUC of the next day (gba, Figure 6), with its 95% interval over the seeds; the "
-                "switch is at the dotted line.",
+                "switch is at the dotted line. A mode much worse than all others is below the axes.",
             ),
             Section(*bound),
         ],

@@ -97,7 +97,7 @@ class Setting:
     lr: float = 0.005
     async_lr: float = 0.01
     rows_lr: float = 0.02
-    repeats: int = 3
+    repeats: int = 5
     seed: int = 0
 
     def cluster(self, state: str) -> Cluster:
