@@ -154,10 +154,16 @@ py::dict simulate_model(
     std::vector<std::pair<double, std::uint32_t>> commands, const std::optional<PyChoice>& network,
     const std::vector<PyMemberChange>& changes, const std::pair<double, double>& failing,
     double detection, const std::optional<TrainersPlan>& trainers,
-    const std::vector<std::shared_ptr<Table>>& tables, const std::vector<PySpans>& shards) {
+    const std::vector<std::shared_ptr<Table>>& tables, const std::vector<PySpans>& shards,
+    const std::vector<std::uint32_t>& servers_of_tables) {
   require_some(workers, "workers");
   require_some(batch_size, "batch_size");
   require_length(theta, source.dimension(), "theta");
+  for (const std::uint32_t server : servers_of_tables) {
+    if (servers_of_tables.size() != tables.size() || server >= shards.size()) {
+      throw py::value_error("servers_of_tables must be one of the shards for each table");
+    }
+  }
   if (discipline.has_value() == mode.has_value()) {
     throw py::value_error("give a discipline or a mode");
   }
@@ -180,7 +186,8 @@ py::dict simulate_model(
                                   std::move(commands),
                                   network ? std::optional(to_choice(*network)) : std::nullopt,
                                   to_members(changes, failing, detection, workers),
-                                  tables};
+                                  tables,
+                                  servers_of_tables};
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
   const TrainCallbacks callbacks = callbacks_of(progress, none, interrupted_in_callback);
@@ -208,8 +215,14 @@ py::dict simulate_model(
   all["models"] = to_array(std::move(result.models));
   py::list parts;
   for (ShardResult& shard : result.shards) {
-    parts.append(
-        py::make_tuple(to_pairs(shard.spans), shard.updates, to_array(std::move(shard.staleness))));
+    py::dict counts;
+    counts["applied"] = shard.applied;
+    counts["stale"] = shard.stale;
+    counts["straggler"] = shard.straggler;
+    counts["late"] = shard.late;
+    counts["missing"] = shard.missing;
+    parts.append(py::make_tuple(to_pairs(shard.spans), shard.updates,
+                                to_array(std::move(shard.staleness)), counts));
   }
   all["shards"] = parts;
   return all;
@@ -240,6 +253,7 @@ void bind_simulation(py::module_& m) {
         py::arg("detection") = std::numeric_limits<double>::infinity(),
         py::arg("trainers") = py::none(), py::arg("tables") = std::vector<std::shared_ptr<Table>>(),
         py::arg("shards") = std::vector<PySpans>(),
+        py::arg("servers_of_tables") = std::vector<std::uint32_t>(),
         "Trains in virtual time and returns what train does, and how many workers were in their "
         "updates: for how many seconds each number, and when it changed.");
 }

@@ -138,14 +138,14 @@ def test_staleness_policies_see_each_shards_own():
 def test_what_cannot_be_is_told():
     cluster = simulation.constant(2, 1e-3)
     two = simulation.memorywise(2)
-    with pytest.raises(TypeError, match=r"shards must be 1 with Sync\(\)"):
-        play(modes.Sync(), cluster, two)
+    with pytest.raises(TypeError, match=r"shards must be 1 with DPSGD\(\)"):
+        play(modes.DPSGD(), cluster, two)
     with pytest.raises(TypeError, match="shards must be layerwise"):
         play(modes.ASP(), cluster, 4)
     with pytest.raises(ValueError, match="shards are for runs with a mode"):
         play(None, cluster, two)
-    with pytest.raises(ValueError, match="shards must be 1 with a network"):
-        play(modes.ASP(), cluster, two, term=1.0)
+    with pytest.raises(ValueError, match="a staleness policy that adapts"):
+        play(modes.ASP(), cluster, two, staleness=lsh.staleness.tail_tau())
     with pytest.raises(ValueError, match="clip_norm"):
         play(modes.ASP(), cluster, two, rule=lsh.SGD(0.1, clip_norm=1.0))
     with pytest.raises(ValueError, match="costs must be one for each of the 6 variables"):

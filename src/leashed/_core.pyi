@@ -1155,6 +1155,7 @@ def simulate(
             ]
         ]
     ] = [],
+    servers_of_tables: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
 ) -> dict:
     """
     Trains in virtual time and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.

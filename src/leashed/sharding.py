@@ -15,6 +15,7 @@ __all__ = ["Sharding", "layerwise", "memorywise", "packed"]
 
 MAX_SHARDS = 1024
 _KINDS = ("layerwise", "memorywise", "packed")
+_TABLES = ("hash", "whole")
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,16 @@ class Sharding:
         kind: the name of one of these.
         shards: how many servers, 1 to 1,024. For whom no parameters are left takes no part.
         costs: of ``packed``: of each variable, in any unit; None: their numbers of parameters.
+        tables: of a model that reads tables: ``"hash"``: each table's rows are spread over all
+            servers that have parameters, by a hash of their numbers; ``"whole"``, or what each table
+            costs, in any unit: whole tables, the dearest first, always to the server with the least
+            so far. The default cost of a table is the floats of it that an example reads.
     """
 
     kind: str
     shards: int
     costs: tuple[float, ...] | None = None
+    tables: str | tuple[float, ...] = "hash"
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
@@ -38,6 +44,13 @@ class Sharding:
         _check.whole("shards", self.shards, maximum=MAX_SHARDS)
         for k, cost in enumerate(self.costs or ()):
             _check.real(f"costs[{k}]", cost, 0.0, allow=True)
+        if not isinstance(self.tables, str):
+            for k, cost in enumerate(self.tables):
+                _check.real(f"tables[{k}]", cost, 0.0, allow=True)
+        elif self.tables not in _TABLES:
+            raise ValueError(
+                f"tables must be {' or '.join(_TABLES)}, or costs, got {self.tables!r}"
+            )
 
     def spans(self, model: Model | Graph | External) -> list[list[tuple[int, int]]]:
         """Of each shard the parameters of ``model`` that it holds, as [begin, end) of the vector.
@@ -46,6 +59,32 @@ class Sharding:
             ValueError: there is not one of ``costs`` for each variable.
         """
         return self._made(model)[0]
+
+    def servers_of_tables(self, model: Model | Graph | External) -> list[int]:
+        """Of each table of ``model`` the number of its server, from 0, among those that have parameters;
+        empty where rows are spread.
+
+        Raises:
+            ValueError: there is not one cost for each table.
+        """
+        if self.tables == "hash" or isinstance(model, Model):
+            return []
+        specs = model.tables
+        if not specs:
+            return []
+        costs = _reads(model) if isinstance(self.tables, str) else list(self.tables)
+        if len(costs) != len(specs):
+            raise ValueError(
+                f"tables must be costs of each of the {len(specs)} tables of {model.name}, got "
+                f"{len(costs)}"
+            )
+        servers = sum(1 for spans in self.spans(model) if spans)
+        ends = list(range(1, len(specs) + 1))
+        found = [0] * len(specs)
+        for server, spans in enumerate(_core.sharding("packed", servers, ends, costs)[0]):
+            for begin, end in spans:
+                found[begin:end] = [server] * (end - begin)
+        return found
 
     def imbalance(self, model: Model | Graph | External) -> float:
         """The largest shard over what the largest has at least, however layers (variables, parameters)
@@ -68,19 +107,26 @@ class Sharding:
         return _core.sharding(self.kind, self.shards, ends, list(self.costs or sizes))
 
 
-def layerwise(shards: int) -> Sharding:
+def layerwise(shards: int, *, tables: str | Sequence[float] = "hash") -> Sharding:
     """As many layers for each server, in their order, however large they are. One server a layer where
-    there are as many.
+    there are as many. ``tables``: as of ``Sharding``.
     """
-    return Sharding("layerwise", shards)
+    return Sharding("layerwise", shards, tables=_tables(tables))
 
 
-def memorywise(shards: int) -> Sharding:
-    """As many parameters for each server, in their order, wherever that cuts layers."""
-    return Sharding("memorywise", shards)
+def memorywise(shards: int, *, tables: str | Sequence[float] = "hash") -> Sharding:
+    """As many parameters for each server, in their order, wherever that cuts layers. ``tables``: as of
+    ``Sharding``.
+    """
+    return Sharding("memorywise", shards, tables=_tables(tables))
 
 
-def packed(shards: int, costs: Sequence[float] | None = None) -> Sharding:
+def packed(
+    shards: int,
+    costs: Sequence[float] | None = None,
+    *,
+    tables: str | Sequence[float] = "hash",
+) -> Sharding:
     """Variables (weights and biases are one each) by what each costs a server, the dearest first, always
     to the server with the least so far (longest processing time first).
 
@@ -88,8 +134,19 @@ def packed(shards: int, costs: Sequence[float] | None = None) -> Sharding:
         shards: as of ``Sharding``.
         costs: of each variable, as measured, in the order in which they lie in the vector; default:
             its number of parameters.
+        tables: as of ``Sharding``.
     """
-    return Sharding("packed", shards, None if costs is None else tuple(costs))
+    return Sharding("packed", shards, None if costs is None else tuple(costs), _tables(tables))
+
+
+def _tables(given: str | Sequence[float]) -> str | tuple[float, ...]:
+    return given if isinstance(given, str) else tuple(given)
+
+
+def _reads(model: Graph | External) -> list[float]:
+    """The floats of each table that an example reads, of bags one row."""
+    of = model.ids if isinstance(model, External) else [node.table for node in model.embeddings]
+    return [float(sum(spec.dim for spec in of if spec == table)) for table in model.tables]
 
 
 def _variable_ends(model: Model | Graph | External) -> list[int]:

@@ -23,15 +23,13 @@ from leashed.machine import cores, cpu_model
 from leashed.membership import KINDS, Failing, Member, members_of
 from leashed.models import Graph, Model
 from leashed.modes import (
-    ASP,
-    EASGD,
-    SHAT,
-    SSP,
-    Ensemble,
-    HopBS,
+    ADPSGD,
+    DPSGD,
+    GoSGD,
     Mode,
     ModeCounts,
-    SHATRoot,
+    Prague,
+    Swarm,
     check_batches,
 )
 from leashed.network import Network
@@ -86,7 +84,7 @@ OUTPUTS = ("first", "mean")
 _MOST_SECONDS = _check.MOST_SECONDS
 _LEAST_SECONDS = 1e-9
 _MEASURED = 50  # updates for each cost
-_ALONE = (ASP, SSP, HopBS, EASGD, SHAT, SHATRoot, Ensemble)  # each push is an update
+_PEERS = (Swarm, GoSGD, ADPSGD, DPSGD, Prague)
 
 
 @dataclass(frozen=True)
@@ -504,11 +502,21 @@ class Shard:
         spans: parameters [begin, end) of the vector.
         updates: to them.
         staleness: of the updates of these parameters, in such updates, counted from 0.
+        applied, stale, straggler, late: examples, as of ``ModeCounts``; what this one decided.
+        missing: examples of batches that the first server has had and this one has not, since their
+            worker was gone before its part of them got here (or the run ended before). A batch
+            counts once at each server, so at the end of the data those that are not late, with what
+            is missing, are all examples.
     """
 
     spans: tuple[tuple[int, int], ...]
     updates: int
     staleness: Histogram
+    applied: int
+    stale: int
+    straggler: int
+    late: int
+    missing: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -599,14 +607,14 @@ def simulate(
             background or at a fixed rate (shadowsync, Algorithms 2 to 4). Default: they train apart.
             Batches are drawn, and updates and epochs counted, by all trainers together. Under
             ``MA`` and ``BMUF`` compression is not played, and no ``mix`` of one's own anywhere.
-        shards: ``layerwise(n)``, ``memorywise(n)`` or ``packed(n)``: with ``ASP``, ``SSP``, ``HopBS``,
-            ``EASGD``, ``SHAT``, ``SHATRoot`` or ``Ensemble`` the parameters of n servers,
-            each with a queue, versions and staleness of its own, which takes its share of
-            ``cluster.update`` for its part of a push, by the parameters that it holds. What a worker
-            has pulled may be of different versions. ``result.total_updates`` counts those that all
-            have made, ``result.staleness`` the updates of each, ``simulation.mode`` the examples of
-            the first, whose leases are the workers'. Not with a network, with workers that come and
-            go, or with a ``term``. Default: one server.
+        shards: ``layerwise(n)``, ``memorywise(n)`` or ``packed(n)``: the parameters on n servers, of
+            every mode but those of peers, each with a queue, a link, versions and staleness of its
+            own, which takes its share of ``cluster.update`` for its part of a push, by the
+            parameters that it holds. What a worker has pulled may be of different versions.
+            ``result.total_updates`` counts those that all have made, ``result.staleness`` the
+            updates of each, ``simulation.mode`` the examples of the first, whose leases are the
+            workers', and ``simulation.shards`` those of each. Rules with ``clip_norm`` and staleness
+            policies that adapt are refused with several. Default: one server.
         evaluate_every: virtual seconds between evaluations. Default: at the beginning and at the end
             alone; where a loss ends the run, it must be given.
         term: of a mode's leases: seconds from a grant until the batch goes to another, and what its
@@ -646,9 +654,7 @@ def simulate(
     _check_sync(sync, trainers)
     if mode is not None and trainers is not None:
         raise ValueError("cluster of trainers is not for runs with a mode; leave trainers out")
-    _check_shards(shards, mode, crew, term)
-    if tabled and shards is not None and shards.shards > 1:
-        raise ValueError("shards must be 1 with a model over tables")
+    _check_shards(shards, mode)
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
     _check_rounds(sync, trainers, discipline, crew.update, model.dimension)
@@ -747,6 +753,7 @@ def simulate(
         None if trainers is None else _plan_of(trainers, sync),
         [table.native for table in trained.values()],
         [] if shards is None else shards.spans(model),
+        [] if shards is None else shards.servers_of_tables(model),
     )
     compute, settings = crew.compute
     config: dict[str, Any] = {
@@ -800,8 +807,8 @@ def simulate(
         trainers=None if trainers is None else _counted(outcome, model.dimension),
         models=_models(outcome, crew.workers),
         shards=tuple(
-            Shard(tuple(spans), updates, Histogram(staleness))
-            for spans, updates, staleness in outcome.get("shards", ())
+            Shard(tuple(spans), updates, Histogram(staleness), **counts)
+            for spans, updates, staleness, counts in outcome.get("shards", ())
         ),
     )
 
@@ -920,25 +927,15 @@ def _beyond(cluster: Cluster, term: float | None, detection: float | None) -> di
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _check_shards(
-    shards: Sharding | None, mode: Mode | None, cluster: Cluster, term: float | None
-) -> None:
+def _check_shards(shards: Sharding | None, mode: Mode | None) -> None:
     if shards is None:
         return
     if not isinstance(shards, Sharding):
         raise TypeError(f"shards must be layerwise(n) or another of simulation, got {shards!r}")
     if mode is None:
         raise ValueError("shards are for runs with a mode; give one")
-    if shards.shards == 1:
-        return
-    beyond = (cluster.network, cluster.failures, cluster.changes or None, term)
-    if any(one is not None for one in beyond):
-        raise ValueError(
-            "shards must be 1 with a network, with workers that come and go, and with a term"
-        )
-    if not isinstance(mode, _ALONE):
-        names = ", ".join(one.__name__ for one in _ALONE)
-        raise TypeError(f"shards must be 1 with {mode!r}; several are played with {names}")
+    if shards.shards > 1 and isinstance(mode, _PEERS):
+        raise TypeError(f"shards must be 1 with {mode!r}, whose workers have no server")
 
 
 def _models(outcome: dict[str, Any], workers: int) -> NDArray[np.float32] | None:

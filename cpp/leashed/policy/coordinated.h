@@ -30,13 +30,16 @@ struct Job {
   std::uint32_t workers;
   std::uint64_t batch, examples;  // of a lease; of all, 0: endless
   std::int64_t term_ns = 0;       // until a lease goes to another; 0: never
+  // Of one of several servers, whose data another leases: its own leases are tickets without an
+  // end, and each push says for which batch it is, which counts here once.
+  bool follows = false;
 };
 
 template <class Algorithm>
 class Coordinated {
  public:
   Coordinated(const Job& job, WorkerRule rule)
-      : leases_(job.batch, job.examples), rule_(rule), term_ns_(job.term_ns) {}
+      : leases_(job.batch, job.examples, job.follows), rule_(rule), term_ns_(job.term_ns) {}
 
   const WorkerRule& rule() const { return rule_; }
   bool present(Node node) const { return node < states_.size() && states_[node] != State::away; }
@@ -122,7 +125,7 @@ class Coordinated {
   Algorithm& self() { return static_cast<Algorithm&>(*this); }
 
   bool push(const Event& event, Time now, Out& out) {
-    const auto taken = leases_.finish(event.node, event.ticket);
+    const auto taken = leases_.finish(event);
     if (taken) return self().arrived(event.node, *taken, now, out);
     Action& action = out.add(Action::Kind::drop);
     action.ticket = event.ticket;

@@ -20,8 +20,10 @@ class LeaseList {
     std::uint64_t version;  // of the grant
   };
 
-  // examples = 0: endless.
-  LeaseList(std::uint64_t batch, std::uint64_t examples) : batch_(batch), end_(examples) {}
+  // examples = 0: endless. Of one that follows (coordinated.h) nothing comes back, since the batch
+  // goes to another elsewhere.
+  LeaseList(std::uint64_t batch, std::uint64_t examples, bool follows = false)
+      : batch_(batch), end_(examples), follows_(follows) {}
 
   void set_batch(std::uint64_t batch) { batch_ = batch; }
   void close() { closed_ = true; }  // nothing new any more
@@ -52,12 +54,18 @@ class LeaseList {
     return entries_[i].lease;
   }
 
-  // None where the node does not hold that ticket, or no longer.
-  std::optional<Taken> finish(Node node, std::uint64_t ticket) {
-    if (!has(node) || entries_[held_[node]].lease.ticket != ticket) return std::nullopt;
+  // Of a push; none where its node does not hold that ticket, or no longer, or where the batch that
+  // it brings has been here before.
+  std::optional<Taken> finish(const Event& push) {
+    const Node node = push.node;
+    if (!has(node) || entries_[held_[node]].lease.ticket != push.ticket) return std::nullopt;
     const Entry& entry = entries_[held_[node]];
-    const Taken taken{entry.lease, entry.version};
+    Taken taken{entry.lease, entry.version};
     remove(held_[node]);
+    if (!follows_) return taken;
+    if (!is_new(push.lease.number)) return std::nullopt;
+    taken.lease = push.lease;
+    taken.lease.ticket = push.ticket;
     return taken;
   }
 
@@ -124,7 +132,15 @@ class LeaseList {
     remove(i);
   }
 
+  bool is_new(std::uint64_t number) {
+    if (number >= had_.size()) had_.resize(number + 1);
+    const bool first = !had_[number];
+    had_[number] = true;
+    return first;
+  }
+
   void put_back() {
+    if (follows_) recalled_.clear();
     std::sort(recalled_.begin(), recalled_.end(),
               [](const Lease& a, const Lease& b) { return a.number < b.number; });
     for (Lease& lease : recalled_) lease.ticket = ++tickets_;
@@ -133,6 +149,7 @@ class LeaseList {
   }
 
   std::uint64_t batch_, end_;
+  bool follows_;
   std::uint64_t tickets_ = 0, next_ = 0, first_ = 0;
   bool closed_ = false;
   std::size_t out_ = 0;
@@ -141,6 +158,7 @@ class LeaseList {
   std::uint32_t oldest_ = kNone, newest_ = kNone;
   std::vector<Lease> back_, recalled_;  // back_: the next one last
   std::vector<Node> expired_;
+  std::vector<bool> had_;  // of one that follows: by number of the batch
 };
 
 }  // namespace leashed::modes

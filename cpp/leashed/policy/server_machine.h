@@ -45,6 +45,7 @@ struct Event {
   // what they granted, and believe nobody.
   std::uint64_t ticket = 0, version = 0;
   std::uint32_t argument = 0;
+  Lease lease = {};  // of a push to a machine that follows (coordinated.h): what it stands for
 };
 
 struct Slot {

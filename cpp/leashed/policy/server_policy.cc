@@ -133,6 +133,7 @@ ServerPolicy make_server_policy(const Choice& choice) {
   job.batch = arguments.whole("batch", std::nullopt, 1);
   job.examples = arguments.whole("examples", 0, 0);
   job.term_ns = static_cast<std::int64_t>(arguments.whole("term_ns", 0, 0));
+  job.follows = arguments.flag("follows");
   ServerPolicy machine = make(job, arguments);
   arguments.finish();
   return machine;

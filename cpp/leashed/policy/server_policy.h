@@ -32,6 +32,7 @@ using ServerPolicy = std::variant<Bsp,        // and ASP
 //   batch      examples of a lease
 //   examples   of all leases, 0: endless
 //   term_ns    until a lease goes to another, 0 (default): never
+//   follows    1: of one of several servers, whose data another leases (coordinated.h)
 ServerPolicy make_server_policy(const Choice& choice);
 
 inline void on(ServerPolicy& machine, const Event& event, Time now, Out& out) {

@@ -1,5 +1,7 @@
-// The parameters that a server holds: a published vector, replaced by an update at a time, so that
-// whoever has pulled a version keeps it for as long as it is wanted.
+// The parameters that a server holds. An update is made where they are held, with the rule's state,
+// and then published: whoever has pulled a version keeps it for as long as it is wanted. Versions
+// are of the parameters alone, since nobody pulls the state: thousands of them are not held by
+// caches, so that what an update costs is mostly what it writes of a new one.
 #pragma once
 
 #include <algorithm>
@@ -16,28 +18,28 @@ class Holder {
   // From the context: the parameters to begin with, the rule, and how many `workers` pull at once.
   explicit Holder(const DisciplineContext& context)
       : updater_(context),
-        vector_(updater_.initial(context).data(), updater_.layout().length(), 1,
-                context.workers + context.readers, context.t) {}
+        held_(updater_.initial(context)),
+        vector_(held_.data(), updater_.layout().dimension, 1, context.workers + context.readers,
+                context.t) {}
 
   // The parameters now, and the updates made to them, as long as it is kept.
   ParameterVector::Pin pull() { return vector_.pin(); }
 
   // θ ← rule(θ, factor · gradient).
   void apply(const float* gradient, double factor) {
-    const GradientPiece whole{gradient, 0, updater_.layout().dimension};
+    const GradientPiece whole{gradient, 0, dimension()};
     const double clip_factor = updater_.clip_factor({&whole, 1});
-    ParameterVector::Draft next = vector_.claim();
+    ParameterVector::Draft next = vector_.claim();  // before anything changes
     ParameterVector::Pin latest = vector_.pin();
-    updater_.apply(next.data(), latest.data(), {&whole, 1}, {latest.t(), {factor}, clip_factor});
-    vector_.publish(latest, next);
+    updater_.apply(held_.data(), held_.data(), {&whole, 1}, {latest.t(), {factor}, clip_factor});
+    publish(latest, next);
   }
   // θ ← f(θ), which is an update all the same; the rule's state stays.
   void change(const std::function<void(float* theta)>& f) {
     ParameterVector::Draft next = vector_.claim();
     ParameterVector::Pin latest = vector_.pin();
-    std::copy_n(latest.data(), vector_.length(), next.data());
-    f(next.data());
-    vector_.publish(latest, next);
+    f(held_.data());
+    publish(latest, next);
   }
 
   const Updater& updater() const { return updater_; }
@@ -46,7 +48,13 @@ class Holder {
   std::size_t peak_vectors() const { return vector_.allocated(); }
 
  private:
+  void publish(ParameterVector::Pin& latest, ParameterVector::Draft& next) {
+    std::copy_n(held_.data(), dimension(), next.data());
+    vector_.publish(latest, next);
+  }
+
   const Updater updater_;
+  AlignedArray<float> held_;  // θ and the rule's state
   ParameterVector vector_;
 };
 

@@ -92,10 +92,11 @@ void ParameterServer::granted(const Action& action, Sink& sink) {
 }
 
 void ParameterServer::hold(std::uint32_t slot, const Event& event, const Payload& payload) {
-  aggregator_.hold(slot, *payload.values);
-  if (rows_) rows_->hold(slot, *payload.rows, *payload.row_gradients);
+  const bool lost = payload.values == nullptr;
+  if (!lost) aggregator_.hold(slot, *payload.values);
+  if (!lost && rows_) rows_->hold(slot, *payload.rows, *payload.row_gradients);
   if (slot >= held_.size()) held_.resize(std::size_t{slot} + 1);
-  held_[slot] = {event.node, payload.t, payload.examples, event.ticket, tokens_[event.node]};
+  held_[slot] = {event.node, payload.t, payload.examples, event.ticket, tokens_[event.node], lost};
 }
 
 // A gradient is damped for the updates that came between its pull and now; what the policy leaves
@@ -111,6 +112,11 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
   publications_.clear();
   for (const modes::Slot& slot : out_.slots(action)) {
     const Held& held = held_[slot.index];
+    if (held.lost) {
+      counts_.missing += held.examples;
+      divisor -= 1;
+      continue;
+    }
     const std::uint64_t tau = t - held.t;
     const double factor = models ? 1 : staleness_.factor(static_cast<double>(tau));
     if (factor == 0) {
@@ -158,8 +164,15 @@ void ParameterServer::count_data_staleness(std::uint64_t step, std::uint64_t tok
 // Each row decides for itself: also those of a gradient that the policy leaves out.
 void ParameterServer::apply_rows(const Action& action, std::uint64_t t) {
   parts_.clear();
-  for (const modes::Slot& slot : out_.slots(action)) parts_.push_back({slot.index, slot.weight});
-  counts_.rows.add(rows_->apply(parts_, action.divisor, t));
+  double divisor = action.divisor;
+  for (const modes::Slot& slot : out_.slots(action)) {
+    if (held_[slot.index].lost) {
+      divisor -= 1;
+    } else {
+      parts_.push_back({slot.index, slot.weight});
+    }
+  }
+  if (!parts_.empty()) counts_.rows.add(rows_->apply(parts_, divisor, t));
 }
 
 // Of what is held, or of what has just come.
@@ -173,7 +186,7 @@ void ParameterServer::drop(const Action& action, const Event& event, const Paylo
     if (held.ticket != action.ticket) continue;
     node = held.node;
     examples = held.examples;
-    if (rows_) rows = &rows_->keys(slot);
+    rows = rows_ && !held.lost ? &rows_->keys(slot) : nullptr;
   }
   if (rows) rows_->drop(*rows);
   switch (action.why) {

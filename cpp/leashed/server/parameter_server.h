@@ -22,6 +22,7 @@ namespace leashed {
 struct ModeCounts {
   std::uint64_t late = 0, stale = 0, straggler = 0;  // dropped, in examples
   std::uint64_t applied = 0;                         // examples, of pushes that were summed
+  std::uint64_t missing = 0;                         // of those that were lost on the way
   std::uint64_t exchanges = 0, meetings = 0;
   // Examples of leases whose workers were gone before they pushed, and workers that went. Whoever
   // drives the server counts them: it knows only of those that it was told of.
@@ -36,8 +37,10 @@ struct ModeCounts {
 
 // What comes with a push.
 struct Payload {
-  AlignedArray<float>* values;  // a gradient, or a model; where it is kept, other memory is given
-  std::uint64_t t;              // updates to what it was computed on
+  // A gradient, or a model; where it is kept, other memory is given. Null: what its other parts
+  // stand for has been lost with its worker on the way to this one of several servers.
+  AlignedArray<float>* values;
+  std::uint64_t t;  // updates to what it was computed on
   std::uint64_t examples;
   // Of tables, where the server has any, likewise: the rows that were pulled, and their gradients.
   RowKeys* rows = nullptr;
@@ -97,6 +100,7 @@ class ParameterServer {
     modes::Node node = 0;
     std::uint64_t t = 0, examples = 0;
     std::uint64_t ticket = 0, token = 0;
+    bool lost = false;
   };
 
   void arrived(const modes::Event& event, const Payload& payload);

@@ -63,7 +63,7 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     const std::size_t n = found_.located[t].rows.size();
     count += n;
-    floats += whole_lines(n * tables_[t]->dim());
+    floats += copies_of(t, n);
   }
   for (const auto& of : found_.entries) entries += of.size();
   RowKeys& keys = pulled.keys;
@@ -79,7 +79,7 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
     const std::size_t n = located.rows.size();
     if (t + 1 < tables_.size()) tables_[t + 1]->expect_pull(found_.located[t + 1]);
     tables_[t]->pull(located, copies);
-    copies += whole_lines(n * tables_[t]->dim());
+    copies += copies_of(t, n);
     std::ranges::copy(located.rows, keys.rows.data() + first);
     std::ranges::copy(located.versions, keys.versions.data() + first);
     first += n;
@@ -106,7 +106,7 @@ void RowHolder::show(const PulledRows& pulled, BatchView& batch, AlignedArray<fl
     values_[t].resize(n);
     for (std::size_t i = 0; i < n; ++i) values_[t][i] = copies + i * dim;
     rows_[t] = {n, dim, tables_[t]->gradient_stride(), values_[t].data(), gradient};
-    copies += whole_lines(n * dim);
+    copies += copies_of(t, n);
     gradient += gradients_of(t, n);
   }
   const std::uint32_t* places = pulled.places.data();
@@ -116,6 +116,86 @@ void RowHolder::show(const PulledRows& pulled, BatchView& batch, AlignedArray<fl
   }
   batch.tables = rows_;
   batch.places = places_.data();
+}
+
+void RowHolder::renew(PulledRows& pulled, const RowSharding& sharding, std::size_t server) {
+  RowKeys& keys = pulled.keys;
+  float* copies = pulled.copies.data();
+  std::size_t first = 0;
+  std::vector<std::size_t> which;
+  AlignedArray<float> values;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const std::size_t n = keys.parts[t].count, dim = tables_[t]->dim();
+    Located& located = found_.located[t];
+    located.rows.clear();
+    which.clear();
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint32_t row = keys.rows[first + i];
+      if (row == IdIndex::kNone || sharding(t, row) != server) continue;
+      which.push_back(i);
+      located.rows.push_back(row);
+    }
+    located.ids.resize(which.size());  // which only rows that are not there begin from
+    reach_size(values, which.size() * dim);
+    tables_[t]->pull(located, values.data());
+    for (std::size_t k = 0; k < which.size(); ++k) {
+      std::copy_n(values.data() + k * dim, dim, copies + which[k] * dim);
+      keys.versions[first + which[k]] = located.versions[k];
+    }
+    first += n;
+    copies += copies_of(t, n);
+  }
+}
+
+void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& sharding,
+                      std::span<RowPush*> pushes) {
+  const std::size_t tables = tables_.size();
+  std::size_t first = 0;
+  std::vector<std::size_t> floats(pushes.size());
+  for (RowPush* push : pushes) {
+    release(push->keys);  // what was never carried out
+    push->keys.rows.clear();
+    push->keys.versions.clear();
+    push->keys.parts.assign(tables, {});
+  }
+  for (std::size_t t = 0; t < tables; ++t) {
+    const RowKeys::Part& part = keys.parts[t];
+    for (std::size_t i = first; i < first + part.count; ++i) {
+      RowKeys& to = pushes[sharding(t, keys.rows[i])]->keys;
+      to.rows.push_back(keys.rows[i]);
+      to.versions.push_back(keys.versions[i]);
+      ++to.parts[t].count;
+    }
+    first += part.count;
+    for (std::size_t s = 0; s < pushes.size(); ++s) {
+      RowKeys::Part& to = pushes[s]->keys.parts[t];
+      to.found_in = part.found_in;
+      hold(t, part.found_in);
+      floats[s] += gradients_of(t, to.count);
+    }
+    RowKeys::Part& counted = pushes[sharding(t, IdIndex::kNone)]->keys.parts[t];
+    counted.unadmitted = part.unadmitted;
+    counted.deferred = part.deferred;
+    counted.refused = part.refused;
+  }
+  std::vector<float*> to(pushes.size());
+  for (std::size_t s = 0; s < pushes.size(); ++s) {
+    reach_size(pushes[s]->gradients, floats[s]);
+    to[s] = pushes[s]->gradients.data();
+  }
+  first = 0;
+  for (std::size_t t = 0; t < tables; ++t) {
+    const std::size_t n = keys.parts[t].count, stride = tables_[t]->gradient_stride();
+    std::vector<std::size_t> places(pushes.size());
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t s = sharding(t, keys.rows[first + i]);
+      std::copy_n(gradients + i * stride, stride, to[s] + places[s]++ * stride);
+    }
+    first += n;
+    gradients += gradients_of(t, n);
+    for (std::size_t s = 0; s < pushes.size(); ++s) to[s] += gradients_of(t, places[s]);
+  }
+  release(keys);
 }
 
 RowPublication RowHolder::push(RowKeys& keys, const float* gradients, std::uint64_t t) {
@@ -171,6 +251,10 @@ void RowHolder::locate(const RowKeys& keys, std::size_t table, std::size_t first
   located.missed.unadmitted = part.unadmitted;
   located.missed.deferred = part.deferred;
   located.missed.refused = part.refused;
+}
+
+std::size_t RowHolder::copies_of(std::size_t table, std::size_t count) const {
+  return whole_lines(count * tables_[table]->dim());
 }
 
 std::size_t RowHolder::gradients_of(std::size_t table, std::size_t count) const {

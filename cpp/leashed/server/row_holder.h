@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "leashed/server/row_sharding.h"
 #include "leashed/table/find_rows.h"
 
 namespace leashed {
@@ -21,6 +22,12 @@ struct RowKeys {
   };
   std::vector<Part> parts;                    // by table; empty: nothing is pulled
   std::vector<std::uint32_t> rows, versions;  // as Located has them
+};
+
+// What a worker pushes: the rows that it pulled, and their gradients.
+struct RowPush {
+  RowKeys keys;
+  AlignedArray<float> gradients;
 };
 
 // What a worker has pulled.
@@ -42,9 +49,14 @@ class RowHolder {
   // Finds and copies the rows of a batch, in place of what was pulled before, and admits new ids.
   // Throws Error where an id is no row of its table.
   void pull(const BatchView& batch, PulledRows& pulled);
+  // Copies those of one server's rows again, as of now, that were pulled before.
+  void renew(PulledRows& pulled, const RowSharding& sharding, std::size_t server);
   // Fills in the view's tables and places, valid until the next; their gradients are `gradients`,
   // which is made as large as they need and 0. The batch is the one that was pulled.
   void show(const PulledRows& pulled, BatchView& batch, AlignedArray<float>& gradients);
+  // Takes what is pushed apart, for each server its own rows in their order.
+  void split(RowKeys& keys, const float* gradients, const RowSharding& sharding,
+             std::span<RowPush*> pushes);
   // Applies them. t: updates of the parameters before this one.
   RowPublication push(RowKeys& keys, const float* gradients, std::uint64_t t);
   // Lets the rows go, without an update.
@@ -61,6 +73,8 @@ class RowHolder {
 
  private:
   void hold(std::size_t table, std::uint64_t number);
+  // Floats from one table's copies of so many rows to the next one's.
+  std::size_t copies_of(std::size_t table, std::size_t count) const;
 
   const std::vector<std::shared_ptr<Table>> tables_;
   const std::vector<std::size_t> features_of_tables_;

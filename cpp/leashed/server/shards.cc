@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -10,34 +11,55 @@
 namespace leashed {
 namespace {
 
-// Modes whose machine makes an update of each push alone. (DSSP does, but lets workers ahead by the
-// times of pushes: two servers may wait for two workers that wait for each other's.)
-bool alone(const std::string& mode) {
-  const char* const kinds[] = {"asp", "ssp", "hop_bs", "shat", "shat_root", "ensemble", "easgd"};
-  return std::find(std::begin(kinds), std::end(kinds), mode) != std::end(kinds);
+enum class Deciding : std::uint8_t {
+  itself,    // each server decides by itself
+  by_first,  // and the first says who may go on
+  alike,     // all as the first
+};
+
+Deciding deciding(const std::string& mode) {
+  static const std::map<std::string, Deciding> kinds = {
+      {"asp", Deciding::itself},       {"bsp", Deciding::itself},
+      {"gba", Deciding::itself},       {"shat", Deciding::itself},
+      {"shat_root", Deciding::itself}, {"ensemble", Deciding::itself},
+      {"easgd", Deciding::itself},     {"ssp", Deciding::by_first},
+      {"hop_bs", Deciding::by_first},  {"dssp", Deciding::by_first},
+      {"sync", Deciding::alike},       {"hop_bw", Deciding::alike},
+      {"local_sgd", Deciding::alike},  {"switching", Deciding::alike},
+      {"automatic", Deciding::alike},
+  };
+  const auto found = kinds.find(mode);
+  if (found != kinds.end()) return found->second;
+  throw Error("shards must be 1 with mode " + mode +
+              ", whose workers send each other their models and no server anything");
 }
 
-Choice endless(Choice mode) {
-  mode.settings["examples"] = 0;
-  return mode;
+// The machine of a server behind the first.
+Choice following(const Choice& mode, Deciding by) {
+  if (by == Deciding::alike) return mode;
+  Choice other = mode;
+  if (by == Deciding::by_first) {
+    other = {"asp", {{"workers", mode["workers"]}, {"batch", mode["batch"]}}};
+  }
+  other.settings["examples"] = 0;
+  other.settings["term_ns"] = 0;
+  other.settings["follows"] = 1;
+  return other;
 }
 
 }  // namespace
 
 Shards::Shards(const Choice& mode, const DisciplineContext& context, Sharding sharding,
-               RowHolder* rows)
-    : sharding_(std::move(sharding)), dimension_(context.dimension) {
+               RowHolder* rows, std::vector<std::uint32_t> tables)
+    : sharding_(std::move(sharding)), dimension_(context.dimension), rows_(1) {
   std::erase_if(sharding_.shards, [](const auto& spans) { return spans.empty(); });
-  if (sharding_.shards.size() == 1) {
+  const std::size_t servers = sharding_.shards.size();
+  if (servers == 1) {
     servers_.push_back(
         std::make_unique<ParameterServer>(modes::make_server_policy(mode), context, rows));
     return;
   }
-  if (!alone(mode.name)) {
-    throw Error("shards must be 1 with mode " + mode.name +
-                ", whose servers cannot decide without each other");
-  }
-  if (rows) throw Error("shards must be 1 with a model over tables");
+  const Deciding by = deciding(mode.name);
   if (context.staleness.statistics()) {
     throw Error(
         "shards must be 1 with a staleness policy that adapts, since each server's is its own");
@@ -45,13 +67,17 @@ Shards::Shards(const Choice& mode, const DisciplineContext& context, Sharding sh
   if (context.rule.clips_norm()) {
     throw Error("shards must be 1 with clip_norm, since no server has the whole gradient");
   }
+  agree_ = by == Deciding::alike;
+  // Which rows a worker pulls, its batch says.
+  first_grants_ = by == Deciding::by_first || (by == Deciding::itself && rows);
+  rows_ = RowSharding(servers, std::move(tables));
   AlignedArray<float> part(context.dimension);
-  for (std::size_t s = 0; s < sharding_.shards.size(); ++s) {
+  for (std::size_t s = 0; s < servers; ++s) {
     gather(s, context.initial, part.data());
     const DisciplineContext own{part.data(),     size(s),      context.workers,
                                 context.readers, context.rule, context.staleness};
     servers_.push_back(std::make_unique<ParameterServer>(
-        modes::make_server_policy(s == 0 ? mode : endless(mode)), own));
+        modes::make_server_policy(s == 0 ? mode : following(mode, by)), own, rows));
   }
 }
 

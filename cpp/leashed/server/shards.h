@@ -1,7 +1,17 @@
 // The parameters on several servers: each has its part of them, with versions, buffers and a
-// machine of its own, so staleness is each part's. They know nothing of each other. A worker pushes
-// to and pulls from all of them; the batch that it computes is the one that the first leases to it,
-// and the others' leases are tickets alone, of data without an end.
+// machine of its own, so staleness is each part's. A worker pushes to and pulls from all of them;
+// the batch that it computes is the one that the first leases to it.
+//
+// Where every push, or so many of them, are an update, each server decides by itself: it makes its
+// updates of the parts that come to it, in their order. It leases tickets without an end, and each
+// push says for which batch it is (policy/coordinated.h), so a batch may be applied here and
+// dropped there, but counts nowhere twice. Where workers wait for each other's clocks (SSP and its
+// kin), the first lets them go on, and they pull from the others then.
+//
+// Where workers wait for rounds, the servers have to agree on who is in each: two that decided by
+// themselves would wait for workers of which each waits for the other server, as soon as one comes
+// or goes between its parts. So the others are told what the first was told, in its order
+// (simulation/mode_servers.h), and the same machine answers the same.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +21,30 @@
 #include "leashed/base/choice.h"
 #include "leashed/discipline/discipline.h"
 #include "leashed/server/parameter_server.h"
+#include "leashed/server/row_sharding.h"
 #include "leashed/server/sharding.h"
 
 namespace leashed {
 
 class Shards {
  public:
-  // Empty shards take no part. Of more than one, throws Error where a server has to know more than
-  // its part: of modes whose updates are of several pushes, or of peers' models, or that predict
-  // times, of rules that clip by the norm of the whole gradient, and where there are rows of tables
-  // (null: none).
+  // Empty shards take no part. tables: of each table of `rows` the number of its server among those
+  // that do; empty: its rows are spread. Of more than one, throws Error of modes of peers, who have
+  // no server; of staleness policies that adapt; and of rules that clip by the norm of the whole
+  // gradient.
   Shards(const Choice& mode, const DisciplineContext& context, Sharding sharding,
-         RowHolder* rows = nullptr);
+         RowHolder* rows = nullptr, std::vector<std::uint32_t> tables = {});
 
   std::size_t size() const { return servers_.size(); }
   ParameterServer& operator[](std::size_t shard) { return *servers_[shard]; }
   const std::vector<ShardSpan>& spans(std::size_t shard) const { return sharding_.shards[shard]; }
   std::size_t size(std::size_t shard) const { return sharding_.size(shard); }
+  const RowSharding& rows() const { return rows_; }
+
+  // The servers decide alike: they are to be told the same, in the same order.
+  bool agree() const { return agree_; }
+  // A worker pulls from the others once the first has granted.
+  bool first_grants() const { return first_grants_; }
 
   void gather(std::size_t shard, const float* whole, float* part) const;
   void scatter(std::size_t shard, const float* part, float* whole) const;
@@ -49,6 +66,8 @@ class Shards {
  private:
   Sharding sharding_;  // without the empty ones
   const std::size_t dimension_;
+  RowSharding rows_;
+  bool agree_ = false, first_grants_ = false;
   std::vector<std::unique_ptr<ParameterServer>> servers_;
 };
 

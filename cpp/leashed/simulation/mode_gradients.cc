@@ -14,6 +14,11 @@ void ModeGradients::pull_rows(std::uint32_t worker) {
   played_.rows.holder()->pull(batch_.view, player.rows);
 }
 
+void ModeGradients::renew_rows(std::uint32_t worker, std::size_t shard) {
+  RowHolder* const rows = played_.rows.holder();
+  if (rows) rows->renew(played_.players[worker].rows, played_.shards.rows(), shard);
+}
+
 // All gradients of a lease, which is cut into as many parts as there are local steps.
 bool ModeGradients::compute(std::uint32_t worker) {
   ModePlayer& player = played_.players[worker];
@@ -65,15 +70,24 @@ void ModeGradients::cut(ModePlayer& player) {
     if (sent.size() == 0) sent = AlignedArray<float>(played_.shards.size(shard));
     played_.shards.gather(shard, sent_.data(), sent.data());
   }
+  if (played_.rows.holder()) cut_rows(player);
+}
+
+void ModeGradients::cut_rows(ModePlayer& player) {
+  row_pushes_.clear();
+  for (ModePlayer::Part& part : player.parts) row_pushes_.push_back(&part.rows);
+  played_.rows.holder()->split(player.rows.keys, row_gradients_.data(), played_.shards.rows(),
+                               row_pushes_);
 }
 
 Payload ModeGradients::payload(std::uint32_t worker, std::size_t shard) {
   ModePlayer& player = played_.players[worker];
   ModePlayer::Part& part = player.parts[shard];
-  Payload payload{played_.shards.size() == 1 ? &sent_ : &part.sent, part.t, player.lease.count};
+  const bool whole = played_.shards.size() == 1;
+  Payload payload{whole ? &sent_ : &part.sent, part.t, player.sent.count};
   if (played_.rows.holder()) {
-    payload.rows = &player.rows.keys;
-    payload.row_gradients = &row_gradients_;
+    payload.rows = whole ? &player.rows.keys : &part.rows.keys;
+    payload.row_gradients = whole ? &row_gradients_ : &part.rows.gradients;
   }
   return payload;
 }

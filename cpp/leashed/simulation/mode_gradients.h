@@ -16,6 +16,8 @@ class ModeGradients {
 
   // The rows of the worker's lease are copied, as of now.
   void pull_rows(std::uint32_t worker);
+  // Again those of one of several servers.
+  void renew_rows(std::uint32_t worker, std::size_t shard);
   // False: the run is over meanwhile.
   bool compute(std::uint32_t worker);
   // Of what was computed last, one server's part.
@@ -24,12 +26,14 @@ class ModeGradients {
  private:
   const float* theta_of(std::uint32_t worker);
   void cut(ModePlayer& player);
+  void cut_rows(ModePlayer& player);
 
   PlayedMode& played_;
   WatchedGradient gradient_;
   // A gradient or a model, and the rows' gradients; and what was pulled, together.
   AlignedArray<float> sent_, row_gradients_, pulled_;
   Batch batch_;
+  std::vector<RowPush*> row_pushes_;
 };
 
 }  // namespace leashed

@@ -13,7 +13,7 @@ void ModeMembers::begin() {
       continue;
     }
     ++played_.active;
-    for (std::size_t s = 0; s < played_.shards.size(); ++s) played_.enter_pull(0, w, s);
+    played_.enter_pulls(w);
     if (played_.members.by_chance()) {
       played_.enter(played_.members.until_crash(w), ModeEvent::crash, w);
     }
@@ -53,15 +53,29 @@ void ModeMembers::miss(std::uint32_t worker) {
 // What it had is lost.
 void ModeMembers::go(std::uint32_t worker) {
   ModePlayer& player = played_.players[worker];
-  if (player.working) played_.lost += player.lease.count;
+  if (player.working || player.leased) played_.lost += player.lease.count;
   player.working = false;
-  for (ModePlayer::Part& part : player.parts) part.pulled.release();
+  player.leased = false;
+  player.come = 0;
+  for (ModePlayer::Part& part : player.parts) drop(part);
   if (RowHolder* rows = played_.rows.holder()) rows->release(player.rows.keys);
   player.before.clear();
   player.away_since = played_.now;
   played_.active -= !player.ended;
   ++played_.departures;
   transfers_.cut(worker);
+}
+
+// Of a push that the first of several servers has had, the others have what has got there.
+void ModeMembers::drop(ModePlayer::Part& part) {
+  using Push = ModePlayer::Part::Push;
+  part.pulled.release();
+  part.to_take.reset();
+  part.granted = false;
+  if (part.push == Push::coming && played_.shards.size() > 1) --played_.under_way;
+  const bool stays = part.push == Push::there && part.awaited;
+  if (!stays) part.push = part.awaited ? Push::lost : Push::none;
+  if (!stays && played_.rows.holder()) played_.rows.holder()->release(part.rows.keys);
 }
 
 void ModeMembers::join(std::uint32_t worker) {
@@ -76,9 +90,7 @@ void ModeMembers::join(std::uint32_t worker) {
   ++played_.active;
   members.come(worker);
   tell_all_({modes::Event::Kind::join, worker});
-  for (std::size_t s = 0; s < played_.shards.size(); ++s) {
-    played_.enter_pull(played_.now, worker, s);
-  }
+  played_.enter_pulls(worker);
   if (members.by_chance()) {
     played_.enter(after(played_.now, members.until_crash(worker)), ModeEvent::crash, worker);
   }
@@ -99,7 +111,7 @@ void ModeMembers::renew(std::uint32_t worker) {
     if (played_.members.there((worker + i) % size)) from = (worker + i) % size;
   }
   played_.models.renew(worker, played_.context, played_.models[from], true);
-  if (from != worker) played_.players[worker].meets_until = transfers_.give(from, worker);
+  if (from != worker) played_.players[worker].meets_until = transfers_.lend(from, worker);
 }
 
 }  // namespace leashed

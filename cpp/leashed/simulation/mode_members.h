@@ -27,6 +27,7 @@ class ModeMembers {
 
  private:
   void go(std::uint32_t worker);
+  void drop(ModePlayer::Part& part);
   void renew(std::uint32_t worker);
 
   PlayedMode& played_;

@@ -6,6 +6,16 @@
 #include <utility>
 
 namespace leashed {
+namespace {
+
+// Examples, of batches that a server has had once.
+std::uint64_t taken(const ModeCounts& counts) {
+  const auto& pushed = counts.worker_examples;
+  const auto all = std::accumulate(pushed.begin(), pushed.end(), std::uint64_t{0});
+  return all - counts.late - counts.missing;
+}
+
+}  // namespace
 
 void ModeOutcome::with_theta(const std::function<void(const float* theta)>& f) {
   Shards& shards = played_.shards;
@@ -83,12 +93,22 @@ ModeResult ModeOutcome::finish(std::uint64_t events) {
   result.counts = shards[0].counts();
   result.counts.lost = played_.lost;
   result.counts.departures = played_.departures;
-  telemetry.rows = result.counts.rows;
+  for (std::size_t s = 0; s < shards.size(); ++s) telemetry.rows.add(shards[s].counts().rows);
   training.add(telemetry);
   training.worker_updates = result.counts.worker_kept;
   training.peak_vectors = shards.peak_vectors();
   for (std::size_t s = 0; s < shards.size(); ++s) {
-    result.shards.push_back({shards.spans(s), shards[s].holder().pull().t(), {}});
+    const ModeCounts& counts = shards[s].counts();
+    const std::uint64_t missing =
+        taken(shards[0].counts()) - std::min(taken(shards[0].counts()), taken(counts));
+    result.shards.push_back({shards.spans(s),
+                             shards[s].holder().pull().t(),
+                             {},
+                             counts.applied,
+                             counts.stale,
+                             counts.straggler,
+                             counts.late,
+                             missing});
     staleness_[s].merge_into(result.shards.back().staleness);
   }
   result.models = played_.models.release();

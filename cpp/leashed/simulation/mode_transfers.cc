@@ -11,7 +11,8 @@ ModeTransfers::ModeTransfers(PlayedMode& played)
       transfer_(make_durations(played.options.copy, seed_of(played.options.seed, kCopy))),
       free_(played.shards.size()) {
   if (!played.options.network) return;
-  network_.emplace(*played.options.network, static_cast<std::uint32_t>(played.players.size()), 1);
+  network_.emplace(*played.options.network, static_cast<std::uint32_t>(played.players.size()),
+                   static_cast<std::uint32_t>(played.shards.size()));
 }
 
 std::int64_t ModeTransfers::pulled(std::uint32_t worker) {
@@ -19,17 +20,34 @@ std::int64_t ModeTransfers::pulled(std::uint32_t worker) {
   if (!network_) return after(played_.now, (*transfer_)(worker, player.transfers++));
   if (!played_.shards[0].holds()) return std::max(played_.now, player.meets_until);
   const Network::End server = network_->server(0);
-  const std::uint64_t bytes = bytes_of(worker);
+  const std::uint64_t bytes = player.parts[0].bytes = bytes_of(worker, 0);
   return network_->receive(server, worker, bytes, network_->send(server, bytes, played_.now));
+}
+
+void ModeTransfers::give(std::uint32_t worker, std::size_t shard) {
+  const Network::End server = network_->server(static_cast<std::uint32_t>(shard));
+  const std::uint64_t bytes = bytes_of(worker, shard);
+  played_.players[worker].parts[shard].bytes = bytes;
+  played_.enter(network_->send(server, bytes, played_.now), ModeEvent::come, worker, shard);
+}
+
+std::int64_t ModeTransfers::come(std::uint32_t worker, std::size_t shard) {
+  const Network::End server = network_->server(static_cast<std::uint32_t>(shard));
+  const std::uint64_t bytes = played_.players[worker].parts[shard].bytes;
+  return network_->receive(server, worker, bytes, played_.now);
 }
 
 void ModeTransfers::send(std::uint32_t worker, std::int64_t due) {
   ModePlayer& player = played_.players[worker];
-  player.sent_off = player.left = played_.shards.size();
+  const std::size_t shards = played_.shards.size();
+  player.sent_off = player.left = shards;
+  player.sent = player.lease;
+  for (ModePlayer::Part& part : player.parts) part.push = ModePlayer::Part::Push::coming;
+  if (shards > 1) played_.under_way += shards;
   if (!network_) {
     send_parts(worker, due);
   } else if (played_.shards[0].holds()) {
-    played_.enter(network_->send(worker, bytes_of(worker), due), ModeEvent::reach, worker);
+    send_over_links(worker, due);
   } else {
     played_.enter(due, ModeEvent::arrive, worker, 0);
   }
@@ -45,14 +63,23 @@ void ModeTransfers::send_parts(std::uint32_t worker, std::int64_t due) {
     sent += played_.shards.size(shard);
     played_.enter(after(due, share(time, sent)), ModeEvent::arrive, worker, shard);
   }
-  // Where there are several, no worker is lost with its push.
-  if (shards > 1) played_.under_way += shards;
 }
 
-void ModeTransfers::reach(std::uint32_t worker) {
-  const std::int64_t there =
-      network_->receive(worker, network_->server(0), bytes_of(worker), played_.now);
-  played_.enter(there, ModeEvent::arrive, worker, 0);
+void ModeTransfers::send_over_links(std::uint32_t worker, std::int64_t due) {
+  const std::size_t shards = played_.shards.size();
+  for (std::size_t k = 0; k < shards; ++k) {
+    const std::size_t shard = (worker + k) % shards;
+    const std::uint64_t bytes = played_.players[worker].parts[shard].bytes;
+    const std::int64_t reached = network_->send(worker, bytes, due);
+    played_.enter(reached, ModeEvent::reach, worker, shard);
+  }
+}
+
+void ModeTransfers::reach(std::uint32_t worker, std::size_t shard) {
+  const Network::End server = network_->server(static_cast<std::uint32_t>(shard));
+  const std::uint64_t bytes = played_.players[worker].parts[shard].bytes;
+  const std::int64_t there = network_->receive(worker, server, bytes, played_.now);
+  played_.enter(there, ModeEvent::arrive, worker, shard);
 }
 
 void ModeTransfers::arrive(std::uint32_t worker, std::size_t shard) {
@@ -72,7 +99,7 @@ std::int64_t ModeTransfers::meet(std::span<const modes::Node> nodes) {
   return network_ ? network_->average(nodes, bytes(), played_.now) : played_.now;
 }
 
-std::int64_t ModeTransfers::give(std::uint32_t from, std::uint32_t to) {
+std::int64_t ModeTransfers::lend(std::uint32_t from, std::uint32_t to) {
   if (!network_) return played_.now;
   return network_->receive(from, to, bytes(), network_->send(from, bytes(), played_.now));
 }
@@ -83,14 +110,23 @@ void ModeTransfers::cut(std::uint32_t worker) {
 
 std::uint64_t ModeTransfers::bytes() const { return sizeof(float) * played_.dimension(); }
 
-// Of what the worker has pulled, and will push: the parameters, and the distinct rows of its batch
-// with their ids.
-std::uint64_t ModeTransfers::bytes_of(std::uint32_t worker) const {
-  std::uint64_t all = bytes();
-  const std::vector<RowKeys::Part>& parts = played_.players[worker].rows.keys.parts;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::uint64_t row = sizeof(float) * played_.options.tables[i]->dim();
-    all += parts[i].count * (row + sizeof(std::uint64_t));
+// Of what the worker has pulled from a server, and will push to it: the parameters, and the
+// distinct rows of its batch with their ids.
+std::uint64_t ModeTransfers::bytes_of(std::uint32_t worker, std::size_t shard) const {
+  std::uint64_t all = sizeof(float) * played_.shards.size(shard);
+  const RowKeys& keys = played_.players[worker].rows.keys;
+  std::size_t first = 0;
+  for (std::size_t t = 0; t < keys.parts.size(); ++t) {
+    const std::uint64_t row = sizeof(float) * played_.options.tables[t]->dim();
+    const auto begin = keys.rows.begin() + static_cast<std::ptrdiff_t>(first);
+    const std::size_t count = keys.parts[t].count;
+    const auto of_shard = [&](std::uint32_t r) { return played_.shards.rows()(t, r) == shard; };
+    const auto rows = played_.shards.size() == 1
+                          ? count
+                          : static_cast<std::size_t>(std::count_if(
+                                begin, begin + static_cast<std::ptrdiff_t>(count), of_shard));
+    all += rows * (row + sizeof(std::uint64_t));
+    first += count;
   }
   return all;
 }

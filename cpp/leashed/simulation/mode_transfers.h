@@ -20,24 +20,30 @@ class ModeTransfers {
 
   // When what is granted now is all there. Who does not hold anything sends nothing.
   std::int64_t pulled(std::uint32_t worker);
+  // Of several servers over links each sends its part as soon as it has granted it.
+  bool by_parts() const { return network_ && played_.shards.size() > 1; }
+  void give(std::uint32_t worker, std::size_t shard);
+  // Its first byte is at the worker's link: when all of it is there.
+  std::int64_t come(std::uint32_t worker, std::size_t shard);
   // Its push sets off at `due`, and arrives, part for part.
   void send(std::uint32_t worker, std::int64_t due);
   // A push's first byte is at the server's link.
-  void reach(std::uint32_t worker);
+  void reach(std::uint32_t worker, std::size_t shard);
   // A server carries out one push after the other; of several, each its part in its share of the
   // time. Peers have none, and do not wait for others'.
   void arrive(std::uint32_t worker, std::size_t shard);
   // When the nodes have each other's models.
   std::int64_t meet(std::span<const modes::Node> nodes);
   // A model, from one worker to another: when it is there.
-  std::int64_t give(std::uint32_t from, std::uint32_t to);
+  std::int64_t lend(std::uint32_t from, std::uint32_t to);
   // What a worker was sending and receiving is given up.
   void cut(std::uint32_t worker);
 
  private:
   std::uint64_t bytes() const;  // of a model
-  std::uint64_t bytes_of(std::uint32_t worker) const;
+  std::uint64_t bytes_of(std::uint32_t worker, std::size_t shard) const;
   void send_parts(std::uint32_t worker, std::int64_t due);
+  void send_over_links(std::uint32_t worker, std::int64_t due);
   std::int64_t share(std::int64_t time, std::size_t parameters) const;
 
   PlayedMode& played_;

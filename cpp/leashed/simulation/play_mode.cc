@@ -7,6 +7,7 @@
 #include "leashed/simulation/mode_gradients.h"
 #include "leashed/simulation/mode_members.h"
 #include "leashed/simulation/mode_outcome.h"
+#include "leashed/simulation/mode_servers.h"
 #include "leashed/simulation/mode_transfers.h"
 
 namespace leashed {
@@ -26,7 +27,9 @@ class ModePlay final : Sink {
         transfers_(played_),
         gradients_(played_),
         outcome_(played_),
-        members_(played_, transfers_, outcome_, [this](const Event& event) { tell_all(event); }) {}
+        servers_(played_, gradients_, *this),
+        members_(played_, transfers_, outcome_,
+                 [this](const Event& event) { servers_.tell_all(event); }) {}
 
   ModeResult run() {
     const auto attached = played_.source.attach();
@@ -37,14 +40,16 @@ class ModePlay final : Sink {
       played_.timeline.enter({in_ns(commands[i].first), ModeEvent::command, i});
     }
     outcome_.enter_evaluation();
-    while (!played_.watch.stop.stopped() && !played_.timeline.empty() &&
-           !(played_.ended && played_.active == 0 && played_.under_way == 0)) {
+    while (!played_.watch.stop.stopped() && !played_.timeline.empty() && !done()) {
       play(played_.timeline.take());
     }
+    if (done()) servers_.finish();
     return outcome_.finish(events_);
   }
 
  private:
+  bool done() const { return played_.ended && played_.active == 0 && played_.under_way == 0; }
+
   void play(const Moment<ModeEvent>& moment) {
     if (moment.ns > end_ || moment.ns == std::numeric_limits<std::int64_t>::max()) {
       played_.now = end_;
@@ -56,7 +61,10 @@ class ModePlay final : Sink {
     ++events_;
     switch (moment.kind) {
       case ModeEvent::reach:
-        transfers_.reach(worker);
+        transfers_.reach(worker, played_.shard_of(moment));
+        break;
+      case ModeEvent::come:
+        come(worker, played_.shard_of(moment));
         break;
       case ModeEvent::arrive:
         transfers_.arrive(worker, played_.shard_of(moment));
@@ -77,13 +85,13 @@ class ModePlay final : Sink {
         members_.join(worker);
         break;
       case ModeEvent::pull:  // it came with the push, or with the word that the worker joins
-        pull(worker, played_.shard_of(moment));
+        servers_.pull(worker, played_.shard_of(moment));
         break;
       case ModeEvent::command:  // the worker is the number of the command
-        tell_all({Event::Kind::command, 0, 0, 0, played_.options.commands[worker].second});
+        servers_.tell_all({Event::Kind::command, 0, 0, 0, played_.options.commands[worker].second});
         break;
       case ModeEvent::wake:
-        tell_all({Event::Kind::wake});
+        servers_.wake();
         break;
       case ModeEvent::evaluate:
         outcome_.evaluate();
@@ -91,19 +99,6 @@ class ModePlay final : Sink {
         break;
     }
     played_.watch.looked();
-  }
-
-  void tell(std::size_t shard, const Event& event, const Payload* payload = nullptr) {
-    shard_ = shard;
-    played_.shards[shard].handle(event, payload, {played_.now}, *this);
-  }
-  void tell_all(const Event& event) {
-    for (std::size_t s = 0; s < played_.shards.size(); ++s) tell(s, event);
-  }
-
-  void pull(std::uint32_t worker, std::size_t shard) {
-    if (!played_.members.there(worker) && !played_.members.unheard(worker)) return;
-    tell(shard, {Event::Kind::pull, worker});
   }
 
   // The gradient is computed when the first of its parts is carried out.
@@ -119,54 +114,106 @@ class ModePlay final : Sink {
     --player.left;
     if (shards > 1) --played_.under_way;
     player.since = played_.now;
-    player.working = false;
-    const ModePlayer::Part& part = player.parts[shard];
-    const Payload payload = gradients_.payload(worker, shard);
-    tell(shard, {Event::Kind::push, worker, part.ticket, part.version}, &payload);
+    if (shard == 0) player.working = false;
+    servers_.push(worker, shard);
     if (played_.updates() >= played_.options.until.updates) {
       return played_.watch.stop.stop(StopReason::updates);
     }
-    played_.enter_pull(played_.now, worker, shard);
+    if (pulls_now(player, shard)) played_.enter_pull(played_.now, worker, shard);
+  }
+
+  // The pull comes with the push, but where the first of several servers has to grant before.
+  bool pulls_now(const ModePlayer& player, std::size_t shard) const {
+    if (shard == 0) return true;
+    return !played_.shards.agree() && (!played_.shards.first_grants() || player.leased);
   }
 
   void grant(Grant grant) override {
-    if (!played_.members.there(grant.node)) {  // it crashed, and has not been missed
-      played_.lost += grant.lease.count;
+    const modes::Node node = grant.node;
+    const std::size_t shard = servers_.telling();
+    if (!played_.members.there(node)) {  // it crashed, and has not been missed
+      if (shard == 0) played_.lost += grant.lease.count;
       return;
     }
-    const modes::Node node = grant.node;
-    const std::uint64_t count = grant.lease.count;
     Shards& shards = played_.shards;
     ModePlayer& player = played_.players[node];
-    ModePlayer::Part& part = player.parts[shard_];
-    if (shard_ == 0) player.lease = grant.lease;
+    // Of one that was granted before it went, and could not be told so yet.
+    if (shards.agree() && shard > 0 && grant.lease.ticket != player.lease.ticket) return;
+    const std::uint64_t count = grant.lease.count;
+    ModePlayer::Part& part = player.parts[shard];
+    if (shard == 0) player.lease = grant.lease;
     part.ticket = grant.lease.ticket;
     part.version = grant.version;
     part.t = grant.t;
     if (played_.rule.model == WorkerRule::Model::pulled) {
       part.pulled = std::move(grant.pulled);
     } else if (shards.size() == 1 || count == 0) {
-      played_.models.take(grant, shards.spans(shard_));
+      played_.models.take(grant, shards.spans(shard));
     } else {
       part.to_take.emplace(std::move(grant));
     }
-    if (count == 0 || ++player.granted < shards.size()) return;
-    player.granted = 0;
+    if (count == 0) return;
+    part.granted = true;
+    if (shard == 0) {
+      leased(node);
+    } else {
+      if (player.leased) gradients_.renew_rows(node, shard);
+      if (player.leased || !played_.rows.holder()) give(node, shard);
+    }
+    for (const ModePlayer::Part& one : player.parts) {
+      if (!one.granted) return;
+    }
     begin(node);
   }
 
+  // By the first server: what its batch is, it is told by that.
+  void leased(modes::Node node) {
+    ModePlayer& player = played_.players[node];
+    player.leased = true;
+    gradients_.pull_rows(node);
+    give(node, 0);
+    for (std::size_t s = 1; s < player.parts.size(); ++s) {
+      ModePlayer::Part& part = player.parts[s];
+      if (part.granted && played_.rows.holder()) give(node, s);
+      const bool pulls = played_.shards.first_grants() && !part.granted;
+      if (pulls && part.push == ModePlayer::Part::Push::none) {
+        played_.enter_pull(played_.now, node, s);
+      }
+    }
+  }
+
+  void give(modes::Node node, std::size_t shard) {
+    if (transfers_.by_parts()) transfers_.give(node, shard);
+  }
+  void come(modes::Node node, std::size_t shard) {
+    ModePlayer& player = played_.players[node];
+    player.all_come = std::max(player.all_come, transfers_.come(node, shard));
+    if (++player.come < player.parts.size()) return;
+    player.come = 0;
+    set_off(node, player.all_come);
+  }
+
+  // All servers have granted.
   void begin(modes::Node node) {
     ModePlayer& player = played_.players[node];
-    for (std::size_t shard = 0; shard < played_.shards.size(); ++shard) {
-      std::optional<Grant>& to_take = player.parts[shard].to_take;
-      if (to_take) played_.models.take(*to_take, played_.shards.spans(shard));
-      to_take.reset();
+    player.leased = false;
+    for (std::size_t shard = 0; shard < player.parts.size(); ++shard) {
+      ModePlayer::Part& part = player.parts[shard];
+      part.granted = false;
+      if (part.to_take) played_.models.take(*part.to_take, played_.shards.spans(shard));
+      part.to_take.reset();
     }
-    gradients_.pull_rows(node);
     played_.telemetry.waiting_seconds += in_seconds(played_.now - player.since);
     player.working = true;
-    player.since = transfers_.pulled(node);
-    std::int64_t due = player.since;
+    player.since = played_.now;
+    if (!transfers_.by_parts()) set_off(node, transfers_.pulled(node));
+  }
+
+  // It has all that it computes on.
+  void set_off(modes::Node node, std::int64_t ns) {
+    ModePlayer& player = played_.players[node];
+    player.since = ns;
+    std::int64_t due = ns;
     for (std::uint32_t step = 0; step < played_.steps_of(player); ++step) {
       due = after(due, (*compute_)(node, player.drawn++, due));
     }
@@ -175,10 +222,12 @@ class ModePlay final : Sink {
   }
 
   void wake(Time at) override {
+    if (servers_.telling() > 0) return;  // the first's are told to all who decide as it does
     played_.timeline.enter({std::max(at.ns, played_.now), ModeEvent::wake, 0});
   }
 
   void end(modes::Node node) override {
+    if (servers_.telling() > 0) return;
     played_.ended = true;
     played_.watch.stop.finish(StopReason::epochs);
     if (!played_.members.there(node)) return;
@@ -187,7 +236,7 @@ class ModePlay final : Sink {
   }
 
   void settled(modes::Node, const Publication& publication) override {
-    outcome_.settled(shard_, publication);
+    outcome_.settled(servers_.telling(), publication);
   }
 
   // With who has crashed and has not been missed nobody can meet.
@@ -216,9 +265,9 @@ class ModePlay final : Sink {
   ModeTransfers transfers_;
   ModeGradients gradients_;
   ModeOutcome outcome_;
+  ModeServers servers_;
   ModeMembers members_;
   std::vector<modes::Node> nodes_;
-  std::size_t shard_ = 0;  // that is told an event
   std::uint64_t events_ = 0;
 };
 

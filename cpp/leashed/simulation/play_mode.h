@@ -15,6 +15,9 @@ struct ShardResult {
   std::vector<ShardSpan> spans;
   std::uint64_t updates;
   std::vector<std::uint64_t> staleness;  // of its updates, counted in them
+  // What it has decided, in examples; and of those that the first has had what it has not: lost
+  // with their workers on the way, or under way where the run has ended before.
+  std::uint64_t applied, stale, straggler, late, missing;
 };
 
 struct ModeResult {
@@ -27,7 +30,8 @@ struct ModeResult {
 // `options.update` is what the server takes for each push that it carries out, one after the other;
 // where there are several, each takes its share of it, by the parameters that it holds.
 // `options.copy` what a transfer takes, each way, where there is no network. A push is lost with
-// its worker until the server has carried it out.
+// its worker until the server has carried it out; of several servers, until the first has, and of
+// what is on the way to the others then their parts.
 ModeResult simulate_mode(const GradientSource& source, const DatasetView& data,
                          const DatasetView* validation, const Choice& mode,
                          const Sharding& sharding, const DisciplineContext& context,

@@ -22,6 +22,7 @@ namespace leashed {
 // In the order of one moment (policy/server_machine.h), evaluations last.
 enum class ModeEvent : std::uint8_t {
   reach,   // of a push's first byte, the server's link
+  come,    // of what one of several servers granted, the worker's
   arrive,  // all of it is at the server
   push,    // the server carries it out
   leave,
@@ -40,12 +41,21 @@ struct ModePlayer {
     std::uint64_t ticket = 0, version = 0;  // granted
     ParameterVector::Pin pulled;            // of a mode whose gradients are taken on it
     std::uint64_t t = 0;                    // updates to what was pulled
-    std::optional<Grant> to_take;           // of an own model, until the parts of all are there
-    AlignedArray<float> sent;               // of what is sent, where there are several
+    bool granted = false;                   // since it last began
+    std::uint64_t bytes = 0;                // of it, over links, each way
+    // Where there are several:
+    std::optional<Grant> to_take;  // of an own model, until the parts of all are there
+    AlignedArray<float> sent;      // of what is sent
+    RowPush rows;
+    enum class Push : std::uint8_t { none, coming, there, lost } push = Push::none;
+    bool awaited = false;  // by a server that has been told of it
   };
   std::vector<Part> parts;
   modes::Lease lease{};          // the first shard's
-  std::size_t granted = 0;       // of the parts that it waits for to begin
+  modes::Lease sent{};           // which its push is for
+  bool leased = false;           // and it has not begun
+  std::size_t come = 0;          // parts of what it pulled that are there
+  std::int64_t all_come = 0;     // when the last of them is
   std::size_t sent_off = 0;      // parts of its push that have not arrived yet
   std::size_t left = 0;          // and that are not carried out yet
   std::int64_t update_time = 0;  // of all servers together, for its push
@@ -68,7 +78,8 @@ struct PlayedMode {
         options(chosen),
         batches(data, options.batch_size, options.seed),
         rows(source, options.tables),
-        shards(mode, context, sharding, rows.holder()),
+        shards(mode, context, sharding, rows.holder(), options.servers_of_tables),
+        term_ns(static_cast<std::int64_t>(mode.value("term_ns", 0))),
         rule(shards[0].rule()),
         models(shards[0], context),
         members(options.members, static_cast<std::uint32_t>(context.workers), options.seed),
@@ -87,7 +98,7 @@ struct PlayedMode {
 
   // Of what goes to one of several servers a moment's number says both, so that it sorts by worker.
   static bool of_shard(ModeEvent kind) {
-    return kind == ModeEvent::arrive || kind == ModeEvent::push || kind == ModeEvent::pull;
+    return kind <= ModeEvent::push || kind == ModeEvent::pull;
   }
   std::uint32_t worker_of(const Moment<ModeEvent>& moment) const {
     return of_shard(moment.kind) ? static_cast<std::uint32_t>(moment.worker / shards.size())
@@ -107,6 +118,11 @@ struct PlayedMode {
   void enter(std::int64_t ns, ModeEvent kind, std::uint32_t worker, std::size_t shard) {
     timeline.enter({ns, kind, part_of(worker, shard), members.life(worker)});
   }
+  // Of who begins; from servers that wait for the first it pulls later.
+  void enter_pulls(std::uint32_t worker) {
+    const bool all = !shards.agree() && !shards.first_grants();
+    for (std::size_t s = 0; s < (all ? shards.size() : 1); ++s) enter_pull(now, worker, s);
+  }
   // Whatever became of the worker since.
   void enter_pull(std::int64_t ns, std::uint32_t worker, std::size_t shard) {
     timeline.enter({ns, ModeEvent::pull, part_of(worker, shard)});
@@ -119,6 +135,7 @@ struct PlayedMode {
 
   PlayedRows rows;
   Shards shards;
+  const std::int64_t term_ns;  // of leases; 0: none
   const modes::WorkerRule rule;
   OwnModels models;
   Membership members;

@@ -31,7 +31,8 @@ struct SimulationOptions {
   // Of a mode's transfers (network.h), in place of `copy`, and of its workers.
   std::optional<Choice> network = {};
   MemberOptions members = {};
-  std::vector<std::shared_ptr<Table>> tables = {};  // that the source reads
+  std::vector<std::shared_ptr<Table>> tables = {};    // that the source reads
+  std::vector<std::uint32_t> servers_of_tables = {};  // of several (server/shards.h)
 };
 
 struct SimulationResult {
