@@ -2,21 +2,41 @@
 
 #include "data.h"
 #include "sparse.h"
+#include "stream.h"
 
 namespace leashed {
+namespace {
+
+// Of a training on a stream; null: its rows lie in memory.
+const PyStreamedRows* streamed_of(const GradientSource& source, const py::object& x) {
+  if (!py::isinstance<PyStreamedRows>(x)) return nullptr;
+  const auto& rows = py::cast<const PyStreamedRows&>(x);
+  const RowLayout& layout = rows.data.stream->layout();
+  if (layout.numbers != source.features() ||
+      rows.data.features.size() != source.features_of_tables().size() ||
+      layout.classes != (source.classes() > 0)) {
+    throw py::value_error("x must have the numbers, ids and labels that source takes");
+  }
+  return &rows;
+}
+
+}  // namespace
 
 Assembly assembly_of(const GradientSource& source, const FloatArray& theta, const py::object& x,
                      const py::array& y, const std::optional<FloatArray>& weights,
                      const PyChoices& choices, std::uint64_t seed) {
   require_length(theta, source.dimension(), "theta");
-  Assembly parts{source,
-                 theta.data(),
-                 view_of(source, x, y, weights),
-                 std::nullopt,
-                 nullptr,
-                 to_choice(choices.discipline),
-                 to_choice(choices.rule),
-                 to_choice(choices.staleness)};
+  const PyStreamedRows* const streamed = streamed_of(source, x);
+  Assembly parts{
+      source,
+      theta.data(),
+      streamed ? DatasetView{nullptr, {}, 0, source.features()} : view_of(source, x, y, weights),
+      std::nullopt,
+      nullptr,
+      to_choice(choices.discipline),
+      to_choice(choices.rule),
+      to_choice(choices.staleness)};
+  if (streamed) parts.stream = &streamed->data;
   if (parts.data.sparse) {
     parts.ordered = py::cast<const PySparseRows&>(x).ordered(parts.data.sparse, seed);
   }

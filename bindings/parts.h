@@ -20,6 +20,7 @@ void bind_rules(pybind11::module_& m);
 void bind_shared_vector(pybind11::module_& m);
 void bind_simulation(pybind11::module_& m);
 void bind_sparse(pybind11::module_& m);
+void bind_stream(pybind11::module_& m);
 void bind_table(pybind11::module_& m);
 void bind_tracked(pybind11::module_& m);
 void bind_train(pybind11::module_& m);

@@ -67,11 +67,12 @@ py::dict to_dict(TrainResult result) {
       "attempt_seconds"_a = to_array(std::move(result.attempt_seconds.counts)),
       "attempt_seconds_total"_a = result.attempt_seconds.total,
       "worker_updates"_a = to_array(std::move(result.worker_updates)),
-      "read_seconds"_a = result.read_seconds, "sampling_seconds"_a = result.sampling_seconds,
-      "waiting_seconds"_a = result.waiting_seconds, "running_seconds"_a = result.running_seconds,
-      "row_seconds"_a = result.row_seconds, "rows"_a = to_dict(result.rows),
-      "in_place"_a = result.sparse_runs, "recording_failure"_a = result.recording_failure,
-      "peak_vectors"_a = result.peak_vectors, "peak_memory_bytes"_a = result.peak_memory_bytes);
+      "data_seconds"_a = result.data_seconds, "read_seconds"_a = result.read_seconds,
+      "sampling_seconds"_a = result.sampling_seconds, "waiting_seconds"_a = result.waiting_seconds,
+      "running_seconds"_a = result.running_seconds, "row_seconds"_a = result.row_seconds,
+      "rows"_a = to_dict(result.rows), "in_place"_a = result.sparse_runs,
+      "recording_failure"_a = result.recording_failure, "peak_vectors"_a = result.peak_vectors,
+      "peak_memory_bytes"_a = result.peak_memory_bytes);
 }
 
 void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<PyMetrics>& asked,

@@ -15,6 +15,7 @@ from leashed import (
     schedules,
     simulation,
     staleness,
+    stream,
     sync,
     tables,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "simulate",
     "simulation",
     "staleness",
+    "stream",
     "sync",
     "tables",
     "train",

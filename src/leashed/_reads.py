@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from leashed import _check, _core
 from leashed.datasets import ClickDataset
+from leashed.stream import Stream
 
-__all__ = ["TableSpec", "click_rows", "distinct"]
+__all__ = ["TableSpec", "check_stream", "click_rows", "distinct"]
 
 
 @dataclass(frozen=True)
@@ -80,3 +81,30 @@ def click_rows(
                 f"table {spec.name}"
             )
     return data.rows_of(features, most, drawn)
+
+
+def check_stream(
+    stream: Stream,
+    numbers: int,
+    specs: Sequence[TableSpec],
+    features: Sequence[int],
+) -> None:
+    """ValueError where a stream lacks a feature that a model reads, has another number of numbers, or
+    ids that may be no row of their table.
+    """
+    if stream.numbers != numbers:
+        raise ValueError(f"data has {stream.numbers} numbers, but the model takes {numbers}")
+    if features and max(features) >= stream.features:
+        raise ValueError(
+            f"data has {stream.features} features that are ids, but the model reads number "
+            f"{max(features)}, counted from 0"
+        )
+    for spec, feature in zip(specs, features, strict=True):
+        bound = stream.bounds[feature]
+        if spec.rows is not None and (bound is None or bound > spec.rows):
+            below = "any id" if bound is None else f"ids up to {bound - 1}"
+            raise ValueError(
+                f"data's {stream.names[feature]} may have {below}, outside 0 to {spec.rows - 1} of "
+                f"table {spec.name}; make the column stream.Hashed(buckets={spec.rows}), or the "
+                "table one that grows"
+            )

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _check, _core, recordings, resuming, table_checkpoints
 from leashed import staleness as policies
 from leashed._fits import check_fits, check_labels
+from leashed._reads import check_stream
 from leashed._running import Running, check_batch, running, tracked
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.datasets.sparse import is_csr
@@ -31,6 +32,7 @@ from leashed.result import QUALITY, TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
+from leashed.stream import ReadCounts, Stream
 from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
 from leashed.tables import Table
@@ -85,7 +87,7 @@ class Progress:
 
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
-_Data: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks"
+_Data: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks | _Streamed"
 
 
 def train(
@@ -96,6 +98,7 @@ def train(
     | Samples
     | Split
     | ClickSplit
+    | Stream
     | tuple[Any, ArrayLike],
     *,
     until: Until,
@@ -147,6 +150,17 @@ def train(
             else, such as ``Leashed``, whose vectors are published whole, passes over all
             parameters for every batch: choose a large ``batch_size``.
             ``result.config["sparse_updates"]`` tells which it was.
+
+            A ``leashed.stream.Stream`` is read while it is trained on: batch k has its rows k·B to
+            (k+1)·B − 1, the last batch what is left (``Synchronous`` makes whole steps, and leaves
+            what is no whole one). ``until.epochs`` is a whole number of passes; without it files are
+            read again and again until another rule holds, and what can be read once ends the run.
+            Nothing can be evaluated over what is gone: ``loss`` is the running mean that the threads
+            find in their batches, accuracy and AUC are those of ``validation`` alone, and
+            ``until.loss``, ``loss_fraction`` and ``divergence``, ``mode``, ``cluster``, ``record`` and
+            ``threads="auto"`` are not for streams. A run that is resumed reads and passes over what
+            it has used. ``result.config["reading"]`` is what was read, as ``stream.ReadCounts`` has it,
+            and ``result.breakdown["data"]`` the seconds that threads waited for rows.
         until: ``leashed.until(...)``: when to stop.
         discipline: how threads share the parameters. Default: ``Leashed()``.
         mode: of ``leashed.modes``, in place of a discipline: the threads are the workers of a parameter
@@ -279,7 +293,11 @@ def train(
         raise TypeError(f'threads must be a whole number or "auto", got {threads!r}')
     threads = _check_threads(threads, discipline)
     batch_size = _check.whole("batch_size", batch_size)
-    if batch_size > len(train_set):
+    streamed = train_set if isinstance(train_set, _Streamed) else None
+    if streamed is not None:
+        given = {"cluster": cluster, "mode": mode, "record": record}
+        _check_streams(until, **given, **{'threads="auto"': auto or None})
+    elif batch_size > len(train_set):
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
@@ -330,7 +348,7 @@ def train(
         "flops_per_example": model.flops_per_example,
         "data": train_set.name,
         "sparse": isinstance(train_set, SparseDataset),
-        "examples": len(train_set),
+        "examples": None if streamed is not None else len(train_set),
         "isa": _core.default_isa(),
         "cpu": cpu_model(),
         "cores": cores(),
@@ -366,6 +384,8 @@ def train(
         len(train_set) / batches_of(train_set, batch_size, 1) if sparse else float(batch_size)
     )
 
+    if streamed is not None:
+        streamed.open(until, threads)
     examples = head_of(train_set)
     validating = None if test_set is None else head_of(test_set)
 
@@ -457,6 +477,8 @@ def train(
         if isinstance(checkpointer, resuming.Checkpointer):
             checkpointer.statistics = lambda: running(native)
         rules = until.rules(_drawn(train_set, batch_size), batch_size)
+        if streamed is not None:
+            rules.pop("batches", None)  # where it ends is seen when it does
         session: Session | None = None
         if cluster is not None:
             total = rules.pop("batches", None)
@@ -528,10 +550,14 @@ def train(
                 config["cluster_ended"] = session.cut_short
                 config["cluster_lost"] = session.lost
     config["sparse_updates"] = outcome["in_place"]
+    if streamed is not None:
+        config["reading"] = streamed.counts.config()
     if trained:
         config["tables"] = told_by(trained)
     _warn_of(record, outcome)
-    return result_of(outcome, mean_batch, config, trained, running(native), metrics is not None)
+    return result_of(
+        outcome, mean_batch, config, trained, running(native), metrics is not None, streamed
+    )
 
 
 def train_passes(
@@ -758,6 +784,74 @@ class _Clicks:
         return len(self.y)
 
 
+class _Streamed:
+    """A stream as a model reads it."""
+
+    def __init__(self, model: Model | Graph, stream: Stream) -> None:
+        self._stream, self.name = stream, stream.name
+        specs = [node.table for node in model.embeddings] if isinstance(model, Graph) else []
+        lengths = [node.length for node in model.embeddings] if isinstance(model, Graph) else []
+        numbers = model.id_features if isinstance(model, Graph) else ()
+        check_stream(stream, model.features, specs, numbers)
+        self._features = list(zip(numbers, lengths, strict=True))
+        _check_classes(model, stream)
+        self.passes = 1
+
+    def __len__(self) -> int:
+        return 0
+
+    def open(self, until: Until, threads: int) -> None:
+        epochs = until.epochs
+        if epochs is None:
+            self.passes = 0 if self._stream.repeatable else 1
+        else:
+            self.passes = int(epochs)
+        if self.passes > 1 and not self._stream.repeatable:
+            raise ValueError(f"{self.name} can be read once; epochs must be 1, got {epochs:g}")
+        self._opened = self._stream.open(self.passes, beside=threads)
+
+    @property
+    def counts(self) -> ReadCounts:
+        return self._opened.counts
+
+    @property
+    def rows(self) -> _core.StreamedRows:
+        return _core.StreamedRows(self._opened.native, self._features)
+
+
+def _check_classes(model: Model | Graph, stream: Stream) -> None:
+    if (model.classes == 0) != (stream.classes == 0):
+        raise ValueError(
+            f"data has {'numbers' if stream.classes == 0 else 'labels'}, but the loss {model.loss} "
+            f"takes {'numbers' if model.classes == 0 else 'labels'}; stream.Target() and "
+            "stream.Label() make the one and the other"
+        )
+    if stream.classes > model.classes:
+        raise ValueError(
+            f"data has labels up to {stream.classes - 1}, but the model knows {model.classes} classes"
+        )
+
+
+def _check_streams(until: Until, **given: object) -> None:
+    instead = {
+        "cluster": "train on one machine",
+        "mode": "give a discipline",
+        "record": "record a run on data in memory",
+        'threads="auto"': "give a number",
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} is not for streams; {instead[name]}, or leave it out")
+    for rule in ("loss", "loss_fraction", "divergence"):
+        if getattr(until, rule) is not None:
+            raise ValueError(
+                f"until.{rule} is not for streams, whose rows are gone when they have been used; "
+                "give epochs, updates or seconds, or stream.read() into memory"
+            )
+    if until.epochs is not None and until.epochs != int(until.epochs):
+        raise ValueError(f"until.epochs must be whole for streams, got {until.epochs:g}")
+
+
 def head_of(
     data: _Data, rows: int | None = None
 ) -> tuple[Any, NDArray[Any], NDArray[np.float32] | None]:
@@ -766,6 +860,8 @@ def head_of(
     """
     if isinstance(data, _Clicks):
         return data.rows, data.y, data.weights
+    if isinstance(data, _Streamed):
+        return data.rows, np.empty(0, np.int32), None
     if isinstance(data, SparseDataset):
         part = data if rows is None or rows >= len(data) else data.head(rows)
         return part.rows, part.y, part.weights
@@ -775,6 +871,8 @@ def head_of(
 
 def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
     """The training and validation sets, as ``model`` reads them."""
+    if isinstance(data, Stream):
+        return _streaming_sets(model, data, validation)
     if isinstance(model, (Graph, External)) and model.tables:
         if isinstance(data, ClickSplit):
             data, validation = data.train, data.test if validation is None else validation
@@ -796,6 +894,22 @@ def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data |
             raise TypeError("validation must be sparse where data is, and dense where it is dense")
         check_fits(model, validation, "validation")
     return data, validation
+
+
+def _streaming_sets(model: AnyModel, data: Stream, validation: Any) -> tuple[_Data, _Data | None]:
+    if not isinstance(model, (Model, Graph)):
+        raise TypeError(
+            "data must be in memory for linear models of sparse rows, factorisation machines and "
+            f"external models; stream.read() reads it, got {type(model).__name__}"
+        )
+    if isinstance(validation, Stream):
+        raise TypeError("validation must be in memory; stream.read() reads it")
+    if validation is None:
+        return _Streamed(model, data), None
+    if isinstance(model, Graph) and model.tables:
+        return _Streamed(model, data), _Clicks(model, validation, "validation")
+    check_fits(model, validation, "validation")
+    return _Streamed(model, data), validation
 
 
 def _datasets(
@@ -854,6 +968,9 @@ def _breakdown(outcome: dict[str, Any]) -> dict[str, float]:
         "read": outcome["read_seconds"],
         "waiting": outcome["waiting_seconds"],
     }
+    if outcome["data_seconds"]:
+        parts["data"] = outcome["data_seconds"]
+        parts["sampling"] = max(0.0, parts["sampling"] - parts["data"])
     if outcome["row_seconds"]:
         parts["rows"] = outcome["row_seconds"]
     return {**parts, "rest": max(0.0, outcome["running_seconds"] - sum(parts.values()))}
@@ -878,6 +995,7 @@ def result_of(
     tables: dict[str, Table],
     statistics: Running | None = None,
     scored: bool = False,
+    streamed: _Streamed | None = None,
 ) -> TrainResult:
     evaluations = outcome["evaluations"]
     if statistics is not None:
@@ -904,6 +1022,8 @@ def result_of(
     mode = ModeCounts.of(outcome) if "worker_examples" in outcome else None
     # A mode's gradients may be of other numbers of examples.
     seen = outcome["gradients"] * batch_size if mode is None else mode.worker_examples.sum()
+    if streamed is not None and streamed.passes:
+        seen = min(seen, streamed.counts.rows * streamed.passes)  # the last batch may be smaller
     return TrainResult(
         outcome=outcome["outcome"],
         reason=outcome["reason"],

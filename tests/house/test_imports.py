@@ -21,6 +21,7 @@ FLOORS = (
     "_check choice machine threads",  # checks of arguments, the processor, what the core is told
     "disciplines gradients histogram membership metrics modes network schedules staleness stopping sync",
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
+    "stream",  # data that is read while it is used
     "spelled",  # what words of the command line and of plans stand for
     "_fits _parameters _running layers",  # what models are made of, and average in training
     "tables _reads",  # _reads: features that are ids, and what models say of their tables

@@ -3,12 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "leashed/data/batch_view.h"
 #include "leashed/data/gathered_columns.h"
+#include "leashed/data/row_block.h"
 
 namespace leashed {
+
+// Rows that came out of a stream, where nobody else has them.
+struct StreamedRows {
+  explicit StreamedRows(const RowLayout& layout) : block(layout) {}
+
+  RowBlock block;
+  std::vector<IdFeature> all, read;  // of the stream, and of those the model's
+  double waited_seconds = 0;         // until they had been read
+};
 
 // A batch and the memory that its source gathers it in; one thread's.
 struct Batch {
@@ -19,6 +30,7 @@ struct Batch {
   std::vector<float> values, weights;
   std::vector<std::uint64_t> users;
   GatheredColumns columns;
+  std::unique_ptr<StreamedRows> streamed;  // null: rows lie in memory
 };
 
 class BatchSource {
@@ -27,6 +39,8 @@ class BatchSource {
 
   // Makes it batch k. From any thread; the one virtual call for a batch.
   virtual void fill(std::uint64_t k, Batch& batch) const = 0;
+  // Whether there is such a batch; waits until that is known.
+  virtual bool has(std::uint64_t) const { return true; }
   // The pass over the data in which batch k begins.
   virtual std::uint64_t pass(std::uint64_t k) const = 0;
 };

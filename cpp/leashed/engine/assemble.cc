@@ -146,6 +146,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
                  discipline->lockstep(), options.from.updates);
     options.rows = &*rows;
   }
+  options.stream = parts.stream;
   std::optional<TraceWriter> trace;
   if (const auto& recording = parts.recording) {
     if (discipline->sparse_runs()) {

@@ -34,6 +34,7 @@ struct Assembly {
   // Those that the source reads, in its order.
   std::vector<std::shared_ptr<Table>> tables = {};
   std::optional<Recording> recording = {};
+  const StreamedData* stream = nullptr;  // of rows that are not in memory, in place of data
 };
 
 // Checkpoints, given and taken, are in the model's order. Null: the training begins here.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "leashed/engine/memory.h"
@@ -62,6 +63,7 @@ Evaluated History::look_at(std::uint64_t t) const {
 
 bool History::measure(Evaluated& e, const float* theta, std::size_t threads) {
   const double begin = thread_seconds();
+  if (run_.streams()) return measure_streaming(e, theta, threads);
   const auto train = evaluator_(theta, run_.data, threads);
   std::optional<Evaluation> validate;
   if (train && validation_) validate = evaluator_(theta, *validation_, threads);
@@ -78,6 +80,24 @@ bool History::measure(Evaluated& e, const float* theta, std::size_t threads) {
   const Evaluation validated = validate.value_or(Evaluation());
   e.validation_auc = validated.auc;
   e.validation_normalised_entropy = validated.normalised_entropy;
+  return true;
+}
+
+// Of what is gone nothing can be evaluated: the loss is the one that the workers find.
+bool History::measure_streaming(Evaluated& e, const float* theta, std::size_t threads) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const double begin = thread_seconds();
+  std::optional<Evaluation> validate;
+  if (validation_ && !(validate = evaluator_(theta, *validation_, threads))) return false;
+  if (threads == 1 || evaluation_seconds_ == 0) {
+    evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
+  }
+  e.loss = heard();
+  e.accuracy = e.auc = e.normalised_entropy = kNone;
+  const bool classes = validate && validation_->targets.labels && run_.source.classifies();
+  e.validation_accuracy = classes ? share(*validate) : kNone;
+  e.validation_auc = validate ? validate->auc : kNone;
+  e.validation_normalised_entropy = validate ? validate->normalised_entropy : kNone;
   return true;
 }
 

@@ -61,6 +61,7 @@ class History {
   Evaluated look_at(std::uint64_t t) const;
   // Adds loss and accuracy at theta; false where it ended early.
   bool measure(Evaluated& e, const float* theta, std::size_t threads);
+  bool measure_streaming(Evaluated& e, const float* theta, std::size_t threads);
   // What the latest evaluation has reached is to be looked for among the copies before it; if it
   // has reached nothing, these are forgotten.
   void settle();

@@ -117,6 +117,7 @@ bool Monitor::save() {
 }
 
 void Monitor::judge(const Evaluated& e) {
+  if (run_.streams()) return;  // the loss is the workers', who have judged it
   const StopRules& until = run_.until;
   const double initial = history_.initial_loss();
   if (!std::isfinite(e.loss)) {

@@ -30,6 +30,7 @@ void TrainResult::add(const WorkerTelemetry& worker) {
   read_seconds += worker.read_seconds;
   sampling_seconds += worker.sampling_seconds;
   waiting_seconds += worker.waiting_seconds;
+  data_seconds += worker.data_seconds;
   running_seconds += worker.running_seconds;
   rows.add(worker.rows);
   row_seconds += worker.row_seconds;

@@ -23,6 +23,7 @@ struct TrainResult {
   std::vector<std::uint64_t> worker_updates;  // published by each
   TimeHistogram gradient_seconds, update_seconds, attempt_seconds;
   double read_seconds = 0, sampling_seconds = 0, waiting_seconds = 0, running_seconds = 0;
+  double data_seconds = 0;
   RowPublication rows;
   double row_seconds = 0;
   std::uint64_t peak_vectors = 0;  // parameter vectors and gradients

@@ -20,6 +20,8 @@ struct Run {
       const StopRules& until, std::size_t workers, std::size_t batch_size, RowStore* rows);
   Run(const Run&) = delete;
 
+  // Whether the rows are a stream's: nothing is known of them but what the workers find.
+  bool streams() const { return data.rows == 0; }
   // Keeps the first exception of a worker and stops them all.
   void fail(std::exception_ptr error);
 

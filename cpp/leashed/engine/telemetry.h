@@ -53,6 +53,7 @@ struct alignas(kCacheLine) WorkerTelemetry {
   TimeHistogram attempt_seconds;                   // of update_seconds, each attempt's share
   RunningLoss loss;
   double read_seconds = 0, sampling_seconds = 0, waiting_seconds = 0, running_seconds = 0;
+  double data_seconds = 0;       // of sampling_seconds: until rows of a stream had been read
   RowPublication rows;           // what became of the gradients of tables' rows
   double row_seconds = 0;        // in their updates
   std::vector<PassLoss> passes;  // of the first passes of the run, as many as there are here

@@ -50,6 +50,23 @@ class InSync {
   Synchronisation* synchronisation_;
 };
 
+// Reads from its beginning to after the workers' end, and no longer than until they are to stop.
+class Reading {
+ public:
+  Reading(Training& training, const StreamedData* stream) : stream_(stream) {
+    if (!stream) return;
+    training.stop.on_stop([stream] { stream->stream->stop(); });
+    stream->stream->start(training.from.batches * training.batch_size);
+  }
+  Reading(const Reading&) = delete;
+  ~Reading() {
+    if (stream_) stream_->stream->end();
+  }
+
+ private:
+  const StreamedData* const stream_;
+};
+
 // Products of a batch with dense layers, at most, for a step that is short: some milliseconds.
 constexpr std::size_t kShortStep = std::size_t{1} << 20;
 
@@ -58,7 +75,7 @@ std::unique_ptr<Executor> executor_of(Training& training, std::vector<Worker>& w
   const bool watches = std::isfinite(options.evaluate_every) ||
                        std::isfinite(options.checkpoint_every) ||
                        std::isfinite(training.until.seconds) || training.until.wants_loss() ||
-                       training.leases || training.synchronisation;
+                       training.leases || training.synchronisation || options.stream;
   const bool is_short =
       training.batch_size <= kShortStep / std::max<std::size_t>(1, training.source.dimension());
   if (workers.size() == 1 && !watches && is_short) {
@@ -75,7 +92,7 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                   const TrainCallbacks& callbacks) {
   Training training(source, data, discipline, options.until, options.workers, options.batch_size,
                     options.seed, options.from, options.rows, options.leases,
-                    options.synchronisation, options.trace);
+                    options.synchronisation, options.trace, options.stream);
   training.metrics = options.metrics;
   std::vector<Worker> workers = workers_of(training, options.recorded_passes);
   std::vector<const WorkerTelemetry*> telemetry;
@@ -85,6 +102,7 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                      {options.evaluate_every, options.checkpoint_every}, options.initial_loss,
                      callbacks);
 
+  const Reading reading(training, options.stream);
   InSync in_sync(training, [&watched] { return watched.keep_evaluating(); });
   watched.train([&] { return executor_of(training, workers, options); });
   in_sync.end();

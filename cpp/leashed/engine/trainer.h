@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "leashed/data/stream_batches.h"
 #include "leashed/engine/monitor.h"
 #include "leashed/engine/result.h"
 
@@ -36,6 +37,9 @@ struct TrainOptions {
   TraceWriter* trace = nullptr;
   // What is kept of the outputs that gradients find, of a source that gives logits; null: nothing.
   ProgressMetrics* metrics = nullptr;
+  // What is trained on where the rows do not lie in memory: then `data` has none. It ends with the
+  // training. Null: `data`.
+  const StreamedData* stream = nullptr;
 };
 
 // `discipline` was made from `context`: it has the parameters to begin with. Everything is read

@@ -7,7 +7,8 @@
 namespace leashed {
 
 std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
-                                                std::uint64_t seed) {
+                                                std::uint64_t seed, const StreamedData* stream) {
+  if (stream) return std::make_unique<StreamBatches>(*stream, batch_size);
   if (data.sparse) return std::make_unique<RunBatches>(data, batch_size, seed);
   return std::make_unique<IndexedBatches>(data, batch_size, seed);
 }
@@ -15,10 +16,10 @@ std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::si
 Training::Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
                    const StopRules& until, std::size_t workers, std::size_t batch_size,
                    std::uint64_t seed, const Position& from, RowStore* rows, Leases* leases,
-                   Synchronisation* synchronisation, TraceWriter* trace)
+                   Synchronisation* synchronisation, TraceWriter* trace, const StreamedData* stream)
     : Run(source, data, discipline, until, workers, batch_size, rows),
       discipline(discipline),
-      batches(make_batches(data, batch_size, seed)),
+      batches(make_batches(data, batch_size, seed, stream)),
       sparse_runs(data.sparse ? discipline.sparse_runs() : nullptr),
       run_batches(sparse_runs ? static_cast<const RunBatches*>(batches.get()) : nullptr),
       claim(sparse_runs ? run_batches->run() : 1),

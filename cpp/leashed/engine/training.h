@@ -7,6 +7,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/data/run_batches.h"
+#include "leashed/data/stream_batches.h"
 #include "leashed/discipline/discipline.h"
 #include "leashed/engine/leases.h"
 #include "leashed/engine/position.h"
@@ -16,15 +17,16 @@
 
 namespace leashed {
 
-// The mini-batches of a training on that data.
+// The mini-batches of a training on that data, or on the stream, where there is one.
 std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
-                                                std::uint64_t seed);
+                                                std::uint64_t seed,
+                                                const StreamedData* stream = nullptr);
 
 struct Training : Run {
   Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
            const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed,
            const Position& from, RowStore* rows, Leases* leases, Synchronisation* synchronisation,
-           TraceWriter* trace);
+           TraceWriter* trace, const StreamedData* stream);
 
   static std::uint64_t left(std::uint64_t all, std::uint64_t used) {
     return all > used ? all - used : 0;

@@ -52,7 +52,7 @@ bool Worker::train(double until) {
 
 // Waits until it is known, where batches are leased.
 bool Worker::exists(std::uint64_t place) {
-  if (!training_.leases) return place < training_.end;
+  if (!training_.leases) return place < training_.end && training_.batches->has(place);
   if (place >= training_.end) return false;
   std::uint64_t k = 0;
   return wait([&](double seconds) {
@@ -97,7 +97,8 @@ bool Worker::wants_another() {
   if (training_.discipline.lockstep()) {
     if (training_.from.updates + steps_ >= training_.until.updates)
       return training_.stop.finish(StopReason::updates), false;
-    if (!exists(training_.from.batches + steps_ * training_.workers)) {  // whole steps
+    const std::uint64_t first = training_.from.batches + steps_ * training_.workers;
+    if (!exists(first) || !training_.batches->has(first + training_.workers - 1)) {  // whole steps
       return training_.stop.finish(StopReason::epochs), false;
     }
     return have_batch();
@@ -143,9 +144,10 @@ void Worker::look_ahead() {
 
 void Worker::fill(Claim& claim) {
   training_.batches->fill(claim.k, claim.batch);
+  if (claim.batch.streamed) telemetry_->data_seconds += claim.batch.streamed->waited_seconds;
   claim.located = false;
   // An id that no batch trains on is not to get a row, nor to be counted.
-  if (training_.rows && !beyond_end(claim.place)) locate(claim);
+  if (training_.rows && claim.batch.view.size > 0 && !beyond_end(claim.place)) locate(claim);
 }
 
 void Worker::locate(Claim& claim) {

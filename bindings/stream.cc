@@ -1,0 +1,244 @@
+#include "stream.h"
+
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "assembly.h"
+#include "interrupted.h"
+#include "leashed/base/error.h"
+#include "leashed/data/arrow_stream.h"
+#include "leashed/data/delimited.h"
+#include "parts.h"
+
+namespace leashed {
+namespace {
+
+// An object of Python's that threads without the GIL may drop.
+std::shared_ptr<py::object> held(py::object object) {
+  return {new py::object(std::move(object)), [](py::object* p) {
+            const py::gil_scoped_acquire acquire;
+            delete p;
+          }};
+}
+
+// What has readinto(buffer) → bytes, and close().
+class PythonBytes final : public ByteSource {
+ public:
+  explicit PythonBytes(py::object file) : file_(held(std::move(file))) {}
+  PythonBytes(const PythonBytes&) = delete;
+  ~PythonBytes() override {
+    const py::gil_scoped_acquire acquire;
+    try {
+      file_->attr("close")();
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("closing a stream");
+    }
+  }
+  std::size_t read(char* to, std::size_t most, const std::atomic<bool>&) override {
+    const py::gil_scoped_acquire acquire;
+    const auto size = static_cast<py::ssize_t>(most);
+    const py::memoryview memory = py::memoryview::from_memory(static_cast<void*>(to), size);
+    const auto bytes = py::cast<py::ssize_t>(file_->attr("readinto")(memory));
+    memory.attr("release")();
+    if (bytes < 0 || bytes > size)
+      throw py::value_error("readinto() wrote more than there is room");
+    return static_cast<std::size_t>(bytes);
+  }
+
+ private:
+  const std::shared_ptr<py::object> file_;
+};
+
+using PyEncoder = std::tuple<std::string, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t,
+                             std::optional<std::uint64_t>, std::vector<std::string>>;
+using PyColumn = std::tuple<std::string, std::string, bool, std::optional<float>,
+                            std::optional<PyEncoder>, std::string>;
+
+IdEncoder to_encoder(const PyEncoder& given) {
+  const auto& [kind, digits, offset, seed, buckets, missing, words] = given;
+  IdEncoder encoder{IdEncoder::Kind::hash, digits, offset, seed, buckets, missing};
+  if (kind == "decimal") encoder.kind = IdEncoder::Kind::decimal;
+  if (kind == "hexadecimal") encoder.kind = IdEncoder::Kind::hexadecimal;
+  if (kind == "vocabulary") {
+    encoder.kind = IdEncoder::Kind::vocabulary;
+    encoder.vocabulary = std::make_shared<const Vocabulary>(words);
+  }
+  return encoder;
+}
+
+DelimitedColumn to_column(const PyColumn& given) {
+  using Kind = DelimitedColumn::Kind;
+  const auto& [name, kind, log, missing, encoder, between] = given;
+  DelimitedColumn column{name, Kind::number, log, missing};
+  for (const auto& [word, meant] : {std::pair{"label", Kind::label},
+                                    {"target", Kind::target},
+                                    {"weight", Kind::weight},
+                                    {"id", Kind::id},
+                                    {"ids", Kind::ids}}) {
+    if (kind == word) column.kind = meant;
+  }
+  if (encoder) column.encoder = to_encoder(*encoder);
+  if (!between.empty()) column.between = between.front();
+  return column;
+}
+
+TextOrigin::Open opener(py::function open) {
+  return [open = held(std::move(open))](
+             std::size_t n, const std::atomic<bool>& stop) -> std::unique_ptr<ByteSource> {
+    const py::gil_scoped_acquire acquire;
+    // Relaxed: a hint to end soon. Python asks for it while it reads, which ends before the stream.
+    const py::cpp_function stopped([&stop] { return stop.load(std::memory_order_relaxed); });
+    py::object file = (*open)(n, stopped);
+    if (py::isinstance<py::str>(file)) {
+      return std::make_unique<FileSource>(py::cast<std::string>(file));
+    }
+    return std::make_unique<PythonBytes>(std::move(file));
+  };
+}
+
+std::shared_ptr<PyRowStream> open_delimited(
+    const std::vector<PyColumn>& columns, const std::string& separators, const std::string& header,
+    std::vector<std::string> names, bool quotes, std::int32_t classes,
+    std::vector<std::string> files, py::function open, bool again, std::size_t part_bytes,
+    std::size_t threads, std::size_t places, std::uint64_t passes, bool skip_bad,
+    std::uint64_t window, std::uint64_t seed) {
+  using Header = DelimitedSettings::Header;
+  DelimitedSettings settings{{},
+                             separators,
+                             header == "none"      ? Header::none
+                             : header == "present" ? Header::present
+                                                   : Header::detected,
+                             std::move(names),
+                             quotes,
+                             classes};
+  for (const PyColumn& column : columns) settings.columns.push_back(to_column(column));
+  auto format = std::make_unique<const Delimited>(std::move(settings));
+  const RowLayout layout = format->layout();
+  auto origin = std::make_unique<TextOrigin>(std::move(files), opener(std::move(open)),
+                                             std::move(format), part_bytes, again);
+  return std::make_shared<PyRowStream>(std::make_unique<RowStream>(
+      std::move(origin), layout,
+      RowStream::Settings{threads, places, passes, skip_bad, window, seed}));
+}
+
+// open() → a capsule of the Arrow C stream interface.
+std::shared_ptr<PyRowStream> open_arrow(const std::vector<PyColumn>& columns, std::int32_t classes,
+                                        std::string name, py::function open, bool again,
+                                        std::size_t threads, std::size_t places,
+                                        std::uint64_t passes, bool skip_bad, std::uint64_t window,
+                                        std::uint64_t seed) {
+  DelimitedSettings settings{};
+  settings.classes = classes;
+  for (const PyColumn& column : columns) settings.columns.push_back(to_column(column));
+  const auto opener = [open = held(std::move(open))] {
+    const py::gil_scoped_acquire acquire;
+    const py::object capsule = (*open)();
+    void* const stream = PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream");
+    if (!stream) throw py::error_already_set();
+    auto& given = *static_cast<ArrowArrayStream*>(stream);
+    if (!given.release) throw Error("the Arrow stream has been read already");
+    Released<ArrowArrayStream> taken(given);
+    given.release = nullptr;
+    return taken;
+  };
+  auto origin = std::make_unique<ArrowOrigin>(std::move(name), opener, settings, again);
+  return std::make_shared<PyRowStream>(std::make_unique<RowStream>(
+      std::move(origin), layout_of(settings),
+      RowStream::Settings{threads, places, passes, skip_bad, window, seed}));
+}
+
+// (x [n, numbers], of each feature ids [n] or (ids, offsets), y [n], weights [n] or None); fewer
+// than asked for at the end.
+py::tuple take(const PyRowStream& stream, std::uint64_t first, std::size_t count) {
+  RowBlock block((*stream).layout());
+  double waited = 0;
+  without_gil([&] {
+    while (!(*stream).ready(first, count, 0.02)) {
+      if (interrupted()) {
+        const py::gil_scoped_acquire acquire;
+        PyErr_SetNone(PyExc_KeyboardInterrupt);
+        throw py::error_already_set();
+      }
+    }
+    (*stream).take(first, count, block, waited);
+  });
+  const RowLayout& layout = (*stream).layout();
+  const std::size_t rows = block.rows();
+  const auto table = [rows](auto values, std::size_t columns) {
+    return to_array(std::move(values)).reshape({rows, columns});
+  };
+  py::list bags;
+  for (RowBlock::Bag& bag : block.bags) {
+    bags.append(py::make_tuple(to_array(std::move(bag.ids)), to_array(std::move(bag.offsets))));
+  }
+  py::object y = layout.classes ? py::object(to_array(std::move(block.labels)))
+                                : py::object(to_array(std::move(block.values)));
+  py::object weights = py::none();
+  if (layout.weights) weights = to_array(std::move(block.weights));
+  return py::make_tuple(table(std::move(block.x), layout.numbers),
+                        table(std::move(block.ids), layout.single_ids()), bags, y, weights);
+}
+
+py::dict counts_of(const PyRowStream& stream) {
+  using namespace pybind11::literals;
+  const ReadCounts counts = (*stream).counts();
+  py::list bad;
+  for (const ReadCounts::Bad& one : counts.first_bad) {
+    const py::object reason = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+        one.reason.data(), static_cast<py::ssize_t>(one.reason.size()), "replace"));
+    bad.append(py::make_tuple(one.file, one.number, reason));
+  }
+  return py::dict("rows"_a = counts.rows, "lines"_a = counts.lines, "bad"_a = counts.bad,
+                  "bytes"_a = counts.bytes, "first_bad"_a = bad);
+}
+
+PyStreamedRows streamed_rows(
+    std::shared_ptr<PyRowStream> stream,
+    const std::vector<std::pair<std::size_t, std::optional<std::size_t>>>& features) {
+  PyStreamedRows rows{std::move(stream), {}};
+  rows.data.stream = &**rows.stream;
+  const std::size_t all = (**rows.stream).layout().bags.size();
+  for (const auto& [number, most] : features) {
+    if (number >= all) {
+      throw py::value_error("features must be below " + std::to_string(all) + ", got " +
+                            std::to_string(number));
+    }
+    rows.data.features.push_back({number, most.value_or(std::numeric_limits<std::size_t>::max())});
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_stream(py::module_& m) {
+  py::class_<PyRowStream, std::shared_ptr<PyRowStream>>(m, "RowStream",
+                                                        "Rows that are read while they are used.")
+      .def(
+          "start", [](const PyRowStream& self, std::uint64_t first) { (*self).start(first); },
+          py::arg("first") = 0, "Once, by whoever takes rows.")
+      .def(
+          "take", take, py::arg("first"), py::arg("count"),
+          "Rows of it, each once: x, single ids [n, features], bags as (ids, offsets), y, weights.")
+      .def("counts", counts_of, "What was read so far.")
+      .def(
+          "end",
+          [](const PyRowStream& self) {
+            const py::gil_scoped_release release;
+            (*self).end();
+          },
+          "Stops reading.");
+  py::class_<PyStreamedRows>(m, "StreamedRows", "A stream as a model reads it.")
+      .def(py::init(&streamed_rows), py::arg("stream"), py::arg("features"));
+  m.def("open_delimited", open_delimited, py::arg("columns"), py::arg("separators"),
+        py::arg("header"), py::arg("names"), py::arg("quotes"), py::arg("classes"),
+        py::arg("files"), py::arg("open"), py::arg("again"), py::arg("part_bytes"),
+        py::arg("threads"), py::arg("places"), py::arg("passes"), py::arg("skip_bad"),
+        py::arg("window"), py::arg("seed"), "Rows of text files.");
+  m.def("open_arrow", open_arrow, py::arg("columns"), py::arg("classes"), py::arg("name"),
+        py::arg("open"), py::arg("again"), py::arg("threads"), py::arg("places"), py::arg("passes"),
+        py::arg("skip_bad"), py::arg("window"), py::arg("seed"),
+        "Rows of columns that come by the Arrow C stream interface.");
+}
+
+}  // namespace leashed

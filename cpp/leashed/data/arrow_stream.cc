@@ -1,0 +1,428 @@
+#include "leashed/data/arrow_stream.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "leashed/base/error.h"
+
+namespace leashed {
+namespace {
+
+using Kind = DelimitedColumn::Kind;
+
+constexpr std::int64_t kSliceRows = 8192;
+
+// One value of a column.
+struct Cell {
+  enum class Kind { null, whole, unsigned_whole, real, text } kind = Kind::null;
+  std::uint64_t bits = 0;  // of a whole number
+  double real = 0;
+  std::string_view text = {};
+
+  std::string shown() const {
+    switch (kind) {
+      case Kind::null:
+        return "missing";
+      case Kind::whole:
+        return std::to_string(static_cast<std::int64_t>(bits));
+      case Kind::unsigned_whole:
+        return std::to_string(bits);
+      case Kind::real:
+        return std::to_string(real);
+      case Kind::text:
+        return quoted(text);
+    }
+    return "?";
+  }
+  double as_number() const {
+    switch (kind) {
+      case Kind::whole:
+        return static_cast<double>(static_cast<std::int64_t>(bits));
+      case Kind::unsigned_whole:
+        return static_cast<double>(bits);
+      case Kind::real:
+        return real;
+      default:
+        return std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+};
+
+template <class T>
+T at(const void* buffer, std::int64_t i) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(buffer) + i * static_cast<std::int64_t>(sizeof(T)),
+              sizeof(T));
+  return value;
+}
+
+bool bit(const void* buffer, std::int64_t i) {
+  return at<std::uint8_t>(buffer, i / 8) >> (i % 8) & 1;
+}
+
+// Half a float's bits as a number.
+double half(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31;
+  const int fraction = bits & 1023;
+  double value = std::ldexp(fraction, -24);
+  if (exponent == 31) {
+    value = fraction ? std::numeric_limits<double>::quiet_NaN()
+                     : std::numeric_limits<double>::infinity();
+  } else if (exponent > 0) {
+    value = std::ldexp(1024 + fraction, exponent - 25);
+  }
+  return bits >> 15 ? -value : value;
+}
+
+bool is_null(const ArrowArray& array, std::int64_t i) {
+  return array.null_count != 0 && array.buffers[0] && !bit(array.buffers[0], i + array.offset);
+}
+
+// Types of one value, as this reads them: whole numbers, real ones, text.
+constexpr std::string_view kWhole = "bcCsSiIlL", kReal = "efg";
+bool is_text(std::string_view format) {
+  return format == "u" || format == "U" || format == "z" || format == "Z" || format == "vu" ||
+         format == "vz";
+}
+bool is_list(std::string_view format) { return format == "+l" || format == "+L"; }
+bool is_one_of(std::string_view format, std::string_view types) {
+  return format.size() == 1 && types.find(format) != std::string_view::npos;
+}
+
+std::string_view text_at(std::string_view format, const ArrowArray& array, std::int64_t i) {
+  if (format.size() == 2) {  // a view: 4 bytes of length, then the text, or where it lies
+    const char* const view = static_cast<const char*>(array.buffers[1]) + 16 * i;
+    const auto length = static_cast<std::size_t>(at<std::int32_t>(view, 0));
+    if (length <= 12) return {view + 4, length};
+    const char* const buffer =
+        static_cast<const char*>(array.buffers[2 + at<std::int32_t>(view, 2)]);
+    return {buffer + at<std::int32_t>(view, 3), length};
+  }
+  const bool large = format == "U" || format == "Z";
+  const auto offset = [&](std::int64_t k) {
+    return large ? at<std::int64_t>(array.buffers[1], k)
+                 : std::int64_t{at<std::int32_t>(array.buffers[1], k)};
+  };
+  const auto length = static_cast<std::size_t>(offset(i + 1) - offset(i));
+  return {static_cast<const char*>(array.buffers[2]) + offset(i), length};
+}
+
+// The value at row i, counted from the array's offset.
+Cell cell_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t i) {
+  if (is_null(array, i)) return {};
+  const std::string_view format = schema.format;
+  const std::int64_t k = i + array.offset;
+  const void* const values = array.n_buffers > 1 ? array.buffers[1] : nullptr;
+  const auto whole = [](std::int64_t value) {
+    return Cell{Cell::Kind::whole, static_cast<std::uint64_t>(value)};
+  };
+  const auto natural = [](std::uint64_t value) { return Cell{Cell::Kind::unsigned_whole, value}; };
+  Cell cell;
+  switch (format.front()) {
+    case 'b':
+      cell = natural(bit(values, k));
+      break;
+    case 'c':
+      cell = whole(at<std::int8_t>(values, k));
+      break;
+    case 'C':
+      cell = natural(at<std::uint8_t>(values, k));
+      break;
+    case 's':
+      cell = whole(at<std::int16_t>(values, k));
+      break;
+    case 'S':
+      cell = natural(at<std::uint16_t>(values, k));
+      break;
+    case 'i':
+      cell = whole(at<std::int32_t>(values, k));
+      break;
+    case 'I':
+      cell = natural(at<std::uint32_t>(values, k));
+      break;
+    case 'l':
+      cell = whole(at<std::int64_t>(values, k));
+      break;
+    case 'L':
+      cell = natural(at<std::uint64_t>(values, k));
+      break;
+    case 'e':
+      return {Cell::Kind::real, 0, half(at<std::uint16_t>(values, k))};
+    case 'f':
+      return {Cell::Kind::real, 0, double{at<float>(values, k)}};
+    case 'g':
+      return {Cell::Kind::real, 0, at<double>(values, k)};
+    default:
+      return {Cell::Kind::text, 0, 0, text_at(format, array, k)};
+  }
+  if (!schema.dictionary) return cell;
+  return cell_at(*schema.dictionary, *array.dictionary, static_cast<std::int64_t>(cell.bits));
+}
+
+// Nothing where it is none.
+std::optional<std::uint64_t> id_of(const IdEncoder& encoder, const Cell& cell) {
+  const bool is_number = cell.kind == Cell::Kind::whole || cell.kind == Cell::Kind::unsigned_whole;
+  switch (cell.kind) {
+    case Cell::Kind::null:
+      return encoder("");
+    case Cell::Kind::text:
+      return encoder(cell.text);
+    case Cell::Kind::real:
+      return std::nullopt;
+    default:
+      break;
+  }
+  if (is_number &&
+      (encoder.kind == IdEncoder::Kind::decimal || encoder.kind == IdEncoder::Kind::hexadecimal)) {
+    return cell.bits + encoder.offset;
+  }
+  char digits[24];
+  const auto end =
+      cell.kind == Cell::Kind::whole
+          ? std::to_chars(digits, digits + sizeof digits, static_cast<std::int64_t>(cell.bits)).ptr
+          : std::to_chars(digits, digits + sizeof digits, cell.bits).ptr;
+  return encoder({digits, static_cast<std::size_t>(end - digits)});
+}
+
+// The type of one value of a column that may be encoded by a dictionary.
+std::string_view plain_format(const ArrowSchema& schema) {
+  return schema.dictionary ? schema.dictionary->format : schema.format;
+}
+
+bool suits(const DelimitedColumn& column, const ArrowSchema& schema) {
+  const auto is_id = [](const ArrowSchema& s) {
+    return is_one_of(plain_format(s), kWhole) || is_text(plain_format(s));
+  };
+  switch (column.kind) {
+    case Kind::id:
+      return is_id(schema);
+    case Kind::ids:
+      return is_list(schema.format) && is_id(*schema.children[0]);
+    default:
+      return is_one_of(plain_format(schema), kWhole) || is_one_of(plain_format(schema), kReal);
+  }
+}
+
+// Rows that are bad, and the first reason of each.
+using Reasons = std::map<std::int64_t, std::string>;
+
+// Values of rows [begin, begin + rows) of one column.
+class ColumnReader {
+ public:
+  ColumnReader(const DelimitedColumn& column, const ArrowSchema& schema, const ArrowArray& array,
+               std::int64_t begin, std::int64_t rows, std::int32_t classes, Reasons& bad)
+      : column_(column),
+        schema_(schema),
+        array_(array),
+        begin_(begin),
+        rows_(rows),
+        classes_(classes),
+        bad_(bad) {}
+
+  void numbers(float* to, std::size_t stride) {
+    each([&](std::int64_t i, const Cell& cell) {
+      float& value = to[static_cast<std::size_t>(i) * stride];
+      if (cell.kind == Cell::Kind::null && column_.missing) {
+        value = *column_.missing;
+        return;
+      }
+      const double x = cell.as_number();
+      value = column_.log ? static_cast<float>(std::log1p(x > 0 ? x : 0)) : static_cast<float>(x);
+      if (!std::isfinite(x) || !std::isfinite(value)) reject(i, cell, ", no finite number");
+    });
+  }
+  void weights(float* to) {
+    each([&](std::int64_t i, const Cell& cell) {
+      to[i] = static_cast<float>(cell.as_number());
+      if (!std::isfinite(to[i]) || to[i] < 0) reject(i, cell, ", no finite number from 0");
+    });
+  }
+  void labels(std::int32_t* to) {
+    each([&](std::int64_t i, const Cell& cell) {
+      const double x = cell.as_number();
+      if (x >= 0 && x < classes_ && x == std::floor(x)) {
+        to[i] = static_cast<std::int32_t>(x);
+      } else {
+        reject(i, cell, ", no whole number from 0 to " + std::to_string(classes_ - 1));
+      }
+    });
+  }
+  void ids(std::uint64_t* to, std::size_t stride) {
+    each([&](std::int64_t i, const Cell& cell) {
+      const auto id = id_of(column_.encoder, cell);
+      if (!id) return reject(i, cell, ", not " + column_.encoder.expected());
+      to[static_cast<std::size_t>(i) * stride] = *id;
+    });
+  }
+  void lists(RowBlock::Bag& to) {
+    const bool large = schema_.format[1] == 'L';
+    const auto offset = [&](std::int64_t k) {
+      return large ? at<std::int64_t>(array_.buffers[1], k)
+                   : std::int64_t{at<std::int32_t>(array_.buffers[1], k)};
+    };
+    for (std::int64_t i = 0; i < rows_; ++i) {
+      const std::int64_t row = begin_ + i;
+      if (!is_null(array_, row)) {
+        const std::int64_t end = offset(row + array_.offset + 1);
+        for (std::int64_t k = offset(row + array_.offset); k < end; ++k) {
+          const Cell cell = cell_at(*schema_.children[0], *array_.children[0], k);
+          const auto id = id_of(column_.encoder, cell);
+          if (id) {
+            to.ids.push_back(*id);
+          } else {
+            reject(i, cell, ", not " + column_.encoder.expected());
+          }
+        }
+      }
+      to.offsets.push_back(static_cast<std::int64_t>(to.ids.size()));
+    }
+  }
+
+ private:
+  template <class F>
+  void each(const F& f) {
+    for (std::int64_t i = 0; i < rows_; ++i) f(i, cell_at(schema_, array_, begin_ + i));
+  }
+  void reject(std::int64_t i, const Cell& cell, const std::string& why) {
+    bad_.emplace(i, column_.name + " is " + cell.shown() + why);
+  }
+
+  const DelimitedColumn& column_;
+  const ArrowSchema& schema_;
+  const ArrowArray& array_;
+  const std::int64_t begin_, rows_;
+  const std::int32_t classes_;
+  Reasons& bad_;
+};
+
+}  // namespace
+
+struct ArrowOrigin::Slice final : RowOrigin::Part {
+  std::shared_ptr<const Columns> columns;
+  std::shared_ptr<const Released<ArrowArray>> batch;
+  std::int64_t begin = 0, rows = 0;
+
+  ParsedRows parse() const override {
+    const DelimitedSettings& settings = columns->settings;
+    const ArrowArray& array = *batch->get();
+    RowBlock block(columns->layout);
+    block.resize(static_cast<std::size_t>(rows));
+    const std::size_t numbers = columns->layout.numbers, ids = columns->layout.single_ids();
+    Reasons bad;
+    std::size_t number = 0, single = 0, bag = 0;
+    for (std::size_t c = 0; c < settings.columns.size(); ++c) {
+      const DelimitedColumn& column = settings.columns[c];
+      const std::size_t place = columns->places[c];
+      ColumnReader reader(column, *columns->schema.get()->children[place], *array.children[place],
+                          begin + array.offset, rows, settings.classes, bad);
+      switch (column.kind) {
+        case Kind::label:
+          reader.labels(block.labels.data());
+          break;
+        case Kind::target:
+          reader.numbers(block.values.data(), 1);
+          break;
+        case Kind::weight:
+          reader.weights(block.weights.data());
+          break;
+        case Kind::number:
+          reader.numbers(block.x.data() + number++, numbers);
+          break;
+        case Kind::id:
+          reader.ids(block.ids.data() + single++, ids);
+          break;
+        case Kind::ids:
+          reader.lists(block.bags[bag++]);
+          break;
+      }
+    }
+    ParsedRows parsed;
+    parsed.lines = static_cast<std::uint64_t>(rows);
+    if (bad.empty()) {
+      parsed.block = std::move(block);
+      return parsed;
+    }
+    parsed.block = RowBlock(columns->layout);
+    std::size_t from = 0;
+    for (auto& [row, reason] : bad) {
+      const auto end = static_cast<std::size_t>(row);
+      parsed.block.append(block, from, end);
+      parsed.reject(static_cast<std::uint64_t>(row) + 1, parsed.block.rows(), std::move(reason));
+      from = end + 1;
+    }
+    parsed.block.append(block, from, static_cast<std::size_t>(rows));
+    return parsed;
+  }
+};
+
+ArrowOrigin::ArrowOrigin(std::string name, Open open, const DelimitedSettings& settings, bool again)
+    : names_({std::move(name)}), open_(std::move(open)), settings_(settings), again_(again) {
+  open_again();
+}
+
+void ArrowOrigin::open_again() {
+  stream_ = open_();
+  auto columns = std::make_shared<Columns>();
+  columns->settings = settings_;
+  columns->layout = layout_of(settings_);
+  ArrowArrayStream* const stream = stream_.get();
+  if (stream->get_schema(stream, columns->schema.get()) != 0) {
+    const char* const why = stream->get_last_error(stream);
+    throw Error(names_[0] + ": " + (why ? why : "it has no schema"));
+  }
+  const ArrowSchema& schema = *columns->schema.get();
+  if (std::string_view(schema.format) != "+s") throw Error(names_[0] + ": it has no columns");
+  for (const DelimitedColumn& column : settings_.columns) {
+    std::int64_t place = 0;
+    while (place < schema.n_children && schema.children[place]->name != column.name) ++place;
+    if (place == schema.n_children) throw Error(names_[0] + ": it has no column " + column.name);
+    const ArrowSchema& found = *schema.children[place];
+    if (!suits(column, found)) {
+      throw Error(names_[0] + ": column " + column.name + " is of Arrow's type " + found.format +
+                  ", which cannot become what the schema says; cast it");
+    }
+    columns->places.push_back(static_cast<std::size_t>(place));
+  }
+  columns_ = std::move(columns);
+  begins_ = true;
+}
+
+std::unique_ptr<RowOrigin::Part> ArrowOrigin::next(const std::atomic<bool>& stop) {
+  // Relaxed: a hint to end soon.
+  while (!batch_ || next_row_ == batch_->get()->length) {
+    if (stop.load(std::memory_order_relaxed)) return nullptr;
+    Released<ArrowArray> batch;
+    ArrowArrayStream* const stream = stream_.get();
+    if (stream->get_next(stream, batch.get()) != 0) {
+      const char* const why = stream->get_last_error(stream);
+      throw Error(names_[0] + ": " + (why ? why : "it could not be read"));
+    }
+    batch_.reset();
+    if (!batch) return nullptr;
+    batch_ = std::make_shared<const Released<ArrowArray>>(std::move(batch));
+    next_row_ = 0;
+  }
+  auto slice = std::make_unique<Slice>();
+  slice->columns = columns_;
+  slice->batch = batch_;
+  slice->begin = next_row_;
+  slice->rows = std::min(kSliceRows, batch_->get()->length - next_row_);
+  slice->begins_file = std::exchange(begins_, false);
+  next_row_ += slice->rows;
+  return slice;
+}
+
+bool ArrowOrigin::rewind() {
+  if (!again_) return false;
+  open_again();
+  return true;
+}
+
+}  // namespace leashed

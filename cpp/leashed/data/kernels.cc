@@ -1,0 +1,9 @@
+#include "leashed/data/kernels.h"
+
+#include "leashed/base/isa_table.h"
+
+namespace leashed {
+
+LEASHED_ISA_TABLE(ScanKernels, scan_kernels)
+
+}  // namespace leashed

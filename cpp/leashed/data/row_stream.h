@@ -1,0 +1,135 @@
+// Rows that are read while they are used, in order, by threads of their own, with a bounded number
+// of them in memory.
+//
+// The protocol. Reading threads take parts from the origin one after another, under a lock, so
+// parts are numbered in the order of the rows. Each turns its part into rows outside of any lock
+// and puts them into the part's place in the ring. Whoever completes the first incomplete place
+// commits it and those complete behind it: only there rows get their numbers, lines theirs and bad
+// lines are judged, so nothing of that depends on how many threads read. Rows are taken by number,
+// each once, by whoever; a place whose rows are all taken goes when it is the first. A thread takes
+// another part only where there is room in the ring, or somebody waits for rows that are not in it:
+// so the ring cannot be too small for a batch or a window.
+//
+// With a window the rows are in a random order within each that many rows, a function of the seed
+// and the window's number.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "leashed/data/row_origin.h"
+
+namespace leashed {
+
+// What was read, of the first pass.
+struct ReadCounts {
+  struct Bad {
+    std::string file, reason;
+    std::uint64_t number;
+  };
+  std::uint64_t rows = 0, lines = 0, bad = 0, bytes = 0;
+  std::vector<Bad> first_bad = {};  // at most ParsedRows::kKept
+};
+
+class RowStream {
+ public:
+  struct Settings {
+    std::size_t threads = 1;
+    std::size_t places = 8;    // in the ring
+    std::uint64_t passes = 1;  // 0: as many as are asked for
+    bool skip_bad = false;     // else the first bad line is an error
+    std::uint64_t window = 0;  // rows; 0: in order
+    std::uint64_t seed = 0;    // of the order within a window
+  };
+
+  RowStream(std::unique_ptr<RowOrigin> origin, const RowLayout& layout, const Settings& settings);
+  RowStream(const RowStream&) = delete;
+  // Whoever takes has ended.
+  ~RowStream();
+
+  // Once. Rows before `first` will not be taken.
+  void start(std::uint64_t first = 0);
+  // Appends rows [first, first + count), fewer where the stream ends or is stopped; waits for them,
+  // and adds the seconds to `waited`. Throws what reading has thrown, and Error where a line is bad
+  // and not to be skipped, or there is no row at all. From any thread, each row once.
+  std::size_t take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited);
+  // Whether there is such a row; waits until that is known. False once it is stopped.
+  bool has(std::uint64_t row);
+  // Waits until what take would wait for is there, or can not come, so many seconds; whether it is.
+  bool ready(std::uint64_t first, std::size_t count, double seconds);
+  // Ends all waiting, and reading soon.
+  void stop();
+  // And waits until it has ended.
+  void end();
+  ReadCounts counts() const;
+
+  const RowLayout& layout() const { return layout_; }
+
+ private:
+  struct Place {
+    ParsedRows rows;
+    std::uint64_t pass = 0;
+    std::uint64_t first = 0;  // the number of its first row
+    std::uint64_t left = 0;   // rows that are not taken
+    std::size_t file = 0, bytes = 0;
+    std::uint64_t lines_before = 0;
+    bool begins_file = false, complete = false;
+  };
+
+  // A reading thread's; false at the end.
+  void read();
+  bool read_part();
+  bool begin_pass();
+  // Under the lock, all that follow.
+  bool has_room() const;
+  void commit();
+  void judge(Place& place);
+  bool wait(std::uint64_t rows, std::unique_lock<std::mutex>& lock, double& waited);
+  // The numbers of the rows at those positions, all of which are there.
+  void rows_at(std::uint64_t first, std::size_t count, std::vector<std::uint64_t>& rows) const;
+  // The number of rows that have to be there for those positions.
+  std::uint64_t needed(std::uint64_t first, std::size_t count) const;
+  // Rows [first, first + count) that are there, to where it is not null; without the lock
+  // meanwhile.
+  void take_there(std::uint64_t first, std::size_t count, RowBlock* to,
+                  std::unique_lock<std::mutex>& lock);
+  void fail(std::exception_ptr error);
+  bool over() const { return stopped_ || failure_ || ended_; }
+
+  const std::unique_ptr<RowOrigin> origin_;
+  const RowLayout layout_;
+  const Settings settings_;
+  // Relaxed: tells whoever reads for a long time to look at what is under the lock.
+  std::atomic<bool> stop_{false};
+
+  std::mutex reading_;      // of the origin; taken before mutex_
+  std::uint64_t pass_ = 0;  // under reading_
+
+  mutable std::mutex mutex_;
+  std::condition_variable more_, room_, settled_;
+  // Under mutex_.
+  std::deque<Place> ring_;
+  std::uint64_t removed_ = 0;     // places that are no more in the ring
+  std::uint64_t committed_ = 0;   // places, from the stream's beginning
+  std::uint64_t end_ = 0;         // rows committed
+  std::uint64_t wanted_ = 0;      // rows that somebody waits for
+  std::uint64_t first_ = 0;       // positions before are not taken
+  std::uint64_t pass_begin_ = 0;  // rows of the passes before the one that is read
+  std::uint64_t lines_ = 0;       // of the file that is committed
+  bool stopped_ = false, ended_ = false;
+  bool begun_ = true;  // what is to be left out of the first window is
+  std::exception_ptr failure_;
+  ReadCounts counts_;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace leashed

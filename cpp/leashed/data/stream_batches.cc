@@ -1,0 +1,32 @@
+#include "leashed/data/stream_batches.h"
+
+#include <numeric>
+
+namespace leashed {
+
+void StreamBatches::fill(std::uint64_t k, Batch& batch) const {
+  RowStream& stream = *data_.stream;
+  if (!batch.streamed) batch.streamed = std::make_unique<StreamedRows>(stream.layout());
+  StreamedRows& own = *batch.streamed;
+  own.block.clear();
+  own.waited_seconds = 0;
+  stream.take(k * batch_size_, batch_size_, own.block, own.waited_seconds);
+  const std::size_t rows = own.block.rows(), numbers = stream.layout().numbers;
+  batch.view.targets = own.block.targets();
+  batch.view.size = rows;
+  batch.rows.resize(rows);
+  for (std::size_t i = 0; i < rows; ++i) batch.rows[i] = own.block.x.data() + i * numbers;
+  batch.view.rows = batch.rows.data();
+  if (data_.features.empty()) return;
+  own.block.features(own.all);
+  own.read.clear();
+  for (const auto& [number, most] : data_.features) {
+    own.read.push_back(own.all[number]);
+    own.read.back().most = most;
+  }
+  batch.indices.resize(rows);
+  std::iota(batch.indices.begin(), batch.indices.end(), 0);
+  batch.view.columns = batch.columns.gather(own.read, batch.indices);
+}
+
+}  // namespace leashed

@@ -1,0 +1,38 @@
+// Batches of a stream's rows: batch k has its rows k·B to (k+1)·B − 1, whoever reads and takes
+// them. The last may have fewer.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "leashed/data/batch_source.h"
+#include "leashed/data/row_stream.h"
+
+namespace leashed {
+
+// A stream, and which of its features that are ids a model reads, in its order.
+struct StreamedData {
+  struct Feature {
+    std::size_t number;
+    std::size_t most;  // ids of a row
+  };
+  RowStream* stream = nullptr;
+  std::vector<Feature> features = {};
+};
+
+class StreamBatches final : public BatchSource {
+ public:
+  // Each batch is filled once; `data` must stay, and has been started.
+  StreamBatches(const StreamedData& data, std::size_t batch_size)
+      : data_(data), batch_size_(batch_size) {}
+
+  void fill(std::uint64_t k, Batch& batch) const override;
+  bool has(std::uint64_t k) const override { return data_.stream->has(k * batch_size_); }
+  std::uint64_t pass(std::uint64_t) const override { return 0; }
+
+ private:
+  const StreamedData& data_;
+  const std::size_t batch_size_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,34 @@
+"""Data that is read while it is trained on: files larger than memory, compressed ones, pipes.
+
+    days = leashed.stream.criteo("day-*.tsv.gz", bad="skip")
+    result = leashed.train(model, days, until=leashed.until(epochs=1))
+    result.config["reading"]                     # rows, bad lines with their numbers and reasons
+
+    rows = leashed.stream.csv("clicks.csv", {"clicked": leashed.stream.Label(), ...})
+    for part in rows.parts(10_000): ...          # ClickDatasets, in order
+    data = rows.read()                           # in memory
+
+Threads of their own parse, in C++, into a bounded number of rows; batch k is the same whatever their
+number.
+"""
+
+from leashed.stream.arrow import arrow
+from leashed.stream.columns import Hashed, Id, Label, Number, Target, Vocabulary, Weight
+from leashed.stream.stream import BadLine, ReadCounts, Stream
+from leashed.stream.text import criteo, csv
+
+__all__ = [
+    "BadLine",
+    "Hashed",
+    "Id",
+    "Label",
+    "Number",
+    "ReadCounts",
+    "Stream",
+    "Target",
+    "Vocabulary",
+    "Weight",
+    "arrow",
+    "criteo",
+    "csv",
+]

@@ -1,0 +1,91 @@
+"""Streams of columns, from whatever speaks the Arrow C stream interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from leashed import _core
+from leashed.stream.columns import Column, Schema
+from leashed.stream.stream import Options, Stream
+
+__all__ = ["arrow"]
+
+_PLACES = 4  # slices in memory beside those that threads turn into rows
+
+
+def arrow(
+    source: Any,
+    columns: Mapping[str, Column],
+    *,
+    name: str = "arrow",
+    bad: str = "fail",
+    threads: int | None = None,
+    shuffle: int = 0,
+    seed: int = 0,
+) -> Stream:
+    """Columns that come by ``__arrow_c_stream__``: Parquet and other files through pyarrow, tables of
+    polars and pandas, what DuckDB answers. None of them is needed to install leashed.
+
+        rows = pyarrow.dataset.dataset("clicks/").scanner().to_reader
+        lsh.stream.arrow(rows, {"clicked": lsh.stream.Label(), ...})
+
+    Whole numbers, booleans, real numbers, text, lists (for features with any number of ids: ``Id``,
+    ``Hashed`` or ``Vocabulary`` with ``between``, whatever it is) and dictionaries of them are read;
+    cast what is something else. A whole number that is hashed, or looked up among words, is its
+    decimal digits, as it would be in a text file. What is null is missing: of ids that are hashed
+    or looked up it is the empty word.
+
+    Args:
+        source: what has ``__arrow_c_stream__``, or a function of no arguments that makes it, which is
+            called at the beginning of each pass.
+        columns: what each column that is read becomes, by its name, as of :func:`csv`.
+        name: what results and messages call it.
+        bad, threads, shuffle, seed: as of :func:`criteo`; a bad line is a row, counted from 1.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong. While it is read: a column is missing, or of a
+            type that cannot become what it is to; and as of :func:`criteo`.
+    """
+    if not hasattr(source, "__arrow_c_stream__") and not callable(source):
+        raise TypeError(
+            "source must have __arrow_c_stream__, as tables of pyarrow, polars and pandas do, or be "
+            f"a function that makes such, got {type(source).__name__}"
+        )
+    return _Arrow(source, Schema(columns), Options(bad, threads, shuffle, seed), name)
+
+
+class _Arrow(Stream):
+    def __init__(self, source: Any, schema: Schema, options: Options, name: str) -> None:
+        super().__init__(name, schema, options)
+        self._source = source
+
+    @property
+    def repeatable(self) -> bool:
+        # A reader of batches, as pyarrow has it, gives each once.
+        return not hasattr(self._source, "read_next_batch")
+
+    def _open(self, threads: int, passes: int) -> _core.RowStream:
+        options = self._options
+        return _core.open_arrow(
+            self._schema.native(),
+            self.classes,
+            self.name,
+            self._capsule(),
+            self.repeatable,
+            threads,
+            threads + _PLACES,
+            passes,
+            options.bad == "skip",
+            options.shuffle,
+            options.seed,
+        )
+
+    def _capsule(self) -> Callable[[], Any]:
+        source = self._source
+
+        def capsule() -> Any:
+            made = source if hasattr(source, "__arrow_c_stream__") else source()
+            return made.__arrow_c_stream__()
+
+        return capsule

@@ -1,0 +1,241 @@
+"""What the columns of a file become: labels, numbers, ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from leashed import _check
+
+__all__ = [
+    "Column",
+    "Hashed",
+    "Id",
+    "IdColumn",
+    "Label",
+    "Number",
+    "Target",
+    "Vocabulary",
+    "Weight",
+]
+
+_LARGEST = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Label:
+    """The class of a row: a whole number from 0 below ``classes``.
+
+    Args:
+        classes: at least 2.
+
+    Raises:
+        TypeError, ValueError: ``classes`` is no such number.
+    """
+
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        _check.size("classes", self.classes, 2)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The number that a row is to give, for regression: finite."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """How much a row counts in the loss: finite, not negative."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a row.
+
+    Args:
+        log: take ln(1 + max(x, 0)) of it, which brings counts into a range that networks learn from.
+        missing: what an empty field is, after ``log``. Default: a bad line.
+
+    Raises:
+        TypeError, ValueError: ``missing`` is no finite number.
+    """
+
+    log: bool = False
+    missing: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.missing is not None:
+            _check.real("missing", self.missing)
+
+
+@dataclass(frozen=True)
+class Id:
+    """A field that is a whole number of 64 bits already, and stands for itself.
+
+    Args:
+        base: 10, where −1 is 2⁶⁴ − 1, or 16.
+        digits: with base 16, exactly so many. Default: 1 to 16.
+        offset: is added, modulo 2⁶⁴: so that features can share a table, and differ.
+        missing: the id of an empty field, as it is. Default: a bad line.
+        between: what the ids of one field are apart by; a row then has any number of them, none
+            where the field is empty. Default: a field has one.
+
+    Raises:
+        TypeError, ValueError: an argument is not as above.
+    """
+
+    base: int = 10
+    digits: int | None = None
+    offset: int = 0
+    missing: int | None = None
+    between: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.base not in (10, 16):
+            raise ValueError(f"base must be 10 or 16, got {self.base!r}")
+        if self.digits is not None:
+            if self.base == 10:
+                raise ValueError("digits are for base 16; leave them out")
+            _check.whole("digits", self.digits, 1, 16)
+        _check.whole("offset", self.offset, 0, _LARGEST)
+        if self.missing is not None:
+            _check.whole("missing", self.missing, 0, _LARGEST)
+        _check_between(self.between)
+
+    @property
+    def bound(self) -> int | None:
+        """Ids are below; None: there is no such bound."""
+        return None
+
+    def native(self) -> tuple[Any, ...]:
+        """As the core takes it."""
+        kind = "decimal" if self.base == 10 else "hexadecimal"
+        return (kind, self.digits or 0, self.offset, 0, 0, self.missing, [])
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """A field whose bytes are hashed (FNV-1a from the seed, and MurmurHash3's finaliser); an empty
+    one is a word too.
+
+    Args:
+        buckets: ids are below: the rows of a table. Default: all 64 bits, for a table that grows.
+        seed: another hash for each: give features that share a table seeds that differ, unless the
+            same words are to share a row.
+        between: as of ``Id``.
+
+    Raises:
+        TypeError, ValueError: an argument is not as above.
+    """
+
+    buckets: int | None = None
+    seed: int = 0
+    between: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.buckets is not None:
+            _check.whole("buckets", self.buckets, 1, _LARGEST)
+        _check.whole("seed", self.seed, 0, _LARGEST)
+        _check_between(self.between)
+
+    @property
+    def bound(self) -> int | None:
+        """Ids are below; None: there is no such bound."""
+        return self.buckets
+
+    def native(self) -> tuple[Any, ...]:
+        """As the core takes it."""
+        return ("hash", 0, 0, self.seed, self.buckets or 0, None, [])
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A field that is one of some words: its id is the word's place; every other text, an empty
+    field too, is ``len(words)``.
+
+    Args:
+        words: each once.
+        between: as of ``Id``.
+
+    Raises:
+        TypeError, ValueError: words are not str, or one is there twice.
+    """
+
+    words: Sequence[str]
+    between: str | None = None
+
+    def __post_init__(self) -> None:
+        words = tuple(self.words)
+        if isinstance(self.words, str) or not all(isinstance(word, str) for word in words):
+            raise TypeError("words must be a sequence of str")
+        if len(set(words)) != len(words):
+            raise ValueError("words must be there once each; one is there twice")
+        object.__setattr__(self, "words", words)
+        _check_between(self.between)
+
+    @property
+    def bound(self) -> int | None:
+        """Ids are below."""
+        return len(self.words) + 1
+
+    def native(self) -> tuple[Any, ...]:
+        """As the core takes it."""
+        return ("vocabulary", 0, 0, 0, 0, None, list(self.words))
+
+
+IdColumn: TypeAlias = "Id | Hashed | Vocabulary"
+Column: TypeAlias = "Label | Target | Weight | Number | Id | Hashed | Vocabulary"
+
+
+class Schema:
+    """Columns by name, checked: one of them is a label or a target, and one a number or an id."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        if not isinstance(columns, Mapping):
+            raise TypeError(
+                f"columns must be a mapping from names to Label(), Number(), …, got {columns!r}"
+            )
+        kinds = (Label, Target, Weight, Number, Id, Hashed, Vocabulary)
+        for name, column in columns.items():
+            if not isinstance(name, str):
+                raise TypeError(f"columns must be named by str, got {name!r}")
+            if not isinstance(column, kinds):
+                raise TypeError(
+                    f"columns[{name!r}] must be Label(), Number() or another of leashed.stream, "
+                    f"got {column!r}"
+                )
+        self.columns = dict(columns)
+        targets = [c for c in self.columns.values() if isinstance(c, (Label, Target))]
+        if len(targets) != 1:
+            raise ValueError(f"columns must have one Label() or Target(), got {len(targets)}")
+        weights = sum(isinstance(c, Weight) for c in self.columns.values())
+        if weights > 1:
+            raise ValueError(f"columns must have one Weight() at most, got {weights}")
+        self.classes = targets[0].classes if isinstance(targets[0], Label) else 0
+        self.numbers = tuple(n for n, c in self.columns.items() if isinstance(c, Number))
+        ids = {n: c for n, c in self.columns.items() if isinstance(c, (Id, Hashed, Vocabulary))}
+        self.ids: dict[str, IdColumn] = ids
+        if not self.numbers and not ids:
+            raise ValueError("columns must have a Number() or an id; got neither")
+
+    def native(self) -> list[tuple[Any, ...]]:
+        """As the core takes them."""
+        return [_native(name, column) for name, column in self.columns.items()]
+
+
+def _native(name: str, column: Column) -> tuple[Any, ...]:
+    if isinstance(column, Number):
+        return (name, "number", column.log, column.missing, None, "")
+    if isinstance(column, (Label, Target, Weight)):
+        return (name, type(column).__name__.lower(), False, None, None, "")
+    kind = "id" if column.between is None else "ids"
+    return (name, kind, False, None, column.native(), column.between or "")
+
+
+def _check_between(between: object) -> None:
+    if between is not None and not (
+        isinstance(between, str) and len(between) == 1 and between.isascii()
+    ):
+        raise ValueError(f"between must be one ASCII character, got {between!r}")

@@ -1,0 +1,233 @@
+"""Rows that are read while they are used: what every source of them has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _check, _core
+from leashed.datasets import Bags, ClickDataset, Dataset
+from leashed.machine import cores
+from leashed.stream.columns import Schema
+
+__all__ = ["BadLine", "Opened", "Options", "ReadCounts", "Stream"]
+
+_BAD = ("fail", "skip")
+
+
+class BadLine(NamedTuple):
+    """A line that is no row.
+
+    Attributes:
+        file: as it was named.
+        number: of the line in its file, from 1; of what has no lines, of the row.
+        reason: what is wrong with it.
+    """
+
+    file: str
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReadCounts:
+    """What was read of a stream, in its first pass.
+
+    Attributes:
+        rows: read; some may not have been used, where the run ended before the stream.
+        lines: of the files, headers and empty ones too.
+        bad: lines that are no rows, and were left out.
+        first_bad: the first of these, 100 at most.
+        bytes: as they are after unpacking.
+    """
+
+    rows: int
+    lines: int
+    bad: int
+    first_bad: tuple[BadLine, ...]
+    bytes: int
+
+    def config(self) -> dict[str, Any]:
+        """As JSON's own types."""
+        return {**asdict(self), "first_bad": [list(bad) for bad in self.first_bad]}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a stream is read, whatever it is of."""
+
+    bad: str
+    threads: int | None
+    shuffle: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.bad not in _BAD:
+            raise ValueError(f"bad must be one of {', '.join(_BAD)}, got {self.bad!r}")
+        if self.threads is not None:
+            _check.whole("threads", self.threads, 1, 1024)
+        _check.whole("shuffle", self.shuffle, 0, 2**32)
+        _check.whole("seed", self.seed, 0, 2**64 - 1)
+
+
+class Opened:
+    """A stream that is being read, once."""
+
+    def __init__(self, native: _core.RowStream) -> None:
+        self.native = native
+
+    @property
+    def counts(self) -> ReadCounts:
+        """So far."""
+        counts = self.native.counts()
+        counts["first_bad"] = tuple(BadLine(*bad) for bad in counts["first_bad"])
+        return ReadCounts(**counts)
+
+
+class Stream(ABC):
+    """Rows of numbers and ids, and what each is to give, in the order of their files.
+
+    A stream is a description: each use reads it from the beginning, with threads of its own, and a
+    bounded number of rows in memory. What is read does not depend on how many threads read.
+
+    Attributes:
+        name: what results and messages call it.
+        numbers: numbers of a row.
+        names: of the features that are ids.
+        bounds: of each of these what its ids are below; None: there is no such bound.
+        classes: of the labels; 0: there are numbers in their place.
+        repeatable: whether it can be read more than once.
+    """
+
+    def __init__(self, name: str, schema: Schema, options: Options) -> None:
+        self.name = name
+        self.numbers = len(schema.numbers)
+        self.number_names = schema.numbers
+        self.names = tuple(schema.ids)
+        self.bounds = tuple(column.bound for column in schema.ids.values())
+        self.classes = schema.classes
+        self._schema, self._options = schema, options
+        self._many = tuple(column.between is not None for column in schema.ids.values())
+
+    @property
+    @abstractmethod
+    def repeatable(self) -> bool:
+        """Whether it can be read more than once."""
+
+    @abstractmethod
+    def _open(self, threads: int, passes: int) -> _core.RowStream:
+        """The native stream, not started yet, of so many passes; 0: as many as are asked for."""
+
+    def open(self, passes: int = 1, *, beside: int = 0) -> Opened:
+        """For one use: the native stream of so many passes (0: as many as are asked for), not started
+        yet; ``beside`` so many threads that compute.
+        """
+        threads = self._options.threads
+        if threads is None:
+            threads = max(1, cores() // 2) if beside else cores()
+        return Opened(self._open(threads, passes))
+
+    @property
+    def features(self) -> int:
+        """Features that are ids."""
+        return len(self.names)
+
+    def parts(self, rows: int = 65_536) -> Parts:
+        """All rows in order, so many at a time: ``ClickDataset``s, or where no feature is an id
+        ``Dataset``s.
+
+        Raises:
+            TypeError, ValueError: ``rows`` is no whole number from 1.
+        """
+        return Parts(self, _check.size("rows", rows))
+
+    def read(self, rows: int | None = None) -> ClickDataset | Dataset:
+        """The rows in memory, all or the first so many.
+
+        Raises:
+            ValueError: there is no row, or a bad line and ``bad="fail"``.
+            OSError: a file cannot be read.
+        """
+        most = None if rows is None else _check.whole("rows", rows)
+        opened = self.open()
+        opened.native.start()
+        try:
+            taken = []
+            count = 0
+            while most is None or count < most:
+                ask = _READ if most is None else min(_READ, most - count)
+                taken.append(opened.native.take(count, ask))
+                count += len(taken[-1][3])
+                if len(taken[-1][3]) < ask:
+                    break
+        finally:
+            opened.native.end()
+        return self._dataset(_joined(taken), opened.counts.bad)
+
+    def _dataset(self, taken: Any, skipped: int = 0) -> ClickDataset | Dataset:
+        x, ids, bags, y, weights = taken
+        if not self.names:
+            return Dataset(x, y, self.classes, name=self.name, weights=weights)
+        columns: Any = ids
+        if bags:
+            single, several = iter(ids.T), iter(bags)
+            columns = tuple(
+                Bags(*next(several)) if many else np.ascontiguousarray(next(single))
+                for many in self._many
+            )
+        return ClickDataset(x, columns, y, self.names, self.name, weights, skipped=skipped)
+
+    def __repr__(self) -> str:
+        return (
+            f"Stream(name={self.name!r}, numbers={self.numbers}, features={self.features}, "
+            f"classes={self.classes})"
+        )
+
+
+_READ = 1 << 18
+
+
+class Parts(Iterator["ClickDataset | Dataset"]):
+    """The rows of a stream, part after part.
+
+    Attributes:
+        counts: what was read so far.
+    """
+
+    def __init__(self, stream: Stream, rows: int) -> None:
+        self._stream, self._rows = stream, rows
+        self._opened = stream.open()
+        self._next = 0
+        self._opened.native.start()
+
+    @property
+    def counts(self) -> ReadCounts:
+        """What was read so far."""
+        return self._opened.counts
+
+    def __next__(self) -> ClickDataset | Dataset:
+        taken = self._opened.native.take(self._next, self._rows)
+        count = len(taken[3])
+        if count == 0:
+            raise StopIteration
+        self._next += count
+        return self._stream._dataset(taken)
+
+
+def _joined(taken: list[Any]) -> Any:
+    if len(taken) == 1:
+        return taken[0]
+    bags = []
+    for several in zip(*(part[2] for part in taken), strict=True):
+        shifts = np.cumsum([0, *(len(ids) for ids, _ in several)])
+        offsets: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
+        offsets += [o[1:] + shift for (_, o), shift in zip(several, shifts, strict=False)]
+        bags.append((np.concatenate([ids for ids, _ in several]), np.concatenate(offsets)))
+    weights = None if taken[0][4] is None else np.concatenate([part[4] for part in taken])
+    x, ids, y = (np.concatenate([part[i] for part in taken]) for i in (0, 1, 3))
+    return x, ids, bags, y, weights

@@ -1,0 +1,317 @@
+"""Text as rows: the same as the plain reader's for any number of threads and wherever it is cut."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stream.lines import COLUMNS, criteo_line, criteo_rows, write
+
+import leashed as lsh
+from leashed import datasets, stream
+
+LABELLED = {"y": stream.Label(), "a": stream.Number()}
+
+
+def same(one: Any, other: Any) -> None:
+    np.testing.assert_array_equal(one.y, other.y)
+    np.testing.assert_array_equal(one.ids, other.ids)
+    np.testing.assert_array_equal(one.x, other.x)
+
+
+def csv(tmp_path: Path, text: str, columns: Any = None, **options: Any) -> stream.Stream:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(text.encode())
+    return stream.csv(path, LABELLED if columns is None else columns, **options)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_criteo_reads_as_the_plain_reader_does(tmp_path: Path, separator: str, end: str):
+    rows = criteo_rows(500)
+    path = write(tmp_path / "day.tsv", rows, separator, end)
+    plain = datasets.criteo(path)
+    for threads in (1, 2, 5):
+        for part_bytes in (1, 77, 4096, 1 << 20):
+            read = stream.criteo(path, threads=threads, part_bytes=part_bytes).read()
+            same(read, plain)
+
+
+def test_a_header_says_the_order_and_a_last_line_needs_no_newline(tmp_path: Path):
+    order = random.Random(1).sample(range(40), 40)
+    rows = [["Id", *(COLUMNS[i] for i in order)]]
+    rows += [["7", *(row[i] for i in order)] for row in criteo_rows(50)]
+    path = write(tmp_path / "day.csv", rows, ",")
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    same(stream.criteo(path).read(), datasets.criteo(path))
+
+
+@pytest.mark.parametrize("part_bytes", [1, 300, 1 << 20])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_bad_lines_are_left_out_by_number_and_reason(
+    tmp_path: Path, threads: int, part_bytes: int
+):
+    draw = random.Random(2)
+    rows, expected = [], []
+    for number in range(1, 301):
+        row = criteo_line(draw)
+        kind = draw.randrange(8)
+        if kind == 0:
+            row[0], reason = "2", "Label is '2', not 0 or 1"
+        elif kind == 1:
+            row[3], reason = "abc", "I3 is 'abc', no finite number"
+        elif kind == 2:
+            row[20], reason = "xyzw1234", "C7 is 'xyzw1234', not 8 hexadecimal digits"
+        elif kind == 3:
+            row, reason = row[:39], "39 fields apart by tabs instead of 40"
+        elif kind == 4:
+            row, reason = [*row, "x"], "41 fields apart by tabs instead of 40"
+        elif kind == 5 and number > 1:
+            row, reason = [""], ""
+        else:
+            reason = ""
+        rows.append(row)
+        if reason:
+            expected.append((number, reason))
+    path = write(tmp_path / "day.tsv", rows)
+    options = {"threads": threads, "part_bytes": part_bytes}
+    parts = stream.criteo(path, bad="skip", **options).parts(64)
+    x = np.concatenate([part.x for part in parts])
+    plain = datasets.criteo(path, bad="skip")
+    np.testing.assert_array_equal(x, plain.x)
+    counts = parts.counts
+    assert (counts.rows, counts.lines, counts.bad) == (len(plain), 300, len(expected))
+    assert [(bad.number, bad.reason) for bad in counts.first_bad] == expected[:100]
+    assert {bad.file for bad in counts.first_bad} == {str(path)}
+    assert counts.bytes == path.stat().st_size
+    number, reason = expected[0]
+    with pytest.raises(ValueError, match=f"line {number}: ") as raised:
+        stream.criteo(path, **options).read()
+    assert reason in str(raised.value)
+    assert 'bad="skip"' in str(raised.value)
+    good = stream.criteo(path, **options).read(number - 1) if number > 1 else None
+    assert good is None or len(good) == number - 1
+
+
+def test_files_follow_each_other_compressed_or_not(tmp_path: Path):
+    rows = criteo_rows(90)
+    write(tmp_path / "day-0.tsv", rows[:30])
+    plain = write(tmp_path / "all.tsv", rows)
+    whole = plain.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    (tmp_path / "day-1.tsv.gz").write_bytes(
+        gzip.compress(b"".join(lines[30:40])) + gzip.compress(b"".join(lines[40:60]))
+    )
+    write(tmp_path / "day-2.tsv", rows[60:])
+    reference = datasets.criteo(plain)
+    pattern = str(tmp_path / "day-*")
+    same(stream.criteo(pattern, part_bytes=500, threads=3).read(), reference)
+    files = [tmp_path / f"day-{n}.tsv{'.gz' if n == 1 else ''}" for n in range(3)]
+    same(stream.criteo(files).read(), reference)
+    same(stream.criteo(io.BytesIO(whole)).read(), reference)
+    same(stream.criteo(io.BytesIO(gzip.compress(whole))).read(), reference)
+
+
+def test_a_header_begins_each_file_and_lines_count_from_it(tmp_path: Path):
+    (tmp_path / "a.csv").write_text("y,a\n1,2\n0,3\n")
+    (tmp_path / "b.csv").write_text("a,y\n4,1\n\nx,0\n")
+    parts = stream.csv(
+        [tmp_path / "a.csv", tmp_path / "b.csv"], LABELLED, bad="skip"
+    ).parts()
+    (data,) = parts
+    assert data.x.ravel().tolist() == [2, 3, 4]
+    assert data.y.tolist() == [1, 0, 1]
+    (bad,) = parts.counts.first_bad
+    assert (bad.file, bad.number) == (str(tmp_path / "b.csv"), 4)
+    assert parts.counts.lines == 7
+
+
+def test_columns_become_what_the_schema_says(tmp_path: Path):
+    columns = {
+        "w": stream.Weight(),
+        "price": stream.Number(log=True, missing=-1),
+        "age": stream.Number(),
+        "item": stream.Id(missing=9, offset=100),
+        "city": stream.Hashed(buckets=1000, seed=3),
+        "device": stream.Vocabulary(["phone", "desk, top", "é"]),
+        "seen": stream.Id(between="|"),
+        "y": stream.Label(classes=3),
+    }
+    text = (
+        "y,other,price,age,item,city,device,seen,w\n"
+        '2,"a ""b"", c",,1.5e1,7,Wien,"desk, top",3|4|5,0.5\n'
+        "0,x,-3,+2,,,é,,0\n"
+        "1,x,1e2,-0.25,-1,Wien,tablet,8,3\n"
+    )
+    data = csv(tmp_path, text, columns).read()
+    assert data.y.tolist() == [2, 0, 1]
+    np.testing.assert_allclose(
+        data.x, [[-1, 15], [0, 2], [np.log(101), -0.25]], rtol=1e-7
+    )
+    assert data.weights.tolist() == [0.5, 0, 3]
+    item, city, device, seen = data.ids
+    assert item.tolist() == [107, 9, 99]  # −1 is 2⁶⁴ − 1
+    assert city[0] == city[2] == hashed(b"Wien", 3) % 1000
+    assert city[1] == hashed(b"", 3) % 1000
+    assert device.tolist() == [1, 2, 3]
+    assert seen.ids.tolist() == [3, 4, 5, 8]
+    assert seen.offsets.tolist() == [0, 3, 3, 4]
+    assert data.names == ("item", "city", "device", "seen")
+
+
+def hashed(word: bytes, seed: int) -> int:
+    mask = 2**64 - 1
+    h = 0xCBF29CE484222325 ^ seed
+    for byte in word:
+        h = ((h ^ byte) * 0x100000001B3) & mask
+    h = ((h ^ h >> 33) * 0xFF51AFD7ED558CCD) & mask
+    h = ((h ^ h >> 33) * 0xC4CEB9FE1A85EC53) & mask
+    return h ^ h >> 33
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0.0),
+        ("-0", -0.0),
+        ("123456789012345678901234567890", 1.2345678901234568e29),
+        ("0.1", 0.1),
+        ("16777217", 16777216.0),
+        ("3.4028234e38", 3.4028234e38),
+        ("1e-400", 0.0),
+        ("5.", 5.0),
+        (".5", 0.5),
+        ("9007199254740993", 9007199254740993.0),
+        ("1E3", 1000.0),
+    ],
+)
+def test_numbers_are_read_to_the_nearest(tmp_path: Path, text: str, value: float):
+    data = csv(tmp_path, f"y,a\n1,{text}\n").read()
+    assert data.x[0, 0].tobytes() == np.float32(value).tobytes()
+
+
+@pytest.mark.parametrize(
+    "text", ["", " 1", "1 ", "nan", "inf", "1e39", "--1", "+-1", "1,5"[:1] + "x", "0x1", "1e", "."]
+)
+def test_no_number_is_a_bad_line(tmp_path: Path, text: str):
+    with pytest.raises(ValueError, match="line 2: a is .*no finite number"):
+        csv(tmp_path, f"y,a\n1,{text}\n").read()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('1,"2', "a quoted field does not end"),
+        ('1,"2"x', "a quoted field does not end"),
+        ("1", "1 fields apart by commas instead of 2"),
+        ('1,"2",3', "3 fields"),
+        ("1.0,2", "y is '1.0', not 0 or 1"),
+        (",2", "y is missing, not 0 or 1"),
+        ("-1,2", "y is '-1', not 0 or 1"),
+        ("1,\x80\x07", r"a is '\\xc2\\x80\\x07', no finite number"),
+    ],
+)
+def test_a_bad_line_says_why(tmp_path: Path, line: str, reason: str):
+    with pytest.raises(ValueError, match=f"rows.csv: line 3: {reason}"):
+        csv(tmp_path, f"y,a\n0,1\n{line}\n").read()
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "y,a\n", "\ufeff"])
+def test_a_file_without_rows_is_an_error(tmp_path: Path, text: str):
+    with pytest.raises(ValueError, match=r"rows\.csv: "):
+        csv(tmp_path, text).read()
+
+
+def test_what_is_no_such_file_is_said_before_it_is_read(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        stream.criteo(tmp_path / "none.tsv")
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        stream.criteo(str(tmp_path / "day-*.tsv"))
+    with pytest.raises(IsADirectoryError):
+        stream.criteo(tmp_path)
+    with pytest.raises(ValueError, match="its header has no column a"):
+        csv(tmp_path, "y,b\n1,2\n").read()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": stream.Number()},
+        {"y": stream.Label()},
+        {"y": stream.Label(), "z": stream.Target(), "a": stream.Number()},
+        {"y": stream.Label(), "a": stream.Number(), "v": stream.Weight(), "w": stream.Weight()},
+    ],
+)
+def test_a_schema_says_what_it_lacks(tmp_path: Path, columns: Any):
+    with pytest.raises(ValueError, match="columns must have"):
+        csv(tmp_path, "y,a\n1,2\n", columns)
+
+
+@pytest.mark.parametrize("cut", [3, 40, -9, -1])
+def test_a_damaged_gzip_file_is_an_error(tmp_path: Path, cut: int):
+    path = tmp_path / "day.tsv.gz"
+    packed = gzip.compress(write(tmp_path / "day.tsv", criteo_rows(200)).read_bytes())
+    path.write_bytes(packed[:cut])
+    with pytest.raises(ValueError, match=r"day.tsv.gz: corrupt gzip file"):
+        stream.criteo(path).read()
+
+
+def test_a_shuffled_window_has_its_rows_in_another_order(tmp_path: Path):
+    text = "y,a\n" + "".join(f"1,{i}\n" for i in range(250))
+
+    def read(**options: Any) -> list[int]:
+        data = csv(tmp_path, text, **options).read()
+        return [int(v) for v in data.x.ravel()]
+
+    shuffled = read(shuffle=100, seed=5)
+    for begin, end in ((0, 100), (100, 200), (200, 250)):
+        window = shuffled[begin:end]
+        assert sorted(window) == list(range(begin, end))
+        assert window != list(range(begin, end))
+    assert read(shuffle=100, seed=5, threads=3, part_bytes=10) == shuffled
+    assert read(shuffle=100, seed=6) != shuffled
+
+
+def test_a_long_line_is_read_and_one_too_long_is_an_error(tmp_path: Path):
+    columns = {"y": stream.Label(), "seen": stream.Id(between=" ")}
+    ids = " ".join(str(i) for i in range(300_000))
+    data = csv(tmp_path, f"y,seen\n1,{ids}\n0,5\n", columns, part_bytes=100).read()
+    assert data.ids[0].offsets.tolist() == [0, 300_000, 300_001]
+    with pytest.raises(ValueError, match="longer than 64 MiB"):
+        csv(tmp_path, "y,a\n1," + "1" * (65 << 20)).read()
+
+
+def test_random_bytes_are_errors_and_no_crash(tmp_path: Path):
+    draw = random.Random(3)
+    good = write(tmp_path / "good.tsv", criteo_rows(20)).read_bytes()
+    path = tmp_path / "day.tsv"
+    for _ in range(300):
+        text = bytearray(good)
+        for _ in range(draw.randrange(1, 40)):
+            at = draw.randrange(len(text))
+            kind = draw.randrange(3)
+            if kind == 0:
+                text[at] = draw.choice(b'\t\n\r,"\x00\xff0a')
+            elif kind == 1:
+                del text[at : at + draw.randrange(300)]
+            else:
+                text[at:at] = bytes(draw.choices(b'\t\n"0af.-', k=5))
+        path.write_bytes(text)
+        counts = []
+        for part_bytes, threads in ((1 << 20, 1), (draw.randrange(1, 500), 3)):
+            parts = stream.criteo(path, bad="skip", part_bytes=part_bytes, threads=threads).parts()
+            try:
+                rows = sum(len(part) for part in parts)
+            except ValueError:
+                rows = -1
+            counts.append((rows, parts.counts))
+        assert counts[0] == counts[1]
+
+
+def test_every_name_is_public():
+    assert lsh.stream is stream
