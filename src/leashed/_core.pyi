@@ -31,12 +31,14 @@ __all__: list[str] = [
     "PythonSource",
     "Read",
     "Resumption",
+    "RowStream",
     "RuleState",
     "SharedVector",
     "SparseLinear",
     "SparseModel",
     "SparseRows",
     "StatisticBlock",
+    "StreamedRows",
     "SyncServer",
     "Table",
     "Trace",
@@ -49,6 +51,8 @@ __all__: list[str] = [
     "default_isa",
     "losses",
     "mean_loss",
+    "open_arrow",
+    "open_delimited",
     "parse_svmlight",
     "profile_exchange",
     "read_libffm",
@@ -910,6 +914,46 @@ class FieldAwareMachine(SparseModel):
         isa: str | None = None,
     ) -> None: ...
 
+class RowStream:
+    """
+    Rows that are read while they are used.
+    """
+    def counts(self) -> dict:
+        """
+        What was read so far.
+        """
+    def end(self) -> None:
+        """
+        Stops reading.
+        """
+    def start(self, first: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+        """
+        Once, by whoever takes rows.
+        """
+    def take(
+        self,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        count: typing.SupportsInt | typing.SupportsIndex,
+    ) -> tuple:
+        """
+        Rows of it, each once: x, single ids [n, features], bags as (ids, offsets), y, weights.
+        """
+
+class StreamedRows:
+    """
+    A stream as a model reads it.
+    """
+    def __init__(
+        self,
+        stream: RowStream,
+        features: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex | None,
+            ]
+        ],
+    ) -> None: ...
+
 class Resumption:
     """
     What a run goes on from.
@@ -1041,6 +1085,81 @@ def mean_loss(
 ) -> float:
     """
     The mean loss over all rows.
+    """
+
+def open_arrow(
+    columns: collections.abc.Sequence[
+        tuple[
+            str,
+            str,
+            bool,
+            typing.SupportsFloat | typing.SupportsIndex | None,
+            tuple[
+                str,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex | None,
+                collections.abc.Sequence[str],
+            ]
+            | None,
+            str,
+        ]
+    ],
+    classes: typing.SupportsInt | typing.SupportsIndex,
+    name: str,
+    open: collections.abc.Callable,
+    again: bool,
+    threads: typing.SupportsInt | typing.SupportsIndex,
+    places: typing.SupportsInt | typing.SupportsIndex,
+    passes: typing.SupportsInt | typing.SupportsIndex,
+    skip_bad: bool,
+    window: typing.SupportsInt | typing.SupportsIndex,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+) -> RowStream:
+    """
+    Rows of columns that come by the Arrow C stream interface.
+    """
+
+def open_delimited(
+    columns: collections.abc.Sequence[
+        tuple[
+            str,
+            str,
+            bool,
+            typing.SupportsFloat | typing.SupportsIndex | None,
+            tuple[
+                str,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex | None,
+                collections.abc.Sequence[str],
+            ]
+            | None,
+            str,
+        ]
+    ],
+    separators: str,
+    header: str,
+    names: collections.abc.Sequence[str],
+    quotes: bool,
+    classes: typing.SupportsInt | typing.SupportsIndex,
+    files: collections.abc.Sequence[str],
+    open: collections.abc.Callable,
+    again: bool,
+    part_bytes: typing.SupportsInt | typing.SupportsIndex,
+    threads: typing.SupportsInt | typing.SupportsIndex,
+    places: typing.SupportsInt | typing.SupportsIndex,
+    passes: typing.SupportsInt | typing.SupportsIndex,
+    skip_bad: bool,
+    window: typing.SupportsInt | typing.SupportsIndex,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+) -> RowStream:
+    """
+    Rows of text files.
     """
 
 def parse_svmlight(text: bytes) -> tuple:

@@ -295,8 +295,7 @@ def train(
     batch_size = _check.whole("batch_size", batch_size)
     streamed = train_set if isinstance(train_set, _Streamed) else None
     if streamed is not None:
-        given = {"cluster": cluster, "mode": mode, "record": record}
-        _check_streams(until, **given, **{'threads="auto"': auto or None})
+        _check_streams(until, cluster=cluster, mode=mode, record=record, auto=auto or None)
     elif batch_size > len(train_set):
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
@@ -837,11 +836,12 @@ def _check_streams(until: Until, **given: object) -> None:
         "cluster": "train on one machine",
         "mode": "give a discipline",
         "record": "record a run on data in memory",
-        'threads="auto"': "give a number",
+        "auto": "give a number",
     }
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name} is not for streams; {instead[name]}, or leave it out")
+            called = 'threads="auto"' if name == "auto" else name
+            raise ValueError(f"{called} is not for streams; {instead[name]}, or leave it out")
     for rule in ("loss", "loss_fraction", "divergence"):
         if getattr(until, rule) is not None:
             raise ValueError(

@@ -91,8 +91,14 @@ bool RowStream::read_part() {
       room_.wait(lock, [this] { return over() || has_room(); });
       if (over()) return false;
     }
-    while (!(part = origin_->next(stop_))) {
-      if (!begin_pass()) return false;
+    try {
+      while (!(part = origin_->next(stop_))) {
+        if (!begin_pass()) return false;
+      }
+    } catch (...) {  // before another thread asks for what would follow
+      const std::lock_guard lock(mutex_);
+      fail(std::current_exception());
+      return false;
     }
     const std::lock_guard lock(mutex_);
     place = &ring_.emplace_back();

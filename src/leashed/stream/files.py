@@ -38,7 +38,7 @@ def paths_of(given: Paths) -> list[Path | IO[bytes]]:
     if isinstance(given, (str, os.PathLike)):
         return list(_matched(given))
     if hasattr(given, "readinto"):
-        return [given]
+        return [cast("IO[bytes]", given)]
     if not isinstance(given, Iterable):
         raise TypeError(
             f"path must be a path, several, or an open binary file, got {type(given).__name__}"
@@ -56,7 +56,8 @@ def paths_of(given: Paths) -> list[Path | IO[bytes]]:
 def _matched(given: str | os.PathLike[str]) -> list[Path]:
     path = Path(given)
     if not path.exists() and has_magic(str(given)):
-        found = [Path(name) for name in sorted(glob(str(given)))]
+        # (Path.glob() takes no absolute pattern.)
+        found = [Path(name) for name in sorted(glob(str(given)))]  # noqa: PTH207
         if not found:
             raise FileNotFoundError(f"no file matches {given}")
         return found

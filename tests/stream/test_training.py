@@ -1,0 +1,285 @@
+"""Training on rows while they are read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_clicks import ROWS, clicks, shared, small
+
+import leashed as lsh
+from leashed import stream
+from leashed.datasets import Bags, ClickDataset
+from leashed.models import Dense, Graph, Input
+
+BATCH = 16
+
+
+def text_of(data: ClickDataset) -> str:
+    """As CSV, to the last bit."""
+    columns = data.ids if isinstance(data.ids, tuple) else tuple(data.ids.T)
+    lines = [",".join(["y", *(f"I{j}" for j in range(data.numbers)), *data.names])]
+    for i in range(len(data)):
+        fields = [str(data.y[i]), *(repr(float(v)) for v in data.x[i])]
+        for column in columns:
+            if isinstance(column, Bags):
+                ids = column.ids[column.offsets[i] : column.offsets[i + 1]]
+                fields.append(" ".join(str(v) for v in ids))
+            else:
+                fields.append(str(column[i]))
+        lines.append(",".join(fields))
+    return "\n".join(lines) + "\n"
+
+
+def columns_of(data: ClickDataset) -> dict[str, stream.Column]:
+    """Words, so that it is known that ids are below ROWS."""
+    words = [str(i) for i in range(ROWS - 1)]
+    columns: dict[str, stream.Column] = {"y": stream.Label()}
+    columns |= {f"I{j}": stream.Number() for j in range(data.numbers)}
+    several = data.ids if isinstance(data.ids, tuple) else (None,) * data.features
+    columns |= {
+        name: stream.Vocabulary(words, between=" " if isinstance(column, Bags) else None)
+        for name, column in zip(data.names, several, strict=True)
+    }
+    return columns
+
+
+def streamed(path: Path, data: ClickDataset, **options: Any) -> stream.Stream:
+    path.write_text(text_of(data))
+    return stream.csv(path, columns_of(data), **options)
+
+
+def train(model: Graph, data: Any, **changes: Any) -> lsh.TrainResult:
+    arguments: dict[str, Any] = {
+        "until": lsh.until(epochs=1),
+        "rule": lsh.Adagrad(0.1),
+        "threads": 1,
+        "batch_size": BATCH,
+    }
+    return lsh.train(model, data, **{**arguments, **changes})
+
+
+def everything(result: lsh.TrainResult) -> list[Any]:
+    rows = [table.lookup(np.arange(ROWS)) for table in result.tables.values()]
+    return [result.parameters, *rows]
+
+
+def same(one: lsh.TrainResult, other: lsh.TrainResult) -> None:
+    for a, b in zip(everything(one), everything(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_batches_are_the_rows_in_order_and_the_last_is_what_is_left(tmp_path: Path):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(75, 1))
+    y = (x[:, 0] + random.normal(size=75) > 0).astype(int)
+    path = tmp_path / "rows.csv"
+    path.write_text("y,a\n" + "".join(f"{y[i]},{float(x[i, 0])!r}\n" for i in range(75)))
+    rows = stream.csv(path, {"y": stream.Label(), "a": stream.Number()})
+    model = Graph(Input(1) >> Dense(1))
+    start = model.init(0)
+    result = train(model, rows, rule=lsh.SGD(0.5), init=start, until=lsh.until(epochs=2))
+    w, b = (float(v) for v in start)
+    xs, ys = np.tile(x[:, 0], 2), np.tile(y, 2)
+    for begin in range(0, 150, BATCH):
+        some = slice(begin, begin + BATCH)
+        error = 1 / (1 + np.exp(-(w * xs[some] + b))) - ys[some]
+        w, b = w - 0.5 * np.mean(error * xs[some]), b - 0.5 * np.mean(error)
+    np.testing.assert_allclose(result.parameters, [w, b], rtol=1e-5)
+    assert (result.gradients, result.examples) == (10, 150)
+    assert (result.reason, result.outcome) == ("epochs", "stopped")
+    assert result.config["reading"]["rows"] == 75
+    assert np.isnan(result.accuracy).all()
+    assert math.isfinite(result.loss[-1])
+
+
+@pytest.mark.parametrize("kind", ["one", "bags"])
+def test_it_is_the_same_whoever_reads_and_wherever_it_is_cut(tmp_path: Path, kind: str):
+    model = small() if kind == "one" else shared()
+    data = clicks(model, kind=kind)
+    if kind == "bags":
+        data = ClickDataset(
+            data.x,
+            tuple(Bags(f.ids, f.offsets) if isinstance(f, Bags) else f for f in data.ids),
+            data.y,
+            data.names,
+        )
+    path = tmp_path / "rows.csv"
+    once = train(model, streamed(path, data))
+    for options in ({"threads": 3, "part_bytes": 100}, {"threads": 1, "part_bytes": 1000}):
+        same(train(model, streamed(path, data, **options)), once)
+    for options in ({"shuffle": 64, "seed": 4}, {"shuffle": 1000}):
+        shuffled = streamed(path, data, **options, part_bytes=300)
+        same(train(model, shuffled), train(model, streamed(path, data, threads=2, **options)))
+    packed = gzip.compress(path.read_bytes())
+    same(train(model, stream.csv(io.BytesIO(packed), columns_of(data))), once)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_discipline_trains_on_every_row(
+    tmp_path: Path, discipline: lsh.Discipline, threads: int
+):
+    if isinstance(discipline, lsh.Sequential) and threads > 1:
+        pytest.skip("one thread alone")
+    model = small()
+    data = clicks(model, n=405)
+    rows = streamed(tmp_path / "rows.csv", data, part_bytes=500)
+    result = train(
+        model,
+        rows,
+        discipline=discipline,
+        threads=threads,
+        until=lsh.until(epochs=6),
+        validation=data,
+    )
+    whole = isinstance(discipline, lsh.Synchronous)
+    batches = math.ceil(6 * 405 / BATCH)
+    if whole:
+        batches = batches // threads * threads
+    assert result.gradients == batches
+    assert result.reason == "epochs"
+    assert result.validation_auc[-1] > 0.8
+    assert "data" in result.breakdown or result.breakdown["sampling"] >= 0
+
+
+def test_without_epochs_files_are_read_again_and_what_is_read_once_ends(tmp_path: Path):
+    model = small()
+    data = clicks(model)
+    rows = streamed(tmp_path / "rows.csv", data)
+    assert train(model, rows, until=lsh.until(updates=100)).total_updates == 100
+    once = stream.csv(io.BytesIO(text_of(data).encode()), columns_of(data))
+    result = train(model, once, until=lsh.until(updates=100))
+    assert (result.total_updates, result.reason) == (25, "epochs")
+    with pytest.raises(ValueError, match="epochs must be 1"):
+        train(model, once, until=lsh.until(epochs=2))
+
+
+def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path: Path):
+    model = small()
+    rows = streamed(tmp_path / "rows.csv", clicks(model), shuffle=50, part_bytes=200)
+    whole = train(model, rows, until=lsh.until(epochs=2))
+    folder = tmp_path / "half"
+    train(model, rows, until=lsh.until(updates=17), checkpoint=folder)
+    same(train(model, rows, until=lsh.until(epochs=2), resume=folder), whole)
+
+
+def test_a_bad_line_in_mid_run_is_raised_and_skipped_ones_are_told(tmp_path: Path):
+    model = small()
+    data = clicks(model)
+    lines = text_of(data).splitlines()
+    lines[200] = "1,x,0,0,1,1"
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(lines))
+    for threads in (1, 3):
+        rows = stream.csv(path, columns_of(data), part_bytes=100)
+        with pytest.raises(ValueError, match=r"rows\.csv: line 201: I0 is 'x'"):
+            train(model, rows, threads=threads)
+    result = train(model, stream.csv(path, columns_of(data), bad="skip"))
+    reading = result.config["reading"]
+    assert (reading["rows"], reading["bad"], result.examples) == (399, 1, 399)
+    assert reading["first_bad"] == [[str(path), 201, "I0 is 'x', no finite number"]]
+
+
+class Failing(io.RawIOBase):
+    """Gives a part of some bytes, then fails."""
+
+    def __init__(self, content: bytes, error: BaseException) -> None:
+        self._file, self._error = io.BytesIO(content), error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(memoryview(buffer)[:500])
+        if not count:
+            raise self._error
+        return count
+
+
+def test_what_reading_raises_in_mid_run_is_raised():
+    model = small()
+    data = clicks(model)
+    rows = stream.csv(
+        Failing(text_of(data).encode(), ConnectionResetError("gone")),
+        columns_of(data),
+        part_bytes=600,
+    )
+    with pytest.raises(ConnectionResetError, match="gone"):
+        train(model, rows, threads=2)
+
+
+def test_ctrl_c_ends_a_run_that_waits_for_its_rows(tmp_path: Path):
+    model = small()
+    data = clicks(model)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=feed, args=(pipe, text_of(data).encode()))
+    writer.start()
+    begin = time.monotonic()
+    result = train(model, stream.csv(pipe, columns_of(data), part_bytes=500), threads=2)
+    writer.join()
+    assert result.reason == "interrupted"
+    assert 0 < result.gradients <= 25
+    assert time.monotonic() - begin < 30
+
+
+def feed(pipe: Path, content: bytes) -> None:
+    """Writes to a pipe and keeps it open until the signal that it sends has been seen."""
+    with pipe.open("wb") as file:
+        file.write(content)
+        file.flush()
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+
+
+def test_numbers_alone_train_a_network(tmp_path: Path):
+    data = lsh.datasets.synthetic_digits(n=200, test=50).train
+    path = tmp_path / "digits.csv"
+    names = ["y", *(f"p{j}" for j in range(data.features))]
+    rows = (",".join([str(y), *map(str, x)]) for x, y in zip(data.x, data.y, strict=True))
+    path.write_text("\n".join([",".join(names), *rows]))
+    columns = {"y": stream.Label(10), **{name: stream.Number() for name in names[1:]}}
+    digits = stream.csv(path, columns)
+    np.testing.assert_array_equal(digits.read().x, data.x)
+    model = lsh.models.mlp(784, [16], 10)
+    result = lsh.train(model, digits, until=lsh.until(epochs=5), validation=data, threads=2)
+    assert result.validation_accuracy[-1] > result.validation_accuracy[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"until": lsh.until(loss=0.1)}, "until.loss is not for streams"),
+        ({"until": lsh.until(loss_fraction=0.1)}, "until.loss_fraction is not for streams"),
+        ({"until": lsh.until(epochs=1.5)}, "until.epochs must be whole"),
+        ({"mode": lsh.modes.ASP()}, "is not for"),
+        ({"record": "trace"}, "record is not for"),
+        ({"threads": "auto"}, "auto"),
+    ],
+)
+def test_what_streams_cannot_is_said(tmp_path: Path, changes: dict[str, Any], message: str):
+    model = small()
+    rows = streamed(tmp_path / "rows.csv", clicks(model))
+    with pytest.raises((ValueError, TypeError), match=message):
+        train(model, rows, **changes)
+
+
+def test_a_stream_that_does_not_fit_is_refused(tmp_path: Path):
+    data = clicks(small())
+    rows = streamed(tmp_path / "rows.csv", data)
+    with pytest.raises(ValueError, match="has 3 numbers, but the model takes 4"):
+        train(lsh.models.dlrm(ROWS, 8, 4, bottom=(8,), top=(8,), categories=2), rows)
+    with pytest.raises(ValueError, match="2 features that are ids, but the model reads number 2"):
+        train(lsh.models.dlrm(ROWS, 8, 3, bottom=(8,), top=(8,), categories=3), rows)
+    with pytest.raises(ValueError, match=r"ids up to 11, outside 0 to 4 .*stream.Hashed"):
+        train(lsh.models.dlrm(5, 8, 3, bottom=(8,), top=(8,), categories=2), rows)
