@@ -20,6 +20,8 @@ constexpr double kPatience = 0.1;        // seconds of evaluation after an inter
 // have more than half of the processors even where alarms are false again and again.
 constexpr double kAlarm = 0.25;
 constexpr double kShortestInterval = 0.01;
+constexpr double kStreamInterval =
+    1e-3;                         // of the time so far: on a stream an evaluation is nothing
 constexpr double kAgain = 0.001;  // until a checkpoint is tried again
 
 }  // namespace
@@ -35,7 +37,9 @@ Monitor::Monitor(Run& run, History& history, Saving* saving, const Stopwatch& cl
 
 double Monitor::interval() const {
   if (every_.evaluate > 0) return every_.evaluate;
-  return std::max(kShortestInterval, history_.evaluation_seconds() * (1 - kShare) / kShare);
+  const double least = run_.streams() ? kStreamInterval * clock_.seconds() : 0;
+  return std::max(
+      {kShortestInterval, least, history_.evaluation_seconds() * (1 - kShare) / kShare});
 }
 
 void Monitor::watch(Executor& executor) {
