@@ -43,6 +43,7 @@ SECTIONS = (
     "factorisation",
     "estimators",
     "tables",
+    "reading",
     "net",
     "synchronisation",
     "recording",
@@ -54,6 +55,7 @@ SECTIONS = (
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),
     *("numba", "scikit-learn", "vowpalwabbit"),
+    *("polars", "pyarrow", "pandas"),
 )
 _EXAMPLES = 10_000
 
