@@ -788,6 +788,11 @@ class _Streamed:
 
     def __init__(self, model: Model | Graph, stream: Stream) -> None:
         self._stream, self.name = stream, stream.name
+        if isinstance(model, Graph) and len(model.readers) > len(model.embeddings):
+            raise ValueError(
+                f"data must be in memory for model {model.name}, which draws ids for each batch; "
+                "stream.read() reads it"
+            )
         specs = [node.table for node in model.embeddings] if isinstance(model, Graph) else []
         lengths = [node.length for node in model.embeddings] if isinstance(model, Graph) else []
         numbers = model.id_features if isinstance(model, Graph) else ()
