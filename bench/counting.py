@@ -41,7 +41,7 @@ def words(results: Results) -> str:
     return paragraphs(
         f"Examples per second with progressive validation over those without, "
         f"{count(found[0]['threads'], 'thread')}, the median of turns "
-        "(logistic regression on sparse rows in place, where an example is some ten nanoseconds):",
+        "(logistic regression on sparse rows in place, where an example takes some tens of nanoseconds):",
         table(["", "metrics", "with GAUC"], rows),
     )
 
