@@ -28,8 +28,8 @@ class Dlrm(torch.nn.Module):
 
     def __init__(self, fused: bool) -> None:
         super().__init__()
-        self.bottom = _chain((dlrm.DENSE, *dlrm.BOTTOM))
-        self.top = _chain((dlrm.INTERACTIONS, *dlrm.TOP, 1))
+        self.bottom = chain((dlrm.DENSE, *dlrm.BOTTOM))
+        self.top = chain((dlrm.INTERACTIONS, *dlrm.TOP, 1))
         rows = [dlrm.ROWS * dlrm.TABLES] if fused else [dlrm.ROWS] * dlrm.TABLES
         self.tables = torch.nn.ModuleList(
             torch.nn.Embedding(n, dlrm.DIM, sparse=True) for n in rows
@@ -49,7 +49,7 @@ class Dlrm(torch.nn.Module):
         return self.top(torch.cat([z, pairs], 1)).squeeze(1)
 
 
-def _chain(widths: tuple[int, ...]) -> torch.nn.Sequential:
+def chain(widths: tuple[int, ...]) -> torch.nn.Sequential:
     layers: list[torch.nn.Module] = []
     for inputs, outputs in itertools.pairwise(widths):
         layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]

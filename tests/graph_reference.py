@@ -11,7 +11,12 @@ import pytest
 
 from leashed.graphs import Applied
 from leashed.models import (
+    AUGRU,
     FM,
+    GRU,
+    AttentionPool,
+    AttentionScores,
+    AttentionUnit,
     BatchNorm,
     Concat,
     Cross,
@@ -24,10 +29,12 @@ from leashed.models import (
     Product,
     ReLU,
     Sum,
+    Zip,
 )
 
 torch = pytest.importorskip("torch")
 
+SEQUENTIAL = (AttentionUnit, AttentionScores, AttentionPool, GRU, AUGRU)
 ROWS = 12  # few, so that ids repeat within a batch
 
 
@@ -71,6 +78,77 @@ def pooled(node: Embedding, table: Any, column: Column, size: int) -> Any:
         else:
             out.append(bag.sum(0) / (len(bag) if node.pooling == "mean" else 1))
     return torch.stack(out)
+
+
+def steps_of(node: Any, batch: Batch, columns: dict[Any, Column]) -> Any:
+    """Of each example how many steps of a sequence there are, [size]."""
+    while not isinstance(node, Embedding):
+        keys = isinstance(node, (AttentionUnit, AttentionScores))
+        node = node.inputs[1 if keys else 0]
+    offsets = columns[node].offsets
+    lengths = np.ones(len(batch.y)) if offsets is None else np.diff(offsets.astype(int))
+    return torch.tensor(np.minimum(lengths, node.length))
+
+
+def softmax(scores: Any, there: Any) -> Any:
+    """Over the steps that are there; 0 where there is none."""
+    given = torch.softmax(scores.masked_fill(~there, -1e30), 1)
+    return given * there
+
+
+def recurrent(steps: Any, lengths: Any, parts: dict[str, Any], i: int, scores: Any) -> Any:
+    """DIEN's gated units: all states [size, length, units], 0 behind the sequence, and the last."""
+    w, u, b = (parts[f"{i}.{name}"] for name in ("weight", "recurrent", "bias"))
+    h = steps.new_zeros((len(steps), u.shape[0]))
+    states = []
+    for t in range(steps.shape[1]):
+        given, hidden = (steps[:, t] @ w + b).chunk(3, 1), (h @ u).chunk(3, 1)
+        update = torch.sigmoid(given[0] + hidden[0])
+        if scores is not None:
+            update = update * scores[:, t : t + 1]
+        reset = torch.sigmoid(given[1] + hidden[1])
+        candidate = torch.tanh(given[2] + reset * hidden[2])
+        there = (t < lengths)[:, None]
+        h = torch.where(there, (1 - update) * h + update * candidate, h)
+        states.append(torch.where(there, h, torch.zeros_like(h)))
+    return torch.stack(states, 1), h
+
+
+def attention(node: Any, i: int, inputs: list[Any], parts: dict[str, Any], lengths: Any) -> Any:
+    """The value of a node that reads a sequence."""
+    size = len(lengths)
+    if isinstance(node, (GRU, AUGRU)):
+        scores = inputs[1] if isinstance(node, AUGRU) else None
+        dim = parts[f"{i}.weight"].shape[0]
+        states, last = recurrent(inputs[0].reshape(size, -1, dim), lengths, parts, i, scores)
+        return last if isinstance(node, AUGRU) else states.reshape(size, -1)
+    if isinstance(node, AttentionPool):
+        keys = inputs[1].reshape(size, inputs[0].shape[1], -1)
+        return (inputs[0][:, :, None] * keys).sum(1)
+    q = inputs[0][:, None]
+    keys = inputs[1].reshape(size, -1, q.shape[2])
+    there = torch.arange(keys.shape[1]) < lengths[:, None]
+    if isinstance(node, AttentionScores):
+        return softmax((q * keys).sum(2), there)
+    q = q.expand_as(keys)
+    x = torch.cat([q, keys, q - keys, q * keys], 2)
+    for k in range(len(node.hidden) + 1):
+        x = x @ parts[f"{i}.{k}.weight"] + parts[f"{i}.{k}.bias"]
+        x = torch.relu(x) if k < len(node.hidden) else x[:, :, 0]
+    return softmax(x, there) if node.softmax else x * there
+
+
+def zipped(node: Zip, inputs: list[Any]) -> Any:
+    size = len(inputs[0])
+    length = _length(node)
+    return torch.cat([x.reshape(size, length, -1) for x in inputs], 2).reshape(size, -1)
+
+
+def _length(node: Any) -> int:
+    while not isinstance(node, Embedding):
+        node = node.inputs[0]
+    assert node.length is not None
+    return node.length
 
 
 def value(node: Any, i: int, inputs: list[Any], parts: dict[str, Any]) -> Any:
@@ -126,6 +204,12 @@ def outputs(graph: Graph, theta: Any, tables: list[Any], batch: Batch) -> Any:
             found[node] = torch.tensor(batch.x, dtype=torch.float64)
         elif isinstance(node, Embedding):
             found[node] = pooled(node, table_of[node.table], columns[node], len(batch.y))
+        elif isinstance(node, Zip):
+            found[node] = zipped(node, [found[n] for n in node.inputs])
+        elif isinstance(node, SEQUENTIAL):
+            keys = node.inputs[0 if isinstance(node, (GRU, AUGRU)) else 1]
+            lengths = steps_of(keys, batch, columns)
+            found[node] = attention(node, i, [found[n] for n in node.inputs], parts, lengths)
         else:
             found[node] = value(node, i, [found[n] for n in node.inputs], parts)
     return found[graph.output]

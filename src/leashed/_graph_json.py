@@ -6,8 +6,13 @@ from dataclasses import asdict
 from typing import Any
 
 from leashed.graphs import (
+    AUGRU,
     FM,
+    GRU,
     Applied,
+    AttentionPool,
+    AttentionScores,
+    AttentionUnit,
     Concat,
     Cross,
     Dot,
@@ -19,13 +24,29 @@ from leashed.graphs import (
     SampledLogits,
     Sum,
     TableSpec,
+    Zip,
 )
 from leashed.layers import NORMS, Dense, ReLU
 
 __all__ = ["from_json", "to_json"]
 
 _LAYERS: dict[str, Any] = {kind.__name__: kind for kind in (Dense, ReLU, *NORMS)}
-_JOINED: dict[str, Any] = {kind.__name__: kind for kind in (Concat, Dot, FM, Sum, Product, Cross)}
+_SIZED: tuple[Any, ...] = (AttentionUnit, GRU, AUGRU)
+_JOINED: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        Concat,
+        Dot,
+        FM,
+        Sum,
+        Product,
+        Cross,
+        Zip,
+        AttentionScores,
+        AttentionPool,
+        *_SIZED,
+    )
+}
 
 
 def to_json(graph: Graph) -> dict[str, Any]:
@@ -55,7 +76,8 @@ def _fields(node: Node, table_of: dict[TableSpec, int]) -> dict[str, Any]:
             **drawn,
             "feature": node.feature,
         }
-    return {"kind": type(node).__name__}
+    sizes = node.sizes() if isinstance(node, _SIZED) else {}
+    return {"kind": type(node).__name__, **sizes}
 
 
 def from_json(value: dict[str, Any], name: str, loss: str, l2: float) -> Graph:

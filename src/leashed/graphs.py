@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,8 +25,13 @@ from leashed.tables import Table
 from leashed.tables import check as check_tables
 
 __all__ = [
+    "AUGRU",
     "FM",
+    "GRU",
     "POOLINGS",
+    "AttentionPool",
+    "AttentionScores",
+    "AttentionUnit",
     "Concat",
     "Cross",
     "Dot",
@@ -39,6 +44,7 @@ __all__ = [
     "SampledLogits",
     "Sum",
     "TableSpec",
+    "Zip",
 ]
 
 POOLINGS = ("sum", "mean", "max", "sequence")
@@ -249,6 +255,143 @@ class Product(_Joined):
 
     def __init__(self, a: Node, b: Node) -> None:
         super().__init__(a, b)
+
+
+class Zip(_Joined):
+    """Sequences of one length side by side at each step, [length · (dim₁ + dim₂ + …)]: such as the
+    items of a history and their categories. It has as many steps as the first of them.
+    """
+
+    NATIVE: ClassVar[str] = "zip"
+    LEAST: ClassVar[int] = 1
+
+
+class _Sized(_Joined):
+    """A node of others that has sizes too."""
+
+    def choice(self) -> Choice:
+        return self.NATIVE, {name: float(value) for name, value in self.sizes().items()}
+
+    def sizes(self) -> dict[str, Any]:
+        """What it takes beside its inputs, by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self)[1:]}
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class AttentionUnit(_Sized):
+    """DIN's activation unit (Zhou et al., "Deep Interest Network for Click-Through Rate Prediction",
+    2018, section 4.3): what each step of a sequence means for a query, [length], a sequence too.
+
+    An MLP with ReLU and one output, of [q, k, q − k, q∘k] for each key k. (The paper's unit leaves
+    out one of q − k and q∘k, its authors' program has both; its activations are PReLU or Dice.)
+    0 where the sequence has no step. Parameters: of each layer a weight [inputs, outputs] and a
+    bias [outputs], ``"0.weight"``, ``"0.bias"``, ``"1.weight"``, ….
+
+    Args:
+        query: as wide as a key.
+        keys: a sequence: an ``Embedding`` whose pooling is ``"sequence"``, or what is made of one.
+        hidden: widths of the MLP, at least one, without the output's 1.
+        softmax: whether scores are normalised over the steps; the paper's are not, so that their
+            sum tells how strong an interest is.
+    """
+
+    NATIVE: ClassVar[str] = "attention_unit"
+    LEAST: ClassVar[int] = 2
+
+    hidden: tuple[int, ...]
+    softmax: bool
+
+    def __init__(
+        self, query: Node, keys: Node, hidden: Sequence[int] = (80, 40), softmax: bool = False
+    ) -> None:
+        super().__init__(query, keys)
+        if not isinstance(softmax, bool):
+            raise TypeError(f"softmax must be True or False, got {softmax!r}")
+        widths = tuple(_check.size("hidden", width) for width in hidden)
+        if not widths:
+            raise ValueError("hidden must have at least one width")
+        object.__setattr__(self, "hidden", widths)
+        object.__setattr__(self, "softmax", softmax)
+
+    def choice(self) -> Choice:
+        hidden = np.array(self.hidden, np.float64)
+        return self.NATIVE, {"hidden": hidden, "softmax": float(self.softmax)}
+
+
+class AttentionScores(_Joined):
+    """softmax over the steps t of q·h_t, [length], a sequence too; 0 where there is no step: DIEN's
+    attention (Zhou et al., "Deep Interest Evolution Network for Click-Through Rate Prediction",
+    2019, eq. 14), with ``item >> Dense(units, bias=False)`` for the query.
+
+    Args:
+        query: as wide as a key.
+        keys: a sequence, such as what ``GRU`` gives.
+    """
+
+    NATIVE: ClassVar[str] = "attention_scores"
+    LEAST: ClassVar[int] = 2
+
+    def __init__(self, query: Node, keys: Node) -> None:
+        super().__init__(query, keys)
+
+
+class AttentionPool(_Joined):
+    """Σ_t a_t k_t over the steps of a sequence, [dim]: DIN's eq. 3.
+
+    Args:
+        scores: of the keys' steps, by ``AttentionUnit`` or ``AttentionScores``.
+        keys: a sequence.
+    """
+
+    NATIVE: ClassVar[str] = "attention_pool"
+    LEAST: ClassVar[int] = 2
+
+    def __init__(self, scores: Node, keys: Node) -> None:
+        super().__init__(scores, keys)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class GRU(_Sized):
+    """A gated recurrent unit over a sequence; its states, [length · units], are one too (DIEN, eqs.
+    2 to 5): u = σ(i W_u + h U_u + b_u), r = σ(i W_r + h U_r + b_r),
+    c = tanh(i W_c + r ∘ (h U_c) + b_c), h' = (1 − u) ∘ h + u ∘ c, from h = 0 on. Parameters: W [dim,
+    3 units], with W_u, W_r and W_c side by side, as ``"weight"``, likewise U [units, 3 units] as
+    ``"recurrent"``, then b [3 units] as ``"bias"``.
+
+    Args:
+        sequence: an ``Embedding`` whose pooling is ``"sequence"``, or what is made of one.
+        units: floats of a state.
+    """
+
+    NATIVE: ClassVar[str] = "gru"
+    LEAST: ClassVar[int] = 1
+
+    units: int
+
+    def __init__(self, sequence: Node, units: int) -> None:
+        super().__init__(sequence)
+        object.__setattr__(self, "units", _check.size("units", units))
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class AUGRU(_Sized):
+    """DIEN's GRU with attentional update gate (eqs. 15 and 16): as ``GRU``, with a_t u for u at step
+    t. Its value is the last state, [units]; 0 of a sequence without steps. Parameters as ``GRU``.
+
+    Args:
+        sequence: as for ``GRU``.
+        scores: the a_t of its steps, by ``AttentionScores`` or ``AttentionUnit``.
+        units: floats of a state.
+    """
+
+    NATIVE: ClassVar[str] = "augru"
+    LEAST: ClassVar[int] = 2
+
+    units: int
+
+    def __init__(self, sequence: Node, scores: Node, units: int) -> None:
+        super().__init__(sequence, scores)
+        object.__setattr__(self, "units", _check.size("units", units))
 
 
 class Cross(_Joined):

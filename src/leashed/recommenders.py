@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from leashed import _check
 from leashed.graphs import (
+    AUGRU,
     FM,
+    GRU,
+    AttentionPool,
+    AttentionScores,
+    AttentionUnit,
     Concat,
     Cross,
     Dot,
@@ -19,10 +24,11 @@ from leashed.graphs import (
     SampledLogits,
     Sum,
     TableSpec,
+    Zip,
 )
 from leashed.layers import BatchNorm, DataNorm, Dense, ReLU
 
-__all__ = ["dcn", "deepfm", "dlrm", "wide_deep", "youtube_dnn"]
+__all__ = ["dcn", "deepfm", "dien", "din", "dlrm", "ecommerce", "wide_deep", "youtube_dnn"]
 
 Rows = int | Sequence[int | None] | None
 Norm = BatchNorm | DataNorm
@@ -235,3 +241,131 @@ def youtube_dnn(
     user = _layers(seen, (*hidden, dim), norm)
     output = SampledLogits(user, choices, negatives, sampling, feature=chosen)
     return Graph(output, loss="sampled_softmax", name=name)
+
+
+class _Shown(NamedTuple):
+    """What the models of histories read: ids of the user, of the item shown and of its category, and
+    the items that the user clicked before with their categories, from the oldest on.
+    """
+
+    user: Node
+    item: Node
+    history: Node
+
+
+def _histories(
+    users: int | None, items: int | None, categories: int | None, dim: int, longest: int
+) -> _Shown:
+    item, category = TableSpec("items", dim, items), TableSpec("categories", dim, categories)
+    shown = Concat(Embedding(item, feature=1), Embedding(category, feature=2))
+    history = Zip(
+        Embedding(item, "sequence", longest, feature=3),
+        Embedding(category, "sequence", longest, feature=4),
+    )
+    return _Shown(Embedding(TableSpec("users", dim, users), feature=0), shown, history)
+
+
+def din(
+    users: int | None = None,
+    items: int | None = None,
+    categories: int | None = None,
+    dim: int = 16,
+    dense: int = 1,
+    attention: Sequence[int] = (80, 40),
+    hidden: Sequence[int] = (200, 80),
+    *,
+    longest: int = 20,
+    softmax: bool = False,
+    name: str = "din",
+) -> Graph:
+    """Deep Interest Network (Zhou et al., 2018): an MLP of the user, the item that is shown, and the
+    user's history pooled by what each item of it means for the one shown (``AttentionUnit``).
+
+    Reads the features of ``datasets.synthetic_histories``, in its order: user, item, category, the
+    history's items and their categories. The history shares its tables with what is shown. (The
+    paper's MLPs have PReLU or Dice where these have ReLU, and mini-batch aware regularisation.)
+
+    Args:
+        users: rows of the users' table, ids being below it; None: any id may come.
+        items: likewise.
+        categories: likewise.
+        dim: floats of a row; an item with its category has twice as many.
+        dense: dense features.
+        attention: widths of the attention unit's MLP, without its 1.
+        hidden: widths of the MLP, without the output's 1.
+        longest: items of a history that are read, its first ones.
+        softmax: whether the scores of a history are normalised; the paper's are not.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1, or ``attention`` is empty.
+    """
+    read = _histories(users, items, categories, dim, longest)
+    scores = AttentionUnit(read.item, read.history, attention, softmax)
+    interest = AttentionPool(scores, read.history)
+    joined = Concat(Input(dense), read.user, read.item, interest)
+    return Graph(_layers(joined, hidden) >> Dense(1), name=name)
+
+
+def dien(
+    users: int | None = None,
+    items: int | None = None,
+    categories: int | None = None,
+    dim: int = 16,
+    dense: int = 1,
+    units: int | None = None,
+    hidden: Sequence[int] = (200, 80),
+    *,
+    longest: int = 20,
+    name: str = "dien",
+) -> Graph:
+    """Deep Interest Evolution Network (Zhou et al., 2019): interests along the user's history by a
+    ``GRU``, what they mean for the item shown by ``AttentionScores``, how those that matter evolve
+    by an ``AUGRU``, and an MLP of its last state, the user and the item shown. The paper's auxiliary
+    loss, which asks each state for the next item, is left out: a graph has one loss, of its last
+    node.
+
+    Args:
+        users, items, categories, dim, dense, hidden, longest, name: as for ``din``, with its
+            features.
+        units: floats of a state. Default: 2 ``dim``, as the paper has it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1.
+    """
+    read = _histories(users, items, categories, dim, longest)
+    units = 2 * dim if units is None else units
+    states = GRU(read.history, units)
+    scores = AttentionScores(read.item >> Dense(units, bias=False), states)
+    joined = Concat(Input(dense), read.user, read.item, AUGRU(states, scores, units))
+    return Graph(_layers(joined, hidden) >> Dense(1), name=name)
+
+
+def ecommerce(
+    users: int | None = None,
+    items: int | None = None,
+    categories: int | None = None,
+    dim: int = 16,
+    dense: int = 1,
+    attention: Sequence[int] = (80, 40),
+    hidden: Sequence[int] = (200, 80),
+    *,
+    longest: int = 20,
+    name: str = "ecommerce",
+) -> Graph:
+    """The e-commerce model of extreme-scale-asgd ("Experiments"), Wide & Deep "in which attention
+    mechanism is applied", as far as its one sentence tells: the sum of a linear model of the user,
+    the item and its category, and of an MLP of these and of the user's history, pooled by attention
+    whose scores are normalised. Arguments and features as for ``din``; for the linear model each
+    table has a second one of 1 float a row.
+    """
+    read = _histories(users, items, categories, dim, longest)
+    x = Input(dense)
+    one = {"wide_users": users, "wide_items": items, "wide_categories": categories}
+    wide = [
+        Embedding(TableSpec(table, 1, rows), feature=i)
+        for i, (table, rows) in enumerate(one.items())
+    ]
+    scores = AttentionUnit(read.item, read.history, attention, softmax=True)
+    joined = Concat(x, read.user, read.item, AttentionPool(scores, read.history))
+    return Graph(Sum(x >> Dense(1), *wide, _layers(joined, hidden) >> Dense(1)), name=name)

@@ -1,6 +1,7 @@
 // One step of a graph of blocks (graph.h), forward and backward.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -46,6 +47,17 @@ struct Ports {
   bool is_left_to_reader;  // where its examples have one row each
   Isa isa;
   std::size_t max_rows;
+};
+
+// A value that is a sequence: an example has as many steps of `dim` floats as ids of a feature, at
+// most `length`, and zeros behind them.
+struct Sequence {
+  std::size_t feature, length, dim;
+
+  std::size_t steps(const BatchView& batch, std::size_t example) const {
+    const IdColumn& column = batch.columns[feature];
+    return std::min(column.end(example) - column.begin(example), length);
+  }
 };
 
 // A micro-batch: examples [first, first + count) of a batch.

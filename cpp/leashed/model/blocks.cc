@@ -18,7 +18,13 @@
   X(batch_norm)          \
   X(data_norm)           \
   X(relu)                \
-  X(sampled_logits)
+  X(sampled_logits)      \
+  X(zip)                 \
+  X(attention_unit)      \
+  X(attention_scores)    \
+  X(attention_pool)      \
+  X(gru)                 \
+  X(augru)
 
 namespace leashed {
 

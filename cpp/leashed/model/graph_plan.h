@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "leashed/base/choice.h"
@@ -36,6 +37,7 @@ struct GraphPlan {
     std::size_t width = 0;
     bool needs_gradient = false;
     std::size_t readers = 0;  // nodes that read it, as often as they do
+    std::optional<Sequence> sequence = {};
   };
   std::vector<PlannedBlock> blocks;
   std::vector<Value> values;

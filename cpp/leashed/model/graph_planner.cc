@@ -35,14 +35,26 @@ std::size_t GraphPlanner::common_width() const {
   return width(0);
 }
 
+const Sequence& GraphPlanner::sequence(std::size_t input) const {
+  const auto& found = value(input).sequence;
+  if (!found) {
+    fail("its input " + std::to_string(input) +
+         " must be a sequence: an embedding whose pooling is \"sequence\", or made of one");
+  }
+  return *found;
+}
+
 std::size_t GraphPlanner::size(const char* name, std::size_t least) const {
-  const double value = node().kind[name];
-  if (!(value >= static_cast<double>(least) && value <= kLargestSize) ||
-      value != std::floor(value)) {
+  return whole(name, node().kind[name], least);
+}
+
+std::size_t GraphPlanner::whole(const char* name, double number, std::size_t least) const {
+  if (!(number >= static_cast<double>(least) && number <= kLargestSize) ||
+      number != std::floor(number)) {
     fail(std::string(name) + " must be a whole number from " + std::to_string(least) +
          " to 2147483647");
   }
-  return static_cast<std::size_t>(value);
+  return static_cast<std::size_t>(number);
 }
 
 std::size_t GraphPlanner::values(std::size_t n) const {

@@ -28,10 +28,14 @@ class GraphPlanner {
   std::size_t width(std::size_t input) const { return value(input).width; }
   // The width of all inputs; fails where they differ.
   std::size_t common_width() const;
+  // That an input is; fails where it is none.
+  const Sequence& sequence(std::size_t input) const;
   // Whether the gradient with respect to an input is needed.
   bool needs(std::size_t input) const { return value(input).needs_gradient; }
   // One of the node's sizes, from `least` to 2^31 − 1.
   std::size_t size(const char* name, std::size_t least) const;
+  // The same of a number that is called so.
+  std::size_t whole(const char* name, double number, std::size_t least) const;
   // n, unless no memory could hold so many values.
   std::size_t values(std::size_t n) const;
 
@@ -56,6 +60,8 @@ class GraphPlanner {
   // block has something of its own that a gradient is needed for.
   void becomes(std::unique_ptr<BlockPlan> block, std::size_t width, bool learns);
   void extends(std::size_t width);
+  // What it gives is a sequence.
+  void gives(const Sequence& sequence) { plan_.values[index_].sequence = sequence; }
 
  private:
   const Node& node() const { return nodes_[index_]; }

@@ -326,6 +326,130 @@ TEST_CASE("every pooling, of one table and of several") {
   }
 }
 
+// A query as wide as the keys, and these: a sequence, or two side by side.
+struct Attended {
+  std::size_t query, keys;
+};
+Attended attended_of(Nodes& nodes, std::size_t dim, bool zipped) {
+  const std::size_t table = nodes.table(dim);
+  std::size_t keys = nodes.embedding(table, "sequence"), query = nodes.embedding(table);
+  if (zipped) {
+    const std::size_t other = nodes.table(dim + 1);
+    keys = nodes.add({"zip"}, {keys, nodes.embedding(other, "sequence")});
+    query = nodes.add({"concat"}, {query, nodes.embedding(other)});
+  }
+  return {query, keys};
+}
+Choice unit_of(std::vector<double> hidden, bool softmax) {
+  Choice kind{"attention_unit", {{"softmax", softmax ? 1 : 0}}};
+  kind.tables.emplace("hidden", std::move(hidden));
+  return kind;
+}
+
+TEST_CASE("attention units over sequences of no, some and all steps") {
+  for (std::size_t dim : {1, 6, 20}) {
+    for (const bool softmax : {false, true}) {
+      INFO("dim=", dim, " softmax=", softmax);
+      Nodes nodes;
+      const auto [query, keys] = attended_of(nodes, dim, dim == 6);
+      const auto hidden = dim == 20 ? std::vector<double>{40} : std::vector<double>{9, 5};
+      const std::size_t scores = nodes.add(unit_of(hidden, softmax), {query, keys});
+      const std::size_t pooled = nodes.add({"attention_pool"}, {scores, keys});
+      nodes.dense(nodes.add({"concat"}, {query, pooled, scores}), 1);
+      check_everywhere(nodes, dim == 6 ? 67 : 7);
+    }
+  }
+}
+
+TEST_CASE("gated units over sequences of no, some and all steps") {
+  for (std::size_t units : {1, 7, 18}) {
+    for (const bool zipped : {false, true}) {
+      INFO("units=", units, " zipped=", zipped);
+      Nodes nodes;
+      const auto [query, keys] = attended_of(nodes, 5, zipped);
+      const Choice gru{"gru", {{"units", static_cast<double>(units)}}};
+      const Choice augru{"augru", {{"units", static_cast<double>(units + 1)}}};
+      const std::size_t states = nodes.add(gru, {keys});
+      const std::size_t projected = nodes.dense(query, static_cast<double>(units));
+      const std::size_t scores = nodes.add({"attention_scores"}, {projected, states});
+      const std::size_t last = nodes.add(augru, {states, scores});
+      nodes.dense(nodes.add({"concat"}, {last, query, scores}), 1);
+      check_everywhere(nodes, units == 7 ? 67 : 7);
+    }
+  }
+}
+
+TEST_CASE("a sequence that several nodes read, and inputs whose gradient nobody needs") {
+  Nodes nodes;
+  const auto [query, keys] = attended_of(nodes, 8, false);
+  const std::size_t states = nodes.add({"gru", {{"units", 8}}}, {keys});
+  const std::size_t again = nodes.add({"gru", {{"units", 3}}}, {states});
+  const std::size_t a = nodes.add(unit_of({4}, true), {query, states});
+  const std::size_t b = nodes.add({"attention_scores"}, {nodes.input(8), states});
+  const std::size_t both = nodes.add({"sum"}, {a, b});
+  const std::size_t x = nodes.add({"attention_pool"}, {a, states});
+  const std::size_t y = nodes.add({"attention_pool"}, {b, states});
+  const std::size_t last = nodes.add({"augru", {{"units", 8}}}, {states, b});
+  nodes.dense(nodes.add({"concat"}, {both, x, y, last, states, again}), 1);
+  check_everywhere(nodes, 70);
+}
+
+TEST_CASE("examples without a single step have gradients of nothing but what they read") {
+  for (Isa isa : leashed::available_isas()) {
+    Nodes nodes;
+    const auto [query, keys] = attended_of(nodes, 8, false);
+    const std::size_t states = nodes.add({"gru", {{"units", 8}}}, {keys});
+    const std::size_t a = nodes.add(unit_of({4}, true), {query, states});
+    const std::size_t last = nodes.add({"augru", {{"units", 8}}}, {states, a});
+    nodes.dense(nodes.add({"concat"}, {last, query}), 1);
+    Problem p(nodes, 9, Ids::bags, isa);
+    for (std::uint32_t& offset : p.columns[0].offsets) offset = 0;
+    check_gradient(p);
+  }
+}
+
+TEST_CASE("long sequences, and attention that is all at one step") {
+  for (Isa isa : leashed::available_isas()) {
+    Nodes nodes;
+    const std::size_t table = nodes.table(3);
+    const std::size_t keys = nodes.embedding(table, "sequence", 2000);
+    const std::size_t query = nodes.embedding(table);
+    const std::size_t states = nodes.add({"gru", {{"units", 3}}}, {keys});
+    const std::size_t scores = nodes.add({"attention_scores"}, {query, states});
+    nodes.dense(nodes.add({"augru", {{"units", 3}}}, {states, scores}), 1);
+    Problem p(nodes, 7, Ids::bags, isa);
+    for (float& v : p.rows[0]) v *= 200;  // scores that differ by thousands
+    check_gradient(p);
+  }
+}
+
+TEST_CASE("sequences that do not fit are refused by the node's index") {
+  const auto fails = [](const Nodes& nodes, const char* why) {
+    CHECK_THROWS_WITH_AS(Graph(nodes.list, nodes.tables()), doctest::Contains(why), leashed::Error);
+  };
+  const auto with = [](Choice kind, std::size_t query_dim) {
+    Nodes nodes;
+    const std::size_t keys = nodes.embedding(nodes.table(4), "sequence");
+    const std::size_t query = nodes.embedding(nodes.table(query_dim));
+    nodes.add(std::move(kind), {query, keys});
+    return nodes;
+  };
+  fails(with(unit_of({4}, false), 3), "node 2 (attention_unit): the query must be as wide");
+  fails(with(unit_of({}, false), 4), "hidden must have at least one width");
+  fails(with(unit_of({0.5}, false), 4), "hidden must be a whole number");
+  fails(with({"attention_scores"}, 5), "the query must be as wide as a key, 4, but is 5");
+  fails(with({"attention_pool"}, 4), "its input 0 must be a sequence");
+  fails(with({"zip"}, 4), "its input 0 must be a sequence");
+  Nodes lengths;
+  const std::size_t shorter = lengths.embedding(lengths.table(4), "sequence", 2);
+  lengths.add({"zip"}, {shorter, lengths.embedding(lengths.table(4), "sequence", 3)});
+  fails(lengths, "its inputs must have one length, but they have 2 and 3");
+  Nodes others;
+  const std::size_t one = others.embedding(others.table(1), "sequence");
+  others.add({"attention_pool"}, {one, others.embedding(others.table(4), "sequence")});
+  fails(others, "its input 0 must be scores of the sequence it reads");
+}
+
 TEST_CASE("the last node may be side by side or a sum") {
   Nodes nodes;
   const std::size_t x = nodes.input(4);

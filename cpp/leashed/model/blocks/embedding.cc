@@ -96,6 +96,7 @@ void plan_embedding_node(const Node& node, GraphPlanner& graph) {
   plan.features_of_tables.push_back(what.of.table);
   const std::size_t width = graph.values(extent({what.length, what.dim}));
   graph.becomes(std::make_unique<EmbeddingPlan>(what), width, true);
+  if (what.pooling == Pooling::sequence) graph.gives({what.of.feature, what.length, what.dim});
 }
 
 }  // namespace leashed

@@ -32,17 +32,6 @@ constexpr std::size_t kRowsBack = 5;
 constexpr std::size_t round_up(std::size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 constexpr std::size_t triangle(std::size_t j) { return j * (j - 1) / 2; }  // where row j begins
 
-LEASHED_INLINE vfloat load_up_to(const float* p, std::size_t count) {
-  return count >= kLanes ? vload(p) : vload_partial(p, count);
-}
-LEASHED_INLINE void store_up_to(float* p, vfloat v, std::size_t count) {
-  if (count >= kLanes) {
-    vstore(p, v);
-  } else {
-    vstore_partial(p, v, count);
-  }
-}
-
 // Exchanges, in all pairs of rows that differ in bit S of their number, the lanes that do.
 template <std::size_t S, std::size_t... L>
 LEASHED_INLINE void exchange(vfloat (&r)[kLanes], std::index_sequence<L...>) {
@@ -126,7 +115,7 @@ void dot_tile(const float* transposed, std::size_t ld, std::size_t dim, std::siz
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < V; ++v) {
       const std::size_t from = column + v * kLanes;
-      if (from < j + r) store_up_to(row + from, sum[r][v], j + r - from);
+      if (from < j + r) vstore_up_to(row + from, sum[r][v], j + r - from);
     }
   }
 }
@@ -244,8 +233,8 @@ void dot_back_tile(std::size_t n, std::size_t dim, const float* v, const float* 
     for (std::size_t k = 0; k < V; ++k) {
       const std::size_t count = dim - column - k * kLanes;
       vfloat x = sum[r][k];
-      if (own.adds) x += load_up_to(to + k * kLanes, count);
-      store_up_to(to + k * kLanes, x, count);
+      if (own.adds) x += vload_up_to(to + k * kLanes, count);
+      vstore_up_to(to + k * kLanes, x, count);
     }
   }
 }
@@ -285,7 +274,7 @@ void fm(const Vectors& v, std::size_t rows, float* out, std::size_t ld) {
     for (std::size_t k = 0; k < v.dim; k += kLanes) {
       vfloat sum = {}, squares = {};
       for (std::size_t j = 0; j < v.n; ++j) {
-        const vfloat x = load_up_to(vector_of(v.vectors[j], row) + k, v.dim - k);
+        const vfloat x = vload_up_to(vector_of(v.vectors[j], row) + k, v.dim - k);
         sum += x;
         squares += x * x;
       }
@@ -305,14 +294,14 @@ void fm_backward(const Vectors& v, std::size_t rows, const float* d_out, std::si
       const std::size_t count = v.dim - k;
       vfloat sum = {};
       for (std::size_t j = 0; j < v.n; ++j) {
-        sum += load_up_to(vector_of(v.vectors[j], row) + k, count);
+        sum += vload_up_to(vector_of(v.vectors[j], row) + k, count);
       }
       for (std::size_t j = 0; j < v.n; ++j) {
         if (!d[j].at) continue;
         float* to = gradient_of(d[j], row) + k;
-        vfloat x = g * (sum - load_up_to(vector_of(v.vectors[j], row) + k, count));
-        if (d[j].adds) x += load_up_to(to, count);
-        store_up_to(to, x, count);
+        vfloat x = g * (sum - vload_up_to(vector_of(v.vectors[j], row) + k, count));
+        if (d[j].adds) x += vload_up_to(to, count);
+        vstore_up_to(to, x, count);
       }
     }
   }

@@ -51,5 +51,17 @@ LEASHED_INLINE void vstore_partial(float* p, vfloat v, std::size_t count) {
 
 #endif
 
+// The first `count` lanes, or all where there are more.
+LEASHED_INLINE vfloat vload_up_to(const float* p, std::size_t count) {
+  return count >= kLanes ? vload(p) : vload_partial(p, count);
+}
+LEASHED_INLINE void vstore_up_to(float* p, vfloat v, std::size_t count) {
+  if (count >= kLanes) {
+    vstore(p, v);
+  } else {
+    vstore_partial(p, v, count);
+  }
+}
+
 }  // namespace
 }  // namespace leashed
