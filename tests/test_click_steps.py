@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graph_reference import Batch, Column, outputs
-from made_clicks import ROWS, clicks, shared
+from made_clicks import LONGEST, ROWS, clicks, shared
 
 import leashed as lsh
 from leashed import models, tables
@@ -24,6 +24,11 @@ GRAPHS = {
     "dcn": lambda dim: models.dcn(ROWS, dim, 3, 2, (12,), categories=3),
     "dcn_v2": lambda dim: models.dcn(ROWS, dim, 3, 2, (12,), weights="matrix", categories=3),
     "wide_deep": lambda dim: models.wide_deep(ROWS, dim, 3, (12,), categories=3),
+    "din": lambda dim: models.din(ROWS, ROWS, ROWS, dim, 3, (9, 5), (12,), longest=LONGEST),
+    "dien": lambda dim: models.dien(ROWS, ROWS, ROWS, dim, 3, 7, (12,), longest=LONGEST),
+    "ecommerce": lambda dim: models.ecommerce(
+        ROWS, ROWS, ROWS, dim, 3, (9,), (12,), longest=LONGEST
+    ),
     "shared": shared,
 }
 # The rule, PyTorch's of the parameters, PyTorch's of the rows.

@@ -19,7 +19,21 @@ from table_files import rows_in
 
 import leashed as lsh
 from leashed import Table, TrainResult, checkpoint, datasets, folders
-from leashed.models import Concat, Dense, Embedding, Graph, Input, ReLU, TableSpec
+from leashed.models import (
+    AUGRU,
+    GRU,
+    AttentionPool,
+    AttentionScores,
+    AttentionUnit,
+    Concat,
+    Dense,
+    Embedding,
+    Graph,
+    Input,
+    ReLU,
+    TableSpec,
+    Zip,
+)
 
 DATA = datasets.synthetic_clicks(600, 1, test=50, cardinalities=[30, 40, 50])
 RULES = [
@@ -375,12 +389,25 @@ def shared() -> Graph:
     )
 
 
+def histories() -> Graph:
+    table, other = TableSpec("items", 3, 60), TableSpec("other", 2, 60)
+    item = Concat(Embedding(table, feature=0), Embedding(other, feature=1))
+    sequences = (Embedding(t, "sequence", 2, feature=2 + i) for i, t in enumerate((table, other)))
+    history = Zip(*sequences)
+    states = GRU(history, 4)
+    scores = AttentionScores(item >> Dense(4, bias=False), states)
+    unit = AttentionUnit(item, history, (3, 2), softmax=True)
+    joined = Concat(Input(13), item, AttentionPool(unit, history), AUGRU(states, scores, 3))
+    return Graph(joined >> Dense(1), name="histories")
+
+
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "dlrm": dlrm,
     "deepfm": lambda: lsh.models.deepfm(50, 4, categories=3),
     "dcn": lambda: lsh.models.dcn(None, 4, categories=3),
     "wide_deep": lambda: lsh.models.wide_deep([50, None, 50], 4),
     "shared": shared,
+    "histories": histories,
 }
 
 

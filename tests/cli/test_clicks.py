@@ -101,6 +101,7 @@ def test_a_file_s_ids_are_of_tables_that_grow(
         (["--evict", "age"], "tables that grow"),
         (["--data", "{file}", "--table-mib", "-1"], "--table-mib must be above 0"),
         (["--data", "{file}", "--table-mib", "0.001"], "max_bytes"),
+        (["--model", "din", "--data", "{file}"], "--model din reads histories"),
         (["--rows", "0"], "rows must be"),
         (["--rows", "100", "--report", "no/folder.html"], "no/folder.html"),
         (["--rows", "100", "--save", "{file}"], "a model with tables takes a folder"),

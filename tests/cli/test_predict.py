@@ -141,6 +141,14 @@ def test_generated_clicks_and_networks(tmp_path: Path, capsys: pytest.CaptureFix
     np.testing.assert_allclose(said.sum(1), 1, rtol=1e-5)
 
 
+def test_clicks_with_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    saved = tmp_path / "model"
+    arguments = ["--model", "dien", "--rows", "1000", "--epochs", "1", "--save", str(saved)]
+    assert cli.main(["train", *arguments]) == 0
+    values = evaluated(capsys, str(saved), "--rows", "500")
+    assert values["examples"] == 500
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

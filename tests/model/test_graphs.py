@@ -14,6 +14,9 @@ from graph_reference import ROWS, Batch, draw, outputs, reference, tables_of
 from leashed import _core, models
 from leashed.models import (
     FM,
+    GRU,
+    AttentionPool,
+    AttentionUnit,
     Concat,
     Conv2d,
     Dense,
@@ -58,6 +61,9 @@ GRAPHS = {
     "dcn": lambda: models.dcn(ROWS, 5, 4, 3, (12,), categories=4),
     "dcn_v2": lambda: models.dcn(ROWS, 5, 4, 3, (12,), weights="matrix", categories=4),
     "sequences": sequences,
+    "din": lambda: models.din(ROWS, ROWS, ROWS, 6, 2, (9, 5), (12,), longest=3),
+    "dien": lambda: models.dien(ROWS, ROWS, ROWS, 5, 2, 7, (12,), longest=3),
+    "ecommerce": lambda: models.ecommerce(ROWS, ROWS, ROWS, 4, 2, (9,), (12,), longest=3),
     "ids_alone": ids_alone,
 }
 
@@ -250,6 +256,20 @@ def test_initial_values_are_those_of_a_chain():
         (lambda: models.dlrm([]), "rows must name at least one table"),
         (lambda: models.dcn(10, hidden=()), "hidden must have at least one width"),
         (lambda: models.dcn(10, weights="full"), "weights must be"),
+        (lambda: models.din(attention=()), "hidden must have at least one width"),
+        (lambda: models.dien(units=0), "units must be at least 1"),
+        (
+            lambda: Graph(AttentionUnit(Input(3), Embedding(TableSpec("a", 4), "sequence", 2))),
+            r"\(attention_unit\): the query must be as wide as a key, 4, but is 3",
+        ),
+        (
+            lambda: Graph(AttentionPool(Input(2), Embedding(TableSpec("a", 4), "sequence", 2))),
+            "its input 0 must be a sequence: an embedding whose pooling is",
+        ),
+        (
+            lambda: Graph(GRU(Embedding(TableSpec("a", 2**20), "sequence", 2**20), 2**30)),
+            "too large for any memory",
+        ),
         (
             lambda: Graph(Embedding(TableSpec("a", 2**31 - 1), "sequence", 2**31 - 1) >> Dense(1)),
             "too large for any memory",

@@ -23,16 +23,22 @@ __all__ = [
     "WORD",
     "add_clicks",
     "build",
+    "generate",
     "load",
     "make_tables",
     "refuse",
 ]
 
+_HISTORIES = {"din": models.din, "dien": models.dien, "ecommerce": models.ecommerce}
 MODELS: dict[str, Callable[[int | None], Graph]] = {
     "dlrm": models.dlrm,
     "deepfm": models.deepfm,
     "dcn": models.dcn,
     "wide_deep": models.wide_deep,
+    **{
+        name: lambda rows, make=make: make(rows, rows, rows)  # type: ignore[misc]
+        for name, make in _HISTORIES.items()
+    },
 }
 WORD = "clicks"
 """What ``--data`` calls the generator."""
@@ -68,13 +74,21 @@ def load(options: argparse.Namespace) -> ClickSplit:
     """
     if options.data in (None, WORD):
         rows = 100_000 if options.rows is None else options.rows
-        return datasets.synthetic_clicks(rows, options.seed, cardinalities=_CARDINALITY)
+        return generate(options.model, rows, options.seed)
     if options.rows is not None:
         raise ValueError("--rows goes with --data clicks, not with a file")
     data = datasets.criteo(Path(options.data))
     if len(data) < 2:
         raise ValueError(f"{options.data} has one row; it takes two, one to test")
     return data.split(test=max(1, len(data) // _TEST_SHARE))
+
+
+def generate(name: str, rows: int, seed: int, test: int = 20_000) -> ClickSplit:
+    """Clicks as the named model reads them: with histories, or without."""
+    if name in _HISTORIES:
+        counts = {"users": _CARDINALITY, "items": _CARDINALITY}
+        return datasets.synthetic_histories(rows, seed, test=test, **counts)
+    return datasets.synthetic_clicks(rows, seed, test=test, cardinalities=_CARDINALITY)
 
 
 def build(name: str, options: argparse.Namespace) -> Graph:
@@ -86,6 +100,11 @@ def build(name: str, options: argparse.Namespace) -> Graph:
     if generated and any(option is not None for option in growing):
         raise ValueError(
             "--table-mib, --admit-after and --evict are of tables that grow: those of a file's ids"
+        )
+    if name in _HISTORIES and not generated:
+        raise ValueError(
+            f"--model {name} reads histories, which files in Criteo's format have none of; leave "
+            "--data out, or train from Python"
         )
     return MODELS[name](_CARDINALITY if generated else None)
 

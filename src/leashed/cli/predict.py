@@ -92,7 +92,7 @@ def _examples(
     if isinstance(model, Graph) and model.readers:
         if options.data in (None, clicks.WORD):
             rows = 20_000 if most is None else most
-            data = datasets.synthetic_clicks(1, options.seed, test=rows).test
+            data = clicks.generate(model.name, 1, options.seed, test=rows).test
         else:
             data = datasets.criteo(options.data, most)
     elif isinstance(model, FactorisationMachine) or _is_file(options.data):
