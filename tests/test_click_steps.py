@@ -34,8 +34,8 @@ GRAPHS = {
 # The rule, PyTorch's of the parameters, PyTorch's of the rows.
 RULES = {
     "sgd": (lsh.SGD(0.03), "SGD", "SGD"),
-    "adagrad": (lsh.Adagrad(0.05), "Adagrad", "Adagrad"),
     # (A larger ε: with the default, gradients that are rounding alone make whole steps.)
+    "adagrad": (lsh.Adagrad(0.05, eps=1e-3), "Adagrad", "Adagrad"),
     "adam": (lsh.Adam(0.005, eps=1e-3), "Adam", "SparseAdam"),
 }
 

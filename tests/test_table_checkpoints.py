@@ -392,7 +392,7 @@ def shared() -> Graph:
 def histories() -> Graph:
     table, other = TableSpec("items", 3, 60), TableSpec("other", 2, 60)
     item = Concat(Embedding(table, feature=0), Embedding(other, feature=1))
-    sequences = (Embedding(t, "sequence", 2, feature=2 + i) for i, t in enumerate((table, other)))
+    sequences = (Embedding(t, "sequence", 2, feature=1 + i) for i, t in enumerate((table, other)))
     history = Zip(*sequences)
     states = GRU(history, 4)
     scores = AttentionScores(item >> Dense(4, bias=False), states)
