@@ -276,6 +276,7 @@ def din(
     *,
     longest: int = 20,
     softmax: bool = False,
+    norm: Norm | None = None,
     name: str = "din",
 ) -> Graph:
     """Deep Interest Network (Zhou et al., 2018): an MLP of the user, the item that is shown, and the
@@ -295,6 +296,7 @@ def din(
         hidden: widths of the MLP, without the output's 1.
         longest: items of a history that are read, its first ones.
         softmax: whether the scores of a history are normalised; the paper's are not.
+        norm: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
@@ -304,7 +306,7 @@ def din(
     scores = AttentionUnit(read.item, read.history, attention, softmax)
     interest = AttentionPool(scores, read.history)
     joined = Concat(Input(dense), read.user, read.item, interest)
-    return Graph(_layers(joined, hidden) >> Dense(1), name=name)
+    return Graph(_layers(joined, hidden, norm) >> Dense(1), name=name)
 
 
 def dien(
@@ -317,6 +319,7 @@ def dien(
     hidden: Sequence[int] = (200, 80),
     *,
     longest: int = 20,
+    norm: Norm | None = None,
     name: str = "dien",
 ) -> Graph:
     """Deep Interest Evolution Network (Zhou et al., 2019): interests along the user's history by a
@@ -326,7 +329,7 @@ def dien(
     node.
 
     Args:
-        users, items, categories, dim, dense, hidden, longest, name: as for ``din``, with its
+        users, items, categories, dim, dense, hidden, longest, norm, name: as for ``din``, with its
             features.
         units: floats of a state. Default: 2 ``dim``, as the paper has it.
 
@@ -338,7 +341,7 @@ def dien(
     states = GRU(read.history, units)
     scores = AttentionScores(read.item >> Dense(units, bias=False), states)
     joined = Concat(Input(dense), read.user, read.item, AUGRU(states, scores, units))
-    return Graph(_layers(joined, hidden) >> Dense(1), name=name)
+    return Graph(_layers(joined, hidden, norm) >> Dense(1), name=name)
 
 
 def ecommerce(
@@ -351,6 +354,7 @@ def ecommerce(
     hidden: Sequence[int] = (200, 80),
     *,
     longest: int = 20,
+    norm: Norm | None = None,
     name: str = "ecommerce",
 ) -> Graph:
     """The e-commerce model of extreme-scale-asgd ("Experiments"), Wide & Deep "in which attention
@@ -368,4 +372,4 @@ def ecommerce(
     ]
     scores = AttentionUnit(read.item, read.history, attention, softmax=True)
     joined = Concat(x, read.user, read.item, AttentionPool(scores, read.history))
-    return Graph(Sum(x >> Dense(1), *wide, _layers(joined, hidden) >> Dense(1)), name=name)
+    return Graph(Sum(x >> Dense(1), *wide, _layers(joined, hidden, norm) >> Dense(1)), name=name)
