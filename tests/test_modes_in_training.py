@@ -174,6 +174,52 @@ def test_an_interrupt_reaches_those_who_wait(word: str) -> None:
     assert result.reason == "interrupted"
 
 
+@pytest.mark.parametrize("word", ["sync", "ssp:s=1", "local_sgd:h=1", "d_psgd", "prague:group=2"])
+def test_nobody_waits_longer_than_the_term_for_one_that_hangs(word: str) -> None:
+    others = threading.Event()
+    lock = threading.Lock()
+    calls: dict[int, int] = {}
+
+    def gradient(theta, _x, _y, out):
+        me = threading.get_ident()
+        with lock:
+            hangs = not calls
+            calls[me] = calls.get(me, 0) + 1
+            if len(calls) == 2 and min(calls.values()) < 4 <= max(calls.values()):
+                others.set()
+        if hangs:  # without a term the others would come to one batch, or to a few
+            assert others.wait(60)
+        out[:] = theta - 1
+        return 1.0
+
+    result = lsh.train(
+        waiting(gradient),
+        X,
+        mode=mode_of(word),
+        threads=2,
+        term=0.1,
+        until=lsh.until(epochs=4),
+        batch_size=4,
+    )
+    assert result.reason == "epochs"
+    assert result.mode is not None
+    assert result.mode.late > 0
+    assert result.config["mode"]["term_ns"] == 10**8
+
+
+def test_a_term_that_nobody_misses_changes_nothing() -> None:
+    one, other = (train(modes.Sync(), term=term) for term in (None, 1000.0))
+    assert other.mode is not None
+    assert other.mode.late == 0
+    np.testing.assert_array_equal(one.parameters, other.parameters)
+
+
+def test_a_recorded_term_is_replayed(tmp_path) -> None:
+    path = tmp_path / "run.trace"
+    result = train(modes.BSP(), threads=4, term=1e-3, record=path)
+    np.testing.assert_array_equal(lsh.replay(path, data=DATA).parameters, result.parameters)
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
@@ -186,6 +232,9 @@ def test_an_interrupt_reaches_those_who_wait(word: str) -> None:
         ({"tables": {}}, ValueError, "tables is not for runs with a mode"),
         ({"threads": "auto"}, ValueError, "is not for runs with a mode"),
         ({"threads": 0}, ValueError, "threads must be at least 1"),
+        ({"term": 0}, ValueError, "term must be"),
+        ({"term": 1e9}, ValueError, "term must be at most"),
+        ({"mode": None, "term": 1.0}, ValueError, "term is for runs with a mode"),
         (
             {"staleness": lsh.staleness.stage_aware(lsh.staleness.inverse(), 1.0)},
             ValueError,

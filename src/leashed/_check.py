@@ -56,7 +56,7 @@ def real(
 
 
 def seconds(name: str, value: Any) -> float:
-    """``value`` as a time in virtual seconds, from 0 to ``MOST_SECONDS``."""
+    """``value`` as a time in seconds, from 0 to ``MOST_SECONDS``."""
     given = real(name, value, 0.0, allow=True)
     if given > MOST_SECONDS:
         raise ValueError(f"{name} must be at most {MOST_SECONDS:g} seconds, got {given:g}")

@@ -126,6 +126,7 @@ def train(
     cluster: Cluster | None = None,
     record: str | os.PathLike[str] | None = None,
     metrics: Progressive | None = None,
+    term: float | None = None,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
@@ -252,6 +253,10 @@ def train(
             at each evaluation. For models of one output with the loss ``log_loss``. What is trained
             stays the same, bit by bit. A run that goes on from a checkpoint counts anew. Default:
             nothing is counted.
+        term: of a mode's leases: seconds from a grant until the batch goes to another, and what its
+            worker may still push is dropped as late. It has to be longer than most batches take,
+            waiting for processors included, or none comes home; whoever is to be told may be told a
+            thousandth of it later, or after an evaluation that lasts then. Default: never.
 
     Returns:
         A ``TrainResult``; in a cluster, of this trainer.
@@ -277,6 +282,10 @@ def train(
             raise TypeError("data must be dense for runs with a mode; give a discipline")
         if threads == "auto":
             raise ValueError('threads="auto" is not for runs with a mode; give a number')
+    if term is not None:
+        if mode is None:
+            raise ValueError("term is for runs with a mode; give mode as well")
+        _check.real("term", _check.seconds("term", term), 0.0)
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
     rule = SGD(0.05) if rule is None else rule
@@ -420,8 +429,10 @@ def train(
     if mode is not None:
         rules = until.rules(len(train_set), batch_size)
         leased = rules.pop("batches", 0.0) * batch_size
-        machine = mode.machine(threads, batch_size, leased)
-        name, settings = machine
+        name, settings = mode.machine(threads, batch_size, leased)
+        if term is not None:
+            settings = {**settings, "term_ns": max(1, round(1e9 * term))}
+        machine = (name, settings)
         config["mode"] = {"name": name, **settings, "commands": mode.commands()}
         recording = None
         if record is not None:

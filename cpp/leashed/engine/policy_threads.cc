@@ -1,6 +1,7 @@
 #include "leashed/engine/policy_threads.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -103,7 +104,7 @@ class PolicyThreads final : Sink, Observed {
   std::uint64_t count_updates() { return met_ ? steps_ : server_.holder().pull().t(); }
 
   void grant(Grant grant) override;
-  void wake(Time at) override { due_.emplace(at.ns, Event{Event::Kind::wake}); }
+  void wake(Time at) override;
   void meet(std::span<const Node> nodes, Node) override { models_.meet(nodes); }
   void end(Node node) override;
   void settled(Node node, const Publication& publication) override;
@@ -276,6 +277,20 @@ void PolicyThreads::grant(Grant grant) {
   if (looked_at_) models_.take(seat.granted);
   if (met_) copy_own(seat.granted.node);
   seat.flags.raise(kGranted);
+}
+
+// Every grant with a term wants to be woken, and may be so a little later: those that come close
+// together share one event, so that what is due stays short however many grants a term has.
+void PolicyThreads::wake(Time at) {
+  constexpr std::uint64_t kEvents = 1024;  // at least this many until then
+  const std::int64_t ahead = at.ns - elapsed_ns();
+  const auto apart = static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(ahead, 1)) / kEvents | 1));
+  const std::int64_t ns = (at.ns + apart - 1) / apart * apart;
+  const auto [first, last] = due_.equal_range(ns);
+  const bool shared = std::any_of(
+      first, last, [](const auto& due) { return due.second.kind == Event::Kind::wake; });
+  if (!shared) due_.emplace(ns, Event{Event::Kind::wake});
 }
 
 void PolicyThreads::end(Node node) {
