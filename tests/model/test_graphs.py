@@ -306,7 +306,11 @@ def test_what_is_none_is_told(build, message):
             r"node 0 \(dense\): it reads node 0, which does not",
         ),
         ([("dense", {"outputs": 1}, [])], [], r"node 0 \(dense\): it takes 1 input, got 0"),
-        ([("nothing", {}, [])], [], "unknown node 'nothing'; choose one of: batch_norm, concat"),
+        (
+            [("nothing", {}, [])],
+            [],
+            "unknown node 'nothing'; choose one of: attention_pool, attention_scores, attention_unit, augru, batch_norm, concat",
+        ),
         (
             [("input", {"features": 2}, []), ("input", {"features": 2}, [])],
             [],
