@@ -88,7 +88,11 @@ def test_what_workers_do_is_data() -> None:
     [
         ("ssp", JOB, "needs a value for 's'"),
         ("asp", {"batch": 1}, "needs a value for 'workers'"),
-        ("asp", {**JOB, "gap": 2}, "no argument 'gap'; it has: batch, examples, follows, term_ns, workers"),
+        (
+            "asp",
+            {**JOB, "gap": 2},
+            "no argument 'gap'; it has: batch, examples, follows, term_ns, workers",
+        ),
         ("gba", {**JOB, "iota": -1}, "'iota' must be from 0"),
         ("gba", {**JOB, "iota": float("nan")}, "'iota' must be"),
         ("dssp", {**JOB, "lower": 3, "upper": 2}, "'upper' must be from 3"),

@@ -175,3 +175,10 @@ def test_the_workers_steps_follow_the_servers_schedule():
         modes.Ensemble(), cluster, rule=lsh.SGD(frozen), until=lsh.until(updates=12)
     ).models
     assert np.allclose(early, late, atol=1e-6)
+
+
+def test_costs_of_tables_need_tables():
+    wrong = simulation.layerwise(2, tables=[1.0, 2.0])
+    with pytest.raises(ValueError, match="costs of each of the 0 tables"):
+        wrong.servers_of_tables(MODEL)
+    assert simulation.layerwise(2).servers_of_tables(MODEL) == []

@@ -67,17 +67,15 @@ class Sharding:
         Raises:
             ValueError: there is not one cost for each table.
         """
-        if self.tables == "hash" or isinstance(model, Model):
-            return []
-        specs = model.tables
-        if not specs:
-            return []
-        costs = _reads(model) if isinstance(self.tables, str) else list(self.tables)
-        if len(costs) != len(specs):
+        specs = () if isinstance(model, Model) else model.tables
+        if not isinstance(self.tables, str) and len(self.tables) != len(specs):
             raise ValueError(
                 f"tables must be costs of each of the {len(specs)} tables of {model.name}, got "
-                f"{len(costs)}"
+                f"{len(self.tables)}"
             )
+        if self.tables == "hash" or isinstance(model, Model) or not specs:
+            return []
+        costs = _reads(model) if isinstance(self.tables, str) else list(self.tables)
         servers = sum(1 for spans in self.spans(model) if spans)
         ends = list(range(1, len(specs) + 1))
         found = [0] * len(specs)

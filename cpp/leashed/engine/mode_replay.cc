@@ -161,7 +161,7 @@ class ModeReplayer final : Sink {
     if (rule_.sends == WorkerRule::Sends::model && !peers_) {
       std::copy_n(models_[event.node], source_.dimension(), seat.sent.data());
     }
-    pushed_[event.ticket] = part(event.node);
+    if (!steps_recorded_) pushed_[event.ticket] = part(event.node);
     const Payload payload{&seat.sent, seat.granted.t, lease.count};
     seat.granted.pulled.release();
     updated_ = false;

@@ -18,8 +18,8 @@ struct DisciplineContext;
 
 // `machine` and `context` are what the recorded training began with; the context's readers are two
 // more than its. Throws Error where the trace does not go to `until`, or its records are not what
-// such a machine can have heard, before anything is computed; or they lack an update before the end
-// that the trace has.
+// such a machine can have heard, before anything is computed (where a policy leaves out all of an
+// update, after it); or they lack an update before the end that the trace has.
 Replayed replay(const GradientSource& source, const DatasetView& data,
                 const modes::ServerPolicy& machine, const DisciplineContext& context,
                 const Trace& trace, const ReplayOptions& options);

@@ -56,6 +56,7 @@ void ModeMembers::go(std::uint32_t worker) {
   if (player.working || player.leased) played_.lost += player.lease.count;
   player.working = false;
   player.leased = false;
+  player.lease.ticket = 0;  // no server's that is behind may be taken for it
   player.come = 0;
   for (ModePlayer::Part& part : player.parts) drop(part);
   if (RowHolder* rows = played_.rows.holder()) rows->release(player.rows.keys);
