@@ -113,7 +113,7 @@ class BatchNorm(Layer):
     workers' weighted by batches. Parameters: scale [width], 1 at first, then shift [width], 0.
 
     Args:
-        eps: above 0.
+        eps: at least 1e-12.
     """
 
     NATIVE: ClassVar[str] = "batch_norm"
@@ -121,7 +121,7 @@ class BatchNorm(Layer):
     eps: float = 1e-5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eps", _check.real("eps", self.eps, 0.0))
+        object.__setattr__(self, "eps", _check.real("eps", self.eps, 1e-12, allow=True))
 
 
 @dataclass(frozen=True)

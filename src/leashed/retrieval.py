@@ -29,7 +29,7 @@ class Retrieved(NamedTuple):
     Attributes:
         loss: mean of −log softmax over all items, of what was chosen.
         hit_rate: share of examples whose chosen item is among the k with the largest logits.
-        rank: mean number of items whose logit is larger.
+        rank: mean number of other items whose logit is not smaller.
     """
 
     loss: float
@@ -116,7 +116,7 @@ def evaluate(
         top = logits.max(1, keepdims=True)
         total = np.exp((logits - top).astype(np.float64)).sum(1)
         losses.append(np.log(total) - (own - top)[:, 0])
-        ranks.append((logits > own).sum(1))
+        ranks.append((~(logits < own)).sum(1) - 1)  # ties and NaN speak against the model
     rank = np.concatenate(ranks)
     return Retrieved(
         float(np.concatenate(losses).mean()), float((rank < k).mean()), float(rank.mean())

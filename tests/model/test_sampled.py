@@ -340,3 +340,12 @@ def test_what_does_not_fit_is_refused() -> None:
         retrieval.evaluate(models.dlrm(9), theta, data, new)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="k must be"):
         retrieval.retrieve(graph, theta, data, new, k=ITEMS + 1)
+
+
+def test_a_model_that_tells_nothing_apart_hits_nothing() -> None:
+    graph = models.youtube_dnn(ITEMS, 16, (32,), negatives=NEGATIVES)
+    rows = tables.of(graph.tables, seed=1)
+    found = retrieval.evaluate(graph, np.zeros(graph.dimension), chains(), rows, k=1)
+    assert found.hit_rate == 0
+    assert found.rank == ITEMS - 1
+    assert found.loss == pytest.approx(np.log(ITEMS), rel=1e-5)

@@ -1,5 +1,6 @@
 #include "leashed/model/tracked_source.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -92,6 +93,10 @@ float TrackedSource::gradient(const float* theta, const BatchView& batch, float*
   told.own_statistics = own.batch.data();
   const float loss = source_.gradient(theta, told, gradient, *own.inner, cancel);
   if (batch.size < 2 || !std::isfinite(loss) || cancel.load(std::memory_order_relaxed)) return loss;
+  // What has overflowed would stay for good.
+  if (!std::all_of(own.batch.begin(), own.batch.end(), [](float x) { return std::isfinite(x); })) {
+    return loss;
+  }
   std::uint64_t nearer = 0;
   for (const StatisticBlock& block : blocks_) {
     for (std::size_t i = block.offset; block.least > 0 && i < block.offset + block.size; ++i) {
@@ -121,7 +126,7 @@ void TrackedSource::merge(RunningStatistics& all, std::vector<double>& sums,
       if (counts.batches == 0) continue;
       add(one, counts.batches);
       all.least += counts.least;
-      unclaimed -= counts.begun;
+      unclaimed -= std::min(unclaimed, counts.begun);
     }
   }
   if (unclaimed > 0) add(begun_.values, unclaimed);

@@ -31,7 +31,7 @@ struct BatchNorm {
 
 void plan_batch_norm_node(const Node& node, GraphPlanner& graph) {
   const double eps = node.kind["eps"];
-  if (!(eps > 0)) graph.fail("eps must be above 0");
+  if (!(eps >= 1e-12)) graph.fail("eps must be at least 1e-12");  // its inverse cubed is a float
   plan_norm(BatchNorm{static_cast<float>(eps)}, graph);
 }
 
