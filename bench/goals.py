@@ -10,6 +10,7 @@ from bench import (
     backend,
     clicks,
     counting,
+    din,
     dlrm,
     figures,
     modes,
@@ -381,12 +382,13 @@ def _backend(results: Results) -> list[Goal]:
         Goal("memory of it", 2.0, virtual.gigabytes, "virtual", least=False, unit=" GB"),
         *(
             Goal(
-                f"YouTubeDNN, batch {batch}, examples/s over PyTorch's best",
+                f"{zoo.TITLES[model]}, batch {batch}, examples/s over PyTorch's best",
                 3.0,
-                partial(zoo.over_torch, "youtube_dnn", batch),
+                partial(zoo.over_torch, model, batch),
                 "zoo",
                 unit="×",
             )
-            for batch in youtube.BATCHES
+            for model, sizes in (("youtube_dnn", youtube.BATCHES), ("din", din.BATCHES))
+            for batch in sizes
         ),
     ]

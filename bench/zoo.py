@@ -8,7 +8,7 @@ from bench.figures import Results
 from bench.markdown import number, table, thousands
 from bench.turns import quiet_median
 
-TITLES = {"youtube_dnn": "YouTubeDNN"}
+TITLES = {"youtube_dnn": "YouTubeDNN", "din": "DIN"}
 
 
 def _rates(record: Record) -> dict[str, float]:

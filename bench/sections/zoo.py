@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import leashed as lsh
-from bench import youtube
+from bench import din, youtube
 from bench.context import Bench, installed
 from bench.turns import Turn, record, take_turns, timed
 
@@ -24,8 +25,8 @@ _ROUNDS = 3
 _SECONDS = 2.0  # of a turn
 
 
-def youtube_dnn(batch: int, threads: int) -> Callable[[float], float]:
-    """Trains for so many seconds; examples per second. Tables and parameters go on."""
+def youtube_dnn() -> tuple[lsh.models.Graph, lsh.ClickDataset]:
+    """The model, and what it learns from."""
     ids, offsets, chosen = youtube.data()
     model = lsh.models.youtube_dnn(
         youtube.ITEMS, youtube.DIM, youtube.HIDDEN, negatives=youtube.NEGATIVES
@@ -35,7 +36,28 @@ def youtube_dnn(batch: int, threads: int) -> Callable[[float], float]:
         {"history": lsh.datasets.Bags(ids, offsets), "chosen": chosen},
         np.ones(len(chosen), np.int32),
     )
-    rule = lsh.Adagrad(youtube.LR)
+    return model, data
+
+
+def deep_interest() -> tuple[lsh.models.Graph, lsh.ClickDataset]:
+    """The model, and what it learns from."""
+    model = lsh.models.din(
+        din.USERS,
+        din.ITEMS,
+        din.CATEGORIES,
+        din.DIM,
+        attention=din.ATTENTION,
+        hidden=din.HIDDEN,
+        longest=din.LONGEST,
+    )
+    return model, din.data()
+
+
+def trainer(
+    model: lsh.models.Graph, data: lsh.ClickDataset, lr: float, batch: int, threads: int
+) -> Callable[[float], float]:
+    """Trains for so many seconds; examples per second. Tables and parameters go on."""
+    rule = lsh.Adagrad(lr)
     tables = lsh.tables.of(model.tables, rule=rule, versions=False)
     theta = model.init()
 
@@ -59,30 +81,47 @@ def youtube_dnn(batch: int, threads: int) -> Callable[[float], float]:
     return train
 
 
-def torch(module: str, batch: int, threads: int, seconds: float) -> Turn:
+def torch(arguments: Sequence[str], seconds: float) -> Turn:
     """A turn of PyTorch, in a process of its own."""
-    command = [sys.executable, "-m", module, str(batch), str(threads), str(seconds)]
+    command = [sys.executable, "-m", *arguments, str(seconds)]
     told = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
     return Turn(**json.loads(told))
 
 
-# By name: what trains, PyTorch's program, and the batch sizes.
-MODELS = {"youtube_dnn": (youtube_dnn, "bench.torch_youtube", youtube.BATCHES)}
+@dataclass(frozen=True)
+class Contest:
+    """A model at its sizes, and PyTorch's programs for it, by what tells them apart."""
+
+    made: Callable[[], tuple[lsh.models.Graph, lsh.ClickDataset]]
+    lr: float
+    sizes: Sequence[int]
+    module: str
+    ways: Sequence[str] = ()
+
+
+MODELS = {
+    "youtube_dnn": Contest(youtube_dnn, youtube.LR, youtube.BATCHES, "bench.torch_youtube"),
+    "din": Contest(deep_interest, din.LR, din.BATCHES, "bench.torch_din", ("padded", "packed")),
+}
 
 
 def measure(bench: Bench) -> list[dict[str, Any]]:
     """A record of each model and batch size, with the turns of all contenders."""
     seconds = bench.seconds(_SECONDS, least=0.2)
     found: list[dict[str, Any]] = []
-    for name, (ours, module, sizes) in MODELS.items():
-        for batch in sizes:
+    for name, contest in MODELS.items():
+        model, data = contest.made()
+        for batch in contest.sizes:
             contenders: dict[str, Callable[[], Turn]] = {}
             for team in sorted({1, bench.threads}):
-                train = ours(batch, team)
+                train = trainer(model, data, contest.lr, batch, team)
                 train(seconds / 2)
                 contenders[f"leashed ×{team}"] = partial(timed, partial(train, seconds), team)
-                if installed("torch"):
-                    contenders[f"PyTorch ×{team}"] = partial(torch, module, batch, team, seconds)
+                for way in (contest.ways or ("",)) if installed("torch") else ():
+                    arguments = [contest.module, str(batch), str(team), *filter(None, [way])]
+                    contenders[f"PyTorch{way and ', ' + way} ×{team}"] = partial(
+                        torch, arguments, seconds
+                    )
             turns = take_turns(contenders, bench.times(_ROUNDS))
             found.append(
                 {"figure": name, "batch": batch, "threads": bench.threads, **record(turns)}
