@@ -14,6 +14,7 @@ from bench import (
     dlrm,
     figures,
     modes,
+    reading,
     recording,
     synchronisation,
     transport,
@@ -357,6 +358,22 @@ def _backend(results: Results) -> list[Goal]:
             0.98,
             counting.rate,
             "counting",
+        ),
+        Goal(
+            "Criteo's text into arrays, bytes/s over the fastest library's",
+            1.5,
+            reading.over_peers,
+            "reading",
+            unit="×",
+        ),
+        *(
+            Goal(
+                f"DLRM, batch {batch}, trained from text, examples/s over from memory",
+                0.75,
+                partial(reading.from_text, batch),
+                "reading",
+            )
+            for batch in (128, 2048)
         ),
         Goal(
             "a push of 1 kB through the server, one thread, million a second, least of ASP, Sync, GBA",

@@ -18,6 +18,7 @@ from bench import (
     figures,
     machine,
     modes,
+    reading,
     recording,
     synchronisation,
     transport,
@@ -81,6 +82,7 @@ def _sections(results: Results, docs: Path) -> Iterator[tuple[str, str]]:
         | synchronisation.SECTIONS
         | recording.SECTIONS
         | counting.SECTIONS
+        | reading.SECTIONS
         | modes.SECTIONS
         | virtual.SECTIONS
         | zoo.SECTIONS
@@ -148,6 +150,7 @@ def _misses(results: Results) -> Iterator[str]:
         | synchronisation.PROFILES
         | recording.PROFILES
         | counting.PROFILES
+        | reading.PROFILES
         | modes.PROFILES
         | virtual.PROFILES
         | zoo.PROFILES

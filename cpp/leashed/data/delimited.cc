@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "leashed/base/error.h"
@@ -233,9 +234,9 @@ ParsedRows Parser::parse(std::string_view lines) const {
 }
 
 void Parser::parse_plain(std::string_view lines, ParsedRows& rows) const {
-  std::vector<std::uint32_t> ends(lines.size() + 64);
+  const auto ends = std::make_unique_for_overwrite<std::uint32_t[]>(lines.size() + 64);
   std::size_t count =
-      scan_kernels(default_isa()).separators(lines.data(), lines.size(), separator_, ends.data());
+      scan_kernels(default_isa()).separators(lines.data(), lines.size(), separator_, ends.get());
   if (!lines.ends_with('\n')) ends[count++] = static_cast<std::uint32_t>(lines.size());
   const auto is_end = [&](std::size_t e) {
     return ends[e] == lines.size() || lines[ends[e]] == '\n';
