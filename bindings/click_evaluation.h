@@ -25,12 +25,12 @@ inline std::unique_ptr<LocalRows> rows_of(const GradientSource& source, const Ta
 
 inline Evaluation evaluate_rows(const GradientSource& source, const FloatArray& theta,
                                 const DatasetView& data, const Tables& tables,
-                                std::optional<std::size_t> threads = {}) {
+                                std::optional<std::size_t> threads = {}, float* logits = nullptr) {
   require_length(theta, source.dimension(), "theta");
   const std::size_t readers =
       std::min({threads.value_or(processors()), processors(), LocalRows::kReaders});
   const std::unique_ptr<LocalRows> rows = rows_of(source, tables, readers);
-  return evaluate_all(source, theta, data, readers, rows.get());
+  return evaluate_all(source, theta, data, readers, rows.get(), logits);
 }
 
 // What predict(batch, out, workspace) writes for each row, [rows, outputs].

@@ -26,14 +26,15 @@ void in_parts(std::size_t rows, Work work) {
   }
 }
 
-// Over all rows, on as many threads as that is worth, at most so many.
+// Over all rows, on as many threads as that is worth, at most so many; their logits go to `logits`,
+// where it is not null.
 inline Evaluation evaluate_all(const GradientSource& source, const FloatArray& theta,
                                const DatasetView& data, std::optional<std::size_t> threads = {},
-                               RowStore* rows = nullptr) {
+                               RowStore* rows = nullptr, float* logits = nullptr) {
   const py::gil_scoped_release release;
   Evaluator evaluator(source, SignalWatch(), rows);
   const std::size_t most = threads.value_or(std::numeric_limits<std::size_t>::max());
-  return evaluator(theta.data(), data, most).value();
+  return evaluator(theta.data(), data, most, 1, logits).value();
 }
 
 // Mean loss and accuracy.

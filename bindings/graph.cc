@@ -251,14 +251,21 @@ py::tuple evaluate_graph(const Graph& graph, const FloatArray& theta, const py::
                          const py::array& y, const Tables& tables,
                          const std::optional<FloatArray>& weights,
                          std::optional<std::size_t> threads,
-                         const std::optional<FloatArray>& statistics) {
+                         const std::optional<FloatArray>& statistics,
+                         std::optional<FloatArray> logits) {
   const DatasetView data = view_of(graph, x, y, weights);
   const float* const by = statistics_of(graph, statistics);
   RunningStatistics running;
   if (by) running = {{by, by + statistics->size()}, 1};
   const TrackedSource tracked(graph, 1, std::move(running));
   const GradientSource& source = by ? static_cast<const GradientSource&>(tracked) : graph;
-  const Evaluation sum = evaluate_rows(source, theta, data, tables, threads);
+  float* to = nullptr;
+  if (logits) {
+    if (!graph.gives_logits()) throw py::value_error("logits are of graphs of one log loss");
+    require_length(*logits, data.rows, "logits");
+    to = logits->mutable_data();
+  }
+  const Evaluation sum = evaluate_rows(source, theta, data, tables, threads, to);
   const auto n = static_cast<double>(sum.rows);
   return py::make_tuple(sum.loss_sum / n, static_cast<double>(sum.correct) / n, sum.auc,
                         sum.normalised_entropy);
@@ -296,7 +303,8 @@ void bind_graph(py::module_& m) {
            py::arg("columns"), py::arg("tables"))
       .def("evaluate_rows", evaluate_graph, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("y").noconvert(), py::arg("tables"), py::arg("weights").noconvert() = py::none(),
-           py::arg("threads") = py::none(), py::arg("statistics").noconvert() = py::none())
+           py::arg("threads") = py::none(), py::arg("statistics").noconvert() = py::none(),
+           py::arg("logits").noconvert() = py::none())
       .def("predict_rows", predict_graph, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("tables"), py::arg("statistics").noconvert() = py::none());
 }

@@ -187,7 +187,7 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                      const std::optional<std::shared_ptr<TrainerSync>>& synchronisation,
                      const std::vector<std::shared_ptr<Table>>& tables,
                      const std::optional<PyRecording>& record,
-                     const std::optional<PyMetrics>& scored) {
+                     const std::optional<PyMetrics>& scored, std::uint64_t pause_every) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   Assembly parts = assembly_of(source, theta, x, y, weights, {discipline, rule, staleness}, seed);
@@ -205,6 +205,7 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                              evaluate_every,
                              recorded_passes,
                              checkpoint_every,
+                             pause_every,
                              {},
                              std::numeric_limits<double>::quiet_NaN(),
                              nullptr,
@@ -263,7 +264,7 @@ void bind_train(py::module_& m) {
         py::arg("weights").noconvert() = py::none(), py::arg("recorded_passes") = 0,
         py::arg("leases") = py::none(), py::arg("synchronisation") = py::none(),
         py::arg("tables") = std::vector<std::shared_ptr<Table>>(), py::arg("record") = py::none(),
-        py::arg("metrics") = py::none(),
+        py::arg("metrics") = py::none(), py::arg("pause_every") = 0,
         "Trains and returns what engine/result.h calls TrainResult, as a dict.");
 }
 

@@ -58,6 +58,10 @@ def test_a_result_tells_what_the_model_and_numpy_tell(kind: str) -> None:
         assert found.accuracy == pytest.approx(expected[1])
         assert found.auc == pytest.approx(expected[2], abs=2e-3)
         assert found.normalised_entropy == pytest.approx(expected[3], rel=1e-4)
+        logits = graph.logits(result.parameters, given, result.tables)
+        np.testing.assert_allclose(1 / (1 + np.exp(-logits)), predicted[:, 0], rtol=1e-5)
+        one = graph.logits(result.parameters, given, result.tables, threads=1)
+        np.testing.assert_array_equal(logits, one)
         for threads in (1, 2, 5):
             again = graph.evaluate(result.parameters, given, result.tables, threads=threads)
             assert again[:2] == found[:2]

@@ -381,6 +381,7 @@ class Graph(GradientSource):
         weights: numpy.typing.NDArray[numpy.float32] | None = None,
         threads: typing.SupportsInt | typing.SupportsIndex | None = None,
         statistics: numpy.typing.NDArray[numpy.float32] | None = None,
+        logits: numpy.typing.NDArray[numpy.float32] | None = None,
     ) -> tuple: ...
     def gradient(
         self,
@@ -1325,6 +1326,7 @@ def train(
         typing.SupportsInt | typing.SupportsIndex,
     ]
     | None = None,
+    pause_every: typing.SupportsInt | typing.SupportsIndex = 0,
 ) -> dict:
     """
     Trains and returns what engine/result.h calls TrainResult, as a dict.

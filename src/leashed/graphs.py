@@ -623,6 +623,43 @@ class Graph:
         Raises:
             TypeError, ValueError: an argument is wrong or does not fit the model.
         """
+        return Evaluated(*self._evaluate(parameters, data, tables, threads, statistics))
+
+    def logits(
+        self,
+        parameters: ArrayLike,
+        data: ClickDataset | Dataset,
+        tables: Mapping[str, Table] | None = None,
+        threads: int | None = None,
+        statistics: ArrayLike | None = None,
+    ) -> NDArray[np.float32]:
+        """ln(p / (1 − p)) of each example, float32 [n], of a model of one output with the loss
+        ``"log_loss"``: what ``leashed.metrics.ClickMetrics`` takes.
+
+        Args:
+            parameters, data, tables, threads, statistics: as for ``evaluate``.
+
+        Raises:
+            TypeError, ValueError: as ``evaluate``; or the model gives no such logits.
+        """
+        if self.loss != "log_loss" or self.outputs != 1:
+            raise ValueError(
+                f"logits are of models of one output with the loss log_loss, which {self.name} is "
+                "not; predict() gives what it says"
+            )
+        found = np.empty(len(data), np.float32)
+        self._evaluate(parameters, data, tables, threads, statistics, found)
+        return found
+
+    def _evaluate(
+        self,
+        parameters: ArrayLike,
+        data: ClickDataset | Dataset,
+        tables: Mapping[str, Table] | None,
+        threads: int | None,
+        statistics: ArrayLike | None,
+        logits: NDArray[np.float32] | None = None,
+    ) -> tuple[float, float, float, float]:
         theta = _check.vector("parameters", parameters, self.dimension)
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         if threads is not None:
@@ -634,8 +671,9 @@ class Graph:
         else:
             rows = self.rows(data)
         by = self._running(statistics)
-        found = self.native.evaluate_rows(theta, rows, data.y, native, data.weights, threads, by)
-        return Evaluated(*found)
+        return self.native.evaluate_rows(
+            theta, rows, data.y, native, data.weights, threads, by, logits
+        )
 
     def predict(
         self,

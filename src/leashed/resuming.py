@@ -22,7 +22,7 @@ from leashed.external import Description, External
 from leashed.models import FactorisationMachine, Graph, Model
 from leashed.sync import Position
 
-__all__ = ["Checkpointer", "Kept", "Reached", "contents", "resume", "statistics"]
+__all__ = ["Checkpointer", "Kept", "OtherData", "Reached", "contents", "resume", "statistics"]
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 _LAST_UPDATES = "last_updates"
@@ -69,6 +69,17 @@ class Kept:
         self.reached = reached
 
 
+class OtherData(NamedTuple):
+    """A checkpoint to go on from with other data, from their first batch on, as a day's run goes on
+    from that of the day before: given as ``resume``.
+
+    Attributes:
+        path: the file, or the folder.
+    """
+
+    path: Path
+
+
 class Checkpointer:
     """Writes checkpoints on a thread of its own, so that the monitor waits for no disk.
 
@@ -79,6 +90,7 @@ class Checkpointer:
         path: the file.
         model: what is trained.
         config: what ``leashed.train`` was asked for, as JSON's own types.
+        paused: states come while no worker goes on, and each is written before it does.
 
     Attributes:
         position: tells how far the run is that the training is a part of; None: it is not.
@@ -94,10 +106,13 @@ class Checkpointer:
         path: str | os.PathLike[str],
         model: AnyModel,
         config: dict[str, Any],
+        *,
+        paused: bool = False,
     ) -> None:
         self._path = Path(path)
         self._model = model
         self._config = config
+        self._paused = paused
         checkpoint.description(model)  # so that what no file can hold is said now
         self._prepare()
         self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
@@ -121,13 +136,17 @@ class Checkpointer:
             self._warn()
 
     def __call__(self, reached: _core.Resumption) -> None:
-        """Write this; if another is being written, then afterwards, unless a newer one has come."""
+        """Write this; if another is being written, then afterwards, unless a newer one has come. Of
+        ``paused`` ones all are written, by this thread.
+        """
         self._warn()
         position = None if self.position is None else self.position()
         with self._lock:
             idle = self._newest is None
             self._newest = Reached(reached, position, self.statistics())
-        if idle:
+        if self._paused:
+            self._write()
+        elif idle:
             self._thread.submit(self._write)
 
     def _prepare(self) -> None:
@@ -219,8 +238,11 @@ def resume(
     path: str | os.PathLike[str],
     model: AnyModel,
     config: dict[str, Any],
+    *,
+    other_data: bool = False,
 ) -> tuple[_core.Resumption, Position]:
-    """What a checkpoint of a run of that model and configuration holds, and how far that run was.
+    """What a checkpoint of a run of that model and configuration holds, and how far that run was; on
+    ``other_data`` it begins with batch 0.
 
     Raises:
         OSError: the file cannot be read.
@@ -236,6 +258,8 @@ def resume(
         raise ValueError(f"cannot resume {path}: {wrong}")
     try:
         run = {**_BEFORE_SPARSE, **_ALONE, **json.loads(metadata["run"])}
+        if other_data:
+            run |= {"examples": config["examples"], "batches": 0, "open": [], "decay": (0.0, [], 0)}
         position = Position(run["batches"], [(span[0], span[1]) for span in run["open"]])
         return _resumption(path, found, tensors, run, config), position
     except (KeyError, IndexError, TypeError) as error:

@@ -22,6 +22,7 @@ class TableCheckpointer(resuming.Checkpointer):
         model: what is trained.
         config: what ``leashed.train`` was asked for, as JSON's own types.
         tables: those that the model reads, by name.
+        paused: as of ``Checkpointer``; what is written then is exact.
 
     Attributes:
         last_update: where all workers have ended, the updates they made; None before.
@@ -36,11 +37,13 @@ class TableCheckpointer(resuming.Checkpointer):
         model: Graph | External,
         config: dict[str, Any],
         tables: Mapping[str, Table],
+        *,
+        paused: bool = False,
     ) -> None:
         self._tables = tables
         self._written: int | None = None
         self.last_update: int | None = None
-        super().__init__(path, model, config)
+        super().__init__(path, model, config, paused=paused)
 
     def __exit__(
         self,
@@ -69,7 +72,7 @@ class TableCheckpointer(resuming.Checkpointer):
             self._path,
             self._tables,
             lambda file: checkpoint.write(file, self._model, *told),
-            exact=False,
+            exact=self._paused,
         )
         self._written = reached.training.updates
 
@@ -79,14 +82,17 @@ def resume(
     model: Graph | External,
     config: dict[str, Any],
     tables: Mapping[str, Table],
+    *,
+    other_data: bool = False,
 ) -> tuple[_core.Resumption, folders.Opened]:
-    """What a folder of a run of that model, configuration and tables holds; no table has changed.
+    """What a folder of a run of that model, configuration and tables holds, as ``resuming.resume``
+    has it; no table has changed.
 
     Raises:
         OSError: a file is missing or cannot be read.
         ValueError: one is damaged, or of another run, model or tables.
     """
     folder = folders.opened(path)
-    resumption, _ = resuming.resume(folder.model, model, config)
+    resumption, _ = resuming.resume(folder.model, model, config, other_data=other_data)
     folder.require(tables, same_rule=True)
     return resumption, folder

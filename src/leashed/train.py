@@ -121,7 +121,8 @@ def train(
     progress: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | resuming.Kept | None = None,
     checkpoint_every: float | None = None,
-    resume: str | os.PathLike[str] | resuming.Kept | None = None,
+    checkpoint_updates: int | None = None,
+    resume: str | os.PathLike[str] | resuming.Kept | resuming.OtherData | None = None,
     sync: Synchroniser | None = None,
     cluster: Cluster | None = None,
     record: str | os.PathLike[str] | None = None,
@@ -208,6 +209,11 @@ def train(
             workers change while they are written may be of either moment, and the manifest says so.
             What is written at the end is exact.
         checkpoint_every: seconds between checkpoints.
+        checkpoint_updates: updates between checkpoints, for each of which all workers wait, between
+            two of their steps, until it is written. So it is of one moment, rows of tables and all,
+            and a run that goes on from it with one thread comes to the same bits. Taken with every
+            update whose number is a multiple of it. Not with ``checkpoint_every``, a ``cluster``
+            or a mode.
         resume: a checkpoint to go on from, with the same model (of an external one the name,
             dimension, features, y, variables and ids, and a gradient that computes the same), data,
             rule, staleness policy, seed and batch size; the discipline and the number of threads
@@ -320,6 +326,14 @@ def train(
         checkpoint_every = _check.real("checkpoint_every", checkpoint_every, 0.0)
         if checkpoint is None:
             raise ValueError("checkpoint_every needs checkpoint, the file to write")
+    if checkpoint_updates is not None:
+        checkpoint_updates = _check.whole("checkpoint_updates", checkpoint_updates)
+        if checkpoint is None:
+            raise ValueError("checkpoint_updates needs checkpoint, the file to write")
+        if checkpoint_every is not None or cluster is not None:
+            raise ValueError(
+                "checkpoint_updates goes neither with checkpoint_every nor with cluster; give one"
+            )
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable, got {progress!r}")
     if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
@@ -365,6 +379,9 @@ def train(
     check_synchroniser(sync, cluster)
     if sync is not None:
         config["sync"] = sync.label
+    other_data = isinstance(resume, resuming.OtherData)
+    if isinstance(resume, resuming.OtherData):
+        resume = resume.path
     resumption, position, folder = None, None, None
     begun: Running | None = None
     if trained:
@@ -373,10 +390,12 @@ def train(
         resumption, begun = resume.reached, resume.statistics
     elif resume is not None and trained:
         assert isinstance(model, (Graph, External))
-        resumption, folder = table_checkpoints.resume(resume, model, config, trained)
+        resumption, folder = table_checkpoints.resume(
+            resume, model, config, trained, other_data=other_data
+        )
         config["resumed_exact"] = folder.exact
     elif resume is not None:
-        resumption, position = resuming.resume(resume, model, config)
+        resumption, position = resuming.resume(resume, model, config, other_data=other_data)
     if isinstance(model, Graph) and isinstance(resume, (str, os.PathLike)):
         begun = resuming.statistics(resume if folder is None else folder.model, model)
     if resumption is not None:
@@ -480,10 +499,16 @@ def train(
         elif checkpoint is not None and trained:
             assert isinstance(model, (Graph, External))
             checkpointer = stack.enter_context(
-                table_checkpoints.TableCheckpointer(checkpoint, model, config, trained)
+                table_checkpoints.TableCheckpointer(
+                    checkpoint, model, config, trained, paused=checkpoint_updates is not None
+                )
             )
         elif checkpoint is not None:
-            checkpointer = stack.enter_context(resuming.Checkpointer(checkpoint, model, config))
+            checkpointer = stack.enter_context(
+                resuming.Checkpointer(
+                    checkpoint, model, config, paused=checkpoint_updates is not None
+                )
+            )
         if isinstance(checkpointer, resuming.Checkpointer):
             checkpointer.statistics = lambda: running(native)
         rules = until.rules(_drawn(train_set, batch_size), batch_size)
@@ -546,6 +571,7 @@ def train(
             [table.native for table in trained.values()],
             recording,
             counting,
+            checkpoint_updates or 0,
         )
         if isinstance(checkpointer, resuming.Kept):
             checkpointer.statistics = running(native)

@@ -20,6 +20,7 @@ struct Evaluator::Job {
   const float* theta;
   const DatasetView& data;
   std::size_t every;
+  float* logits;                  // of all rows, or null
   std::vector<Evaluation> parts;  // by chunk, so that their sum does not depend on who did which
   // Relaxed, all three: distinct numbers are all that is asked of the first two, and the last is a
   // hint. What the helpers write is seen after Team::finish.
@@ -40,7 +41,7 @@ Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, std::siz
   BatchView& batch = scratch.batch.view;
   fill_in_order(data, begin, size, scratch.batch);
   if (rows_) rows_->read(reader, batch, *scratch.rows);
-  if (scratch.metrics) batch.logits = scratch.logits.data();
+  if (scratch.metrics) batch.logits = job.logits ? job.logits + begin : scratch.logits.data();
   const Evaluation found = source_.evaluate(job.theta, batch, *scratch.workspace);
   if (scratch.metrics) scratch.metrics->add({batch.logits, size}, batch.targets);
   return found;
@@ -102,12 +103,13 @@ std::size_t Evaluator::helpers(std::size_t threads, std::size_t chunks) const {
 }
 
 std::optional<Evaluation> Evaluator::operator()(const float* theta, const DatasetView& data,
-                                                std::size_t threads, std::size_t every) {
+                                                std::size_t threads, std::size_t every,
+                                                float* logits) {
   threads = std::min(threads, processors());
   if (rows_) threads = std::min(threads, rows_->readers());
   if (scratch_.size() < threads) scratch_.resize(threads);
   const std::size_t taken = kChunk * every;
-  Job job{theta, data, every, std::vector<Evaluation>((data.rows + taken - 1) / taken)};
+  Job job{theta, data, every, logits, std::vector<Evaluation>((data.rows + taken - 1) / taken)};
   std::size_t chunks = job.parts.size();
   if (threads > 1 && chunk_seconds_ == 0 && chunks > 1) {
     const double begin = now();

@@ -26,9 +26,10 @@ class Evaluator {
 
   // Nothing where it ended early. On at most `threads`, and no more than there are processors; the
   // loss and what is right have the same bits whatever their number. Of every `every`-th chunk of
-  // the rows alone.
+  // the rows alone. `logits`: null, or where each row's goes, of a source that gives any.
   std::optional<Evaluation> operator()(const float* theta, const DatasetView& data,
-                                       std::size_t threads, std::size_t every = 1);
+                                       std::size_t threads, std::size_t every = 1,
+                                       float* logits = nullptr);
 
  private:
   static constexpr std::size_t kChunk = 256;  // rows between two looks at whether to go on

@@ -14,6 +14,7 @@ namespace leashed {
 
 ThreadExecutor::ThreadExecutor(Run& run, std::function<void(std::size_t worker)> work)
     : run_(run), work_(std::move(work)), running_(run.workers) {
+  if (run.pause) run.pause->on_complete([this] { wake(); });
   threads_.reserve(run.workers);
   try {
     for (std::size_t worker = 0; worker < run.workers; ++worker) {
@@ -36,8 +37,17 @@ ThreadExecutor::~ThreadExecutor() {
 
 bool ThreadExecutor::wait(double seconds) {
   std::unique_lock lock(mutex_);
-  return ended_.wait_for(lock, std::chrono::duration<double>(seconds),
-                         [this] { return running_ == 0; });
+  return ended_.wait_for(lock, std::chrono::duration<double>(seconds), [this] {
+    return running_ == 0 || std::exchange(woken_, false);
+  }) && running_ == 0;
+}
+
+void ThreadExecutor::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  ended_.notify_all();
 }
 
 void ThreadExecutor::begin(std::size_t worker) {

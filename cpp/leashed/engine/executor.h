@@ -15,7 +15,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Waits for all workers to end, about so long at most; true where they have.
+  // Waits for all workers to end, about so long at most, or until all wait in a pause; true where
+  // they have ended.
   virtual bool wait(double seconds) = 0;
 };
 
@@ -34,6 +35,7 @@ class ThreadExecutor final : public Executor {
   enum class Gate { closed, open, given_up };
   void begin(std::size_t worker);
   void set(Gate gate);
+  void wake();
 
   Run& run_;
   const std::function<void(std::size_t worker)> work_;
@@ -42,6 +44,7 @@ class ThreadExecutor final : public Executor {
   // Under the lock.
   Gate gate_ = Gate::closed;
   std::size_t running_;
+  bool woken_ = false;  // from waiting, once
   std::vector<std::jthread> threads_;
 };
 

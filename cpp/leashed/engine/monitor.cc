@@ -54,6 +54,9 @@ void Monitor::watch(Executor& executor) {
     look();
     if (run_.stop.stopped()) {
       executor.wait(kSlice);
+    } else if (run_.pause && run_.pause->complete()) {
+      save();
+      run_.pause->go_on();
     } else if (clock() >= next_checkpoint) {
       next_checkpoint = save() ? clock() + every_.checkpoint : clock() + kAgain;
     } else if (clock() >= next) {

@@ -8,6 +8,7 @@
 
 #include "leashed/data/dataset_view.h"
 #include "leashed/discipline/observed.h"
+#include "leashed/engine/pause.h"
 #include "leashed/engine/progress_metrics.h"
 #include "leashed/engine/stop.h"
 #include "leashed/model/gradient_source.h"
@@ -35,6 +36,8 @@ struct Run {
   RowStore* const rows;      // of the tables that the source reads; null: of none
 
   ProgressMetrics* metrics = nullptr;  // that are kept of the outputs; null: none
+
+  Pause* pause = nullptr;  // of the workers, for checkpoints; null: nobody waits
 
   StopFlag stop;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "leashed/discipline/updater.h"
@@ -73,7 +74,7 @@ constexpr std::size_t kShortStep = std::size_t{1} << 20;
 std::unique_ptr<Executor> executor_of(Training& training, std::vector<Worker>& workers,
                                       const TrainOptions& options) {
   const bool watches = std::isfinite(options.evaluate_every) ||
-                       std::isfinite(options.checkpoint_every) ||
+                       std::isfinite(options.checkpoint_every) || training.pause ||
                        std::isfinite(training.until.seconds) || training.until.wants_loss() ||
                        training.leases || training.synchronisation || options.stream;
   const bool is_short =
@@ -94,6 +95,9 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                     options.seed, options.from, options.rows, options.leases,
                     options.synchronisation, options.trace, options.stream);
   training.metrics = options.metrics;
+  std::optional<Pause> pause;
+  if (options.pause_every > 0)
+    training.pause = &pause.emplace(options.workers, options.pause_every);
   std::vector<Worker> workers = workers_of(training, options.recorded_passes);
   std::vector<const WorkerTelemetry*> telemetry;
   for (const Worker& worker : workers) telemetry.push_back(&worker.telemetry());

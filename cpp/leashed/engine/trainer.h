@@ -23,6 +23,8 @@ struct TrainOptions {
   std::size_t recorded_passes = 0;
   // Seconds between checkpoints.
   double checkpoint_every = std::numeric_limits<double>::infinity();
+  // Updates between checkpoints for which all workers pause; 0: none.
+  std::uint64_t pause_every = 0;
   // Where the training goes on from a checkpoint: the position, and the loss at its beginning. NaN:
   // it begins here.
   Position from = {};

@@ -46,6 +46,7 @@ bool Worker::train(double until) {
   if (!more && training_.rows) training_.rows->leave(id_);
   if (!more && training_.synchronisation) training_.synchronisation->leave(id_);
   if (!more) training_.discipline.leave(id_);
+  if (!more && training_.pause) training_.pause->leave();
   telemetry_->running_seconds += now() - start;
   return more;
 }
@@ -95,15 +96,17 @@ bool Worker::have_batch() {
 bool Worker::wants_another() {
   if (training_.stop.stopped()) return false;
   if (training_.discipline.lockstep()) {
-    if (training_.from.updates + steps_ >= training_.until.updates)
-      return training_.stop.finish(StopReason::updates), false;
+    const std::uint64_t update = training_.from.updates + steps_;
+    if (update >= training_.until.updates) return training_.stop.finish(StopReason::updates), false;
     const std::uint64_t first = training_.from.batches + steps_ * training_.workers;
     if (!exists(first) || !training_.batches->has(first + training_.workers - 1)) {  // whole steps
       return training_.stop.finish(StopReason::epochs), false;
     }
+    if (training_.pause) pause(steps_ > 0 && training_.pause->due(update));
     return have_batch();
   }
   const std::uint64_t most = training_.until.updates;
+  bool due = false;
   if (!exists(next_.place)) {
     if (training_.stop.stopped()) return false;
     // Then no update is claimed that another worker has a batch for.
@@ -113,11 +116,21 @@ bool Worker::wants_another() {
     return training_.stop.finish(updates ? StopReason::updates : StopReason::epochs), false;
   }
   if (!may_publish_ && !training_.sparse_runs) {
-    if (training_.next_update.fetch_add(1, kRelaxed) >= most)
-      return training_.stop.finish(StopReason::updates), false;
+    const std::uint64_t update = training_.next_update.fetch_add(1, kRelaxed);
+    if (update >= most) return training_.stop.finish(StopReason::updates), false;
     may_publish_ = true;
+    due = training_.pause && update > training_.from.updates && training_.pause->due(update);
   }
+  if (training_.sparse_runs && training_.pause) {
+    due =
+        next_.place > training_.from.batches && training_.pause->due(next_.place, training_.claim);
+  }
+  if (training_.pause) pause(due);
   return have_batch();
+}
+
+void Worker::pause(bool due) {
+  telemetry_->waiting_seconds += training_.pause->pass(due, training_.stop);
 }
 
 void Worker::look_ahead() {

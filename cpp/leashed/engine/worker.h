@@ -40,6 +40,8 @@ class Worker {
   // Waits for it; false where the run is stopped.
   bool have_batch();
   bool wants_another();
+  // Waits where all workers are to, between two steps; `due`: from here.
+  void pause(bool due);
   // The losses that batch k's rows have been found to have.
   void record(std::uint64_t k, double loss_sum, std::size_t rows);
   void step();

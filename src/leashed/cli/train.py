@@ -114,6 +114,12 @@ def add(commands: Commands) -> None:
         help="write it meanwhile, too; no thread stops for it",
     )
     parser.add_argument(
+        "--checkpoint-updates",
+        type=int,
+        metavar="N",
+        help="write it with every N updates, for which all threads wait: of one moment, tables too",
+    )
+    parser.add_argument(
         "--resume",
         type=Path,
         metavar="FILE",
@@ -224,6 +230,7 @@ def _train(options: argparse.Namespace) -> int:
         progress=progress,
         checkpoint=options.checkpoint,
         checkpoint_every=options.checkpoint_every,
+        checkpoint_updates=options.checkpoint_updates,
         resume=options.resume,
         tables=given,
         record=options.record,
