@@ -19,11 +19,13 @@ py::dict train_by_mode(const GradientSource& source, const FloatArray& theta, co
                        const std::optional<FloatArray>& weights,
                        std::vector<std::pair<double, std::uint32_t>> commands,
                        const std::optional<PyRecording>& record,
-                       const std::optional<PyMetrics>& scored) {
+                       const std::optional<PyMetrics>& scored,
+                       const std::vector<std::shared_ptr<Table>>& tables) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   Assembly parts = assembly_of(source, theta, x, y, weights, {mode, rule, staleness}, seed);
   parts.recording = to_recording(record);
+  parts.tables = tables;
   if (validation_x && validation_y) {
     parts.validation = view_of(source, *validation_x, *validation_y);
   }
@@ -52,6 +54,7 @@ void bind_train_mode(py::module_& m) {
         py::arg("weights").noconvert() = py::none(),
         py::arg("commands") = std::vector<std::pair<double, std::uint32_t>>(),
         py::arg("record") = py::none(), py::arg("metrics") = py::none(),
+        py::arg("tables") = std::vector<std::shared_ptr<Table>>(),
         "Trains by a mode on threads and returns what train does, and what the mode decided.");
 }
 

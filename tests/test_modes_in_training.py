@@ -229,7 +229,6 @@ def test_a_recorded_term_is_replayed(tmp_path) -> None:
         ({"resume": "x"}, ValueError, "resume is not for runs with a mode"),
         ({"sync": object()}, ValueError, "sync is not for runs with a mode"),
         ({"cluster": object()}, ValueError, "cluster is not for runs with a mode"),
-        ({"tables": {}}, ValueError, "tables is not for runs with a mode"),
         ({"threads": "auto"}, ValueError, "is not for runs with a mode"),
         ({"threads": 0}, ValueError, "threads must be at least 1"),
         ({"term": 0}, ValueError, "term must be"),

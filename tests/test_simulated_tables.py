@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_clicks import ROWS, clicks, shared, small
+from reference_servers import aggregate_rows
 from test_simulated_modes import ALL, ALONE
 
 import leashed as lsh
@@ -209,6 +210,40 @@ def test_an_update_of_several_is_as_stale_as_the_stalest_and_has_their_mean() ->
     assert rows["folded"] == 2
     # The slow one pushes on the row before the first update.
     assert list(played.result.row_staleness) == [1, 1]
+
+
+@pytest.mark.parametrize("containing", [False, True])
+@pytest.mark.parametrize(
+    "mode", [modes.Sync, modes.GBA, modes.BSP, modes.Switching], ids=lambda kind: kind.NAME
+)
+def test_rows_are_divided_by_the_batches_that_contain_their_id(mode, containing) -> None:
+    """One update of four batches, beside what ASP makes of the same one after the other: four equal
+    workers have all begun at the start.
+    """
+    graph = shared(rows=100)
+    data = clicks(graph, 4 * BATCH, kind="weights", rows=100)
+    ids = np.arange(100)
+
+    def rows(mode: modes.Mode | None, updates: int) -> dict[str, Any]:
+        made = tables.of(graph.tables, rule=lsh.SGD(1.0), seed=SEED)
+        if mode is not None:
+            until = lsh.until(updates=updates)
+            play(graph, data, simulation.constant(4, 1.0), mode=mode, until=until, tables=made)
+        return {name: table.lookup(ids, versions=True) for name, table in made.items()}
+
+    begun, updated = rows(None, 0), rows(mode(divide_by_containing=containing), 1)
+    one_by_one = [begun, *(rows(modes.ASP(), updates) for updates in (1, 2, 3, 4))]
+    for name, (values, _) in begun.items():
+        batches = {
+            k: {id_: v[id_] - w[id_] for id_ in ids if versions[id_] != before[id_]}
+            for k in range(4)
+            for (v, before), (w, versions) in [(one_by_one[k][name], one_by_one[k + 1][name])]
+        }
+        assert 0 < len(batches[0].keys() & batches[1].keys()) < len(batches[0])
+        summed = aggregate_rows(batches, "containing" if containing else "kept")
+        for id_ in ids:
+            wanted = values[id_] - summed.get(id_, 0.0)
+            np.testing.assert_allclose(updated[name][0][id_], wanted, atol=2e-6)
 
 
 def test_staleness_policies_damp_rows_one_by_one() -> None:

@@ -1361,6 +1361,7 @@ def train_mode(
         typing.SupportsInt | typing.SupportsIndex,
     ]
     | None = None,
+    tables: collections.abc.Sequence[Table] = [],
 ) -> dict:
     """
     Trains by a mode on threads and returns what train does, and what the mode decided.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -130,16 +130,40 @@ def _numbers(mode: Mode, without: str | None = None) -> dict[str, Setting]:
 
 
 @dataclass(frozen=True)
-class Sync(Mode):
-    """The barrier: an update is the mean of a gradient of each worker, on the parameters before it."""
+class _Summing(Mode):
+    """Whose updates are of several gradients."""
+
+    divide_by_containing: bool = field(default=False, kw_only=True)
+
+    def __repr__(self) -> str:
+        told = [
+            f"{item.name}={value!r}"
+            for item in fields(self)
+            if (value := getattr(self, item.name)) != item.default
+        ]
+        return f"{type(self).__name__}({', '.join(told)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Sync(_Summing):
+    """The barrier: an update is the mean of a gradient of each worker, on the parameters before it.
+
+    Args:
+        divide_by_containing: of the rows of tables: a row's gradients are divided by the number of
+            those batches that contain its id, not of all that are summed. Then an id that few batches
+            have takes as large a step as a frequent one.
+    """
 
     NAME: ClassVar[str] = "sync"
 
 
-@dataclass(frozen=True)
-class BSP(Mode):
+@dataclass(frozen=True, repr=False)
+class BSP(_Summing):
     """An update of ``b2`` gradients (default: the workers), whatever they were taken on; nobody waits
     (gba, section 5.1).
+
+    Args:
+        divide_by_containing: as of ``Sync``.
     """
 
     NAME: ClassVar[str] = "bsp"
@@ -178,9 +202,13 @@ class HopBS(Mode):
     b1: int = 2
 
 
-@dataclass(frozen=True)
-class HopBW(Mode):
-    """A round ends without the ``b3`` slowest, whose gradients of it are dropped (gba, section 5.1)."""
+@dataclass(frozen=True, repr=False)
+class HopBW(_Summing):
+    """A round ends without the ``b3`` slowest, whose gradients of it are dropped (gba, section 5.1).
+
+    Args:
+        divide_by_containing: as of ``Sync``.
+    """
 
     NAME: ClassVar[str] = "hop_bw"
     b3: int
@@ -207,13 +235,14 @@ class LocalSGD(Mode):
     h: int
 
 
-@dataclass(frozen=True)
-class GBA(Mode):
+@dataclass(frozen=True, repr=False)
+class GBA(_Summing):
     """An update of ``m`` gradients (default: the workers), without those more than ``iota`` steps stale
     by their token (gba, eq. 1); nobody waits.
 
     Args:
         divide_by_m: the mean over all m, not over those kept.
+        divide_by_containing: as of ``Sync``; of rows it goes before ``divide_by_m``.
     """
 
     NAME: ClassVar[str] = "gba"
@@ -222,7 +251,7 @@ class GBA(Mode):
     divide_by_m: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Switching(GBA):
     """Sync at first, and ``GBA`` from a command on, and back: no number changes, and no example is lost
     or trained twice.
@@ -258,6 +287,15 @@ class Switching(GBA):
 COMMANDS = ("sync", "gba")
 
 
+def check_rows(mode: Mode) -> None:
+    """Raises ValueError where workers of the mode, who share the rows of tables, send models."""
+    if not mode.PUSHES_GRADIENTS:
+        raise ValueError(
+            f"mode {mode.NAME} sends models, and the rows of tables are shared by all workers; take "
+            "a mode whose workers push gradients, such as ASP(), GBA() or SHAT()"
+        )
+
+
 def check_batches(mode: Mode, examples: int) -> None:
     """Raises ValueError where a batch of the mode's own is larger than the data."""
     batch = getattr(mode, "gba_batch", None)
@@ -267,7 +305,7 @@ def check_batches(mode: Mode, examples: int) -> None:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Automatic(GBA):
     """``Switching`` by itself, by the times that workers take.
 

@@ -31,6 +31,7 @@ from leashed.modes import (
     Prague,
     Swarm,
     check_batches,
+    check_rows,
 )
 from leashed.network import Network
 from leashed.result import TrainResult
@@ -699,11 +700,8 @@ def simulate(
         raise ValueError("until needs updates or epochs where nothing takes time")
     check_dense_part(model)
     trained = tables_for(model, tables, rule, staleness, seed)
-    if trained and mode is not None and not mode.PUSHES_GRADIENTS:
-        raise ValueError(
-            f"mode {mode.NAME} sends models, and the rows of tables are shared by all workers; take "
-            "a mode whose workers push gradients, such as ASP(), GBA() or SHAT()"
-        )
+    if trained and mode is not None:
+        check_rows(mode)
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:

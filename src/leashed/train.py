@@ -27,7 +27,7 @@ from leashed.histogram import Histogram, TimeDistribution
 from leashed.machine import cores, cpu_model
 from leashed.metrics import Progressive, Scored, Values, users_of
 from leashed.models import FactorisationMachine, Graph, Model
-from leashed.modes import Mode, ModeCounts, check_batches
+from leashed.modes import Mode, ModeCounts, check_batches, check_rows
 from leashed.result import QUALITY, TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
@@ -170,9 +170,10 @@ def train(
             the parameter server is a lock that who pushes carries it out under. ``result.mode``
             has what it decided; ``result.total_updates`` counts the server's updates, of peers
             those of all models. Of peers and of ``Ensemble`` the mean of the models is evaluated
-            and returned. ``checkpoint``, ``resume``, ``sync``, ``cluster``, ``tables``,
-            sparse data, stage-aware staleness policies and ``threads="auto"`` are not for runs
-            with a mode.
+            and returned. The rows of tables are copied for a batch when it is granted, and updated
+            with its push; modes whose workers send models are not for them. ``checkpoint``,
+            ``resume``, ``sync``, ``cluster``, sparse data, stage-aware staleness policies and
+            ``threads="auto"`` are not for runs with a mode.
         rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``.
         staleness: what a gradient is multiplied by for its staleness, from ``leashed.staleness``.
             Default: ``none()``. With ``Sequential`` and ``Synchronous`` staleness is always 0.
@@ -282,7 +283,6 @@ def train(
             resume=resume,
             sync=sync,
             cluster=cluster,
-            tables=train_set if isinstance(train_set, _Clicks) else tables,
         )
         if isinstance(train_set, SparseDataset):
             raise TypeError("data must be dense for runs with a mode; give a discipline")
@@ -346,6 +346,8 @@ def train(
                 raise ValueError(f"{name} is not for models that {kind}; {instead}")
         check_dense_part(model)
     trained = tables_for(model, tables, rule, staleness, seed)
+    if trained and mode is not None:
+        check_rows(mode)
     if record is not None:
         _check_record(sync=sync, cluster=cluster, tables=trained or None)
         _check.writable(Path(record))
@@ -486,10 +488,13 @@ def train(
             mode.commands(),
             recording,
             counting,
+            [table.native for table in trained.values()],
         )
         config["sparse_updates"] = False
+        if trained:
+            config["tables"] = told_by(trained)
         _warn_of(record, outcome)
-        return result_of(outcome, mean_batch, config, {}, running(native), metrics is not None)
+        return result_of(outcome, mean_batch, config, trained, running(native), metrics is not None)
     if auto:
         config["threads"] = threads = fastest(candidates(threads), eps)
     with ExitStack() as stack:
@@ -671,7 +676,6 @@ def _check_mode(mode: Mode, **given: object) -> None:
         "resume": "train with a discipline",
         "sync": "train alone",
         "cluster": "train on one machine",
-        "tables": "train a model without tables",
     }
     for name, value in given.items():
         if value is not None:

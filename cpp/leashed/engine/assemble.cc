@@ -210,6 +210,7 @@ ModeTrainResult train_mode(const Assembly& parts, ModeTrainOptions options,
                            const TrainCallbacks& callbacks) {
   const Beginning begin(parts, options.workers);
   const modes::ServerPolicy machine = modes::make_server_policy(parts.discipline);
+  options.tables = parts.tables;
   std::optional<TraceWriter> trace;
   std::optional<ModeRecorder> recorder;
   if (const auto& recording = parts.recording) {

@@ -17,6 +17,7 @@
 #include "leashed/engine/run.h"
 #include "leashed/engine/watched_run.h"
 #include "leashed/server/own_models.h"
+#include "leashed/server/served_rows.h"
 
 namespace leashed {
 namespace {
@@ -38,12 +39,14 @@ class PolicyThreads final : Sink, Observed {
                 const ModeTrainOptions& options)
       : options_(options),
         batches_(data, options.batch_size, options.seed),
-        server_(machine, context),
+        rows_(source, options.tables),
+        server_(machine, context, rows_.holder()),
         rule_(server_.rule()),
         looked_at_(!server_.has_global_model()),
         met_(!server_.holds()),
         models_(server_, context),
-        run_(source, data, *this, options.until, options.workers, options.batch_size, nullptr),
+        run_(source, data, *this, options.until, options.workers, options.batch_size,
+             rows_.readers()),
         seats_(options.workers) {
     run_.metrics = options.metrics;
     for (Seat& seat : seats_) {
@@ -83,7 +86,11 @@ class PolicyThreads final : Sink, Observed {
     Grant granted;             // written by who grants, before the flag is raised
     std::vector<float> own;    // of peers: its model when it began the step
     AlignedArray<float> sent;  // a gradient, or a model
+    // Of a model over tables what is pulled is written with the grant too.
     Batch batch;
+    PulledRows pulled;
+    ShownRows shown;
+    AlignedArray<float> row_gradients;
     std::unique_ptr<Workspace> workspace;
     // What the server decides is counted under the lock, the rest by the worker.
     WorkerTelemetry telemetry;
@@ -96,6 +103,7 @@ class PolicyThreads final : Sink, Observed {
   void push(Node node);
 
   // Under the lock.
+  void pull_rows(Seat& seat);
   void tell(const Event& event, const Payload* payload = nullptr);
   void handle(const Event& event, const Payload* payload, std::int64_t ns);
   std::int64_t elapsed_ns() const {
@@ -126,7 +134,8 @@ class PolicyThreads final : Sink, Observed {
   Clock::time_point start_{};
 
   std::mutex mutex_;
-  // Under the lock. Versions are pinned and looked at without it.
+  // Under the lock. Versions are pinned and looked at without it, and so are copies of rows.
+  ServedRows rows_;
   ParameterServer server_;
   const WorkerRule rule_;
   const bool looked_at_;  // workers' own models, by others than their workers
@@ -160,6 +169,7 @@ void PolicyThreads::work(Node node) {
   {
     const std::lock_guard lock(mutex_);  // another may be granting to this one
     seat.granted.pulled.release();
+    if (RowHolder* const rows = rows_.holder()) rows->release(seat.pulled.keys);
   }
   seat.telemetry.running_seconds += now() - start;
 }
@@ -185,11 +195,13 @@ bool PolicyThreads::compute(Node node) {
   for (std::uint32_t i = 0; i < steps; ++i) {
     const double start = now();
     const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
-    batches_.fill_span(lease.first + begin, end - begin, seat.batch);
+    RowHolder* const rows = rows_.holder();
+    if (!rows) batches_.fill_span(lease.first + begin, end - begin, seat.batch);
     const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
                          : met_                                   ? seat.own.data()
                                                                   : models_[node];
     BatchView& batch = seat.batch.view;
+    if (rows) rows->show(seat.pulled, batch, seat.shown, seat.row_gradients);
     if (run_.metrics) batch.logits = run_.metrics->logits(node, batch.size);
     const double sampled = now();
     const float loss =
@@ -222,7 +234,11 @@ void PolicyThreads::step(Node node, bool last) {
 
 void PolicyThreads::push(Node node) {
   Seat& seat = seats_[node];
-  const Payload payload{&seat.sent, seat.granted.t, seat.granted.lease.count};
+  Payload payload{&seat.sent, seat.granted.t, seat.granted.lease.count};
+  if (rows_.holder()) {
+    payload.rows = &seat.pulled.keys;
+    payload.row_gradients = &seat.row_gradients;
+  }
   seat.granted.pulled.release();
   const double asked = now();
   const std::lock_guard lock(mutex_);
@@ -276,7 +292,15 @@ void PolicyThreads::grant(Grant grant) {
   seat.granted = std::move(grant);
   if (looked_at_) models_.take(seat.granted);
   if (met_) copy_own(seat.granted.node);
+  if (rows_.holder()) pull_rows(seat);
   seat.flags.raise(kGranted);
+}
+
+// Those of the whole lease: who shares rows with others makes no local steps.
+void PolicyThreads::pull_rows(Seat& seat) {
+  const Lease& lease = seat.granted.lease;
+  batches_.fill_span(lease.first, lease.count, seat.batch);
+  rows_.holder()->pull(seat.batch.view, seat.pulled);
 }
 
 // Every grant with a term wants to be woken, and may be so a little later: those that come close
@@ -370,6 +394,7 @@ ModeTrainResult train_mode(const GradientSource& source, const DatasetView& data
   result.training = watched.end([&](std::uint64_t) { return options.until.batches; });
   result.counts = training.counts();
   result.training.worker_updates = result.counts.worker_kept;
+  result.training.rows = result.counts.rows;
   return result;
 }
 

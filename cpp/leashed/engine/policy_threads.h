@@ -7,17 +7,21 @@
 // why. The grant is written under the lock before its flag is raised. Gradients are computed
 // outside the lock, on a version that is pinned, or on the worker's own model; own models that
 // others look at (of peers, and of an ensemble) are changed under the lock, and peers compute on
-// copies of theirs. Time is the monotonic clock's since the workers were started, read under the
-// lock, so that it does not go back from one event to the next.
+// copies of theirs. The rows of tables that a batch reads are found and copied with its grant, and
+// so under the lock as their updates are; gradients are of the copies. Time is the monotonic
+// clock's since the workers were started, read under the lock, so that it does not go back from one
+// event to the next.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "leashed/engine/monitor.h"
 #include "leashed/engine/result.h"
 #include "leashed/server/parameter_server.h"
+#include "leashed/table/table.h"
 
 namespace leashed {
 
@@ -42,6 +46,8 @@ struct ModeTrainOptions {
   std::vector<std::pair<double, std::uint32_t>> commands = {};
   ModeListener* listener = nullptr;
   ProgressMetrics* metrics = nullptr;  // as of TrainOptions
+  // Those that the source reads, in its order.
+  std::vector<std::shared_ptr<Table>> tables = {};
 };
 
 struct ModeTrainResult {
@@ -49,7 +55,8 @@ struct ModeTrainResult {
   ModeCounts counts;
 };
 
-// `context.workers` are as many as the options', with a reader at least.
+// `context.workers` are as many as the options', with a reader at least. Throws Error where the
+// source reads other tables than the options have, or reads any and workers send models.
 ModeTrainResult train_mode(const GradientSource& source, const DatasetView& data,
                            const DatasetView* validation, const modes::ServerPolicy& machine,
                            const DisciplineContext& context, const ModeTrainOptions& options,

@@ -33,15 +33,22 @@ struct Job {
   // Of one of several servers, whose data another leases: its own leases are tickets without an
   // end, and each push says for which batch it is, which counts here once.
   bool follows = false;
+  // Of several gradients' rows: a row's sum is divided by the batches that contain its id, rather
+  // than by all that are summed. It is for who holds the rows: machines do not look at it.
+  bool divide_by_containing = false;
 };
 
 template <class Algorithm>
 class Coordinated {
  public:
   Coordinated(const Job& job, WorkerRule rule)
-      : leases_(job.batch, job.examples, job.follows), rule_(rule), term_ns_(job.term_ns) {}
+      : leases_(job.batch, job.examples, job.follows),
+        rule_(rule),
+        term_ns_(job.term_ns),
+        divides_by_containing_(job.divide_by_containing) {}
 
   const WorkerRule& rule() const { return rule_; }
+  bool divides_by_containing() const { return divides_by_containing_; }
   bool present(Node node) const { return node < states_.size() && states_[node] != State::away; }
   bool leased(Node node) const { return leases_.has(node); }
 
@@ -202,6 +209,7 @@ class Coordinated {
 
   WorkerRule rule_;
   std::int64_t term_ns_;
+  bool divides_by_containing_;
   std::vector<State> states_;
   std::vector<Node> parked_;  // first come, first served
   bool finished_ = false;

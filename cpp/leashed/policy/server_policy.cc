@@ -123,6 +123,14 @@ const std::map<std::string, Maker> kMakers = {
      }},
 };
 
+// Those that put gradients of several pushes together.
+bool sums_gradients(const std::string& mode) {
+  for (const char* const name : {"sync", "bsp", "hop_bw", "gba", "switching", "automatic"}) {
+    if (mode == name) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 ServerPolicy make_server_policy(const Choice& choice) {
@@ -134,6 +142,9 @@ ServerPolicy make_server_policy(const Choice& choice) {
   job.examples = arguments.whole("examples", 0, 0);
   job.term_ns = static_cast<std::int64_t>(arguments.whole("term_ns", 0, 0));
   job.follows = arguments.flag("follows");
+  if (sums_gradients(choice.name)) {
+    job.divide_by_containing = arguments.flag("divide_by_containing");
+  }
   ServerPolicy machine = make(job, arguments);
   arguments.finish();
   return machine;

@@ -33,6 +33,10 @@ using ServerPolicy = std::variant<Bsp,        // and ASP
 //   examples   of all leases, 0: endless
 //   term_ns    until a lease goes to another, 0 (default): never
 //   follows    1: of one of several servers, whose data another leases (coordinated.h)
+//
+// and of those that sum gradients of several pushes
+//
+//   divide_by_containing   1: a row's sum is divided by the batches that contain its id
 ServerPolicy make_server_policy(const Choice& choice);
 
 inline void on(ServerPolicy& machine, const Event& event, Time now, Out& out) {
@@ -40,6 +44,9 @@ inline void on(ServerPolicy& machine, const Event& event, Time now, Out& out) {
 }
 inline const WorkerRule& rule(const ServerPolicy& machine) {
   return std::visit([](const auto& m) -> const WorkerRule& { return m.rule(); }, machine);
+}
+inline bool divides_by_containing(const ServerPolicy& machine) {
+  return std::visit([](const auto& m) { return m.divides_by_containing(); }, machine);
 }
 
 }  // namespace leashed::modes

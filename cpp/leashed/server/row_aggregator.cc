@@ -13,7 +13,7 @@ void RowAggregator::hold(std::uint32_t slot, RowKeys& keys, AlignedArray<float>&
 
 RowPublication RowAggregator::apply(std::span<const Aggregator::Part> parts, double divisor,
                                     std::uint64_t t) {
-  if (parts.size() == 1 && parts[0].weight == divisor) {
+  if (parts.size() == 1 && parts[0].weight == (by_containing_ ? 1 : divisor)) {
     Slot& slot = slots_[parts[0].slot];
     return holder_.push(slot.keys, slot.gradients.data(), t);
   }
@@ -48,7 +48,8 @@ RowPublication RowAggregator::apply_table(std::size_t table,
       folded_.rows[i] = IdIndex::kNone;
       continue;
     }
-    const float share = 1 / static_cast<float>(divisor - left_out_[i]);
+    const double pushes = by_containing_ ? added_[i] : divisor - left_out_[i];
+    const float share = 1 / static_cast<float>(pushes);
     for (std::size_t j = 0; j < stride; ++j) sums_[i * stride + j] *= share;
   }
   return holder_.push_weighed(table, folded_, sums_.data(), t);

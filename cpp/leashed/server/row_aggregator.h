@@ -2,7 +2,8 @@
 // those of the parameters. A row gets one update of what the pushes of a batch have for it: their
 // sum in the order in which the slots are named, over the number of pushes, those included that
 // have nothing for it. So rows take as large a step as the parameters (gba, 3), and with one push
-// it is the push's own.
+// it is the push's own. Or, where that is asked for, over the number of pushes that have something
+// for it: then a rare id takes as large a step as a frequent one.
 //
 // Each push's gradient of a row is damped for the row's own updates since it was pulled, by the
 // table's staleness policy; what that leaves out is no part of the row's mean. The update counts as
@@ -20,12 +21,14 @@ namespace leashed {
 
 class RowAggregator {
  public:
-  explicit RowAggregator(RowHolder& holder) : holder_(holder) {}
+  RowAggregator(RowHolder& holder, bool by_containing)
+      : holder_(holder), by_containing_(by_containing) {}
 
   // Keeps them in the slot, which takes the memory; what it had before is given in exchange.
   void hold(std::uint32_t slot, RowKeys& keys, AlignedArray<float>& gradients);
-  // One update of the rows of these slots, of which each is of `weight`; they are free then. t:
-  // updates of the parameters before it.
+  // One update of the rows of these slots, of which each is of `weight`; they are free then.
+  // divisor: the number of pushes, where not those are counted that have a row's id. t: updates of
+  // the parameters before it.
   RowPublication apply(std::span<const Aggregator::Part> parts, double divisor, std::uint64_t t);
   RowKeys& keys(std::uint32_t slot) { return slots_[slot].keys; }
   // Lets go of them, without an update.
@@ -42,6 +45,7 @@ class RowAggregator {
   void add(std::size_t table, Slot& slot, double weight);
 
   RowHolder& holder_;
+  const bool by_containing_;
   std::vector<Slot> slots_;
   // Of one table: what a push has, and the rows of all pushes.
   Located pushed_, folded_;

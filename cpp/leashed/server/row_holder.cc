@@ -35,10 +35,7 @@ RowHolder::RowHolder(std::vector<std::shared_ptr<Table>> tables,
     : tables_(std::move(tables)),
       features_of_tables_(std::move(features_of_tables)),
       held_(tables_.size()),
-      found_(tables_.size(), features_of_tables_.size()),
-      rows_(tables_.size()),
-      values_(tables_.size()),
-      places_(features_of_tables_.size()) {
+      found_(tables_.size(), features_of_tables_.size()) {
   for (const auto& table : tables_) {
     begun_.push_back(table->steps() - std::min(table->steps(), begun));
     seats_.push_back(Table::Seat::keep(*table));
@@ -93,8 +90,12 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
   for (const auto& of : found_.entries) places = std::ranges::copy(of, places).out;
 }
 
-void RowHolder::show(const PulledRows& pulled, BatchView& batch, AlignedArray<float>& gradients) {
+void RowHolder::show(const PulledRows& pulled, BatchView& batch, ShownRows& shown,
+                     AlignedArray<float>& gradients) const {
   const std::vector<RowKeys::Part>& parts = pulled.keys.parts;
+  shown.tables.resize(tables_.size());
+  shown.values.resize(tables_.size());
+  shown.places.resize(features_of_tables_.size());
   std::size_t floats = 0;
   for (std::size_t t = 0; t < tables_.size(); ++t) floats += gradients_of(t, parts[t].count);
   reach_size(gradients, floats);
@@ -103,19 +104,20 @@ void RowHolder::show(const PulledRows& pulled, BatchView& batch, AlignedArray<fl
   float* gradient = gradients.data();
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     const std::size_t n = parts[t].count, dim = tables_[t]->dim();
-    values_[t].resize(n);
-    for (std::size_t i = 0; i < n; ++i) values_[t][i] = copies + i * dim;
-    rows_[t] = {n, dim, tables_[t]->gradient_stride(), values_[t].data(), gradient};
+    std::vector<const float*>& values = shown.values[t];
+    values.resize(n);
+    for (std::size_t i = 0; i < n; ++i) values[i] = copies + i * dim;
+    shown.tables[t] = {n, dim, tables_[t]->gradient_stride(), values.data(), gradient};
     copies += copies_of(t, n);
     gradient += gradients_of(t, n);
   }
   const std::uint32_t* places = pulled.places.data();
-  for (std::size_t f = 0; f < places_.size(); ++f) {
-    places_[f] = places;
+  for (std::size_t f = 0; f < shown.places.size(); ++f) {
+    shown.places[f] = places;
     places += batch.size ? batch.columns[f].end(batch.size - 1) : 0;
   }
-  batch.tables = rows_;
-  batch.places = places_.data();
+  batch.tables = shown.tables;
+  batch.places = shown.places.data();
 }
 
 void RowHolder::renew(PulledRows& pulled, const RowSharding& sharding, std::size_t server) {

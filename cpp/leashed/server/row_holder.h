@@ -37,6 +37,13 @@ struct PulledRows {
   std::vector<std::uint32_t> places;  // of the entries, one feature after the other
 };
 
+// Where a gradient source finds what was pulled, of who computes.
+struct ShownRows {
+  std::vector<TableRows> tables;
+  std::vector<std::vector<const float*>> values;  // by table
+  std::vector<const std::uint32_t*> places;       // by feature
+};
+
 class RowHolder {
  public:
   // Of each feature the table's number among `tables`. begun: updates of the run that the tables
@@ -51,9 +58,11 @@ class RowHolder {
   void pull(const BatchView& batch, PulledRows& pulled);
   // Copies those of one server's rows again, as of now, that were pulled before.
   void renew(PulledRows& pulled, const RowSharding& sharding, std::size_t server);
-  // Fills in the view's tables and places, valid until the next; their gradients are `gradients`,
-  // which is made as large as they need and 0. The batch is the one that was pulled.
-  void show(const PulledRows& pulled, BatchView& batch, AlignedArray<float>& gradients);
+  // Fills in the view's tables and places, valid as long as what is given; their gradients are
+  // `gradients`, which is made as large as they need and 0. The batch is the one that was pulled.
+  // For any thread, whatever another does with the holder.
+  void show(const PulledRows& pulled, BatchView& batch, ShownRows& shown,
+            AlignedArray<float>& gradients) const;
   // Takes what is pushed apart, for each server its own rows in their order.
   void split(RowKeys& keys, const float* gradients, const RowSharding& sharding,
              std::span<RowPush*> pushes);
@@ -84,12 +93,9 @@ class RowHolder {
   // By table that grows: in which epochs what is held was found, and how many hold it. A seat
   // announces the first.
   std::vector<std::map<std::uint64_t, std::size_t>> held_;
-  // Of the batch that is pulled, shown or pushed.
+  // Of the batch that is pulled or pushed.
   Combiner combiner_;
   FoundRows found_;
-  std::vector<TableRows> rows_;
-  std::vector<std::vector<const float*>> values_;
-  std::vector<const std::uint32_t*> places_;
 };
 
 }  // namespace leashed

@@ -30,7 +30,7 @@ bool ModeGradients::compute(std::uint32_t worker) {
     const std::uint64_t end = player.lease.count * (step + 1) / steps;
     played_.batches.fill_span(player.lease.first + begin, end - begin, batch_);
     if (RowHolder* rows = played_.rows.holder()) {
-      rows->show(player.rows, batch_.view, row_gradients_);
+      rows->show(player.rows, batch_.view, shown_, row_gradients_);
     }
     const bool changed = step == 0 && !player.before.empty();
     const float* const theta = changed ? player.before.data() : theta_of(worker);

@@ -33,6 +33,7 @@ class ModeGradients {
   // A gradient or a model, and the rows' gradients; and what was pulled, together.
   AlignedArray<float> sent_, row_gradients_, pulled_;
   Batch batch_;
+  ShownRows shown_;
   std::vector<RowPush*> row_pushes_;
 };
 

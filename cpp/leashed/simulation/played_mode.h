@@ -9,9 +9,9 @@
 #include "leashed/data/indexed_batches.h"
 #include "leashed/engine/telemetry.h"
 #include "leashed/server/own_models.h"
+#include "leashed/server/served_rows.h"
 #include "leashed/server/shards.h"
 #include "leashed/simulation/membership.h"
-#include "leashed/simulation/played_rows.h"
 #include "leashed/simulation/simulate.h"
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
@@ -133,7 +133,7 @@ struct PlayedMode {
   const SimulationOptions& options;
   const IndexedBatches batches;
 
-  PlayedRows rows;
+  ServedRows rows;
   Shards shards;
   const std::int64_t term_ns;  // of leases; 0: none
   const modes::WorkerRule rule;

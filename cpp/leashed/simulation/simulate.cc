@@ -7,8 +7,8 @@
 #include "leashed/base/error.h"
 #include "leashed/cluster/averaging.h"
 #include "leashed/data/indexed_batches.h"
+#include "leashed/server/served_rows.h"
 #include "leashed/simulation/durations.h"
-#include "leashed/simulation/played_rows.h"
 #include "leashed/simulation/protocol.h"
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
@@ -248,7 +248,7 @@ class Simulation final : public SyncStage {
       std::swap(player.row_gradients, spare_.back());
       spare_.pop_back();
     }
-    rows_.holder()->show(player.rows, batch_.view, player.row_gradients);
+    rows_.holder()->show(player.rows, batch_.view, shown_, player.row_gradients);
   }
   // As a worker on a thread: also where theta's part was dropped or excluded.
   void push_rows(Player& player, const Publication& publication) {
@@ -360,7 +360,8 @@ class Simulation final : public SyncStage {
   const std::int64_t end_;
 
   SimulationResult result_;
-  PlayedRows rows_;
+  ServedRows rows_;
+  ShownRows shown_;
   std::vector<AlignedArray<float>> spare_;  // memory for gradients of rows
   std::vector<Player> workers_;
   Batch batch_;

@@ -30,6 +30,7 @@ const std::vector<Choice> kModes = {
     {"local_sgd", {{"h", 4}}},
     {"gba", {{"m", 3}, {"iota", 0}}},
     {"gba", {{"m", 4}, {"iota", 2}, {"divide_by_m", 1}}},
+    {"gba", {{"m", 4}, {"divide_by_containing", 1}}},
     {"switching", {{"gba_batch", 2}}},
     {"automatic", {{"gba_batch", 2}, {"window_ns", 1000}, {"windows", 1}}},
     {"shat"},

@@ -46,7 +46,7 @@ struct Push {
   }
   // Adds a gradient to each entry's row.
   void compute(RowHolder& holder, std::uint64_t seed) {
-    holder.show(pulled, view, gradients);
+    holder.show(pulled, view, shown, gradients);
     std::mt19937 random(static_cast<unsigned>(seed));
     std::normal_distribution<float> normal;
     for (std::size_t f = 0; f < 3; ++f) {
@@ -70,6 +70,7 @@ struct Push {
   IdColumn columns[3];
   BatchView view{nullptr, Targets(), kSize};
   PulledRows pulled;
+  ShownRows shown;
   AlignedArray<float> gradients;
   ByRow sums;
 };
@@ -100,12 +101,16 @@ std::vector<std::shared_ptr<Table>> made(bool grows, const Choice& staleness = {
 
 }  // namespace
 
-TEST_CASE("an update of several has for each id the sum over the pushes, over their number") {
-  for (const bool grows : {false, true}) {
+TEST_CASE(
+    "an update of several has for each id the sum over the pushes, over their number, or that "
+    "of those that contain it") {
+  for (const auto& [grows, by_containing] :
+       {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
     CAPTURE(grows);
+    CAPTURE(by_containing);
     const auto tables = made(grows);
     RowHolder holder(tables, {0, 0, 1});
-    RowAggregator aggregator(holder);
+    RowAggregator aggregator(holder, by_containing);
     ByRow wanted = all_of(tables);
     std::uint64_t asked = 0;
     RowPublication told;
@@ -127,17 +132,18 @@ TEST_CASE("an update of several has for each id the sum over the pushes, over th
       told.add(aggregator.apply(parts, 3, t));
       for (auto& [key, values] : wanted) {
         Values sum(kDim, 0.0f);
-        bool any = false;
+        float containing = 0;
         for (const Aggregator::Part& part : parts) {
           const auto found = pushes[part.slot].sums.find(key);
           if (found == pushes[part.slot].sums.end()) continue;
-          any = true;
+          ++containing;
           for (std::size_t i = 0; i < kDim; ++i) {
             sum[i] += static_cast<float>(part.weight) * found->second[i];
           }
         }
-        if (!any) continue;
-        for (std::size_t i = 0; i < kDim; ++i) values[i] -= kLr * (sum[i] / 3);
+        if (containing == 0) continue;
+        const float divisor = by_containing ? containing : 3;
+        for (std::size_t i = 0; i < kDim; ++i) values[i] -= kLr * (sum[i] / divisor);
         const Values got = row_of(*tables[key.first], key.second);
         for (std::size_t i = 0; i < kDim; ++i) CHECK(got[i] == doctest::Approx(values[i]));
       }
@@ -152,7 +158,7 @@ TEST_CASE("one push that counts whole is the update of the plain holder, bit for
   for (const bool aggregated : {false, true}) {
     const auto tables = made(true, {"power", {{"k", 1}}});
     RowHolder holder(tables, {0, 0, 1});
-    RowAggregator aggregator(holder);
+    RowAggregator aggregator(holder, false);
     Push slow(1), fast(2);
     holder.pull(slow.view, slow.pulled);
     holder.pull(fast.view, fast.pulled);
@@ -198,7 +204,7 @@ TEST_CASE("what a worker pulled stays as it was, however many have pushed since"
 TEST_CASE("what a table's policy leaves out is no part of the row's mean") {
   const auto tables = made(false, {"cutoff", {{"iota", 0}}});
   RowHolder holder(tables, {0, 0, 1});
-  RowAggregator aggregator(holder);
+  RowAggregator aggregator(holder, false);
   Push stale(1), between(1), fresh(1);
   holder.pull(stale.view, stale.pulled);
   holder.pull(between.view, between.pulled);
@@ -237,15 +243,54 @@ TEST_CASE("what a table's policy leaves out is no part of the row's mean") {
   CHECK(all_of(tables) == untouched);
 }
 
+TEST_CASE("a batch that contains an id divides its row's sum, unless a policy leaves it out") {
+  const auto tables = made(false, {"cutoff", {{"iota", 0}}});
+  RowHolder holder(tables, {0, 0, 1});
+  RowAggregator aggregator(holder, true);
+  Push stale(1), between(1), fresh(1), also(1);
+  holder.pull(stale.view, stale.pulled);
+  holder.pull(between.view, between.pulled);
+  between.compute(holder, 1);
+  holder.push(between.pulled.keys, between.gradients.data(), 0);
+  std::uint32_t slot = 0;
+  for (Push* const push : {&fresh, &also}) holder.pull(push->view, push->pulled);
+  ByRow wanted = all_of(tables);
+  for (Push* const push : {&stale, &fresh, &also}) {
+    push->compute(holder, 2 + slot);
+    aggregator.hold(slot++, push->pulled.keys, push->gradients);
+  }
+  for (const Push* const push : {&fresh, &also}) {
+    for (const auto& [key, sum] : push->sums) {
+      for (std::size_t i = 0; i < kDim; ++i) wanted[key][i] -= kLr * sum[i] / 2;
+    }
+  }
+  // Whatever they are said to be divided by.
+  const Aggregator::Part parts[] = {{0, 1}, {1, 1}, {2, 1}};
+  aggregator.apply(parts, 7, 1);
+  // Alone it counts whole.
+  Push alone(5);
+  holder.pull(alone.view, alone.pulled);
+  alone.compute(holder, 9);
+  for (const auto& [key, sum] : alone.sums) {
+    for (std::size_t i = 0; i < kDim; ++i) wanted[key][i] -= kLr * sum[i];
+  }
+  aggregator.hold(0, alone.pulled.keys, alone.gradients);
+  aggregator.apply({parts, 1}, 7, 2);
+  for (const auto& [key, values] : all_of(tables)) {
+    for (std::size_t i = 0; i < kDim; ++i) CHECK(values[i] == doctest::Approx(wanted[key][i]));
+  }
+}
+
 TEST_CASE("a dropped push leaves the rows as they are, and lets them go") {
   Table::Settings settings = settings_of("a", 0);
   settings.max_bytes = std::size_t{1} << 16;
   settings.evict = "age";
   const auto table = std::make_shared<Table>(settings);
   RowHolder holder({table}, {0});
-  RowAggregator aggregator(holder);
+  RowAggregator aggregator(holder, false);
   std::vector<std::uint64_t> ids(64);
   PulledRows pulled;
+  ShownRows shown;
   AlignedArray<float> gradients;
   std::uint64_t next = 1;
   for (int round = 0; round < 400; ++round) {
@@ -254,7 +299,7 @@ TEST_CASE("a dropped push leaves the rows as they are, and lets them go") {
     BatchView view{nullptr, Targets(), ids.size()};
     view.columns = {&column, 1};
     holder.pull(view, pulled);
-    holder.show(pulled, view, gradients);
+    holder.show(pulled, view, shown, gradients);
     aggregator.hold(0, pulled.keys, gradients);
     aggregator.drop(aggregator.keys(0));
     aggregator.drop(aggregator.keys(0));
@@ -274,6 +319,7 @@ TEST_CASE("rows that are held by a slow worker are not used again") {
   {
     RowHolder holder({table}, {0});
     PulledRows slow, pulled;
+    ShownRows shown;
     AlignedArray<float> slow_gradients, gradients;
     std::vector<std::uint64_t> ids(32);
     const IdColumn column{ids.data()};
@@ -285,7 +331,7 @@ TEST_CASE("rows that are held by a slow worker are not used again") {
     for (int round = 0; round < 200; ++round) {
       for (std::uint64_t& id : ids) id = next++;
       holder.pull(view, pulled);
-      holder.show(pulled, view, gradients);
+      holder.show(pulled, view, shown, gradients);
       for (std::size_t i = 0; i < view.tables[0].count * view.tables[0].stride; ++i) {
         gradients[i] = 1;
       }
@@ -296,7 +342,7 @@ TEST_CASE("rows that are held by a slow worker are not used again") {
     }
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = 1 + i;
     const ByRow before = all_of({table});
-    holder.show(slow, view, slow_gradients);
+    holder.show(slow, view, shown, slow_gradients);
     for (std::size_t i = 0; i < view.tables[0].count * view.tables[0].stride; ++i) {
       slow_gradients[i] = 1e6f;
     }
@@ -318,9 +364,10 @@ TEST_CASE("a batch of nothing, and ids that are no rows") {
   BatchView view{nullptr, Targets(), 0};
   view.columns = {&column, 1};
   PulledRows pulled;
+  ShownRows shown;
   AlignedArray<float> gradients;
   holder.pull(view, pulled);
-  holder.show(pulled, view, gradients);
+  holder.show(pulled, view, shown, gradients);
   CHECK(view.tables[0].count == 0);
   CHECK(holder.push(pulled.keys, gradients.data(), 0).applied == 0);
   view.size = 1;

@@ -1,5 +1,5 @@
-// The rows of tables in virtual time: those that workers have pulled, by the thread that plays
-// them, and those that whoever evaluates reads.
+// The rows of tables that workers pull from a server, and whoever evaluates reads: the first by one
+// thread at a time, the others by theirs, whatever the first does.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace leashed {
 
-class PlayedRows {
+class ServedRows {
  public:
   // Throws Error where these are not the tables that the source reads.
-  PlayedRows(const GradientSource& source, const std::vector<std::shared_ptr<Table>>& tables);
+  ServedRows(const GradientSource& source, const std::vector<std::shared_ptr<Table>>& tables);
 
   // Null where the source reads no tables.
   RowHolder* holder() { return holder_.get(); }

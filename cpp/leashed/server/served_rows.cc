@@ -1,4 +1,4 @@
-#include "leashed/simulation/played_rows.h"
+#include "leashed/server/served_rows.h"
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace leashed {
 
-PlayedRows::PlayedRows(const GradientSource& source,
+ServedRows::ServedRows(const GradientSource& source,
                        const std::vector<std::shared_ptr<Table>>& tables) {
   if (const std::size_t read = source.tables().size(); tables.size() != read) {
     throw Error("tables must be the " + std::to_string(read) + " that the source reads, got " +
