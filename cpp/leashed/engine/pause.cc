@@ -25,7 +25,7 @@ double Pause::pass(bool ask, const StopFlag& stop) {
     lock.lock();
   }
   while (pauses_ == before && !stop.stopped()) over_.wait_for(lock, kPatience);
-  --waiting_;
+  if (pauses_ == before) --waiting_;
   return now() - start;
 }
 
@@ -47,6 +47,7 @@ void Pause::go_on() {
     const std::lock_guard lock(mutex_);
     asked_.store(false, std::memory_order_relaxed);
     ++pauses_;
+    waiting_ = 0;  // who wakes late waits no more: the next pause may be asked for before
   }
   over_.notify_all();
 }
