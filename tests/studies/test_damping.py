@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from leashed.cli import main
+from leashed.plots.damping import over_time
 from leashed.studies import damping
 from leashed.studies.damping import DAMPING, Asked, curves
 
@@ -36,6 +38,14 @@ def test_a_run_that_crashed_has_no_loss_from_there_on() -> None:
     assert np.isnan(padded[2:]).all()
 
 
+def test_runs_that_crash_have_a_curve_and_a_figure_all_the_same() -> None:
+    found = list(curves(replace(SMALL, lr=1e30)))
+    assert any(one.loss.shape and np.isnan(one.auc).all() for one in found)
+    assert over_time(found).axes
+    nothing = replace(found[0], loss=np.full_like(found[0].loss, np.nan))
+    assert over_time([nothing]).axes
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     monkeypatch.setattr(
         "leashed.cli.damping.Asked", lambda **given: Asked(**{**given, "rows": 300})
@@ -45,6 +55,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert main(["bench", "staleness", *arguments]) == 0
     assert "normalised" in capsys.readouterr().out
     assert page.stat().st_size > 10_000
+
+
+def test_arguments_of_the_other_kind_are_refused(capsys) -> None:
+    for arguments in (["--lr", "0"], ["--repeats", "3"], ["--times", "normal"], ["--full"]):
+        assert main(["bench", "staleness", *arguments]) == 2
+        assert f"{arguments[0]} goes with --damping" in capsys.readouterr().err
+    assert main(["bench", "staleness", "--damping", "--updates", "5"]) == 2
+    assert "--updates does not go with --damping" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,16 @@ def test_one_value_tells_nothing_of_its_spread() -> None:
         interval([])
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_has_no_interval(wrong: float) -> None:
+    found = interval([1.0, wrong, 2.0])
+    assert not math.isfinite(found.mean)
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    assert math.isnan(interval([math.inf, -math.inf]).mean)
+    assert interval([math.nan]).text() == "–"
+
+
 def test_a_ratio_and_its_inverse_have_inverse_intervals() -> None:
     ours, theirs = [1.0, 2.2, 3.0], [1.1, 2.0, 3.1]
     there, back = ratio(ours, theirs), ratio(theirs, ours)

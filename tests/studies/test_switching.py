@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from leashed.cli import main
-from leashed.report.switching import Found, parts, tendencies
+from leashed.report.switching import Found, _staleness, parts, tendencies
+from leashed.report.table import MISSING
+from leashed.result import Histogram
 from leashed.studies import recommender
 from leashed.studies.gba_bound import both_updated, bounds
 from leashed.studies.switching import (
@@ -99,6 +101,22 @@ def test_tables_have_every_mode_and_state() -> None:
     )
 
 
+def test_a_mode_that_keeps_no_gradient_has_no_staleness() -> None:
+    none, some = Histogram(np.zeros(1, np.int64)), Histogram(np.array([0, 2]))
+    assert _staleness([none]) == (MISSING, MISSING)
+    assert _staleness([none, some]) == ("1.00", "1")
+
+
+def test_a_crash_names_the_rates() -> None:
+    asked = [after_sync(SMALL, 0, "Async", "busy", 1)]
+    with pytest.raises(ValueError, match=r"by Sync on a busy .* crashed.* smaller --lr or --rows"):
+        list(careers(replace(SMALL, lr=1e38), asked))
+    with pytest.raises(ValueError, match=r"by Async on a busy .* crashed.* smaller --async-lr"):
+        list(careers(replace(SMALL, async_lr=1e38), asked))
+    with pytest.raises(ValueError, match=r"by GBA on a vacant .* crashed"):
+        list(bounds(replace(SMALL, lr=1e38)))
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "switching.html"
     arguments = ["--workers", "4", "--batch-size", "8", "--rows", "400", "--repeats", "1"]
@@ -112,7 +130,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--workers", "0"], "workers must be at least 1"),
+        (["--workers", "1"], "workers must be at least 2"),
         (["--rows", "100"], "rows must be at least 16000"),
         (["--lr", "-1"], "lr must be greater than 0"),
     ],

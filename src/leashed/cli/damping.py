@@ -19,7 +19,7 @@ from leashed.studies.stale import TIMES
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
 
-__all__ = ["add_arguments", "damping"]
+__all__ = ["add_arguments", "damping", "refuse"]
 
 _HEADER = ["workers", "damping", "mean τ", "loss at first", "half-way", "at the end", "AUC"]
 _FULL = 5
@@ -35,9 +35,9 @@ def add_arguments(parser: Arguments) -> None:
     default = Asked()
     own = parser.add_argument_group("damping")
     own.add_argument("--damping", action="store_true", help="train with each damping: Figure 5")
-    own.add_argument("--times", choices=TIMES, default=default.times, help="default: %(default)s")
-    own.add_argument("--lr", type=float, default=default.lr, help="default: %(default)s")
-    own.add_argument("--repeats", type=int, default=default.repeats, help="default: %(default)s")
+    own.add_argument("--times", choices=TIMES, help=f"default: {default.times}")
+    own.add_argument("--lr", type=float, help=f"default: {default.lr}")
+    own.add_argument("--repeats", type=int, help=f"default: {default.repeats}")
     own.add_argument(
         "--full",
         action="store_true",
@@ -45,13 +45,26 @@ def add_arguments(parser: Arguments) -> None:
     )
 
 
+def refuse(options: argparse.Namespace) -> None:
+    """ValueError where an argument is given that goes with --damping alone."""
+    for name in ("times", "lr", "repeats", "full"):
+        given = getattr(options, name)
+        if given is not None and given is not False:
+            raise ValueError(f"--{name} goes with --damping; give that too, or leave it out")
+
+
 def damping(options: argparse.Namespace) -> int:
     """The command. Arguments that both have are checked already."""
+    if options.updates is not None:
+        raise ValueError("--updates does not go with --damping; --full trains longer")
+    default = Asked()
     asked = Asked(
         workers=options.workers,
-        times=options.times,
-        lr=_check.real("lr", options.lr, 0.0),
-        repeats=_check.whole("repeats", options.repeats),
+        times=options.times or default.times,
+        lr=default.lr if options.lr is None else _check.real("lr", options.lr, 0.0),
+        repeats=default.repeats
+        if options.repeats is None
+        else _check.whole("repeats", options.repeats),
         seed=_check.whole("seed", options.seed, 0),
     )
     if options.full:

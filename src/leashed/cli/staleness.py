@@ -17,6 +17,7 @@ from leashed.studies.stale import PAPER, Counted, counts_of
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
+_UPDATES = 260_000
 _HEADER = ["workers", "times", "mean τ", "theory", "the paper", "variance", "theory", "the paper"]
 _NOTE = (
     "τ as the paper counts it, from 1. Theory: E(τ) = n, whatever the rates; the variance n(n − 1) is "
@@ -38,7 +39,7 @@ def add(benchmarks: Commands) -> None:
     parser.add_argument(
         "--workers", type=listed(int), default=(1000, 3000), help="default: 1000,3000"
     )
-    parser.add_argument("--updates", type=int, default=260_000, help="default: %(default)s")
+    parser.add_argument("--updates", type=int, help=f"default: {_UPDATES}")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--report", type=Path, metavar="HTML", help="write the figure there")
     damping.add_arguments(parser)
@@ -51,7 +52,8 @@ def _staleness(options: argparse.Namespace) -> int:
         _check.whole("workers", workers)
     if options.damping:
         return damping.damping(options)
-    updates = _check.whole("updates", options.updates)
+    damping.refuse(options)
+    updates = _UPDATES if options.updates is None else _check.whole("updates", options.updates)
     line, found = Line(sys.stderr), []
     for counted in counts_of(options.workers, updates, _check.whole("seed", options.seed, 0)):
         found.append(counted)

@@ -12,7 +12,7 @@ from leashed import _check
 from leashed.cli.progress import Line
 from leashed.report.table import number, text
 from leashed.studies.recommender import NAME
-from leashed.studies.swap import Asked, Curve, curves
+from leashed.studies.swap import LEAST_PERIOD, Asked, Curve, curves
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -70,6 +70,11 @@ def _swap(options: argparse.Namespace) -> int:
     )
     if options.full:
         asked = replace(asked, rows=_FULL * asked.rows)
+    if asked.period < LEAST_PERIOD:
+        raise ValueError(
+            f"--periods must be at most {asked.steps // LEAST_PERIOD} in a day of {asked.steps} steps: "
+            f"the decay at each step to compare with takes periods of {LEAST_PERIOD}, got {asked.periods}"
+        )
     if options.report is not None:
         _check.writable(options.report)
     line, found = Line(sys.stderr), []

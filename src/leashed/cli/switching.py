@@ -69,7 +69,7 @@ def add(benchmarks: Commands) -> None:
 def _setting(options: argparse.Namespace) -> Setting:
     setting = replace(Setting(), **(_FULL if options.full else {}))
     given = {
-        name: _check.whole(name, value)
+        name: _check.whole(name, value, 2 if name == "workers" else 1)
         for name in ("workers", "batch_size", "rows", "repeats")
         if (value := getattr(options, name)) is not None
     }

@@ -42,6 +42,9 @@ def over_time(found: Sequence[Curve]) -> Figure:
             axes.set(title=f"{workers:,} workers", xlabel="time [gradients of a worker]")
             axes.legend(title="damping")
         means = np.array([[mean for mean, _, _ in one.intervals()] for one in found])
-        panels[0].set_ylim(0.95 * np.nanmin(means), 1.05 * np.nanmax(means[:, 0]))
+        if np.isfinite(means[:, 0]).any():
+            least = np.min(means, initial=np.inf, where=np.isfinite(means))
+            most = np.max(means[:, 0], initial=-np.inf, where=np.isfinite(means[:, 0]))
+            panels[0].set_ylim(0.95 * least, 1.05 * most)
         panels[0].set_ylabel("loss")
     return figure

@@ -135,7 +135,9 @@ def _share(days: Sequence[Day]) -> str:
 
 def _staleness(found: Sequence[Histogram]) -> tuple[str, str]:
     total = sum(one.total for one in found)
-    mean = sum(one.mean() * one.total for one in found) / total
+    if not total:
+        return MISSING, MISSING
+    mean = sum(one.mean() * one.total for one in found if one.total) / total
     return number(mean), str(max(one.max() for one in found))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -72,7 +73,7 @@ class Curve:
         workers, damping: which.
         seconds: float64 [E]; of which a gradient takes 1 in the mean.
         loss: float64 [repeats, E]; of the clicks trained on, at those seconds; NaN after a crash.
-        auc: float64 [repeats]; at the end, of another day's clicks.
+        auc: float64 [repeats]; at the end, of another day's clicks; NaN likewise.
         mean_staleness: as the paper counts it, from 1.
     """
 
@@ -109,6 +110,8 @@ def curves(asked: Asked) -> Iterator[Curve]:
             seed=asked.seed + repeat,
             evaluate_every=asked.updates / _EVALUATIONS,
         ).result
+        if result.outcome == "crashed":
+            return result, math.nan
         return result, model.evaluate(result.parameters, tested, result.tables).auc
 
     settings = list(product(asked.workers, DAMPING))

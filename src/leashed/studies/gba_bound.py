@@ -13,7 +13,7 @@ from leashed.simulation import Simulation, simulate
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side
-from leashed.studies.switching import MODES, STATES, Setting
+from leashed.studies.switching import MODES, STATES, Setting, crash
 
 __all__ = ["Bound", "both_updated", "bounds"]
 
@@ -74,11 +74,14 @@ def both_updated(clicks: ClickDataset, batch: int) -> float:
     ids = np.asarray(clicks.ids)
     steps = len(clicks) // batch
     rows = recommender.CARDINALITY
-    touched = np.zeros((steps, ids.shape[1], rows), bool)
+    both, before = 0, np.zeros((ids.shape[1], rows), bool)
     for step in range(steps):
+        touched = np.zeros_like(before)
         for feature, column in enumerate(ids[step * batch : (step + 1) * batch].T):
-            touched[step, feature, column.astype(np.int64)] = True
-    return float((touched[1:] & touched[:-1]).mean())
+            touched[feature, column.astype(np.int64)] = True
+        both += int(np.count_nonzero(touched & before))
+        before = touched
+    return both / ((steps - 1) * before.size)
 
 
 def bounds(setting: Setting) -> Iterator[Bound]:
@@ -116,7 +119,9 @@ def bounds(setting: Setting) -> Iterator[Bound]:
         counts = np.sum([one.staleness for one in of_state], axis=0)
         differences = np.sum([one.differences for one in of_state], axis=0)
         squares = np.sum([one.squares for one in of_state], axis=0)
-        yield Bound(state, differences / squares[:, None], counts / counts.sum(), (1.0, zeta))
+        kept = counts.sum()
+        behind = counts / kept if kept else np.full(_BEHIND, np.nan)
+        yield Bound(state, differences / squares[:, None], behind, (1.0, zeta))
 
 
 def _squares(dense: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -125,7 +130,7 @@ def _squares(dense: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[n
 
 def _trained(setting: Setting, piece: _Piece, data: ClickDataset, updates: int) -> Simulation:
     """After so many updates: of one seed the beginning of a longer training is a shorter one."""
-    return simulate(
+    trained = simulate(
         recommender.model(),
         data,
         cluster=setting.cluster(piece.state),
@@ -136,3 +141,5 @@ def _trained(setting: Setting, piece: _Piece, data: ClickDataset, updates: int) 
         seed=piece.seed,
         tables=recommender.new_tables(setting.rows_lr, piece.seed),
     )
+    recommender.require_finite(trained.result, *crash("GBA", piece.state))
+    return trained

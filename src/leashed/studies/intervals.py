@@ -26,19 +26,26 @@ class Interval(NamedTuple):
         return (self.high - self.low) / 2.0
 
     def text(self, digits: int = 4) -> str:
-        """The mean ± half the width, to so many digits; of a single value the mean alone."""
+        """The mean ± half the width, to so many digits; of a single value the mean alone, and a
+        dash for NaN.
+        """
+        if math.isnan(self.mean):
+            return "–"
         half = f" ± {self.half:.{digits}f}" if math.isfinite(self.half) else ""
         return f"{self.mean:.{digits}f}{half}"
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean of values that are drawn independently, about normally.
+    """The mean of values that are drawn independently, about normally; NaN ends where a value is
+    not finite.
 
     Raises:
         ValueError: there is none.
     """
     if not values:
         raise ValueError("values must not be empty")
+    if not all(map(math.isfinite, values)):
+        return Interval(sum(values) / len(values), math.nan, math.nan)
     mean = math.fsum(values) / len(values)
     if len(values) == 1:
         return Interval(mean, -math.inf, math.inf)

@@ -15,7 +15,16 @@ from leashed.result import TrainResult
 from leashed.rules import Adagrad
 from leashed.tables import Table
 
-__all__ = ["CARDINALITY", "NAME", "Gradient", "days", "gradient", "model", "new_tables"]
+__all__ = [
+    "CARDINALITY",
+    "NAME",
+    "Gradient",
+    "days",
+    "gradient",
+    "model",
+    "new_tables",
+    "require_finite",
+]
 
 NAME = "a small DLRM, of 26 tables of 1,000 rows of 8 and layers of 16, 8 and 16 units"
 """What it is, in words."""
@@ -54,6 +63,12 @@ def days(rows: int, count: int, seed: int = 0, drift: float = 0.0) -> list[Click
         rows, seed, test=1, days=count, drift=drift, cardinalities=CARDINALITY
     ).train
     return [clicks[day * rows : (day + 1) * rows] for day in range(count)]
+
+
+def require_finite(trained: TrainResult, what: str, remedy: str) -> None:
+    """ValueError where ``what`` was trained to NaN or infinity, from which nothing goes on."""
+    if trained.outcome == "crashed":
+        raise ValueError(f"{what} crashed: what it trains is no longer finite; {remedy}")
 
 
 def gradient(trained: TrainResult, clicks: ClickDataset) -> Gradient:

@@ -19,10 +19,13 @@ from leashed.studies.intervals import Interval, interval
 from leashed.studies.side_by_side import side_by_side
 from leashed.train import train
 
-__all__ = ["OPTIMIZERS", "Asked", "Curve", "curves"]
+__all__ = ["LEAST_PERIOD", "OPTIMIZERS", "Asked", "Curve", "curves"]
 
 _PAPERS = 14
 """T (1 − λ) in the paper: its period of 1.4·10⁷ steps, and the λ of 0.999999 of the other decay."""
+
+LEAST_PERIOD = _PAPERS + 1
+"""Steps; with fewer that λ is none."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,7 @@ class Asked:
 OPTIMIZERS: dict[str, Callable[[Asked], Rule]] = {
     "Adagrad": lambda asked: Adagrad(asked.lr),
     "Adagrad-SWAP": lambda asked: SWAP(Adagrad(asked.lr), asked.period, asked.decay),
-    "decay at each step": lambda asked: RMSprop(
-        asked.decayed_lr, alpha=max(0.0, 1 - _PAPERS / asked.period)
-    ),
+    "decay at each step": lambda asked: RMSprop(asked.decayed_lr, alpha=1 - _PAPERS / asked.period),
 }
 """Adagrad, Algorithm 2, and v ← λv + (1 − λ)g² (Zeiler, 2012)."""
 
@@ -142,9 +143,15 @@ def _run(rule: Rule, asked: Asked, seed: int) -> tuple[list[float], list[float]]
                     checkpoint=kept,
                     resume=kept if accumulated else None,
                 )
+                recommender.require_finite(result, *_crash(rule, day))
                 accumulated.append(_squares(kept))
             auc.append(model.evaluate(result.parameters, days[day + 1], trained, 1).auc)
     return auc, accumulated
+
+
+def _crash(rule: Rule, day: int) -> tuple[str, str]:
+    option = "--decayed-lr" if isinstance(rule, RMSprop) else "--lr"
+    return f"training with {type(rule).__name__} on day {day + 1}", f"give a smaller {option}"
 
 
 def _squares(kept: Path) -> float:

@@ -34,6 +34,7 @@ __all__ = [
     "Setting",
     "after_sync",
     "careers",
+    "crash",
     "hours",
     "plans",
     "rates",
@@ -280,11 +281,18 @@ def careers(setting: Setting, asked: Sequence[Career]) -> Iterator[list[Day]]:
                 init=theta,
                 tables=tables,
             )
+            recommender.require_finite(played.result, *crash(mode, state))
             theta = played.result.parameters
             found.append(_day(mode, played))
         return found
 
     return side_by_side(run, asked)
+
+
+def crash(mode: str, state: str) -> tuple[str, str]:
+    """What ``recommender.require_finite`` is to say of a training."""
+    option = "--async-lr" if mode == "Async" else "--lr"
+    return f"training by {mode} on a {state} cluster", f"give a smaller {option} or --rows-lr"
 
 
 def _day(mode: str, played: Simulation) -> Day:
