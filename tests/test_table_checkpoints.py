@@ -431,6 +431,23 @@ def test_a_graph_and_its_tables_survive_a_round_trip(name: str, folder: Path) ->
         lsh.load(folder, dlrm(55))
 
 
+def test_each_file_is_read_once_to_restore(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(5)
+    lsh.save(folder, dlrm(), result.parameters, result.tables)
+    read: list[Any] = []
+    for module, name in ((checkpoint, "read"), (folders, "opened")):
+        real = getattr(module, name)
+
+        def once(path: Any, real: Any = real, name: str = name) -> Any:
+            read.append(name)
+            return real(path)
+
+        monkeypatch.setattr(module, name, once)
+    found = lsh.restore(folder)
+    np.testing.assert_array_equal(found.parameters, result.parameters)
+    assert sorted(read) == ["opened", "read"]
+
+
 def test_a_graph_s_parameters_alone_are_a_file(tmp_path: Path) -> None:
     model, path = dlrm(), tmp_path / "model.safetensors"
     theta = model.init(2)

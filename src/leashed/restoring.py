@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import checkpoint, choice, folders, staleness
-from leashed.checkpoint import BuiltIn
+from leashed.checkpoint import STATISTICS, BuiltIn
+from leashed.external import Description
 from leashed.rules import RULES, SWAP, Rule, Stepping
 from leashed.tables import Initial, RowwiseAdagrad, Table
+from leashed.tables import check as check_tables
 
 __all__ = ["Restored", "restore"]
 
@@ -47,25 +49,29 @@ def restore(path: str | os.PathLike[str]) -> Restored:
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: As ``leashed.load``; or the model reads tables and ``path`` has none.
+        ValueError: A file is damaged or of a newer version, the model reads tables and ``path`` has
+            none, or it is external: no file holds a gradient, so that ``leashed.load`` has to be
+            given one.
     """
-    if not folders.is_one(path):
-        model, parameters = checkpoint.load(path)
-        if getattr(model, "tables", ()):
-            raise ValueError(
-                f"cannot restore {path}: its model reads tables, which are not there; name the "
-                "folder that was saved with tables"
-            )
-        return Restored(model, parameters, {}, _statistics(path, model))
-    tables = {
-        name: _table(name, told) for name, told in folders.opened(path).described_tables.items()
-    }
-    model, parameters = checkpoint.load(path, None, tables)
-    return Restored(model, parameters, tables, _statistics(path, model))
-
-
-def _statistics(path: str | os.PathLike[str], model: BuiltIn) -> NDArray[np.float32] | None:
-    return checkpoint.load_statistics(path) if getattr(model, "statistics", 0) else None
+    folder = folders.opened(path) if folders.is_one(path) else None
+    model, tensors, _ = checkpoint.read(path if folder is None else folder.model)
+    if isinstance(model, Description):
+        raise ValueError(  # noqa: TRY004 (a fault of the file)
+            f"cannot restore {path}: its model is external, and no file holds a gradient; give the "
+            f"model: leashed.load(path, {model})"
+        )
+    tables: dict[str, Table] = {}
+    if folder is not None:
+        tables = {name: _table(name, told) for name, told in folder.described_tables.items()}
+        check_tables(getattr(model, "tables", ()), tables)
+        folder.load(tables)
+    elif getattr(model, "tables", ()):
+        raise ValueError(
+            f"cannot restore {path}: its model reads tables, which are not there; name the "
+            "folder that was saved with tables"
+        )
+    theta = checkpoint.whole(model, tensors)
+    return Restored(model, theta, tables, tensors.get(STATISTICS))
 
 
 def _table(name: str, told: Mapping[str, Any]) -> Table:

@@ -230,3 +230,9 @@ def test_damaged_files_are_refused(path: Path) -> None:
         path.write_bytes(bad)
         with pytest.raises(ValueError, match=rf"cannot load .*{path.name}: .*{message.strip()}"):
             run(10, resume=path)
+
+
+def test_what_is_restored_is_no_external_model(tmp_path: Path) -> None:
+    lsh.save(tmp_path / "model", model(), WANTED)
+    with pytest.raises(ValueError, match=r"cannot restore .* external, and no file holds a grad"):
+        lsh.restore(tmp_path / "model")

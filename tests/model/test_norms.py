@@ -256,6 +256,7 @@ def test_files_hold_them(tmp_path: Path) -> None:
         lsh.load_statistics(tmp_path / "bare")
     with pytest.raises(ValueError, match="statistics must have length 32"):
         lsh.save(tmp_path / "bare", graph, result.parameters, statistics=[1.0])
+    assert lsh.restore(tmp_path / "bare").statistics is None
     plain = Graph(Input(6) >> Dense(1))
     with pytest.raises(ValueError, match="statistics must be left out"):
         lsh.save(tmp_path / "bare", plain, plain.init(), statistics=[1.0])
