@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +163,9 @@ def test_clicks_with_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["train", "--model", "linear_svm", "--data", "{}/a.svm", "--factors", "3"], "fm or ffm"),
         (["train", "--model", "mlp", "--l2", "0.1"], "--l2 goes with --model"),
         (["train", "--model", "dlrm", "--zero-based"], "--zero-based goes with --model"),
-        (["train", "--model", "fm", "--data", "{}/none"], "does not tell its format"),
+        (["train", "--model", "fm", "--data", "{}/none"], "/none: No such file"),
+        (["train", "--model", "dlrm", "--data", "{}/none"], "/none: No such file"),
+        (["train", "--data", "{}/none"], "/none: No such file"),
         (["predict", "{}/none"], "No such file"),
         (["evaluate", "{}/a.svm"], "cannot load"),
     ],
@@ -170,6 +175,102 @@ def test_what_does_not_go_is_told(
 ):
     assert cli.main([argument.format(files) for argument in arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_rows_whose_probabilities_are_all_1_are_told_apart(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "far.svm").write_text("1 1:1\n0 2:1\n1 1:1\n0 2:1\n")
+    far = ["--data", str(tmp_path / "far.svm")]
+    linear = lsh.models.logistic_regression(2)
+    fm = lsh.models.fm(2, 1)
+    for model, theta in ((linear, [30, 20, 0]), (fm, [30, 0, 20, 0, 0])):
+        lsh.save(tmp_path / "far.safetensors", model, np.array(theta, np.float32))
+        values = evaluated(capsys, str(tmp_path / "far.safetensors"), *far)
+        assert values["auc"] == 1
+        assert values["normalised_entropy"] == pytest.approx(values["loss"] / math.log(2))
+    saved = tmp_path / "model"
+    clicks = ["--data", str(files / "day.tsv")]
+    arguments = ["--model", "dlrm", *clicks, "--table-mib", "1", "--epochs", "1"]
+    assert cli.main(["train", *arguments, "--save", str(saved)]) == 0
+    before = evaluated(capsys, str(saved), *clicks)
+    found = lsh.restore(saved)
+    theta = found.parameters.copy()
+    theta[-1] += 40
+    lsh.save(saved, found.model, theta, found.tables)
+    values = evaluated(capsys, str(saved), *clicks)
+    assert values["auc"] == pytest.approx(before["auc"], abs=1e-4)
+    assert 10 < values["normalised_entropy"] < math.inf
+
+
+def test_what_is_not_finite_is_null_in_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "a.svm").write_text("1 1:1\n0 1:1\n")
+    model = lsh.models.logistic_regression(1)
+    lsh.save(tmp_path / "m", model, np.zeros(2, np.float32))
+    monkeypatch.setattr(metrics, "auc", lambda *_: math.inf)
+    values = evaluated(capsys, str(tmp_path / "m"), "--data", str(tmp_path / "a.svm"))
+    assert values["auc"] is None
+
+
+def test_predictions_are_written_whole_or_not_at_all(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    model = lsh.models.logistic_regression(40)
+    lsh.save(tmp_path / "m", model, np.zeros(41, np.float32))
+    out = tmp_path / "out" / "said.csv"
+    out.parent.mkdir()
+    out.write_text("before\n")
+    arguments = [str(tmp_path / "m"), "--data", str(files / "a.svm"), "--output", str(out)]
+
+    def full(_: object) -> Iterator[str]:
+        yield "0.5\n"
+        raise OSError(errno.ENOSPC, "No space left on device", str(out))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("leashed.cli.predict._lines", full)
+        assert cli.main(["predict", *arguments]) == 2
+    assert out.read_text() == "before\n"
+    assert list(out.parent.iterdir()) == [out]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert cli.main(["predict", *arguments[:-1], str(pipe), "--rows", "2"]) == 0
+    assert os.read(reader, 100) == b"0.5\n0.5\n"
+    os.close(reader)
+
+
+def test_options_that_would_do_nothing_are_refused(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    linear, clicks, grown = (tmp_path / name for name in ("linear", "clicks", "grown"))
+    lsh.save(linear, lsh.models.logistic_regression(40), np.zeros(41, np.float32))
+    network = lsh.models.mlp(784, [2], 10)
+    lsh.save(tmp_path / "network", network, network.init())
+    for folder, rows in ((clicks, 50), (grown, None)):
+        model = lsh.models.dlrm(rows, 4, bottom=(4,), top=(4,), categories=2)
+        tables = lsh.tables.of(model.tables, max_bytes=2**20)
+        lsh.save(folder, model, model.init(), tables)
+    day, svm = ["--data", str(files / "day.tsv")], ["--data", str(files / "a.svm")]
+    for given, message in (
+        ([str(clicks), "--zero-based"], "--zero-based does not go with generated clicks"),
+        ([str(clicks), "--format", "criteo"], "--format does not go with generated clicks"),
+        ([str(clicks), *day, "--seed", "0"], "--seed does not go with a file of clicks"),
+        ([str(linear), *svm, "--seed", "0"], "--seed does not go with a file of the format libsvm"),
+        ([str(linear), *day, "--zero-based"], "--zero-based does not go with a file of the format"),
+        ([str(linear), "--data", "clicks"], "--data clicks goes with models of clicks"),
+        ([str(tmp_path / "network"), "--seed", "0"], "--seed does not go with a folder of images"),
+        ([str(grown)], "has tables that grow, of a file's ids; give --data FILE"),
+        ([str(linear), "--data", "none"], "none: No such file or directory"),
+        ([str(clicks), "--data", "none"], "none: No such file or directory"),
+    ):
+        for command in ("predict", "evaluate"):
+            assert cli.main([command, *given]) == 2
+            assert message in capsys.readouterr().err
+    for rate in ("0", "1.5", "nan"):
+        assert cli.main(["predict", "none", "--undo-downsampling", rate]) == 2
+        assert "--undo-downsampling must be above 0 and at most 1" in capsys.readouterr().err
 
 
 def test_ids_are_hashed_alike_whatever_the_rows():

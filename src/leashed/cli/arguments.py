@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from leashed.datasets import Split
@@ -47,7 +50,15 @@ def load_data(options: argparse.Namespace) -> Split:
     Raises:
         OSError, ValueError: the folder or a file in it is missing or wrong.
     """
-    return data_of(options.data)
+    return data_of(None if options.data is None else str(existing(options.data)))
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """FileNotFoundError where nothing has that name."""
+    found = Path(path)
+    if not found.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return found
 
 
 def add_discipline(parser: Arguments) -> None:

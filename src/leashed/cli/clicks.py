@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed import datasets, models, tables
+from leashed.cli.arguments import existing
 from leashed.datasets import ClickSplit
 from leashed.models import Graph
 from leashed.rules import Rule
@@ -77,7 +77,7 @@ def load(options: argparse.Namespace) -> ClickSplit:
         return generate(options.model, rows, options.seed)
     if options.rows is not None:
         raise ValueError("--rows goes with --data clicks, not with a file")
-    data = datasets.criteo(Path(options.data))
+    data = datasets.criteo(existing(options.data))
     if len(data) < 2:
         raise ValueError(f"{options.data} has one row; it takes two, one to test")
     return data.split(test=max(1, len(data) // _TEST_SHARE))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check, datasets, metrics
+from leashed import _atomic, _check, datasets, metrics
 from leashed.cli import clicks, sparse
+from leashed.cli.arguments import existing
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.models import FactorisationMachine, Graph, Model
 from leashed.report.table import number, pairs
@@ -77,7 +81,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zero-based", action="store_true", help="libsvm: columns are numbered from 0, not 1"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of generated data (default: 0)")
+    parser.add_argument("--seed", type=int, help="of generated clicks (default: 0)")
     parser.add_argument("--rows", type=int, help="the first so many (default: all)")
 
 
@@ -85,33 +89,65 @@ def _examples(
     found: Restored, options: argparse.Namespace
 ) -> Dataset | SparseDataset | ClickDataset:
     """The examples that ``--data`` names, as the model takes them."""
-    model, most = found.model, options.rows
+    most = options.rows
     if most is not None:
         most = _check.whole("--rows", most)
-    data: Dataset | SparseDataset | ClickDataset
+    if options.data not in (None, clicks.WORD):
+        existing(options.data)
+    data = _read(found, options, most)
+    return data if most is None else data.head(most)
+
+
+def _read(
+    found: Restored, options: argparse.Namespace, most: int | None
+) -> Dataset | SparseDataset | ClickDataset:
+    model = found.model
     if isinstance(model, Graph) and model.readers:
-        if options.data in (None, clicks.WORD):
-            rows = 20_000 if most is None else most
-            data = clicks.generate(model.name, 1, options.seed, test=rows).test
-        else:
-            data = datasets.criteo(options.data, most)
-    elif isinstance(model, FactorisationMachine) or _is_file(options.data):
+        if options.data not in (None, clicks.WORD):
+            _refuse(options, "a file of clicks", "format", "zero_based", "seed")
+            return datasets.criteo(options.data, most)
+        _refuse(options, "generated clicks", "format", "zero_based")
+        if any(table.rows is None for table in model.tables):
+            raise ValueError(
+                f"{options.model} has tables that grow, of a file's ids; give --data FILE"
+            )
+        rows = 20_000 if most is None else most
+        seed = 0 if options.seed is None else options.seed
+        return clicks.generate(model.name, 1, seed, test=rows).test
+    if options.data == clicks.WORD:
+        raise ValueError(f"--data {clicks.WORD} goes with models of clicks, not with {model.name}")
+    if isinstance(model, FactorisationMachine) or _is_file(options.data):
         if options.data is None:
             raise ValueError(f"{options.model} is of sparse rows; give --data FILE")
-        path = Path(options.data)
-        fmt = sparse.format_of(path, options.format)
-        fields = model.fields if isinstance(model, FactorisationMachine) else None
-        data = sparse.read(
-            path,
-            fmt,
-            argparse.Namespace(hash_bits=None, zero_based=options.zero_based),
-            model.features,
-            regression=isinstance(model, Model) and model.loss == "squared_error",
-            fields=fields or (),
-        )
-    else:
-        data = data_of(options.data).test
-    return data if most is None else data.head(most)
+        return _sparse(model, options)
+    _refuse(options, "a folder of images, or none", "format", "zero_based", "seed")
+    return data_of(options.data).test
+
+
+def _sparse(
+    model: Model | FactorisationMachine | Graph, options: argparse.Namespace
+) -> SparseDataset:
+    path = Path(options.data)
+    fmt = sparse.format_of(path, options.format)
+    wrong = ["seed"] if fmt == "libsvm" else ["seed", "zero_based"]
+    _refuse(options, f"a file of the format {fmt}", *wrong)
+    fields = model.fields if isinstance(model, FactorisationMachine) else None
+    return sparse.read(
+        path,
+        fmt,
+        argparse.Namespace(hash_bits=None, zero_based=options.zero_based),
+        model.features,
+        regression=isinstance(model, Model) and model.loss == "squared_error",
+        fields=fields or (),
+    )
+
+
+def _refuse(options: argparse.Namespace, data: str, *names: str) -> None:
+    """ValueError where an option is given that does nothing for such data."""
+    for name in names:
+        given = getattr(options, name)
+        if given is not None and given is not False:
+            raise ValueError(f"--{name.replace('_', '-')} does not go with {data}; leave it out")
 
 
 def _is_file(path: str | None) -> bool:
@@ -130,29 +166,49 @@ def _outputs(found: Restored, data: Dataset | SparseDataset | ClickDataset) -> N
 
 def _predict(options: argparse.Namespace) -> int:
     _check.writable(options.output)
+    kept = options.undo_downsampling
+    if kept is not None and not 0 < kept <= 1:
+        raise ValueError(f"--undo-downsampling must be above 0 and at most 1, got {kept:g}")
     found = restore(options.model)
+    if kept is not None and not _clicked(found.model):
+        raise ValueError("--undo-downsampling goes with models of one probability")
     says: NDArray[Any] = _outputs(found, _examples(found, options))
-    if options.undo_downsampling is not None:
-        if found.model.loss != "log_loss" or says.shape[1] != 1:
-            raise ValueError("--undo-downsampling goes with models of one probability")
-        says = metrics.undo_downsampling(says[:, 0], options.undo_downsampling)[:, None]
-        says = says.astype(np.float32)
+    if kept is not None:
+        says = metrics.undo_downsampling(says[:, 0], kept)[:, None].astype(np.float32)
     if options.output is None:
-        _write(sys.stdout, says)
+        sys.stdout.writelines(_lines(says))
         sys.stdout.flush()
-    elif options.output.suffix == ".npy":
-        np.save(options.output, says)
     else:
-        with options.output.open("w", encoding="utf-8") as file:
-            _write(file, says)
+        _write(options.output, says)
     return 0
 
 
-def _write(file: IO[str], says: NDArray[np.float32]) -> None:
+def _clicked(model: Any) -> bool:
+    """Whether it gives one probability."""
+    return bool(model.loss == "log_loss" and model.outputs == 1)
+
+
+def _write(path: Path, says: NDArray[np.float32]) -> None:
+    """The whole file or, where something fails, none."""
+    content: Iterator[bytes | memoryview]
+    if path.suffix == ".npy":
+        array = io.BytesIO()
+        np.save(array, says)
+        content = iter([array.getbuffer()])
+    else:
+        content = (lines.encode() for lines in _lines(says))
+    if path.exists() and not path.is_file():  # a pipe or a device: nothing may take its place
+        with path.open("wb") as file:
+            file.writelines(content)
+    else:
+        _atomic.write(path, content)
+
+
+def _lines(says: NDArray[np.float32]) -> Iterator[str]:
     """Digits that give each float32 back."""
     for begin in range(0, len(says), _LINES):
-        lines = (",".join(map(str, row)) for row in says[begin : begin + _LINES])
-        file.write("\n".join(lines) + "\n")
+        rows = says[begin : begin + _LINES]
+        yield "".join(",".join(map(str, row)) + "\n" for row in rows)
 
 
 def _evaluate(options: argparse.Namespace) -> int:
@@ -166,18 +222,36 @@ def _evaluate(options: argparse.Namespace) -> int:
     values: dict[str, float | int] = {"examples": len(data), "loss": loss}
     if data.classes:
         values["accuracy"] = accuracy
-    if model.loss == "log_loss" and model.outputs == 1 and math.isfinite(loss):
-        p = _outputs(found, data)[:, 0]
-        values["auc"] = metrics.auc(p, data.y, data.weights)
-        values["normalised entropy"] = metrics.normalised_entropy(p, data.y, data.weights)
-        values["calibration"] = metrics.calibration(p, data.y, data.weights)
+    if _clicked(model) and math.isfinite(loss):
+        values |= _click_metrics(found, data)
     if isinstance(data, ClickDataset) and data.hidden is not None:
         values["hidden model's AUC"] = data.hidden_auc
     if options.json:
         told = {key.replace(" ", "_"): value for key, value in values.items()}
-        print(json.dumps({k: None if math.isnan(v) else v for k, v in told.items()}))
+        print(json.dumps({k: v if math.isfinite(v) else None for k, v in told.items()}))
     else:
         print(
             pairs([(k, f"{v:,}" if k == "examples" else number(v, 4)) for k, v in values.items()])
         )
     return 0 if math.isfinite(loss) else 1
+
+
+def _click_metrics(
+    found: Restored, data: Dataset | SparseDataset | ClickDataset
+) -> dict[str, float]:
+    """Of the logits, which tell rows apart whose probabilities are all 1 in float32."""
+    # With a loss of values a model says its outputs themselves.
+    model = replace(found.model, loss="squared_error")
+    if isinstance(data, SparseDataset):  # whose labels that loss would not take
+        assert not isinstance(model, Graph)
+        logits = model.sparse.predict(found.parameters, data.rows)[:, 0]
+    else:
+        logits = _outputs(found._replace(model=model), data)[:, 0]
+    counted = metrics.ClickMetrics()
+    counted.add(logits, data.y, data.weights)
+    values = counted.values()
+    return {
+        "auc": metrics.auc(logits, data.y, data.weights),
+        "normalised entropy": values.normalised_entropy,
+        "calibration": values.calibration,
+    }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 from leashed import datasets, models
+from leashed.cli.arguments import existing
 from leashed.datasets import SparseDataset
 from leashed.models import FactorisationMachine, Model
 
@@ -104,7 +105,9 @@ def load(options: argparse.Namespace) -> Rows:
     """
     if options.data is None:
         raise ValueError(f"--model {options.model} takes --data FILE of sparse rows")
-    path = Path(options.data)
+    path = existing(options.data)
+    if options.test is not None:
+        existing(options.test)
     fmt = format_of(path, options.format)
     if fmt != "criteo" and options.hash_bits is not None:
         raise ValueError("--hash-bits goes with --format criteo")
