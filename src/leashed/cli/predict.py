@@ -236,22 +236,21 @@ def _evaluate(options: argparse.Namespace) -> int:
     return 0 if math.isfinite(loss) else 1
 
 
-def _click_metrics(
-    found: Restored, data: Dataset | SparseDataset | ClickDataset
-) -> dict[str, float]:
+def _click_metrics(found: Restored, data: Any) -> dict[str, float]:
     """Of the logits, which tell rows apart whose probabilities are all 1 in float32."""
-    # With a loss of values a model says its outputs themselves.
-    model = replace(found.model, loss="squared_error")
-    if isinstance(data, SparseDataset):  # whose labels that loss would not take
-        assert not isinstance(model, Graph)
-        logits = model.sparse.predict(found.parameters, data.rows)[:, 0]
+    model: Any = found.model
+    if isinstance(model, Graph):
+        given = found.tables or None
+        logits = model.logits(found.parameters, data, given, statistics=found.statistics)
     else:
-        logits = _outputs(found._replace(model=model), data)[:, 0]
+        values = replace(model, loss="squared_error")  # which predicts the outputs themselves
+        x, of = (data.x, values.native) if isinstance(data, Dataset) else (data.rows, values.sparse)
+        logits = of.predict(found.parameters, x)[:, 0]
     counted = metrics.ClickMetrics()
     counted.add(logits, data.y, data.weights)
-    values = counted.values()
+    told = counted.values()
     return {
         "auc": metrics.auc(logits, data.y, data.weights),
-        "normalised entropy": values.normalised_entropy,
-        "calibration": values.calibration,
+        "normalised entropy": told.normalised_entropy,
+        "calibration": told.calibration,
     }
