@@ -21,6 +21,7 @@ from leashed import (
 )
 from leashed._core import __version__
 from leashed.checkpoint import load, load_statistics, save
+from leashed.continual import Continual, Day, continual
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.disciplines import *
 from leashed.engine import Engine
@@ -41,7 +42,9 @@ from leashed.vector import ParameterVector, Update
 
 __all__ = [
     "ClickDataset",
+    "Continual",
     "Dataset",
+    "Day",
     "Engine",
     "Histogram",
     "Model",
@@ -58,6 +61,7 @@ __all__ = [
     "Update",
     "__version__",
     "analysis",
+    "continual",
     "datasets",
     "get_include",
     "gradients",

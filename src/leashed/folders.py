@@ -19,7 +19,7 @@ from typing import Any
 from leashed import _atomic
 from leashed.tables import Table
 
-__all__ = ["Opened", "is_one", "mark_exact", "opened", "prepare", "write"]
+__all__ = ["Opened", "is_one", "mark_exact", "model_in", "opened", "prepare", "write"]
 
 _MANIFEST = "manifest.json"
 _FORMAT = "leashed.tables"
@@ -93,6 +93,16 @@ def mark_exact(folder: Path) -> None:
     manifest = _manifest(folder)
     if not manifest["exact"]:
         _put(folder, {**manifest, "exact": True})
+
+
+def model_in(path: str | os.PathLike[str]) -> Path:
+    """The file of a folder's model and its parameters, as the manifest has it; tables are not looked
+    at. Raises what ``opened`` does.
+    """
+    folder = Path(path)
+    told = _manifest(folder)["model"]
+    _require_whole(folder / told["file"], told)
+    return folder / str(told["file"])
 
 
 def opened(path: str | os.PathLike[str]) -> Opened:

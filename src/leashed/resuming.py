@@ -16,13 +16,22 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check, _core, checkpoint
+from leashed import _check, _core, checkpoint, folders
 from leashed._running import Running
 from leashed.external import Description, External
 from leashed.models import FactorisationMachine, Graph, Model
 from leashed.sync import Position
 
-__all__ = ["Checkpointer", "Kept", "OtherData", "Reached", "contents", "resume", "statistics"]
+__all__ = [
+    "Checkpointer",
+    "Kept",
+    "OtherData",
+    "Reached",
+    "contents",
+    "resume",
+    "statistics",
+    "updates_in",
+]
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 _LAST_UPDATES = "last_updates"
@@ -264,6 +273,19 @@ def resume(
         return _resumption(path, found, tensors, run, config), position
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
+
+
+def updates_in(path: str | os.PathLike[str]) -> int:
+    """The updates that a checkpoint has, a file or a folder.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is damaged, or holds no run.
+    """
+    _, _, metadata = checkpoint.read(folders.model_in(path) if folders.is_one(path) else path)
+    if "run" not in metadata:
+        raise ValueError(f"{path} holds parameters but no run")
+    return int(json.loads(metadata["run"])["updates"])
 
 
 def statistics(path: str | os.PathLike[str], model: Graph) -> Running | None:

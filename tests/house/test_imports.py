@@ -27,12 +27,12 @@ FLOORS = (
     "tables _reads",  # _reads: features that are ids, and what models say of their tables
     "external graphs result vector",
     "factorisation recommenders retrieval",
-    "models engine shared _graph_json folders",  # folders: of a model and its tables
+    "models engine shared _graph_json folders days",  # folders: of a model and its tables; days: what is known of each that is trained on
     "checkpoint sharding",  # sharding: the parameters on several servers
     "resuming recordings restoring",  # recordings: what a trace says of its run; restoring: a model and its tables, anew
     "table_checkpoints",
     "train",
-    "embeddings replaying simulation",  # a recorded run made again; trainings in virtual time
+    "embeddings replaying simulation continual",  # a recorded run made again; trainings in virtual time
     "torch sklearn",
     "studies",  # many trainings, and what they tell together
     "report",  # tables, figures and the page of what studies found

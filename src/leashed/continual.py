@@ -1,0 +1,379 @@
+"""Training day after day: each day is predicted by the model of the day before, and then trained on.
+
+In the folder of a run are its state, as a checkpoint has it, and the journal of its days. A day that
+is trained on goes from the state of the day before to the next one; whether the state is of the
+day before, or of some moment of the day under way, its number of updates tells, which is in the
+journal for the moment at which the day began. So at every moment both files together say where to go
+on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import checkpoint, folders, resuming
+from leashed import staleness as policies
+from leashed.datasets import ClickDataset, Dataset
+from leashed.days import Day, Journal, Today, to_json
+from leashed.disciplines import Discipline
+from leashed.metrics import ClickMetrics, Progressive, Values
+from leashed.models import Graph
+from leashed.result import TrainResult
+from leashed.rules import SGD, Rule
+from leashed.staleness import Policy
+from leashed.stopping import Until
+from leashed.stream import Stream
+from leashed.tables import Table
+from leashed.train import Progress, check_dense_part, tables_for, train
+
+__all__ = ["Continual", "Day", "continual"]
+
+OneDay: TypeAlias = (
+    "Stream | ClickDataset | Dataset | Callable[[], Stream | ClickDataset | Dataset]"
+)
+_JOURNAL = "days.json"
+_STATE = "state"
+_SCORED = 65_536  # rows that are predicted at once
+
+
+@dataclass(frozen=True, eq=False)
+class Continual:
+    """What ``continual`` returns.
+
+    Attributes:
+        outcome: ``"done"``: all days are; ``"interrupted"``: Ctrl-C, what was reached is kept;
+            ``"crashed"``: the loss was no number any more, and the state is that of before.
+        days: those that are done, now or by calls before.
+        parameters: float32 [d].
+        tables: those that the model reads, by name.
+        statistics: float32 [s], as ``TrainResult.statistics``.
+    """
+
+    outcome: str
+    days: tuple[Day, ...]
+    parameters: NDArray[np.float32]
+    tables: dict[str, Table]
+    statistics: NDArray[np.float32]
+
+    def config(self) -> dict[str, Any]:
+        """Outcome and days as JSON's own types."""
+        return {"outcome": self.outcome, "days": [to_json(day) for day in self.days]}
+
+
+def continual(
+    model: Graph,
+    days: Iterable[OneDay] | Mapping[str, OneDay],
+    *,
+    folder: str | os.PathLike[str],
+    rule: Rule | None = None,
+    discipline: Discipline | None = None,
+    staleness: Policy | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+    seed: int = 0,
+    init: str = "he",
+    tables: Mapping[str, Table] | None = None,
+    checkpoint_updates: int | None = None,
+    checkpoint_every: float | None = None,
+    metrics: Progressive | None = None,
+    evaluate_every: float | None = None,
+    progress: Callable[[str, Progress], object] | None = None,
+    finished: Callable[[Day], object] | None = None,
+) -> Continual:
+    """Train a model of clicks day after day (gba, section 5): the model of the day before predicts a
+    day's rows, which tells how good it is on what comes next; then they are trained on, once.
+
+        days = {path.name: lsh.stream.criteo(path) for path in sorted(logs.glob("*.tsv.gz"))}
+        result = lsh.continual(model, days, folder="run", rule=lsh.Adagrad(0.05))
+        for day in result.days: print(day.name, day.yesterday)
+
+    The state lies in ``folder``: parameters, tables, the rule's state, statistics, and how far the
+    days are. Whether a call is the first, follows one that was killed at any moment, or one whose
+    days are all done while more have come: it goes on from there. With one thread, and
+    ``checkpoint_updates`` or neither of the two, to the bits of a run that was not interrupted
+    (where neither ``admit_after`` nor ``evict`` is asked of tables).
+
+    A kill costs the training of the day under way since the last checkpoint: at most
+    ``checkpoint_updates`` updates and, with several threads, those under way; by default the day.
+    Nothing of it is lost for good: its rows are trained on again.
+
+    Args:
+        model: of ``leashed.models``, of one output with the loss ``log_loss``.
+        days: streams or data sets, in order, or functions without arguments that make them when
+            their turn has come; each is read twice. Days are known by their keys, or where there are
+            none by their number: give the same ones again, and others behind. Of days with keys
+            those that are done may be left out.
+        folder: of the run; made where it is not there.
+        rule, discipline, staleness, threads, batch_size, init, evaluate_every: as of
+            ``leashed.train``. The number of updates goes on from day to day, and with it schedules
+            and periods.
+        seed: of the initial parameters, the tables, and of the order of days in memory.
+        tables: as of ``leashed.train``; after a restart they get the rows of the state.
+        checkpoint_updates: updates between checkpoints within a day, for which all workers wait.
+            Default: a checkpoint at the end of each day.
+        checkpoint_every: seconds between checkpoints within a day, for which nobody waits: rows of
+            tables are then some updates ahead of the parameters.
+        metrics: ``leashed.metrics.progressive(...)``: of each batch before it is trained on. With
+            ``gauc=`` and the name of a feature, GAUC is told of predictions too.
+        progress: called with the day's name after every evaluation.
+        finished: called with each day that is done by this call.
+
+    Returns:
+        A ``Continual``, with a row for each day. After Ctrl-C what was reached has been saved.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong, or the folder holds another run: another model,
+            rule, seed or batch size; or a day is under way there that is not among ``days``.
+        OSError: a file cannot be read, or the state could not be written.
+    """
+    run = _Run(
+        model,
+        Path(folder),
+        tables_for(
+            model,
+            tables,
+            SGD(0.05) if rule is None else rule,
+            policies.none() if staleness is None else staleness,
+            seed,
+        ),
+        metrics,
+    )
+
+    def one_day(name: str, data: Any, resume: Any) -> TrainResult:
+        return train(
+            model,
+            data,
+            until=Until(epochs=1),
+            rule=rule,
+            discipline=discipline,
+            staleness=staleness,
+            threads=threads,
+            batch_size=batch_size,
+            seed=seed,
+            init=init,
+            tables=run.tables or None,
+            evaluate_every=evaluate_every,
+            progress=None if progress is None else lambda now: progress(name, now),
+            checkpoint=run.state,
+            checkpoint_updates=checkpoint_updates,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            metrics=metrics,
+        )
+
+    for name, given in _not_done(days, run.journal):
+        data = _made(name, given)
+        try:
+            run.begin(name, data)
+        except KeyboardInterrupt:
+            return run.result("interrupted")
+        result = one_day(name, data, run.whence())
+        if result.outcome == "crashed" or result.reason == "interrupted":
+            return run.result("crashed" if result.outcome == "crashed" else "interrupted", result)
+        day = run.finish(name, data, result)
+        if finished is not None:
+            finished(day)
+    return run.result("done")
+
+
+class _Run:
+    """The folder of a run, and the model as it is there."""
+
+    def __init__(
+        self,
+        model: Graph,
+        folder: Path,
+        tables: dict[str, Table],
+        metrics: Progressive | None,
+    ) -> None:
+        _check_model(model)
+        check_dense_part(model)
+        if metrics is not None and not isinstance(metrics, Progressive):
+            raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
+        self._users = None if metrics is None else metrics.gauc
+        if self._users is not None and not isinstance(self._users, str):
+            raise TypeError("gauc must name a feature of the days; an array is of one data set")
+        self._kept = 0 if metrics is None or self._users is None else metrics.kept
+        _prepare(folder)
+        self.model = model
+        self.tables = tables
+        self.journal = Journal(folder / _JOURNAL)
+        self.state = folder / (_STATE if tables else f"{_STATE}.safetensors")
+        # Where the day before has ended; None: it is to be read.
+        self._parameters: NDArray[np.float32] | None = None
+        self._statistics = np.empty(0, np.float32)
+
+    def begin(self, name: str, data: Stream | ClickDataset | Dataset) -> None:
+        """Where the day is not under way: score it, and write down that it is."""
+        today = self.journal.today
+        if today is None:
+            at = self._updates()
+            if self.journal.done and at != self.journal.done[-1].updates:
+                raise ValueError(
+                    f"{self.state} has {at:,} updates, but {self.journal.path} says "
+                    f"{self.journal.done[-1].updates:,}; use a whole copy of the folder"
+                )
+            scored = self._score(data) if self.journal.done else None
+            self.journal.begin(Today(name, at, scored))
+        elif today.name != name:
+            raise ValueError(
+                f"day {today.name} is under way in {self.journal.path}, and comes before {name}; "
+                "give it too"
+            )
+
+    def whence(self) -> Path | resuming.OtherData | None:
+        """What the day under way goes on from; None: from the beginning of all."""
+        assert self.journal.today is not None
+        if not self._is_there():
+            return None
+        at = self._updates()
+        if at < self.journal.today.begun_at:
+            raise ValueError(
+                f"{self.state} has {at:,} updates, but day {self.journal.today.name} began at "
+                f"{self.journal.today.begun_at:,}; use a whole copy of the folder"
+            )
+        return self.state if at > self.journal.today.begun_at else resuming.OtherData(self.state)
+
+    def finish(self, name: str, data: Stream | ClickDataset | Dataset, result: TrainResult) -> Day:
+        """The day that this training ended."""
+        # The training itself goes on where a checkpoint cannot be written.
+        if self._updates() != result.total_updates:
+            raise OSError(
+                errno.EIO,
+                f"day {name} was trained on, but its end could not be written; call again to go on "
+                "from the last checkpoint",
+                str(self.state),
+            )
+        assert self.journal.today is not None
+        reading = result.config.get("reading", {})
+        day = Day(
+            name=name,
+            data=data.name,
+            examples=len(data) if not isinstance(data, Stream) else reading["rows"],
+            bad=reading.get("bad", 0),
+            updates=result.total_updates,
+            loss=result.final_loss,
+            yesterday=self.journal.today.yesterday,
+            progressive=result.metrics.total[-1]
+            if result.metrics is not None and result.metrics.total
+            else None,
+            seconds=result.elapsed,
+            eps=result.mean_eps,
+            rows=sum(table.statistics()["rows"] for table in result.tables.values()),
+        )
+        self.journal.finish(day)
+        self._reached(result)
+        return day
+
+    def result(self, outcome: str, reached: TrainResult | None = None) -> Continual:
+        """What has come of it; by a training that did not end its day what it reached, or where it
+        crashed the state of before.
+        """
+        if reached is not None:
+            self._reached(reached)
+        if (outcome == "crashed" or self._parameters is None) and self._is_there():
+            self._load()
+        if self._parameters is None:
+            raise ValueError("days must be one at least")
+        return Continual(
+            outcome, tuple(self.journal.done), self._parameters, self.tables, self._statistics
+        )
+
+    def _is_there(self) -> bool:
+        return folders.is_one(self.state) or self.state.is_file()
+
+    def _updates(self) -> int:
+        return resuming.updates_in(self.state) if self._is_there() else 0
+
+    def _reached(self, result: TrainResult) -> None:
+        self._parameters, self._statistics = result.parameters, result.statistics
+
+    def _load(self) -> None:
+        self._parameters = checkpoint.load(self.state, self.model, self.tables or None)[1]
+        if self.model.statistics:
+            self._statistics = checkpoint.load_statistics(self.state)
+
+    def _score(self, data: Stream | ClickDataset | Dataset) -> Values:
+        if self._parameters is None:
+            self._load()
+        assert self._parameters is not None
+        counted = ClickMetrics(self._kept)
+        for part in data.parts(_SCORED) if isinstance(data, Stream) else (data,):
+            logits = self.model.logits(
+                self._parameters, part, self.tables or None, None, self._statistics
+            )
+            users = None
+            if self._users is not None:
+                assert isinstance(part, ClickDataset)
+                assert isinstance(self._users, str)
+                users = part.users_by(self._users)
+            counted.add(logits, part.y, part.weights, users)
+        return counted.values()
+
+
+def _check_model(model: object) -> None:
+    if not isinstance(model, Graph):
+        raise TypeError(f"model must be a graph of leashed.models, got {type(model).__name__}")
+    if model.loss != "log_loss" or model.outputs != 1:
+        raise ValueError(
+            f"model must have one output and the loss log_loss, which {model.name} has not"
+        )
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder; FileExistsError where something else lies in it."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "is a file; name a folder", str(folder))
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(folder))
+    folder.mkdir(exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, "cannot be written", str(folder))
+    if not (folder / _JOURNAL).exists():
+        others = [p.name for p in folder.iterdir() if not p.name.startswith(f".{_JOURNAL}.")]
+        if others:
+            raise FileExistsError(
+                errno.EEXIST,
+                f"has {others[0]} in it and no {_JOURNAL}; name a new one",
+                str(folder),
+            )
+
+
+def _not_done(
+    days: Iterable[OneDay] | Mapping[str, OneDay], journal: Journal
+) -> Iterator[tuple[str, OneDay]]:
+    """Those to come, by name, beginning with the one under way."""
+    if isinstance(days, (Stream, ClickDataset, Dataset, str)) or not isinstance(days, Iterable):
+        raise TypeError(
+            f"days must be several streams or data sets, in a list or by name, got "
+            f"{type(days).__name__}; one of them goes to leashed.train"
+        )
+    named = days.items() if isinstance(days, Mapping) else ((str(i), d) for i, d in enumerate(days))
+    done = {day.name for day in journal.done}
+    for name, day in named:
+        if not isinstance(name, str):
+            raise TypeError(f"days must be named by str, got {name!r}")
+        if name not in done:
+            yield name, day
+
+
+def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset:
+    made = given() if callable(given) else given
+    if not isinstance(made, (Stream, ClickDataset, Dataset)):
+        raise TypeError(
+            f"days must be streams or data sets, or make such; day {name} is {type(made).__name__}"
+        )
+    if isinstance(made, Stream) and not made.repeatable:
+        raise ValueError(
+            f"day {name}, {made.name}, can be read once, but a day is read twice, to score it and to "
+            "train on it; give files"
+        )
+    return made

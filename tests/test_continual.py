@@ -1,0 +1,253 @@
+"""Days that are trained on one after another: what is told of them, where a run goes on, and what is
+refused.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from continual_kills import write_days
+from table_files import rows_in
+
+import leashed as lsh
+from leashed import folders
+from leashed.days import Journal
+from leashed.models import DataNorm, Graph
+
+BATCH = 16
+COMMON: dict[str, Any] = {"rule": lsh.Adam(0.01), "threads": 1, "batch_size": BATCH}
+KILLS = Path(__file__).parent / "continual_kills.py"
+
+
+def dlrm(**settings: Any) -> Graph:
+    return lsh.models.dlrm(None, 4, bottom=(8, 4), top=(8,), **settings)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three days, of 320, 327 and 334 rows: the first is whole batches."""
+    return write_days(tmp_path_factory.mktemp("days"), 3, 320)
+
+
+def days_of(paths: list[Path]) -> dict[str, lsh.stream.Stream]:
+    return {path.name: lsh.stream.criteo(path) for path in paths}
+
+
+def run(paths: list[Path], folder: Path, **given: Any) -> lsh.Continual:
+    model = given.pop("model", None)
+    return lsh.continual(
+        dlrm() if model is None else model, days_of(paths), folder=folder, **{**COMMON, **given}
+    )
+
+
+def rows_of(tables: dict[str, lsh.Table], scratch: Path) -> list[Any]:
+    found = []
+    for table in tables.values():
+        table.save(scratch)
+        found.append(rows_in(scratch))
+    return found
+
+
+@pytest.mark.parametrize("norm", [None, DataNorm()], ids=["plain", "data norm"])
+def test_two_days_are_one_pass_over_both(norm: Any, paths: list[Path], tmp_path: Path) -> None:
+    model = dlrm(norm=norm)
+    both = lsh.train(model, lsh.stream.criteo(paths[:2]), until=lsh.until(epochs=1), **COMMON)
+    result = run(paths[:2], tmp_path / "run", model=model, checkpoint_updates=7)
+    np.testing.assert_array_equal(result.parameters, both.parameters)
+    np.testing.assert_array_equal(result.statistics, both.statistics)
+    assert rows_of(result.tables, tmp_path / "rows") == rows_of(both.tables, tmp_path / "rows")
+    assert [day.updates for day in result.days] == [20, 41]
+    assert [day.examples for day in result.days] == [320, 327]
+
+
+def test_each_day_is_predicted_by_the_model_of_the_day_before(
+    paths: list[Path], tmp_path: Path
+) -> None:
+    model = dlrm()
+    told = run(paths, tmp_path / "run", model=model, metrics=lsh.metrics.progressive()).days
+    assert told[0].yesterday is None
+    for k in (1, 2):
+        before = run(paths[:k], tmp_path / f"until{k}", model=model)
+        data = lsh.datasets.criteo(paths[k])
+        found = model.evaluate(before.parameters, data, before.tables)
+        scored = told[k].yesterday
+        assert scored is not None
+        assert scored.rows == len(data)
+        assert scored.auc == pytest.approx(found.auc)
+        assert scored.log_loss == pytest.approx(found.loss, rel=1e-6)
+        assert scored.normalised_entropy == pytest.approx(found.normalised_entropy, rel=1e-6)
+        assert told[k].progressive is not None
+        assert told[k].progressive.rows == len(data)
+    tables = run(paths, tmp_path / "run", model=model).tables
+    assert told[2].rows == sum(map(len, rows_of(tables, tmp_path / "rows")))
+
+
+def test_it_goes_on_with_days_that_come(paths: list[Path], tmp_path: Path) -> None:
+    whole = run(paths, tmp_path / "whole")
+    finished: list[str] = []
+    for some in (paths[:1], paths[:2], paths[:2], paths[2:]):  # those done may be left out
+        later = run(some, tmp_path / "run", finished=lambda day: finished.append(day.name))
+    assert finished == [path.name for path in paths]
+    assert later.outcome == whole.outcome == "done"
+    assert [day.yesterday for day in later.days] == [day.yesterday for day in whole.days]
+    np.testing.assert_array_equal(later.parameters, whole.parameters)
+    assert rows_of(later.tables, tmp_path / "rows") == rows_of(whole.tables, tmp_path / "rows")
+
+
+def test_days_in_memory_and_made_when_they_are_due(tmp_path: Path) -> None:
+    train, _ = lsh.datasets.synthetic_clicks(900, 0, test=10, days=3, cardinalities=50)
+    parts = [train[:300], train[300:600], train[600:]]
+    made: list[int] = []
+
+    def maker(k: int) -> Any:
+        return lambda: (made.append(k), parts[k])[1]
+
+    model = lsh.models.dlrm(50, 4, bottom=(8, 4), top=(8,))
+    metrics = lsh.metrics.progressive(gauc=train.names[0])
+    given = {"folder": tmp_path / "run", **COMMON, "metrics": metrics}
+    lsh.continual(model, [maker(0), maker(1)], **given)
+    result = lsh.continual(model, (maker(k) for k in range(3)), **given)
+    assert made == [0, 1, 2]
+    assert [day.name for day in result.days] == ["0", "1", "2"]
+    assert result.days[2].yesterday is not None
+    assert result.days[2].yesterday.users > 0
+    assert result.days[2].progressive is not None
+    assert result.days[2].progressive.users > 0
+
+
+def test_several_threads(paths: list[Path], tmp_path: Path) -> None:
+    result = run(paths, tmp_path / "run", threads=3, checkpoint_updates=5)
+    assert [day.examples for day in result.days] == [320, 327, 334]
+    assert result.days[-1].updates == 62
+
+
+def test_kills_at_random_moments_change_no_bit() -> None:
+    command = [sys.executable, KILLS, "--kills", "4", "--rows", "400", "--stream"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "the same bits" in ended.stdout
+
+
+def test_ctrl_c_keeps_what_was_reached(paths: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    begun = False
+
+    def stop(name: str, now: lsh.Progress) -> None:
+        nonlocal begun
+        if name == paths[1].name and now.updates > 20 and not begun:
+            begun = True
+            os.kill(os.getpid(), signal.SIGINT)
+
+    cut = run(paths, folder, progress=stop, evaluate_every=0.001)
+    if begun:
+        assert cut.outcome == "interrupted"
+        assert len(cut.days) == 1
+    again = run(paths, folder)
+    assert again.outcome == "done"
+    np.testing.assert_array_equal(again.parameters, run(paths, tmp_path / "whole").parameters)
+
+
+def test_a_crash_leaves_the_state_of_before(paths: list[Path], tmp_path: Path) -> None:
+    given = {"rule": lsh.SGD(lsh.schedules.step(0.01, every=25, factor=1e30))}
+    first = run(paths[:1], tmp_path / "run", **given)
+    result = run(paths, tmp_path / "run", **given)
+    assert result.outcome == "crashed"
+    assert len(result.days) == 1
+    np.testing.assert_array_equal(result.parameters, first.parameters)
+    assert rows_of(result.tables, tmp_path / "rows") == rows_of(first.tables, tmp_path / "rows")
+
+
+def test_a_day_whose_end_cannot_be_written_is_not_done(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(paths[:1], tmp_path / "run")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "write", fail)
+        with (
+            pytest.warns(RuntimeWarning, match="no checkpoint was written"),
+            pytest.raises(OSError, match="its end could not be written; call again"),
+        ):
+            run(paths, tmp_path / "run")
+    result = run(paths, tmp_path / "run")
+    np.testing.assert_array_equal(result.parameters, run(paths, tmp_path / "whole").parameters)
+
+
+def test_what_no_day_can_be_told_from_is_refused(paths: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    days = days_of(paths)
+    model = dlrm()
+
+    def refused(error: type[Exception], message: str, *arguments: Any, **given: Any) -> None:
+        with pytest.raises(error, match=message):
+            lsh.continual(*arguments, **{"folder": folder, **COMMON, **given})
+
+    refused(TypeError, "days must be several", model, lsh.stream.criteo(paths[0]))
+    refused(TypeError, "days must be streams or data sets", model, ["day-0.tsv"])
+    refused(ValueError, "days must be one at least", model, [])
+    with paths[0].open("rb") as file:
+        refused(ValueError, "can be read once", model, [lsh.stream.criteo(file)])
+    refused(TypeError, "model must be a graph", lsh.models.mlp(2, [2], 2), days)
+    regression = Graph(lsh.models.Input(13) >> lsh.models.Dense(1), loss="squared_error")
+    refused(ValueError, "model must have one output and the loss log_loss", regression, days)
+    users = lsh.metrics.progressive(gauc=np.zeros(3, np.int64))
+    refused(TypeError, "gauc must name a feature", model, days, metrics=users)
+    refused(FileExistsError, "no days.json; name a new one", model, days, folder=paths[0].parent)
+    refused(NotADirectoryError, "is a file", model, days, folder=paths[0])
+    assert not (folder / "state").exists()
+
+
+def test_another_run_in_the_folder_is_refused(paths: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    class Enough(Exception):
+        pass
+
+    def stop(*_: Any) -> None:
+        raise Enough
+
+    run(paths[:1], folder)
+    with pytest.raises(ValueError, match="rule was"):
+        run(paths, folder, rule=lsh.Adam(0.02))
+    with pytest.raises(Enough):
+        run(paths, folder, progress=stop)
+    with pytest.raises(
+        ValueError, match=r"day day-1.tsv is under way .* before day-2.tsv; give it"
+    ):
+        run([paths[0], paths[2]], folder)
+    journal = folder / "days.json"
+    text = journal.read_text()
+    for damaged, message in (
+        (text[:-20], "cannot read .*days.json"),
+        (
+            text.replace('"version": 1', '"version": 2'),
+            "version is 2, this release reads 1; upgrade",
+        ),
+        (text.replace('"today"', '"tomorrow"'), "it lacks 'today'"),
+        (text.replace('"begun_at": 20', '"begun_at": 30'), "use a whole copy of the folder"),
+    ):
+        journal.write_text(damaged)
+        with pytest.raises(ValueError, match=message):
+            run(paths, folder)
+    journal.write_text(text)
+    assert run(paths, folder).outcome == "done"
+
+
+def test_a_journal_tells_what_is_not_finite(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "days.json")
+    nan = float("nan")
+    values = lsh.metrics.Values(3, nan, nan, 0.5, nan, 1.0)
+    day = lsh.Day("a", "clicks", 3, 0, 1, nan, values, None, 0.1, 30.0, 0)
+    journal.finish(day)
+    (again,) = Journal(tmp_path / "days.json").done
+    assert repr(again) == repr(day)
