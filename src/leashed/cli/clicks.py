@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from leashed import datasets, models, tables
-from leashed.cli.arguments import existing
-from leashed.datasets import ClickSplit
+from leashed import datasets, models, stream, tables
+from leashed.cli.files import stream_of
+from leashed.datasets import ClickDataset, ClickSplit
 from leashed.models import Graph
 from leashed.rules import Rule
 from leashed.staleness import Policy
+from leashed.stream import Stream
 from leashed.tables import Table
 
 if TYPE_CHECKING:
@@ -21,20 +23,26 @@ if TYPE_CHECKING:
 __all__ = [
     "MODELS",
     "WORD",
+    "Streamed",
     "add_clicks",
     "build",
     "generate",
     "load",
     "make_tables",
+    "read",
     "refuse",
+    "streamed",
 ]
 
 _HISTORIES = {"din": models.din, "dien": models.dien, "ecommerce": models.ecommerce}
-MODELS: dict[str, Callable[[int | None], Graph]] = {
+_COLUMNS: dict[str, Callable[..., Graph]] = {
     "dlrm": models.dlrm,
     "deepfm": models.deepfm,
     "dcn": models.dcn,
     "wide_deep": models.wide_deep,
+}
+MODELS: dict[str, Callable[[int | None], Graph]] = {
+    **_COLUMNS,
     **{
         name: lambda rows, make=make: make(rows, rows, rows)  # type: ignore[misc]
         for name, make in _HISTORIES.items()
@@ -67,7 +75,8 @@ def add_clicks(parser: Arguments) -> None:
 
 
 def load(options: argparse.Namespace) -> ClickSplit:
-    """Clicks from the seed, or the file that ``--data`` names, whose last fifth is for testing.
+    """Clicks from the seed, or the files that ``--data`` names, whose last fifth is for testing, in
+    memory.
 
     Raises:
         OSError, ValueError: the file is missing or wrong, or ``--rows`` is given with it.
@@ -77,10 +86,43 @@ def load(options: argparse.Namespace) -> ClickSplit:
         return generate(options.model, rows, options.seed)
     if options.rows is not None:
         raise ValueError("--rows goes with --data clicks, not with a file")
-    data = datasets.criteo(existing(options.data))
+    data = read(options.data, options)
     if len(data) < 2:
         raise ValueError(f"{options.data} has one row; it takes two, one to test")
     return data.split(test=max(1, len(data) // _TEST_SHARE))
+
+
+class Streamed(NamedTuple):
+    """Rows to train on while they are read, and rows to test, if there are any."""
+
+    train: Stream
+    test: ClickDataset | None
+
+
+def streamed(options: argparse.Namespace) -> Streamed:
+    """The files that ``--data`` and ``--test`` name.
+
+    Raises:
+        OSError, ValueError: one is missing or wrong, or ``--data`` names none.
+    """
+    if options.data in (None, WORD):
+        raise ValueError("--stream takes --data FILE; what is generated is in memory")
+    if options.rows is not None:
+        raise ValueError("--rows goes with --data clicks, not with a file")
+    test = None if options.test is None else read(str(options.test), options)
+    return Streamed(stream_of(options.data, options), test)
+
+
+def read(path: str, options: argparse.Namespace, rows: int | None = None) -> ClickDataset:
+    """The rows of files in memory, all or the first so many.
+
+    Raises:
+        OSError, ValueError, TypeError: a file is missing or wrong, or has no ids.
+    """
+    found = stream_of(path, options).read(rows)
+    if not isinstance(found, ClickDataset):
+        raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
+    return found
 
 
 def generate(name: str, rows: int, seed: int, test: int = 20_000) -> ClickSplit:
@@ -92,10 +134,10 @@ def generate(name: str, rows: int, seed: int, test: int = 20_000) -> ClickSplit:
 
 
 def build(name: str, options: argparse.Namespace) -> Graph:
-    """The named model. Ids that are generated are rows of fixed tables; those of a file are hashes,
-    whose tables grow.
+    """The named model. Ids that are generated, or that a schema has below some number, are rows of
+    fixed tables; the tables of others grow.
     """
-    generated = options.data in (None, WORD)
+    generated = options.data in (None, WORD) and options.days is None
     growing = (options.table_mib, options.admit_after, options.evict)
     if generated and any(option is not None for option in growing):
         raise ValueError(
@@ -106,15 +148,27 @@ def build(name: str, options: argparse.Namespace) -> Graph:
             f"--model {name} reads histories, which files in Criteo's format have none of; leave "
             "--data out, or train from Python"
         )
+    if options.schema is not None:
+        if generated:
+            raise ValueError("--schema goes with --data FILE, or --days")
+        return _of_schema(name, options.schema)
     return MODELS[name](_CARDINALITY if generated else None)
+
+
+def _of_schema(name: str, path: Path) -> Graph:
+    columns = stream.columns.Schema(stream.schema(path)["columns"])
+    if not (columns.numbers and columns.ids):
+        raise ValueError(f"{path} must have numbers and ids for a model of clicks")
+    bounds = [column.bound for column in columns.ids.values()]
+    return _COLUMNS[name](bounds, dense=len(columns.numbers))
 
 
 def refuse(options: argparse.Namespace) -> None:
     """ValueError where an argument is given that other models do not take."""
     if options.data == WORD:
         raise ValueError(f"--data {WORD} goes with --model {', '.join(MODELS)}")
-    for name in ("rows", "table_mib", "admit_after", "evict"):
-        if getattr(options, name) is not None:
+    for name in ("rows", "table_mib", "admit_after", "evict", "schema", "bad", "days", "stream"):
+        if getattr(options, name) not in (None, False):
             raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}")
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _atomic, _check, datasets, metrics
-from leashed.cli import clicks, sparse
+from leashed import _atomic, _check, metrics
+from leashed.cli import clicks, files, sparse
 from leashed.cli.arguments import existing
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.models import FactorisationMachine, Graph, Model
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
 _LINES = 1 << 16  # of text that are made at once
+_OF_FILES = ("schema", "bad")  # options of files of clicks
 
 
 def add(commands: Commands) -> None:
@@ -81,6 +82,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zero-based", action="store_true", help="libsvm: columns are numbered from 0, not 1"
     )
+    files.add_files(parser)
     parser.add_argument("--seed", type=int, help="of generated clicks (default: 0)")
     parser.add_argument("--rows", type=int, help="the first so many (default: all)")
 
@@ -105,8 +107,8 @@ def _read(
     if isinstance(model, Graph) and model.readers:
         if options.data not in (None, clicks.WORD):
             _refuse(options, "a file of clicks", "format", "zero_based", "seed")
-            return datasets.criteo(options.data, most)
-        _refuse(options, "generated clicks", "format", "zero_based")
+            return clicks.read(options.data, options, most)
+        _refuse(options, "generated clicks", *_OF_FILES, "format", "zero_based")
         if any(table.rows is None for table in model.tables):
             raise ValueError(
                 f"{options.model} has tables that grow, of a file's ids; give --data FILE"
@@ -120,7 +122,7 @@ def _read(
         if options.data is None:
             raise ValueError(f"{options.model} is of sparse rows; give --data FILE")
         return _sparse(model, options)
-    _refuse(options, "a folder of images, or none", "format", "zero_based", "seed")
+    _refuse(options, "a folder of images, or none", *_OF_FILES, "format", "zero_based", "seed")
     return data_of(options.data).test
 
 
@@ -129,7 +131,7 @@ def _sparse(
 ) -> SparseDataset:
     path = Path(options.data)
     fmt = sparse.format_of(path, options.format)
-    wrong = ["seed"] if fmt == "libsvm" else ["seed", "zero_based"]
+    wrong = [*_OF_FILES, "seed"] if fmt == "libsvm" else [*_OF_FILES, "seed", "zero_based"]
     _refuse(options, f"a file of the format {fmt}", *wrong)
     fields = model.fields if isinstance(model, FactorisationMachine) else None
     return sparse.read(

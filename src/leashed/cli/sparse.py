@@ -179,10 +179,12 @@ def build(name: str, rows: Rows, options: argparse.Namespace) -> Model | Factori
     return kind(features, max(rows.train.classes, rows.test.classes), l2=l2)
 
 
-def refuse(options: argparse.Namespace) -> None:
-    """ValueError where an argument is given that other models do not take."""
+def refuse(options: argparse.Namespace, *, test: bool = False) -> None:
+    """ValueError where an argument is given that other models do not take; with ``test`` they take
+    rows to test.
+    """
     for name in ("format", "test", "hash_bits", "factors", "l2"):
-        if getattr(options, name) is not None:
+        if getattr(options, name) is not None and not (test and name == "test"):
             raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}")
     if options.zero_based:
         raise ValueError(f"--zero-based goes with --model {', '.join(MODELS)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed import _check, checkpoint, folders
-from leashed.cli import clicks, sparse
+from leashed.cli import clicks, days, files, sparse
 from leashed.cli.arguments import add_data, add_discipline, load_data
 from leashed.cli.progress import Line, bar, completed, describe
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
@@ -24,6 +24,7 @@ from leashed.report.table import pairs
 from leashed.result import TrainResult
 from leashed.spelled import MODE_WORDS, discipline_of, mode_of
 from leashed.stopping import Until
+from leashed.stream import Stream
 from leashed.studies.scaling import MODELS, build_model
 from leashed.train import Progress, train
 
@@ -79,6 +80,15 @@ def add(commands: Commands) -> None:
             "--data FILE in Criteo's format",
         )
     )
+    read = parser.add_argument_group("files of clicks", "plain, or compressed by gzip or zstd")
+    files.add_files(read)
+    read.add_argument(
+        "--stream",
+        action="store_true",
+        help="train on --data while it is read, in order, once unless --epochs says more; it need not "
+        "fit into memory. --test FILE has rows to test",
+    )
+    days.add_days(read)
     sparse.add_sparse(
         parser.add_argument_group(
             "models of sparse rows",
@@ -167,7 +177,7 @@ def _threads(text: str) -> int | str:
 def _until(options: argparse.Namespace) -> Until:
     rules = {item.name: getattr(options, item.name) for item in dataclasses.fields(Until)}
     if all(value is None for value in rules.values()):
-        rules["epochs"] = _EPOCHS
+        rules["epochs"] = 1.0 if options.stream else _EPOCHS
     return Until(**rules)
 
 
@@ -178,6 +188,9 @@ def _train(options: argparse.Namespace) -> int:
         raise ValueError(
             "--discipline and --persistence do not go with --mode; give one of the two"
         )
+    if options.days is not None:
+        sparse.refuse(options, test=True)
+        return days.train(options, discipline)
     until = _until(options)
     rule, staleness = rule_of(options), staleness_of(options)
     _check.writable(options.output)
@@ -191,10 +204,11 @@ def _train(options: argparse.Namespace) -> int:
             folders.prepare(path)
     given = None
     model: Model | FactorisationMachine | Graph
-    data: Split | ClickSplit | sparse.Rows
+    data: Split | ClickSplit | sparse.Rows | clicks.Streamed
     if options.model in clicks.MODELS:
-        sparse.refuse(options)
-        model, data = clicks.build(options.model, options), clicks.load(options)
+        sparse.refuse(options, test=options.stream)
+        model = clicks.build(options.model, options)
+        data = clicks.streamed(options) if options.stream else clicks.load(options)
         given = clicks.make_tables(model, options, rule, staleness)
     elif options.model in sparse.MODELS:
         clicks.refuse(options)
@@ -208,8 +222,11 @@ def _train(options: argparse.Namespace) -> int:
     line = Line(sys.stderr)
 
     def progress(now: Progress) -> None:
-        share = completed(until, now, len(data.train))
-        line.show(f"{bar(share)} {100.0 * share:3.0f}%  {describe(now)}")
+        if isinstance(data.train, Stream):
+            line.show(describe(now))
+        else:
+            share = completed(until, now, len(data.train))
+            line.show(f"{bar(share)} {100.0 * share:3.0f}%  {describe(now)}")
         if options.json_lines:
             print(_evaluation(now), flush=True)
 

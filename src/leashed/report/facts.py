@@ -75,7 +75,7 @@ def _run(result: TrainResult) -> list[tuple[str, str]]:
     config = result.config
     return [
         ("model", f"{config['model']}, d = {config['dimension']:,}"),
-        ("data", f"{config['data']}, {config['examples']:,} examples"),
+        ("data", f"{config['data']}, {_examples(config)}"),
         ("algorithm", f"{config['discipline']}, m = {config['threads']}"),
         ("rule", _rule(config["rule"])),
         ("step", f"η = {config['rule']['lr']:g}, batch {config['batch_size']}"),
@@ -93,6 +93,14 @@ def _run(result: TrainResult) -> list[tuple[str, str]]:
         ("vectors", f"{result.peak_vectors} (parameters and gradients, most in use)"),
         ("memory", f"{mebibytes(result.peak_memory_bytes)} (of the process)"),
     ]
+
+
+def _examples(config: dict[str, Any]) -> str:
+    if config["examples"] is not None:
+        return f"{config['examples']:,} examples"
+    reading = config["reading"]
+    bad = f", {reading['bad']:,} bad lines left out" if reading["bad"] else ""
+    return f"{reading['rows']:,} rows read{bad}"
 
 
 def _rule(config: dict[str, Any]) -> str:

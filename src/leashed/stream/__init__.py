@@ -14,6 +14,7 @@ number.
 
 from leashed.stream.arrow import arrow
 from leashed.stream.columns import Hashed, Id, Label, Number, Target, Vocabulary, Weight
+from leashed.stream.schema import schema
 from leashed.stream.stream import BadLine, ReadCounts, Stream
 from leashed.stream.text import criteo, csv
 
@@ -31,4 +32,5 @@ __all__ = [
     "arrow",
     "criteo",
     "csv",
+    "schema",
 ]

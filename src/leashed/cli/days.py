@@ -1,0 +1,135 @@
+"""``leashed train --days``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leashed import _check, checkpoint, folders
+from leashed.cli import clicks
+from leashed.cli.files import expanded, stream_of
+from leashed.cli.progress import Line, describe
+from leashed.cli.rule_arguments import rule_of, staleness_of
+from leashed.continual import Continual, continual
+from leashed.days import Day, to_json
+from leashed.disciplines import Discipline
+from leashed.metrics import progressive
+from leashed.report import days as report
+from leashed.stream import Stream
+from leashed.train import Progress
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Arguments
+
+__all__ = ["add_days", "train"]
+
+_STATUS = {"done": 0, "crashed": 1, "interrupted": 130}
+# What a training on days takes from elsewhere, or has no use for.
+_ELSEWHERE = {
+    "data": "--days names the files",
+    "rows": "it is of generated rows",
+    "mode": "give a discipline",
+    "resume": "--checkpoint goes on by itself",
+    "record": "it is of data in memory",
+    "test": "each day is tested on",
+    "loss_fraction": "each day is trained on once",
+    "loss": "each day is trained on once",
+    "updates": "each day is trained on once",
+    "epochs": "each day is trained on once",
+    "seconds": "each day is trained on once",
+    "divergence": "each day is trained on once",
+}
+
+
+def add_days(parser: Arguments) -> None:
+    """The argument ``--days``."""
+    parser.add_argument(
+        "--days",
+        nargs="+",
+        metavar="FILES",
+        help="in place of --data: train on one file after the other, those of a pattern by name, each "
+        "once, after the model of the file before has predicted it. --checkpoint FOLDER has the state: "
+        "the same command goes on, also after a kill, and with files that have come since",
+    )
+
+
+def train(options: argparse.Namespace, discipline: Discipline) -> int:
+    """The command with ``--days``."""
+    _check_options(options)
+    files = expanded(options.days)
+    rule, staleness = rule_of(options), staleness_of(options)
+    model = clicks.build(options.model, options)
+    if options.save is not None:
+        folders.prepare(options.save)
+    line = Line(sys.stderr)
+
+    def maker(path: Path) -> Callable[[], Stream]:
+        return lambda: stream_of(path, options)
+
+    def progress(name: str, now: Progress) -> None:
+        line.show(f"{name}  {describe(now)}")
+
+    def finished(day: Day) -> None:
+        line.clear()
+        print(report.line(day), file=sys.stderr, flush=True)
+        if options.json_lines:
+            print(json.dumps(to_json(day)), flush=True)
+
+    result = continual(
+        model,
+        {name: maker(path) for name, path in files.items()},
+        folder=options.checkpoint,
+        rule=rule,
+        discipline=discipline,
+        staleness=staleness,
+        threads=options.threads,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        init=options.init,
+        tables=clicks.make_tables(model, options, rule, staleness),
+        checkpoint_updates=options.checkpoint_updates,
+        checkpoint_every=options.checkpoint_every,
+        metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
+        evaluate_every=options.evaluate_every,
+        progress=progress,
+        finished=finished,
+    )
+    line.clear()
+    print(report.table(result.days), file=sys.stderr if options.json_lines else sys.stdout)
+    _write(options, model.name, result)
+    if options.save is not None:
+        checkpoint.save(
+            options.save, model, result.parameters, result.tables or None, result.statistics
+        )
+    return _STATUS[result.outcome]
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    if options.model not in clicks.MODELS:
+        raise ValueError(f"--days goes with --model {', '.join(clicks.MODELS)}")
+    for name, why in _ELSEWHERE.items():
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} does not go with --days: {why}")
+    if options.stream:
+        raise ValueError("--stream goes with --data; files of --days always are")
+    if options.checkpoint is None:
+        raise ValueError("--days takes --checkpoint FOLDER, where the state lies between days")
+    if options.threads == "auto":
+        raise ValueError("--threads auto does not go with --days: give a number")
+    _check.writable(options.output)
+    if options.report is not None:
+        _check.writable(options.report)
+        import leashed.report.days_page  # noqa: F401, PLC0415 (matplotlib is optional: told now)
+
+
+def _write(options: argparse.Namespace, model: str, result: Continual) -> None:
+    if options.output is not None:
+        options.output.write_text(json.dumps(result.config()) + "\n", encoding="utf-8")
+    if options.report is not None:
+        from leashed.report import days_page  # noqa: PLC0415 (matplotlib is optional)
+
+        days_page.write(result.days, options.report, model)

@@ -1,0 +1,66 @@
+"""Files of clicks on the command line: Criteo's format, or CSV by a schema."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from glob import has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leashed import stream
+from leashed.cli.arguments import existing
+from leashed.stream import Stream
+
+if TYPE_CHECKING:
+    from leashed.cli.arguments import Arguments
+
+__all__ = ["add_files", "expanded", "stream_of"]
+
+
+def add_files(parser: Arguments) -> None:
+    """The arguments that ``stream_of`` reads."""
+    parser.add_argument(
+        "--schema",
+        type=Path,
+        metavar="FILE",
+        help="what the columns of CSV files become, as JSON: "
+        '{"columns": {"clicked": {"kind": "label"}, "city": {"kind": "hashed"}, …}} '
+        "(default: files are in Criteo's format)",
+    )
+    parser.add_argument(
+        "--bad",
+        choices=("fail", "skip"),
+        help="what to do about a line that is no row (default: fail)",
+    )
+
+
+def stream_of(paths: str | Path | Sequence[Path], options: argparse.Namespace) -> Stream:
+    """The rows of files; a pattern is its files by name.
+
+    Raises:
+        FileNotFoundError: one is not there.
+        OSError, ValueError: one cannot be read, or the schema is wrong.
+    """
+    if isinstance(paths, (str, Path)) and not has_magic(str(paths)):
+        existing(paths)
+    bad = "fail" if options.bad is None else options.bad
+    if options.schema is None:
+        return stream.criteo(paths, bad=bad)
+    return stream.csv(paths, **stream.schema(options.schema), bad=bad)
+
+
+def expanded(patterns: Sequence[str]) -> dict[str, Path]:
+    """The files, each by its name, those of a pattern by name.
+
+    Raises:
+        FileNotFoundError: one is not there, or a pattern has none.
+        ValueError: two have one name.
+    """
+    found: dict[str, Path] = {}
+    for path in stream.files.paths_of(patterns):
+        assert isinstance(path, Path)
+        if path.name in found:
+            raise ValueError(f"two days are called {path.name}; give each file a name of its own")
+        found[path.name] = path
+    return found

@@ -1,0 +1,65 @@
+"""Days that a model was trained on one after another, in a table and in lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from leashed.days import Day
+from leashed.metrics import Values
+from leashed.report.summary import Table
+from leashed.report.table import MISSING, number
+
+__all__ = ["NOTE", "line", "table"]
+
+NOTE = (
+    "AUC, its greatest error, normalised entropy and calibration: of the day's rows as the model of "
+    "the day before predicts them. progressive: of each batch before it was trained on (of a day "
+    "that was begun again, since then). loss: as the training tells it. EPS: examples per second of "
+    "training. table rows: that ids have at the day's end."
+)
+
+
+def table(days: Sequence[Day]) -> Table:
+    """A row for each day."""
+    header = ["day", "examples", "bad lines", "updates", "loss", "AUC", "±", "norm. entropy"]
+    header += ["calibration", "progressive AUC", "norm. entropy", "EPS", "table rows"]
+    users = any(_gauc(day.yesterday) != MISSING for day in days)
+    if users:
+        header.insert(9, "GAUC")
+    rows = []
+    for day in days:
+        row = [day.name, f"{day.examples:,}", f"{day.bad:,}", f"{day.updates:,}", number(day.loss)]
+        row += [*_scored(day.yesterday), *([_gauc(day.yesterday)] if users else [])]
+        row += [_of(day.progressive, "auc"), _of(day.progressive, "normalised_entropy")]
+        rows.append([*row, MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"])
+    return Table(header, rows)
+
+
+def line(day: Day) -> str:
+    """A day in a line."""
+    parts = [day.name, f"{day.examples:,} examples"]
+    if day.bad:
+        parts.append(f"{day.bad:,} bad lines")
+    if day.yesterday is not None:
+        parts.append(
+            f"AUC {day.yesterday.auc:.4f}  NE {day.yesterday.normalised_entropy:.4f} by the day "
+            "before's model"
+        )
+    if day.progressive is not None:
+        parts.append(f"progressive AUC {day.progressive.auc:.4f}")
+    parts.append(f"{0.0 if math.isnan(day.eps) else day.eps:,.0f} EPS")
+    return "  ".join(parts)
+
+
+def _scored(values: Values | None) -> list[str]:
+    names = ("auc", "auc_error", "normalised_entropy", "calibration")
+    return [_of(values, name) for name in names]
+
+
+def _gauc(values: Values | None) -> str:
+    return _of(values, "gauc")
+
+
+def _of(values: Values | None, name: str) -> str:
+    return MISSING if values is None else number(getattr(values, name), 4)

@@ -1,0 +1,180 @@
+"""``leashed train`` on files that are read while it trains: one after another, or as a stream."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import leashed as lsh
+from leashed import cli
+
+SCHEMA = {
+    "columns": {
+        "clicked": {"kind": "label"},
+        "price": {"kind": "number", "log": True, "missing": 0},
+        "device": {"kind": "vocabulary", "words": ["phone", "tablet"]},
+        "city": {"kind": "hashed"},
+        "seen": {"kind": "id", "between": " "},
+    },
+    "separator": ";",
+}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    for day in range(3):
+        arguments = ["--rows", "300", "--day", str(day), "--cardinality", "50"]
+        assert cli.main(["clicks", *arguments, "--output", str(folder / f"day-{day}.tsv.gz")]) == 0
+    return folder
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[str, str]:
+    """A file of CSV, and its schema."""
+    random = np.random.default_rng(0)
+    lines = ["clicked;price;device;city;seen;unused"]
+    for i in range(200):
+        clicked, price = i % 3 == 0, random.exponential(9.0)
+        seen = " ".join(map(str, random.integers(0, 9, i % 4)))
+        lines.append(f"{int(clicked)};{price:.2f};{'phone' if i % 2 else 'tv'};c{i % 7};{seen};x")
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    return str(tmp_path / "rows.csv"), str(tmp_path / "schema.json")
+
+
+def train(*arguments: object) -> int:
+    return cli.main(["train", "--model", "dlrm", "--threads", "1", *map(str, arguments)])
+
+
+def test_days_go_on_with_files_that_come(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, page, out = tmp_path / "run", tmp_path / "page.html", tmp_path / "out.json"
+    common = ["--checkpoint", run, "--rule", "adagrad", "--progressive"]
+    assert train("--days", logs / "day-[01].tsv.gz", *common, "--checkpoint-updates", 3) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[0].startswith("day ")
+    assert "AUC" in told.err.splitlines()[1]
+    kept = tmp_path / "kept"
+    more = ["--report", page, "--output", out, "--save", kept, "--json-lines"]
+    assert train("--days", logs / "day-*.tsv.gz", *common, *more) == 0
+    told = capsys.readouterr()
+    (line,) = told.out.splitlines()
+    days = json.loads(out.read_text())["days"]
+    assert json.loads(line) == days[2]
+    assert [day["name"] for day in days] == [f"day-{k}.tsv.gz" for k in range(3)]
+    assert days[0]["yesterday"] is None
+    assert 0.3 < days[2]["yesterday"]["auc"] < 1
+    text = page.read_text()
+    assert "dlrm, day by day" in text
+    assert "day-2.tsv.gz" in text
+    whole = lsh.continual(
+        lsh.models.dlrm(),
+        {path.name: lsh.stream.criteo(path) for path in sorted(logs.glob("day-*"))},
+        folder=tmp_path / "python",
+        rule=lsh.Adagrad(0.01),
+        threads=1,
+    )
+    np.testing.assert_array_equal(lsh.restore(kept).parameters, whole.parameters)
+    assert cli.main(["evaluate", str(kept), "--data", str(logs / "day-2.tsv.gz")]) == 0
+
+
+def test_a_schema_tells_what_columns_become(
+    tables: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, schema = tables
+    read = ["--schema", schema, "--rule", "adagrad"]
+    for how in (
+        ["--data", rows],
+        ["--data", rows, "--stream", "--test", rows],
+        ["--days", rows, "--checkpoint", tmp_path / "run"],
+    ):
+        kept = tmp_path / f"kept{len(how)}"
+        assert train(*how, *read, "--save", kept) == 0
+        capsys.readouterr()
+        data = ["--data", rows, "--schema", schema]
+        assert cli.main(["evaluate", str(kept), *data, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["examples"] == 200
+        assert cli.main(["predict", str(kept), *data, "--rows", "5"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 5
+    model, _, found, _ = lsh.restore(kept)
+    assert [found[name].rows for name in found] == [3, None, None]
+    assert model.features == 1
+
+
+def test_a_stream_is_read_once_and_tells_of_its_lines(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.tsv"
+    whole = lsh.datasets.synthetic_click_lines(200, 0, cardinalities=50, threads=1)
+    path.write_bytes(b"".join(whole) + b"no row\n")
+    out = tmp_path / "out.json"
+    common = ["--data", path, "--stream", "--output", out]
+    assert train(*common) == 2
+    assert "rows.tsv" in capsys.readouterr().err
+    assert train(*common, "--bad", "skip", "--test", logs / "day-0.tsv.gz") == 0
+    told = capsys.readouterr().out
+    assert "200 rows read, 1 bad lines left out" in told
+    result = json.loads(out.read_text())
+    assert result["examples"] == 200
+    assert result["config"]["reading"]["bad"] == 1
+    assert 0 < result["validation_auc"][-1] < 1
+
+
+REFUSED: list[tuple[list[str], str]] = [
+    (["--days", "{0}"], "--days takes --checkpoint FOLDER"),
+    (["--days", "{0}", "--checkpoint", "x", "--data", "y"], "--data does not go with --days"),
+    (["--days", "{0}", "--checkpoint", "x", "--epochs", "2"], "each day is trained on once"),
+    (["--days", "{0}", "--checkpoint", "x", "--resume", "y"], "--checkpoint goes on by itself"),
+    (["--days", "{0}", "--checkpoint", "x", "--stream"], "--stream goes with --data"),
+    (["--days", "{0}", "--checkpoint", "x", "--model", "mlp"], "--days goes with --model dlrm"),
+    (["--days", "{0}", "--checkpoint", "x", "--model", "din"], "reads histories"),
+    (["--days", "none-*.tsv", "--checkpoint", "x"], "no file matches none-*.tsv"),
+    (["--days", "{0}", "{0}", "--checkpoint", "x"], "two days are called"),
+    (["--stream"], "--stream takes --data FILE"),
+    (["--schema", "x"], "--schema goes with --data FILE, or --days"),
+    (["--data", "{0}", "--schema", "none.json"], "none.json"),
+    (["--model", "mlp", "--stream"], "--stream goes with --model"),
+    (["--model", "mlp", "--bad", "skip"], "--bad goes with --model"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_what_does_not_go_together(
+    arguments: list[str],
+    message: str,
+    logs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert train(*(one.format(logs / "day-0.tsv.gz") for one in arguments)) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+WRONG: list[tuple[Any, str]] = [
+    ([], 'it must have {"columns"'),
+    ({"columns": {"a": {"kind": "text"}}}, "column 'a' must have a \"kind\", one of label"),
+    ({"columns": {"a": {"kind": "id", "base": 8}}}, "column 'a': base must be 10 or 16"),
+    ({"columns": {"a": {"kind": "id", "size": 8}}}, "column 'a': .*size"),
+    ({"columns": {"a": {"kind": "number"}}}, "one Label"),
+    ({**SCHEMA, "header": True}, "it has 'header', and may have columns, separator, names"),
+]
+
+
+@pytest.mark.parametrize(("told", "message"), WRONG)
+def test_a_schema_that_is_none_is_told(told: Any, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(told))
+    with pytest.raises(ValueError, match=f"cannot read .*schema.json: .*{message}"):
+        lsh.stream.schema(path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"cannot read .*schema\.json"):
+        lsh.stream.schema(path)
