@@ -50,3 +50,12 @@ def test_torch_cnn() -> None:
 def test_sklearn_pipeline() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is an optional extra")
     assert "test accuracy" in run(EXAMPLES / "sklearn_pipeline.py", "--threads", 2)
+
+
+def test_recommender(tmp_path: Path) -> None:
+    few = ("--days", 3, "--rows", 2000, "--folder", tmp_path / "home")
+    first = run(EXAMPLES / "recommender.py", *few)
+    assert first.count("by the model of the day before") == 2
+    again = run(EXAMPLES / "recommender.py", *few)
+    assert again.splitlines()[0] == "done, 3 days"
+    assert again.count("clicked with probability") == 5
