@@ -3,6 +3,7 @@
 #include "arrays.h"
 #include "leashed/model/tracked_source.h"
 #include "parts.h"
+#include "running.h"
 
 namespace leashed {
 namespace {
@@ -22,14 +23,13 @@ std::unique_ptr<TrackedSource> track(const GradientSource& source, std::size_t w
   return std::make_unique<TrackedSource>(source, workers, std::move(begun));
 }
 
-// (values, empty where there was no batch; batches; how often one counted as the least).
-py::tuple running(const TrackedSource& source) {
+PyRunning running(const TrackedSource& source) {
   RunningStatistics all;
   {
     const py::gil_scoped_release release;
-    all = source.running();
+    all = *source.running();
   }
-  return py::make_tuple(to_array(std::move(all.values)), all.batches, all.least);
+  return to_running(std::move(all));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "parts.h"
 #include "read.h"
 #include "rows.h"
+#include "running.h"
 
 namespace leashed {
 
@@ -254,7 +255,13 @@ void bind_train(py::module_& m) {
       .def_property_readonly(
           "shrink",
           [](const Checkpoint& c) { return Shrink(c.shrink.total, c.shrink.done, c.shrink.next); },
-          "How far that decay has come.");
+          "How far that decay has come.")
+      .def_property_readonly(
+          "running",
+          [](const Checkpoint& c) {
+            return c.running ? std::optional(to_running(*c.running)) : std::nullopt;
+          },
+          "Running statistics, as of TrackedSource.running; None: the source has none.");
   m.def("train", train_model, py::arg("source"), py::arg("theta").noconvert(), py::arg("x"),
         py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
         py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("rule"),

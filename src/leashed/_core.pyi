@@ -438,7 +438,7 @@ class TrackedSource(GradientSource):
         batches: typing.SupportsInt | typing.SupportsIndex = 0,
         least: typing.SupportsInt | typing.SupportsIndex = 0,
     ) -> None: ...
-    def running(self) -> tuple: ...
+    def running(self) -> tuple[numpy.typing.NDArray[numpy.float32], int, int]: ...
 
 class ExternalModel(GradientSource):
     def logits(
@@ -987,6 +987,11 @@ class Resumption:
     def last_updates(self) -> numpy.typing.NDArray[numpy.float32]:
         """
         Norm of each variable's last update, with a stage-aware staleness policy.
+        """
+    @property
+    def running(self) -> tuple[numpy.typing.NDArray[numpy.float32], int, int] | None:
+        """
+        Running statistics, as of TrackedSource.running; None: the source has none.
         """
     @property
     def shrink(self) -> tuple[float, list[float], int]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from leashed import _core
 
-__all__ = ["Running", "check_batch", "running", "tracked"]
+__all__ = ["Running", "averaged", "check_batch", "running", "tracked"]
 
 
 class Running(NamedTuple):
@@ -39,12 +39,16 @@ def tracked(
     return _core.TrackedSource(native, workers, *begun)
 
 
+def averaged(found: tuple[NDArray[np.float32], int, int] | None) -> Running | None:
+    """What the core tells of; None: there was no batch, or nothing is averaged."""
+    return Running(*found) if found is not None and found[1] else None
+
+
 def running(source: _core.GradientSource) -> Running | None:
     """What a tracked source has by now; None: there was no batch, or it is none."""
     if not isinstance(source, _core.TrackedSource):
         return None
-    found = Running(*source.running())
-    return found if found.batches else None
+    return averaged(source.running())
 
 
 def check_batch(model: Any, batch_size: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _check, _core, checkpoint, folders
-from leashed._running import Running
+from leashed._running import Running, averaged
 from leashed.external import Description, External
 from leashed.models import FactorisationMachine, Graph, Model
 from leashed.sync import Position
@@ -76,6 +76,7 @@ class Kept:
 
     def __call__(self, reached: _core.Resumption) -> None:
         self.reached = reached
+        self.statistics = averaged(reached.running)
 
 
 class OtherData(NamedTuple):
@@ -103,7 +104,6 @@ class Checkpointer:
 
     Attributes:
         position: tells how far the run is that the training is a part of; None: it is not.
-        statistics: tells the running ones, of a model that has any.
 
     Raises:
         OSError: the file could not be written; found before training, not after.
@@ -129,7 +129,6 @@ class Checkpointer:
         self._newest: Reached | None = None  # to be written; None: the thread is idle
         self._failure: Exception | None = None
         self.position: Callable[[], Position] | None = None
-        self.statistics: Callable[[], Running | None] = lambda: None
 
     def __enter__(self) -> Checkpointer:  # noqa: PYI034 (Self is of Python 3.11)
         return self
@@ -152,7 +151,7 @@ class Checkpointer:
         position = None if self.position is None else self.position()
         with self._lock:
             idle = self._newest is None
-            self._newest = Reached(reached, position, self.statistics())
+            self._newest = Reached(reached, position)
         if self._paused:
             self._write()
         elif idle:
@@ -182,11 +181,10 @@ class Checkpointer:
 
 
 class Reached(NamedTuple):
-    """How far a training is, the run that it is a part of, and running statistics."""
+    """How far a training is, and the run that it is a part of."""
 
     training: _core.Resumption
     run: Position | None
-    statistics: Running | None
 
 
 def _write(
@@ -194,10 +192,9 @@ def _write(
     model: AnyModel,
     reached: _core.Resumption,
     position: Position | None,
-    statistics: Running | None,
     config: dict[str, Any],
 ) -> None:
-    told = contents(model, reached, position, statistics, config)
+    told = contents(model, reached, position, config)
     if told is not None:
         checkpoint.write(path, model, *told)
 
@@ -206,7 +203,6 @@ def contents(
     model: AnyModel,
     reached: _core.Resumption,
     position: Position | None,
-    statistics: Running | None,
     config: dict[str, Any],
 ) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]] | None:
     """A checkpoint's tensors and metadata; None: nothing is to be written, since training has
@@ -233,7 +229,7 @@ def contents(
     }
     if position is not None:
         run |= position._asdict()
-    if statistics is not None:
+    if (statistics := averaged(reached.running)) is not None:
         tensors[checkpoint.STATISTICS] = statistics.values
         run["statistics"] = statistics.config()
     return tensors, {"run": json.dumps(run)}

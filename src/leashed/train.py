@@ -514,8 +514,6 @@ def train(
                     checkpoint, model, config, paused=checkpoint_updates is not None
                 )
             )
-        if isinstance(checkpointer, resuming.Checkpointer):
-            checkpointer.statistics = lambda: running(native)
         rules = until.rules(_drawn(train_set, batch_size), batch_size)
         if streamed is not None:
             rules.pop("batches", None)  # where it ends is seen when it does
@@ -578,8 +576,6 @@ def train(
             counting,
             checkpoint_updates or 0,
         )
-        if isinstance(checkpointer, resuming.Kept):
-            checkpointer.statistics = running(native)
         if (
             isinstance(checkpointer, table_checkpoints.TableCheckpointer)
             and outcome["outcome"] != "crashed"

@@ -11,7 +11,7 @@ from graph_reference import draw, reference, tables_of
 from made_clicks import clicks
 
 import leashed as lsh
-from leashed import _core, models
+from leashed import _core, models, resuming
 from leashed.models import (
     BatchNorm,
     Concat,
@@ -233,6 +233,38 @@ def test_a_run_goes_on_to_the_same_bits(tabled: bool, tmp_path: Path) -> None:
     assert rest.config["statistics"] == whole.config["statistics"]
     assert rest.final_loss == whole.final_loss
     assert len(lsh.load_statistics(tmp_path / "run")) == graph.statistics
+
+
+class Every(resuming.Kept):
+    """Every checkpoint of a run: of how many batches its statistics are, and its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[tuple[int, int]] = []
+
+    def __call__(self, reached: _core.Resumption) -> None:
+        super().__call__(reached)
+        self.batches.append((reached.running[1], reached.batches))
+
+
+@pytest.mark.parametrize("discipline", [lsh.Leashed(), lsh.Hogwild(), lsh.Locked()])
+@pytest.mark.parametrize("policy", [lsh.staleness.none(), lsh.staleness.fleet()])
+def test_one_worker_s_checkpoints_are_of_one_moment(discipline: Any, policy: Any) -> None:
+    kept = Every()
+    arguments = {"discipline": discipline, "staleness": policy, "checkpoint": kept}
+    trained(chain(DataNorm()), dense(), 8000, checkpoint_every=1e-3, **arguments)
+    assert len(kept.batches) > 2
+    assert all(averaged == used for averaged, used in kept.batches)
+
+
+def test_several_workers_checkpoints_have_averaged_all_that_they_have_applied() -> None:
+    kept = Every()
+    result = trained(
+        chain(DataNorm()), dense(), 8000, threads=3, checkpoint=kept, checkpoint_every=1e-3
+    )
+    assert len(kept.batches) > 2
+    assert all(averaged >= used for averaged, used in kept.batches)
+    assert kept.batches[-1] == (result.gradients, result.gradients)
 
 
 def test_files_hold_them(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "leashed/engine/position.h"
+#include "leashed/model/gradient_source.h"
 #include "leashed/sparse/runs.h"
 
 namespace leashed {
@@ -27,8 +29,10 @@ struct Checkpoint {
   // Theta without the decay that it has yet to get, and how far that has come; empty: it has all.
   std::vector<float> behind;
   ShrinkProgress shrink;
+  // Of a source that averages them.
+  std::optional<RunningStatistics> running = {};
 
-  // All but the position, the loss and what the policy has gathered.
+  // All but the position, the loss, what the policy has gathered and running statistics.
   void assign(const DisciplineState& state, const Layout& layout);
 };
 

@@ -21,6 +21,7 @@ struct Evaluator::Job {
   const DatasetView& data;
   std::size_t every;
   float* logits;                  // of all rows, or null
+  const float* statistics;        // likewise
   std::vector<Evaluation> parts;  // by chunk, so that their sum does not depend on who did which
   // Relaxed, all three: distinct numbers are all that is asked of the first two, and the last is a
   // hint. What the helpers write is seen after Team::finish.
@@ -41,6 +42,7 @@ Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, std::siz
   BatchView& batch = scratch.batch.view;
   fill_in_order(data, begin, size, scratch.batch);
   if (rows_) rows_->read(reader, batch, *scratch.rows);
+  batch.statistics = job.statistics;
   if (scratch.metrics) batch.logits = job.logits ? job.logits + begin : scratch.logits.data();
   const Evaluation found = source_.evaluate(job.theta, batch, *scratch.workspace);
   if (scratch.metrics) scratch.metrics->add({batch.logits, size}, batch.targets);
@@ -104,12 +106,21 @@ std::size_t Evaluator::helpers(std::size_t threads, std::size_t chunks) const {
 
 std::optional<Evaluation> Evaluator::operator()(const float* theta, const DatasetView& data,
                                                 std::size_t threads, std::size_t every,
-                                                float* logits) {
+                                                float* logits,
+                                                std::optional<std::span<const float>> statistics) {
   threads = std::min(threads, processors());
   if (rows_) threads = std::min(threads, rows_->readers());
   if (scratch_.size() < threads) scratch_.resize(threads);
   const std::size_t taken = kChunk * every;
-  Job job{theta, data, every, logits, std::vector<Evaluation>((data.rows + taken - 1) / taken)};
+  std::optional<RunningStatistics> running;
+  if (!statistics) running = source_.running();
+  if (running) statistics = running->values;
+  Job job{theta,
+          data,
+          every,
+          logits,
+          statistics && !statistics->empty() ? statistics->data() : nullptr,
+          std::vector<Evaluation>((data.rows + taken - 1) / taken)};
   std::size_t chunks = job.parts.size();
   if (threads > 1 && chunk_seconds_ == 0 && chunks > 1) {
     const double begin = now();

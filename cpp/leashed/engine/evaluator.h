@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "leashed/base/team.h"
@@ -26,10 +27,13 @@ class Evaluator {
 
   // Nothing where it ended early. On at most `threads`, and no more than there are processors; the
   // loss and what is right have the same bits whatever their number. Of every `every`-th chunk of
-  // the rows alone. `logits`: null, or where each row's goes, of a source that gives any.
+  // the rows alone. `logits`: null, or where each row's goes, of a source that gives any. All rows
+  // are normalised by `statistics`, of a source that has any; nothing: by what these run to when
+  // it is called.
   std::optional<Evaluation> operator()(const float* theta, const DatasetView& data,
                                        std::size_t threads, std::size_t every = 1,
-                                       float* logits = nullptr);
+                                       float* logits = nullptr,
+                                       std::optional<std::span<const float>> statistics = {});
 
  private:
   static constexpr std::size_t kChunk = 256;  // rows between two looks at whether to go on

@@ -61,12 +61,20 @@ Evaluated History::look_at(std::uint64_t t) const {
   return e;
 }
 
-bool History::measure(Evaluated& e, const float* theta, std::size_t threads) {
+std::vector<float> History::statistics() const {
+  auto running = run_.source.running();
+  return running ? std::move(running->values) : std::vector<float>();
+}
+
+bool History::measure(Evaluated& e, const float* theta, std::span<const float> statistics,
+                      std::size_t threads) {
   const double begin = thread_seconds();
-  if (run_.streams()) return measure_streaming(e, theta, threads);
-  const auto train = evaluator_(theta, run_.data, threads);
+  if (run_.streams()) return measure_streaming(e, theta, statistics, threads);
+  const auto train = evaluator_(theta, run_.data, threads, 1, nullptr, statistics);
   std::optional<Evaluation> validate;
-  if (train && validation_) validate = evaluator_(theta, *validation_, threads);
+  if (train && validation_) {
+    validate = evaluator_(theta, *validation_, threads, 1, nullptr, statistics);
+  }
   if (!train || (validation_ && !validate)) return false;
   if (threads == 1 || evaluation_seconds_ == 0) {
     evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
@@ -84,11 +92,15 @@ bool History::measure(Evaluated& e, const float* theta, std::size_t threads) {
 }
 
 // Of what is gone nothing can be evaluated: the loss is the one that the workers find.
-bool History::measure_streaming(Evaluated& e, const float* theta, std::size_t threads) {
+bool History::measure_streaming(Evaluated& e, const float* theta, std::span<const float> statistics,
+                                std::size_t threads) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const double begin = thread_seconds();
   std::optional<Evaluation> validate;
-  if (validation_ && !(validate = evaluator_(theta, *validation_, threads))) return false;
+  if (validation_ &&
+      !(validate = evaluator_(theta, *validation_, threads, 1, nullptr, statistics))) {
+    return false;
+  }
   if (threads == 1 || evaluation_seconds_ == 0) {
     evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
   }
@@ -109,14 +121,15 @@ bool History::evaluate(std::size_t threads) {
   run_.observed.with_snapshot([&](const float* theta, std::uint64_t t) {
     e = look_at(t);
     heard_then = heard();
+    evaluating_by_ = statistics();
     if (run_.metrics) run_.metrics->ask();
     if (remembers) {
       evaluating_.assign(theta, theta + run_.source.dimension());
     } else {
-      complete = measure(e, theta, threads);
+      complete = measure(e, theta, evaluating_by_, threads);
     }
   });
-  if (remembers) complete = measure(e, evaluating_.data(), threads);
+  if (remembers) complete = measure(e, evaluating_.data(), evaluating_by_, threads);
   if (!complete) return false;
   if (run_.metrics) {
     const double begin = thread_seconds();
@@ -147,7 +160,8 @@ void History::settle() {
   } else if (later != copies_.begin()) {
     crossing.above = evaluations_.size() > 1 ? evaluations_[evaluations_.size() - 2] : latest;
     std::move(copies_.begin(), later, std::back_inserter(crossing.copies));
-    crossing.copies.push_back({latest, std::move(evaluating_), std::nan("")});
+    crossing.copies.push_back(
+        {latest, std::move(evaluating_), std::move(evaluating_by_), std::nan("")});
     crossings_.push_back(std::move(crossing));
   }
   copies_.erase(copies_.begin(), later);
@@ -188,7 +202,7 @@ bool History::remember() {
       spare_.pop_back();
     }
     copy.assign(theta, theta + dimension);
-    copies_.push_back({look_at(t), std::move(copy), std::nan("")});
+    copies_.push_back({look_at(t), std::move(copy), statistics(), std::nan("")});
     copies_.back().seen.loss = std::nan("");
   });
   copy_seconds_ = thread_seconds() - begin;
@@ -216,7 +230,8 @@ void History::refine(std::size_t threads) {
 
 double History::sampled(Copy& copy, std::size_t threads) {
   if (std::isnan(copy.sampled)) {
-    const auto found = evaluator_(copy.theta.data(), run_.data, threads, kSampled);
+    const auto found =
+        evaluator_(copy.theta.data(), run_.data, threads, kSampled, nullptr, copy.statistics);
     if (found) copy.sampled = found->loss_sum / static_cast<double>(found->rows);
   }
   return copy.sampled;
@@ -250,7 +265,9 @@ bool History::search(Crossing& crossing, double loss, std::size_t& begin, std::s
       if (std::isfinite(factor)) at = guess(copies, begin, end, loss, factor, threads);
     }
     Evaluated& seen = copies[at].seen;
-    if (std::isnan(seen.loss) && !measure(seen, copies[at].theta.data(), threads)) return false;
+    if (std::isnan(seen.loss) &&
+        !measure(seen, copies[at].theta.data(), copies[at].statistics, threads))
+      return false;
     const bool reached = seen.loss <= loss;
     (reached ? end : begin) = reached ? at : at + 1;
     looked_at = at;

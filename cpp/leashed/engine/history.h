@@ -47,7 +47,7 @@ class History {
  private:
   struct Copy {
     Evaluated seen;  // its loss: NaN until it is measured
-    std::vector<float> theta;
+    std::vector<float> theta, statistics;
     double sampled;  // its loss over a part of the rows; NaN until it is measured
   };
   // Copies among which some losses were reached.
@@ -59,9 +59,14 @@ class History {
   // What there is to see at version t, but for loss and accuracy. Called with the snapshot: one may
   // have waited for it.
   Evaluated look_at(std::uint64_t t) const;
+  // Of the source that has any, now: what an evaluation of now normalises by, however long it
+  // lasts.
+  std::vector<float> statistics() const;
   // Adds loss and accuracy at theta; false where it ended early.
-  bool measure(Evaluated& e, const float* theta, std::size_t threads);
-  bool measure_streaming(Evaluated& e, const float* theta, std::size_t threads);
+  bool measure(Evaluated& e, const float* theta, std::span<const float> statistics,
+               std::size_t threads);
+  bool measure_streaming(Evaluated& e, const float* theta, std::span<const float> statistics,
+                         std::size_t threads);
   // What the latest evaluation has reached is to be looked for among the copies before it; if it
   // has reached nothing, these are forgotten.
   void settle();
@@ -90,6 +95,7 @@ class History {
   std::vector<Crossing> crossings_;
   std::vector<std::vector<float>> spare_;  // memory for more
   std::vector<float> evaluating_;          // theta meanwhile
+  std::vector<float> evaluating_by_;       // statistics likewise
   double evaluation_seconds_ = 0, scoring_seconds_ = 0, copy_seconds_ = 0;
   double above_heard_ = 1;  // the last evaluation's loss over what workers found then; at least 1
 };

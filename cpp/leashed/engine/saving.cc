@@ -37,8 +37,16 @@ bool Saving::fit(const std::vector<std::uint64_t>& numbers, std::uint64_t t) con
   return numbers[0] - before_[0] == applied && binned(numbers) - binned(before_) == applied;
 }
 
+bool Saving::running_fits(const Checkpoint& taken, std::uint64_t t) const {
+  // When workers are told to stop, a gradient may be given up that is averaged already.
+  if (!taken.running || training_.workers > 1 || training_.stop.stopped()) return true;
+  return taken.running->gradients == used_batches(t) - training_.from.batches;
+}
+
 bool Saving::try_to_take(Checkpoint& taken) {
   bool fits = !statistics_;
+  const bool alone = training_.workers == 1;
+  if (alone) taken.running = training_.source.running();
   if (statistics_) statistics_->save(taken.staleness);
   training_.discipline.with_state([&](const DisciplineState& state) {
     // The state may be of some time after that copy, where there was a lock to wait for, or of some
@@ -47,7 +55,8 @@ bool Saving::try_to_take(Checkpoint& taken) {
       statistics_->save(taken.staleness);
       fits = fit(taken.staleness, state.t);
     }
-    if (!fits) return;
+    if (!alone || !running_fits(taken, state.t)) taken.running = training_.source.running();
+    if (!fits || !(fits = running_fits(taken, state.t))) return;
     taken.position = {state.t, used_batches(state.t)};
     taken.assign(state, layout_);
   });

@@ -5,6 +5,11 @@
 // the version. So what the policy has gathered is of version t where its count says t. What it has
 // is copied, then the state, and where the two do not fit the first once more; where they still do
 // not, another try follows.
+//
+// What a source averages beside the parameters (GradientSource::running) is learnt with a gradient
+// and so ahead of the version that this leads to. One worker's is copied likewise, where it is of
+// as many gradients as the state; several workers' is that of the moment of the state, and ahead by
+// the gradients that they are about to publish.
 #pragma once
 
 #include <optional>
@@ -32,6 +37,8 @@ class Saving {
 
  private:
   bool try_to_take(Checkpoint& taken);
+  // Whether what the source averages is of version t, as far as it is to be.
+  bool running_fits(const Checkpoint& taken, std::uint64_t t) const;
   // Whether the policy's numbers are of version t.
   bool fit(const std::vector<std::uint64_t>& numbers, std::uint64_t t) const;
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,14 @@ struct StatisticBlock {
   float least;               // those nearer to 0 count as ± this
 };
 
+// Averages of what so many batches have come to.
+struct RunningStatistics {
+  std::vector<float> values;  // by StatisticBlock; empty: there is no batch yet
+  std::uint64_t batches = 0;
+  std::uint64_t least = 0;      // how often, by value and batch, StatisticBlock::least counted
+  std::uint64_t gradients = 0;  // since the source was made, also of what is not averaged
+};
+
 class GradientSource {
  public:
   virtual ~GradientSource() = default;
@@ -84,6 +93,9 @@ class GradientSource {
   // What it normalises by: in gradient() a batch's own (BatchView::own_statistics), in evaluate()
   // what the batch is given (BatchView::statistics). No rule ever sees them.
   virtual std::vector<StatisticBlock> statistics() const { return {}; }
+  // What these run to by now, for whoever evaluates; nothing: it does not average them. Any thread
+  // may ask, while others compute gradients.
+  virtual std::optional<RunningStatistics> running() const { return std::nullopt; }
 
   // Writes the gradient of the batch's mean loss (the sum of its rows' weighted losses over their
   // number) at theta to gradient[0..d) (overwriting it) and returns that loss. Takes no lock, and

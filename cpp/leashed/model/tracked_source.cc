@@ -20,9 +20,12 @@ struct TrackedSource::Seat {
 
   std::atomic<std::uint64_t> turn{0};
   std::vector<std::atomic<float>> values;
-  std::atomic<std::uint64_t> batches{0}, least{0}, begun{0};
+  std::atomic<std::uint64_t> batches{0}, least{0}, begun{0}, gradients{0};
 
-  // The seat's owner. Relaxed loads: of what it has stored itself.
+  // Both are the seat's owner's. Relaxed loads: of what it has stored itself.
+  void count() {
+    gradients.store(gradients.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
   void learn(const float* batch, const RunningStatistics& from, std::uint64_t share,
              std::uint64_t nearer) {
     constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -34,6 +37,7 @@ struct TrackedSource::Seat {
     if (first) begun.store(n = share, kRelease);
     batches.store(++n, kRelease);
     least.store(least.load(kRelaxed) + nearer, kRelease);
+    count();
     const auto part =
         static_cast<float>((1 - kMomentum) / (1 - std::pow(kMomentum, static_cast<double>(n))));
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -44,14 +48,15 @@ struct TrackedSource::Seat {
   }
 
   struct Counts {
-    std::uint64_t batches, least, begun;
+    std::uint64_t batches, least, begun, gradients;
   };
   Counts read(std::vector<float>& to) const {
     constexpr auto kAcquire = std::memory_order_acquire;  // with the releases of learn()
     for (;;) {
       const std::uint64_t before = turn.load(kAcquire);
       if (before % 2 != 0) continue;
-      const Counts counts{batches.load(kAcquire), least.load(kAcquire), begun.load(kAcquire)};
+      const Counts counts{batches.load(kAcquire), least.load(kAcquire), begun.load(kAcquire),
+                          gradients.load(kAcquire)};
       for (std::size_t i = 0; i < values.size(); ++i) to[i] = values[i].load(kAcquire);
       if (turn.load(std::memory_order_relaxed) == before) return counts;
     }
@@ -60,13 +65,11 @@ struct TrackedSource::Seat {
 
 struct TrackedSource::Own final : Workspace {
   Own(std::unique_ptr<Workspace> of_source, Seat& own, std::size_t size)
-      : inner(std::move(of_source)), seat(own), batch(size), one(size) {}
+      : inner(std::move(of_source)), seat(own), batch(size) {}
 
   const std::unique_ptr<Workspace> inner;
   Seat& seat;
-  std::vector<float> batch, one;
-  std::vector<double> sums;
-  RunningStatistics all;
+  std::vector<float> batch;
 };
 
 TrackedSource::TrackedSource(const GradientSource& source, std::size_t workers,
@@ -92,9 +95,12 @@ float TrackedSource::gradient(const float* theta, const BatchView& batch, float*
   told.statistics = nullptr;
   told.own_statistics = own.batch.data();
   const float loss = source_.gradient(theta, told, gradient, *own.inner, cancel);
-  if (batch.size < 2 || !std::isfinite(loss) || cancel.load(std::memory_order_relaxed)) return loss;
+  if (cancel.load(std::memory_order_relaxed)) return loss;
   // What has overflowed would stay for good.
-  if (!std::all_of(own.batch.begin(), own.batch.end(), [](float x) { return std::isfinite(x); })) {
+  const bool finite = std::isfinite(loss) && std::all_of(own.batch.begin(), own.batch.end(),
+                                                         [](float x) { return std::isfinite(x); });
+  if (batch.size < 2 || !finite) {
+    own.seat.count();
     return loss;
   }
   std::uint64_t nearer = 0;
@@ -107,11 +113,11 @@ float TrackedSource::gradient(const float* theta, const BatchView& batch, float*
   return loss;
 }
 
-void TrackedSource::merge(RunningStatistics& all, std::vector<double>& sums,
-                          std::vector<float>& one) const {
-  sums.assign(size_, 0.0);
-  all.batches = 0;
+std::optional<RunningStatistics> TrackedSource::running() const {
+  RunningStatistics all;
   all.least = begun_.least;
+  std::vector<double> sums(size_);
+  std::vector<float> one(size_);
   const auto add = [&](const std::vector<float>& values, std::uint64_t batches) {
     for (std::size_t i = 0; i < size_; ++i) {
       sums[i] += static_cast<double>(batches) * static_cast<double>(values[i]);
@@ -123,6 +129,7 @@ void TrackedSource::merge(RunningStatistics& all, std::vector<double>& sums,
     const std::lock_guard lock(mutex_);
     for (const auto& seat : seats_) {
       const Seat::Counts counts = seat->read(one);
+      all.gradients += counts.gradients;
       if (counts.batches == 0) continue;
       add(one, counts.batches);
       all.least += counts.least;
@@ -130,28 +137,17 @@ void TrackedSource::merge(RunningStatistics& all, std::vector<double>& sums,
     }
   }
   if (unclaimed > 0) add(begun_.values, unclaimed);
-  if (all.batches == 0) return;
+  if (all.batches == 0) return all;
   all.values.resize(size_);
   for (std::size_t i = 0; i < size_; ++i) {
     all.values[i] = static_cast<float>(sums[i] / static_cast<double>(all.batches));
   }
-}
-
-RunningStatistics TrackedSource::running() const {
-  RunningStatistics all;
-  std::vector<double> sums;
-  std::vector<float> one(size_);
-  merge(all, sums, one);
   return all;
 }
 
 Evaluation TrackedSource::evaluate(const float* theta, const BatchView& batch,
                                    Workspace& workspace) const {
-  auto& own = static_cast<Own&>(workspace);
-  merge(own.all, own.sums, own.one);
-  BatchView told = batch;
-  told.statistics = own.all.batches == 0 ? nullptr : own.all.values.data();
-  return source_.evaluate(theta, told, *own.inner);
+  return source_.evaluate(theta, batch, *static_cast<Own&>(workspace).inner);
 }
 
 }  // namespace leashed

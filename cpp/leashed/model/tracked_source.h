@@ -1,6 +1,7 @@
 // A source with statistics, and what they run to while it is trained: each worker averages those of
-// its own batches, the younger the more (momentum 0.99), and whoever evaluates gets the mean of the
-// workers' averages, weighted by how many batches each is of. It stands for the source in a
+// its own batches, the younger the more (momentum 0.99), and running() gives the mean of the
+// workers' averages, weighted by how many batches each is of: whoever evaluates asks once, and
+// normalises all of its batches by that. It stands for the source in a
 // training, whoever carries that out.
 //
 // An average begins with its first batch and not with 0: of n batches, the last one's share is
@@ -22,20 +23,13 @@
 
 namespace leashed {
 
-// Averages of so many batches.
-struct RunningStatistics {
-  std::vector<float> values;  // [statistics]; empty: there is no batch yet
-  std::uint64_t batches = 0;
-  std::uint64_t least = 0;  // how often, by value and batch, StatisticBlock::least counted
-};
-
 class TrackedSource final : public GradientSource {
  public:
   // Of so many workers, who go on from `begun`, of whose batches each takes an equal share.
   TrackedSource(const GradientSource& source, std::size_t workers, RunningStatistics begun);
   ~TrackedSource() override;
 
-  RunningStatistics running() const;
+  std::optional<RunningStatistics> running() const override;
 
   std::size_t dimension() const override { return source_.dimension(); }
   std::size_t features() const override { return source_.features(); }
@@ -62,9 +56,6 @@ class TrackedSource final : public GradientSource {
  private:
   struct Seat;
   struct Own;
-
-  // The mean of all, and how many batches it is of. `values` is untouched where they are none.
-  void merge(RunningStatistics& all, std::vector<double>& sums, std::vector<float>& one) const;
 
   const GradientSource& source_;
   const std::vector<StatisticBlock> blocks_;

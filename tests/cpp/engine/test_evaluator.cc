@@ -39,6 +39,30 @@ class Slow final : public GradientSource {
   std::uint64_t throw_from = ~std::uint64_t{0};
 };
 
+// Loss of a row: what it is normalised by, which runs on with every question.
+class Running final : public GradientSource {
+ public:
+  std::size_t dimension() const override { return 1; }
+  std::size_t features() const override { return 1; }
+  std::unique_ptr<Workspace> make_workspace() const override {
+    return std::make_unique<Workspace>();
+  }
+  std::optional<RunningStatistics> running() const override {
+    const float asked = static_cast<float>(++questions);
+    return RunningStatistics{{asked}, 1};
+  }
+  float gradient(const float*, const BatchView&, float*, Workspace&,
+                 const std::atomic<bool>&) const override {
+    return 0;
+  }
+  Evaluation evaluate(const float*, const BatchView& batch, Workspace&) const override {
+    REQUIRE(batch.statistics);
+    return {static_cast<double>(batch.size) * double{*batch.statistics}, 0, batch.size};
+  }
+
+  mutable int questions = 0;
+};
+
 struct Data {
   explicit Data(std::size_t rows) : x(rows), y(rows) {
     for (std::size_t i = 0; i < rows; ++i) x[i] = static_cast<float>(i);
@@ -69,6 +93,17 @@ TEST_CASE("an evaluation has the same bits on any number of threads") {
       }
     }
   }
+}
+
+TEST_CASE("all rows are normalised by what a source averages at one moment") {
+  const Running source;
+  const Data data(5000);
+  Evaluator evaluator(source, [] { return true; });
+  for (int k = 1; k <= 3; ++k) CHECK(evaluator(&kTheta, data.view(), 4)->loss_sum == 5000.0 * k);
+  const float given = 7;
+  const std::span<const float> by(&given, 1);
+  CHECK(evaluator(&kTheta, data.view(), 4, 1, nullptr, by)->loss_sum == 5000.0 * 7);
+  CHECK(source.questions == 3);
 }
 
 TEST_CASE("an evaluation of a part of the rows has every n-th chunk") {

@@ -206,7 +206,7 @@ TEST_CASE("one worker's averages begin with its first batch and go on from where
   double share_before = 1;
   leashed::RunningStatistics half;
   leashed::TrackedSource whole(graph, 1, {});
-  CHECK(whole.running().batches == 0);
+  CHECK(whole.running()->batches == 0);
   const auto workspace = whole.make_workspace();
   auto inner = graph.make_workspace();
   for (std::size_t n = 0; n < data.size(); ++n) {
@@ -218,7 +218,7 @@ TEST_CASE("one worker's averages begin with its first batch and go on from where
     share_before *= 0.99;
     const double part = 0.01 / (1 - share_before);
     for (std::size_t i = 0; i < own.size(); ++i) expected[i] += part * (own[i] - expected[i]);
-    const auto running = whole.running();
+    const auto running = *whole.running();
     CHECK(running.batches == n + 1);
     for (std::size_t i = 0; i < own.size(); ++i) {
       CHECK(running.values[i] == doctest::Approx(expected[i]).epsilon(1e-4));
@@ -230,8 +230,8 @@ TEST_CASE("one worker's averages begin with its first batch and go on from where
   for (std::size_t n = 3; n < data.size(); ++n) {
     rest.gradient(theta.data(), data[n].view, g.data(), *again, kGoOn);
   }
-  CHECK(rest.running().values == whole.running().values);
-  CHECK(rest.running().batches == whole.running().batches);
+  CHECK(rest.running()->values == whole.running()->values);
+  CHECK(rest.running()->batches == whole.running()->batches);
 }
 
 TEST_CASE("workers' averages count by their batches; who takes no part keeps what it was given") {
@@ -248,9 +248,10 @@ TEST_CASE("workers' averages count by their batches; who takes no part keeps wha
   auto view = one.view;
   view.own_statistics = high.data();
   graph.gradient(theta.data(), view, g.data(), *graph.make_workspace(), kGoOn);
-  const auto running = source.running();
+  const auto running = *source.running();
   CHECK(running.batches == 41);
   CHECK(running.least == 3);
+  CHECK(running.gradients == 2);
   const double part = 0.01 / (1 - std::pow(0.99, 11));
   for (std::size_t k = 0; k < kHidden; ++k) {
     const double own = 2 + part * (high[k] - 2.0);
@@ -259,7 +260,7 @@ TEST_CASE("workers' averages count by their batches; who takes no part keeps wha
   // A mean that counts as 10⁻³ is counted, each time.
   std::fill(theta.begin(), theta.end(), 0.0f);
   source.gradient(theta.data(), one.view, g.data(), *b, kGoOn);
-  CHECK(source.running().least == 3 + kHidden);
+  CHECK(source.running()->least == 3 + kHidden);
 }
 
 TEST_CASE("whoever reads averages while workers write them sees whole ones") {
@@ -283,7 +284,7 @@ TEST_CASE("whoever reads averages while workers write them sees whole ones") {
   };
   std::thread first(work), second(work);
   for (int i = 0; i < 2000; ++i) {
-    const auto running = source.running();
+    const auto running = *source.running();
     for (const float value : running.values) CHECK(value == running.values[0]);
   }
   stop.store(true);
