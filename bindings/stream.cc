@@ -22,6 +22,18 @@ std::shared_ptr<py::object> held(py::object object) {
           }};
 }
 
+// Memory that Python writes to, and no longer: a traceback may keep the view.
+struct Lent {
+  Lent(char* to, py::ssize_t size)
+      : view(py::memoryview::from_memory(static_cast<void*>(to), size)) {}
+  Lent(const Lent&) = delete;
+  ~Lent() {  // where an exception has come between
+    PyObject* const done = PyObject_CallMethod(view.ptr(), "release", nullptr);
+    done ? Py_DECREF(done) : PyErr_Clear();
+  }
+  const py::memoryview view;
+};
+
 // What has readinto(buffer) → bytes, and close().
 class PythonBytes final : public ByteSource {
  public:
@@ -38,9 +50,9 @@ class PythonBytes final : public ByteSource {
   std::size_t read(char* to, std::size_t most, const std::atomic<bool>&) override {
     const py::gil_scoped_acquire acquire;
     const auto size = static_cast<py::ssize_t>(most);
-    const py::memoryview memory = py::memoryview::from_memory(static_cast<void*>(to), size);
-    const auto bytes = py::cast<py::ssize_t>(file_->attr("readinto")(memory));
-    memory.attr("release")();
+    const Lent memory(to, size);
+    const auto bytes = py::cast<py::ssize_t>(file_->attr("readinto")(memory.view));
+    memory.view.attr("release")();
     if (bytes < 0 || bytes > size)
       throw py::value_error("readinto() wrote more than there is room");
     return static_cast<std::size_t>(bytes);
@@ -90,7 +102,7 @@ TextOrigin::Open opener(py::function open) {
     // Relaxed: a hint to end soon. Python asks for it while it reads, which ends before the stream.
     const py::cpp_function stopped([&stop] { return stop.load(std::memory_order_relaxed); });
     py::object file = (*open)(n, stopped);
-    if (py::isinstance<py::str>(file)) {
+    if (py::isinstance<py::bytes>(file)) {
       return std::make_unique<FileSource>(py::cast<std::string>(file));
     }
     return std::make_unique<PythonBytes>(std::move(file));
@@ -161,7 +173,12 @@ py::tuple take(const PyRowStream& stream, std::uint64_t first, std::size_t count
         throw py::error_already_set();
       }
     }
-    (*stream).take(first, count, block, waited);
+    try {
+      (*stream).take(first, count, block, waited);
+    } catch (...) {  // is told once: Python's exceptions cannot be raised again
+      (*stream).stop();
+      throw;
+    }
   });
   const RowLayout& layout = (*stream).layout();
   const std::size_t rows = block.rows();
@@ -211,23 +228,30 @@ PyStreamedRows streamed_rows(
 
 }  // namespace
 
+RowStream& PyRowStream::operator*() const {
+  if (forked()) {
+    throw Error(
+        "the stream is being read by the process that this one was forked from; open it here");
+  }
+  return *stream_;
+}
+
 void bind_stream(py::module_& m) {
   py::class_<PyRowStream, std::shared_ptr<PyRowStream>>(m, "RowStream",
                                                         "Rows that are read while they are used.")
       .def(
-          "start", [](const PyRowStream& self, std::uint64_t first) { (*self).start(first); },
-          py::arg("first") = 0, "Once, by whoever takes rows.")
-      .def(
-          "take", take, py::arg("first"), py::arg("count"),
-          "Rows of it, each once: x, single ids [n, features], bags as (ids, offsets), y, weights.")
-      .def("counts", counts_of, "What was read so far.")
-      .def(
-          "end",
-          [](const PyRowStream& self) {
-            const py::gil_scoped_release release;
-            (*self).end();
+          "start",
+          [](const PyRowStream& self, std::uint64_t first) {
+            const py::gil_scoped_release release;  // threads may want it, of which one cannot start
+            (*self).start(first);
           },
-          "Stops reading.");
+          py::arg("first") = 0, "Once, by whoever takes rows.")
+      .def("take", take, py::arg("first"), py::arg("count"),
+           "Rows of it, each once: x, single ids [n, features], bags as (ids, offsets), y, "
+           "weights. An "
+           "error ends it.")
+      .def("counts", counts_of, "What was read so far.")
+      .def("end", &PyRowStream::end, "Stops reading. There are no more rows then.");
   py::class_<PyStreamedRows>(m, "StreamedRows", "A stream as a model reads it.")
       .def(py::init(&streamed_rows), py::arg("stream"), py::arg("features"));
   m.def("open_delimited", open_delimited, py::arg("columns"), py::arg("separators"),

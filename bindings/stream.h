@@ -1,6 +1,8 @@
 // Rows of files from Python: read natively, but for what Python decompresses.
 #pragma once
 
+#include <unistd.h>
+
 #include <memory>
 #include <vector>
 
@@ -9,19 +11,31 @@
 
 namespace leashed {
 
-// A stream, which ends without the GIL: its threads may be waiting for it.
+// A stream, which ends without the GIL: its threads may be waiting for it. A process that was
+// forked meanwhile has none of them, and may have a lock that one of them held: it leaves all as it
+// is.
 class PyRowStream {
  public:
-  explicit PyRowStream(std::unique_ptr<RowStream> stream) : stream_(std::move(stream)) {}
+  explicit PyRowStream(std::unique_ptr<RowStream> stream)
+      : stream_(std::move(stream)), process_(getpid()) {}
   PyRowStream(const PyRowStream&) = delete;
   ~PyRowStream() {
     const py::gil_scoped_release release;
-    stream_.reset();
+    forked() ? static_cast<void>(stream_.release()) : stream_.reset();
   }
-  RowStream& operator*() const { return *stream_; }
+  // Throws Error in a process that was forked.
+  RowStream& operator*() const;
+  void end() const {
+    if (forked()) return;
+    const py::gil_scoped_release release;
+    stream_->end();
+  }
 
  private:
+  bool forked() const { return getpid() != process_; }
+
   std::unique_ptr<RowStream> stream_;
+  const pid_t process_;
 };
 
 // The rows of a stream as a model reads them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,33 @@ def test_a_header_begins_each_file_and_lines_count_from_it(tmp_path: Path):
     assert parts.counts.lines == 7
 
 
+@pytest.mark.parametrize("part_bytes", [1, 4, 5, 100])
+def test_lines_count_alike_where_a_part_is_a_header_alone(tmp_path: Path, part_bytes: int):
+    parts = csv(tmp_path, "y,a\n1,2\nx,3\n", part_bytes=part_bytes, bad="skip").parts()
+    assert sum(len(part) for part in parts) == 1
+    assert (parts.counts.lines, parts.counts.first_bad[0].number) == (3, 3)
+    for header, lines in (("y,a\n", 1), ("y,a", 1), ("\n\ny,a", 3)):
+        (tmp_path / "header.csv").write_text(header)
+        files = [tmp_path / "rows.csv", tmp_path / "header.csv"]
+        parts = stream.csv(files, LABELLED, part_bytes=part_bytes, bad="skip").parts()
+        assert sum(len(part) for part in parts) == 1
+        assert parts.counts.lines == 3 + lines
+
+
+def test_a_column_that_a_header_has_twice_is_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="its header has column a more than once"):
+        csv(tmp_path, "y,a,a\n1,2,3\n").read()
+    assert len(csv(tmp_path, "y,a,b,b\n1,2,3,4\n").read()) == 1
+
+
+def test_names_of_files_need_be_no_text(tmp_path: Path):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.csv"))
+    path.write_text("y,a\n1,2\nx,3\n")
+    parts = stream.csv(path, LABELLED, bad="skip").parts()
+    assert sum(len(part) for part in parts) == 1
+    assert parts.counts.first_bad[0].file == f"{tmp_path}/\\xff.csv"
+
+
 def test_columns_become_what_the_schema_says(tmp_path: Path):
     columns = {
         "w": stream.Weight(),
@@ -178,6 +206,7 @@ def hashed(word: bytes, seed: int) -> int:
         ("16777217", 16777216.0),
         ("3.4028234e38", 3.4028234e38),
         ("1e-400", 0.0),
+        ("0." + "0" * 400 + "1", 0.0),
         ("5.", 5.0),
         (".5", 0.5),
         ("9007199254740993", 9007199254740993.0),
@@ -190,7 +219,22 @@ def test_numbers_are_read_to_the_nearest(tmp_path: Path, text: str, value: float
 
 
 @pytest.mark.parametrize(
-    "text", ["", " 1", "1 ", "nan", "inf", "1e39", "--1", "+-1", "1,5"[:1] + "x", "0x1", "1e", "."]
+    "text",
+    [
+        "",
+        " 1",
+        "1 ",
+        "nan",
+        "inf",
+        "1e39",
+        "1" + "0" * 400 + "e-1",
+        "--1",
+        "+-1",
+        "1,5"[:1] + "x",
+        "0x1",
+        "1e",
+        ".",
+    ],
 )
 def test_no_number_is_a_bad_line(tmp_path: Path, text: str):
     with pytest.raises(ValueError, match=r"line 2: a is .*no finite number"):
@@ -247,6 +291,11 @@ def test_a_schema_says_what_it_lacks(tmp_path: Path, columns: Any):
         csv(tmp_path, "y,a\n1,2\n", columns)
 
 
+def test_what_is_missing_is_a_float32():
+    with pytest.raises(ValueError, match="missing must be at most"):
+        stream.Number(missing=1e39)
+
+
 @pytest.mark.parametrize("cut", [3, 40, -9, -1])
 def test_a_damaged_gzip_file_is_an_error(tmp_path: Path, cut: int):
     path = tmp_path / "day.tsv.gz"
@@ -254,6 +303,24 @@ def test_a_damaged_gzip_file_is_an_error(tmp_path: Path, cut: int):
     path.write_bytes(packed[:cut])
     with pytest.raises(ValueError, match=r"day.tsv.gz: corrupt gzip file"):
         stream.criteo(path).read()
+
+
+def test_frames_of_zstd_follow_each_other_and_a_damaged_one_is_an_error(tmp_path: Path):
+    zstandard = pytest.importorskip("zstandard")
+    rows = criteo_rows(200)
+    plain = write(tmp_path / "all.tsv", rows)
+    lines = plain.read_bytes().splitlines(keepends=True)
+    pack = zstandard.ZstdCompressor().compress
+    skipped = b"\x5a\x2a\x4d\x18\x03\0\0\0abc"
+    one, other = pack(b"".join(lines[:77])), pack(b"".join(lines[77:]))
+    path = tmp_path / "day.tsv.zst"
+    for packed in (one + other, skipped + one + skipped + other + skipped):
+        path.write_bytes(packed)
+        same(stream.criteo(path, part_bytes=3000).read(), datasets.criteo(plain))
+    for packed in (one[:-1], one + other[:20], one + b"no frame", one[:50] + b"x" + one[51:]):
+        path.write_bytes(packed)
+        with pytest.raises(ValueError, match=r"day.tsv.zst: corrupt zstd file|line \d+: "):
+            stream.criteo(path).read()
 
 
 def test_a_shuffled_window_has_its_rows_in_another_order(tmp_path: Path):

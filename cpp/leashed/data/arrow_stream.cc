@@ -380,9 +380,18 @@ void ArrowOrigin::open_again() {
   const ArrowSchema& schema = *columns->schema.get();
   if (std::string_view(schema.format) != "+s") throw Error(names_[0] + ": it has no columns");
   for (const DelimitedColumn& column : settings_.columns) {
-    std::int64_t place = 0;
-    while (place < schema.n_children && schema.children[place]->name != column.name) ++place;
+    const auto find = [&](std::int64_t place) {  // a name may be null
+      for (; place < schema.n_children; ++place) {
+        const char* const name = schema.children[place]->name;
+        if (column.name == (name ? name : "")) break;
+      }
+      return place;
+    };
+    const std::int64_t place = find(0);
     if (place == schema.n_children) throw Error(names_[0] + ": it has no column " + column.name);
+    if (find(place + 1) != schema.n_children) {
+      throw Error(names_[0] + ": it has column " + column.name + " more than once");
+    }
     const ArrowSchema& found = *schema.children[place];
     if (!suits(column, found)) {
       throw Error(names_[0] + ": column " + column.name + " is of Arrow's type " + found.format +

@@ -118,7 +118,7 @@ ClickMetrics::AreaUnderCurve ClickMetrics::area_under_curve() const {
     }
   }
   const double pairs = clicks_ * others_;
-  return {(ordered + tied / 2) / pairs, tied / 2 / pairs};
+  return {std::min((ordered + tied / 2) / pairs, 1.0), tied / 2 / pairs};
 }
 
 }  // namespace leashed

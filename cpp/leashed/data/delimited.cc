@@ -220,6 +220,7 @@ std::string Parser::reason(const Read& field, std::string_view text) const {
 ParsedRows Parser::parse(std::string_view lines) const {
   ParsedRows rows;
   rows.block = RowBlock(layout_);
+  if (lines.empty()) return rows;  // of a part that is a header alone
   if (settings_->quotes && lines.find('"') != std::string_view::npos) {
     parse_quoted(lines, rows);
   } else {
@@ -395,6 +396,11 @@ std::shared_ptr<const LineParser> Delimited::begin(std::string_view& lines) cons
     places.push_back(static_cast<std::size_t>(found - fields.begin()));
   }
   if (!lacking.empty()) throw Error("its header has no column " + lacking);
+  for (const DelimitedColumn& column : settings.columns) {
+    if (std::count(fields.begin(), fields.end(), column.name) > 1) {
+      throw Error("its header has column " + column.name + " more than once");
+    }
+  }
   if (header) {
     const std::size_t newline = lines.find('\n');
     lines.remove_prefix(newline == std::string_view::npos ? lines.size() : newline + 1);

@@ -3,12 +3,30 @@
 // once.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 namespace leashed {
+
+// Whether a number that is beyond the range of doubles is so since it is small: by the place of its
+// first digit that is not 0.
+inline bool is_small(std::string_view text) {
+  const std::size_t e = std::min(text.find_first_of("eE"), text.size());
+  const std::string_view digits = text.substr(0, e);
+  const std::size_t point = std::min(digits.find('.'), digits.size());
+  const auto place = static_cast<std::ptrdiff_t>(point) -
+                     static_cast<std::ptrdiff_t>(digits.find_first_of("123456789"));
+  std::string_view power = text.substr(std::min(e + 1, text.size()));
+  if (power.starts_with('+')) power.remove_prefix(1);
+  std::ptrdiff_t exponent = 0;
+  const auto [_, error] = std::from_chars(power.data(), power.data() + power.size(), exponent);
+  if (error == std::errc::result_out_of_range) return power.starts_with('-');
+  return exponent < -place;
+}
 
 // False where the whole text is no finite number. Of one too small for a double it is 0.
 inline bool parse_number(std::string_view text, double& value) {
@@ -43,9 +61,8 @@ inline bool parse_number(std::string_view text, double& value) {
   const auto [stop, error] = std::from_chars(from, end, value);
   if (stop != end) return false;
   if (error == std::errc::result_out_of_range) {
-    const std::size_t e = text.find_first_of("eE");
-    value = 0;
-    return e != std::string_view::npos && e + 1 < text.size() && text[e + 1] == '-';
+    value = negative ? -0.0 : 0.0;
+    return is_small(text);
   }
   return error == std::errc() && std::isfinite(value);
 }

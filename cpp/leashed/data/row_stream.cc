@@ -96,7 +96,8 @@ bool RowStream::read_part() {
         if (!begin_pass()) return false;
       }
     } catch (...) {  // before another thread asks for what would follow
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
+      settle(lock);  // so that rows before it are given out
       fail(std::current_exception());
       return false;
     }
@@ -116,11 +117,16 @@ bool RowStream::read_part() {
   return !over();
 }
 
+// Until what has been handed out is committed.
+void RowStream::settle(std::unique_lock<std::mutex>& lock) {
+  settled_.wait(lock,
+                [this] { return stopped_ || failure_ || committed_ == removed_ + ring_.size(); });
+}
+
 // All parts of the pass have been handed out. False where that was the last.
 bool RowStream::begin_pass() {
   std::unique_lock lock(mutex_);
-  settled_.wait(lock,
-                [this] { return stopped_ || failure_ || committed_ == removed_ + ring_.size(); });
+  settle(lock);
   if (over()) return false;
   const bool empty = end_ == pass_begin_;
   if (empty && end_ == 0) {

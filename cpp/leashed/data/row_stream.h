@@ -91,6 +91,7 @@ class RowStream {
   // Under the lock, all that follow.
   bool has_room() const;
   void commit();
+  void settle(std::unique_lock<std::mutex>& lock);
   void judge(Place& place);
   bool wait(std::uint64_t rows, std::unique_lock<std::mutex>& lock, double& waited);
   // The numbers of the rows at those positions, all of which are there.

@@ -11,6 +11,18 @@ namespace {
 constexpr std::size_t kPadding = 64;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
+// Behind the last newline of that text, from `begin` on; 0: there is none.
+std::size_t end_of_lines(const char* text, std::size_t size, const char* begin) {
+  const void* const newline = memrchr(text, '\n', size);
+  return newline ? static_cast<std::size_t>(static_cast<const char*>(newline) - begin) + 1 : 0;
+}
+
+// The last may have no newline.
+std::uint64_t lines_of(std::string_view text) {
+  return static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n')) +
+         (!text.empty() && text.back() != '\n');
+}
+
 }  // namespace
 
 struct TextOrigin::Text final : RowOrigin::Part {
@@ -29,8 +41,9 @@ std::unique_ptr<TextOrigin::Text> TextOrigin::next_of_file(const std::atomic<boo
   std::memcpy(part->memory.get(), rest_.data(), rest_.size());
   std::size_t size = rest_.size(), end = 0;
   for (bool more = true; more && end == 0;) {
-    while (size < room) {
-      const std::size_t bytes = source_->read(part->memory.get() + size, room - size, stop);
+    while (size < room && end == 0) {
+      char* const at = part->memory.get() + size;
+      const std::size_t bytes = source_->read(at, room - size, stop);
       // Relaxed: a hint; what has been read is of no use then.
       if (stop.load(std::memory_order_relaxed)) return nullptr;
       size += bytes;
@@ -38,11 +51,10 @@ std::unique_ptr<TextOrigin::Text> TextOrigin::next_of_file(const std::atomic<boo
         more = false;
         break;
       }
+      // Whoever writes has no more at present: whole lines are not to wait for it.
+      if (size < room) end = end_of_lines(at, bytes, part->memory.get());
     }
-    const void* newline = memrchr(part->memory.get(), '\n', size);
-    end = newline
-              ? static_cast<std::size_t>(static_cast<const char*>(newline) - part->memory.get()) + 1
-              : 0;
+    if (end == 0) end = end_of_lines(part->memory.get(), size, part->memory.get());
     if (!more) end = size;
     if (end > 0 || !more) break;
     if (room >= kLongestLine) {
@@ -92,11 +104,9 @@ std::unique_ptr<RowOrigin::Part> TextOrigin::next(const std::atomic<bool>& stop)
         } catch (const Error& error) {
           throw Error(names_[file_] + ": " + error.what());
         }
-        part->lines_before = static_cast<std::uint64_t>(
-            std::count(all.begin(), all.end() - static_cast<std::ptrdiff_t>(lines.size()), '\n'));
+        part->lines_before = lines_of(all.substr(0, all.size() - lines.size()));
       } else {
-        part->lines_before =
-            static_cast<std::uint64_t>(std::count(lines.begin(), lines.end(), '\n'));
+        part->lines_before = lines_of(lines);
         lines = {};
       }
     }

@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 _LARGEST = 2**64 - 1
+_MOST = (2 - 2**-23) * 2.0**127  # of float32
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,10 @@ class Number:
     missing: float | None = None
 
     def __post_init__(self) -> None:
-        if self.missing is not None:
-            _check.real("missing", self.missing)
+        if self.missing is not None and abs(_check.real("missing", self.missing)) > _MOST:
+            raise ValueError(
+                f"missing must be at most {_MOST:g}, as float32 is, got {self.missing:g}"
+            )
 
 
 @dataclass(frozen=True)

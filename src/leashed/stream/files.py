@@ -19,12 +19,14 @@ __all__ = ["Opened", "Paths", "is_repeatable", "paths_of"]
 
 Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | IO[bytes]"
 # What the core reads: the path of a plain file, or what has readinto(buffer) and close().
-Opened: TypeAlias = "str | _Bytes"
+Opened: TypeAlias = "bytes | _Bytes"
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_SKIPPED = b"\x2a\x4d\x18"  # behind a byte from 0x50 to 0x5f
+_MAGIC = 4  # bytes
 _PACKED = 1 << 16  # bytes that are unpacked at once, to some times as many
-_PATIENCE = 0.05  # seconds of waiting for a pipe between two looks whether to go on
+_PATIENCE = 50  # milliseconds of waiting for a pipe between two looks whether to go on
 
 
 def paths_of(given: Paths) -> list[Path | IO[bytes]]:
@@ -77,82 +79,127 @@ def is_repeatable(files: list[Path | IO[bytes]]) -> bool:
 
 def name_of(file: Path | IO[bytes]) -> str:
     """What messages call it."""
-    return str(file) if isinstance(file, Path) else str(getattr(file, "name", "the open file"))
+    name = file if isinstance(file, Path) else str(getattr(file, "name", "the open file"))
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def open_file(file: Path | IO[bytes], stopped: Callable[[], bool]) -> Opened:
     """For reading from its beginning; of an open file from where it is."""
-    if isinstance(file, Path) and file.is_file():
+    if not isinstance(file, Path):
+        return _Bytes(_given(file, stopped), name_of(file))
+    if file.is_file():
         with file.open("rb") as plain:
-            magic = plain.read(4)
-        if not magic.startswith(_GZIP) and magic != _ZSTD:
-            return str(file)
-    raw: Any = file
-    if isinstance(file, Path):
-        raw = _Interruptible(file, stopped)
-    return _Bytes(raw, name_of(file), own=isinstance(file, Path))
+            magic = plain.read(_MAGIC)
+        if not _packed_by(magic):
+            return os.fsencode(file)
+    # A pipe that nobody writes to yet: opening it is not to wait.
+    number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    return _Bytes(_Interruptible(number, stopped, own=True), name_of(file))
+
+
+def _packed_by(magic: bytes) -> str:
+    """What a file was packed by that begins so; nothing where it was not."""
+    if magic.startswith(_GZIP):
+        return "gzip"
+    # (A frame that is to be skipped may come first.)
+    return "zstd" if magic == _ZSTD or (magic[1:] == _SKIPPED and magic[0] >> 4 == 5) else ""
+
+
+def _given(file: Any, stopped: Callable[[], bool]) -> Any:
+    """An open file of somebody else's, who closes it. Where it is a pipe's or the like, whoever waits
+    for it looks now and then whether to go on; of other kinds that ends when ``readinto`` does.
+    """
+    raw = getattr(file, "raw", file)
+    if not isinstance(raw, io.FileIO) or stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+        return file
+    waiting = _Interruptible(raw.fileno(), stopped, own=False)
+    return waiting if raw is file else _Behind(_taken_already(file), waiting)
+
+
+def _taken_already(file: Any) -> bytes:
+    """What a buffered reader has taken out of its pipe and not given out."""
+    blocking = os.get_blocking(file.fileno())
+    os.set_blocking(file.fileno(), False)
+    try:
+        return bytes(file.read1(len(file.peek())))
+    finally:
+        os.set_blocking(file.fileno(), blocking)
 
 
 class _Interruptible(io.RawIOBase):
     """A file; of a pipe, whoever waits for its writer looks now and then whether to go on."""
 
-    def __init__(self, path: Path, stopped: Callable[[], bool]) -> None:
-        self._stopped = stopped
-        # A pipe that nobody writes to yet: opening it is not to wait either.
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        self._waits = not stat.S_ISREG(os.fstat(self._file).st_mode)
-        self._begun = False
+    def __init__(self, number: int, stopped: Callable[[], bool], *, own: bool) -> None:
+        self._file, self._stopped, self._own = number, stopped, own
+        self._ready = None if stat.S_ISREG(os.fstat(number).st_mode) else select.poll()
+        if self._ready:
+            self._ready.register(number, select.POLLIN)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._stopped():
-            if self._waits and not select.select([self._file], [], [], _PATIENCE)[0]:
+            if self._ready and not self._ready.poll(_PATIENCE):
                 continue
-            try:
-                count = os.readv(self._file, [buffer])
-            except BlockingIOError:
-                continue
-            if count == 0 and self._waits and not self._begun:
-                select.select([], [], [], _PATIENCE)  # nobody has opened it to write
-                continue
-            self._begun = True
-            return count
+            with contextlib.suppress(BlockingIOError):
+                return os.readv(self._file, [buffer])
         return 0
 
     def close(self) -> None:
-        if not self.closed:
+        if self._own and not self.closed:
             os.close(self._file)
         super().close()
+
+
+class _Behind(io.RawIOBase):
+    """Some bytes, and behind them a file, which stays open."""
+
+    def __init__(self, head: bytes, file: Any) -> None:
+        self.head, self._file = head, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self.head:
+            count = self._file.readinto(buffer)
+            if count is None:
+                raise BlockingIOError("it does not wait for its bytes; make it blocking")
+            return int(count)
+        count = min(len(buffer), len(self.head))
+        buffer[:count], self.head = self.head[:count], self.head[count:]
+        return count
 
 
 class _Bytes:
     """What a file unpacks to."""
 
-    def __init__(self, raw: Any, name: str, *, own: bool) -> None:
-        self._name, self._raw, self._own = name, raw, own
-        buffered: Any = raw
-        if not hasattr(raw, "peek"):
-            buffered = io.BufferedReader(raw, 1 << 18)
-        magic = buffered.peek(4)[:4]
-        self._stream: Any = buffered
-        if magic.startswith(_GZIP):
-            self._stream = gzip.GzipFile(fileobj=buffered)
-        elif magic == _ZSTD:
-            self._stream = _Zstd(buffered, name)
-        self._kind = "gzip" if magic.startswith(_GZIP) else "zstd"
+    def __init__(self, file: Any, name: str) -> None:
+        self._file, self._name = file, name
+        self._stream: Any = _Behind(b"", file)
+        magic = b""
+        while len(magic) < _MAGIC and (more := self._stream.read(_MAGIC - len(magic))):
+            magic += more
+        self._stream.head = magic
+        self._packed = _packed_by(magic)
+        if self._packed:
+            buffered = io.BufferedReader(self._stream, 1 << 18)
+            packed_by_gzip = self._packed == "gzip"
+            self._stream = (
+                gzip.GzipFile(fileobj=buffered) if packed_by_gzip else _Zstd(buffered, name)
+            )
         self._errors = _errors()
 
     def readinto(self, buffer: memoryview) -> int:
         try:
-            return int(self._stream.readinto(buffer) or 0)
+            return int(self._stream.readinto(buffer))
         except self._errors as error:
-            raise ValueError(f"{self._name}: corrupt {self._kind} file: {error}") from error
+            raise ValueError(f"{self._name}: corrupt {self._packed} file: {error}") from error
 
     def close(self) -> None:
-        if self._own:
-            self._raw.close()
+        if isinstance(self._file, _Interruptible):
+            self._file.close()
 
 
 class _Zstd:

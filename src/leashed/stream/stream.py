@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -80,6 +82,7 @@ class Opened:
 
     def __init__(self, native: _core.RowStream) -> None:
         self.native = native
+        _opened.add(self)
 
     @property
     def counts(self) -> ReadCounts:
@@ -87,6 +90,16 @@ class Opened:
         counts = self.native.counts()
         counts["first_bad"] = tuple(BadLine(*bad) for bad in counts["first_bad"])
         return ReadCounts(**counts)
+
+
+_opened: weakref.WeakSet[Opened] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Before the interpreter goes, which threads that read may want."""
+    for opened in list(_opened):
+        opened.native.end()
 
 
 class Stream(ABC):

@@ -1,0 +1,178 @@
+"""How reading ends: with the interpreter, in a forked process, by an error, by Ctrl-C at a pipe."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leashed import stream
+
+LABELLED = {"y": stream.Label(), "a": stream.Number()}
+TEXT = "y,a\n" + "".join(f"{i % 2},{i}\n" for i in range(200_000))
+
+_SCRIPT = """
+import gzip, io, os, sys
+from leashed import stream
+
+columns = {"y": stream.Label(), "a": stream.Number()}
+parts = stream.csv(sys.argv[1], columns, threads=2, part_bytes=1000).parts(10)
+next(parts)
+"""
+
+
+def run(path: Path, code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _SCRIPT + code, os.fspath(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("kept", ["", "cycle = [parts]; cycle.append(cycle); stream.kept = cycle"])
+def test_the_interpreter_may_end_while_files_are_unpacked(tmp_path: Path, kept: str):
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(TEXT.encode(), 1))
+    ended = run(path, kept)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_forked_process_leaves_the_stream_to_its_parent(tmp_path: Path):
+    path = tmp_path / "rows.csv"
+    path.write_text(TEXT)
+    ended = run(
+        path,
+        """
+child = os.fork()
+if child == 0:
+    try:
+        next(parts)
+    except ValueError as error:
+        print(error)
+    del parts
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+assert sum(len(part) for part in parts) == 200_000 - 10
+print("read")
+""",
+    )
+    assert ended.returncode == 0, ended.stderr
+    forked, read = ended.stdout.splitlines()
+    assert "forked" in forked
+    assert read == "read"
+
+
+class Failing(io.RawIOBase):
+    """Gives all it has, then fails."""
+
+    def __init__(self, content: bytes) -> None:
+        self._file = io.BytesIO(content)
+        self.views: list[Any] = []
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(buffer)
+        if not count:
+            self.views.append(buffer)
+            raise ConnectionResetError("gone")
+        return count
+
+
+def test_an_error_comes_once_behind_the_rows_before_it_and_then_there_are_no_more():
+    for threads in (1, 3):
+        file = Failing(b"y,a\n" + b"1,2\n" * 100)
+        parts = stream.csv(file, LABELLED, threads=threads, part_bytes=40).parts(10)
+        assert [len(next(parts)) for _ in range(10)] == [10] * 10
+        with pytest.raises(ConnectionResetError, match="gone"):
+            next(parts)
+        assert list(parts) == []
+        # The memory that it was to write to is gone.
+        with pytest.raises(ValueError, match="released"):
+            file.views[0][0]
+
+
+def test_an_open_file_stays_open_and_a_pipe_as_it_is():
+    content = io.BytesIO(b"y,a\n1,2\n")
+    assert len(stream.csv(content, LABELLED).read()) == 1
+    assert not content.closed
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file:
+        os.write(writing, b"a line before it\ny,a\n1,2\n")
+        assert file.readline() == b"a line before it\n"  # and has the others too
+        os.write(writing, b"0,3\n")
+        os.close(writing)
+        data = stream.csv(file, LABELLED).read()
+        assert data.x.ravel().tolist() == [2, 3]
+        assert os.get_blocking(reading)
+
+
+def test_a_file_that_does_not_wait_is_an_error():
+    class Waiting(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, _: Any) -> None:
+            return None
+
+    with pytest.raises(BlockingIOError, match="make it blocking"):
+        stream.csv(Waiting(), LABELLED).read()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_bytes_may_come_one_by_one(pack: Any):
+    class Slow(io.BytesIO):
+        def readinto(self, buffer: Any) -> int:
+            return super().readinto(memoryview(buffer)[:1])
+
+    assert len(stream.csv(Slow(pack(b"y,a\n1,2\n0,3\n")), LABELLED).read()) == 2
+
+
+def test_a_pipe_without_a_byte_is_an_error_and_not_waited_for(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(b""))
+    writer.start()
+    with pytest.raises(ValueError, match="there is no row in it"):
+        stream.csv(pipe, LABELLED).read()
+    writer.join()
+
+
+def test_whole_lines_of_a_pipe_do_not_wait_for_more():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file:
+        parts = stream.csv(file, LABELLED).parts(2)
+        os.write(writing, b"y,a\n1,2\n0,3\n1,")
+        assert next(parts).x.ravel().tolist() == [2, 3]
+        os.write(writing, b"4\n")
+        os.close(writing)
+        assert next(parts).x.ravel().tolist() == [4]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_ctrl_c_ends_waiting_for_a_pipe_that_somebody_opened(pack: Any):
+    reading, writing = os.pipe()
+    packed = pack(TEXT[:1000].encode())
+    with os.fdopen(reading, "rb") as file:
+        os.write(writing, packed[: len(packed) // 2])
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            stream.csv(file, LABELLED).read()
+        timer.join()
+        assert time.monotonic() - begin < 30
+        assert not file.closed
+    os.close(writing)
