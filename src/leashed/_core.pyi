@@ -925,7 +925,7 @@ class RowStream:
         """
     def end(self) -> None:
         """
-        Stops reading.
+        Stops reading. There are no more rows then.
         """
     def start(self, first: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
         """
@@ -937,7 +937,7 @@ class RowStream:
         count: typing.SupportsInt | typing.SupportsIndex,
     ) -> tuple:
         """
-        Rows of it, each once: x, single ids [n, features], bags as (ids, offsets), y, weights.
+        Rows of it, each once: x, single ids [n, features], bags as (ids, offsets), y, weights. An error ends it.
         """
 
 class StreamedRows:

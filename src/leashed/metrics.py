@@ -239,8 +239,8 @@ def progressive(gauc: str | ArrayLike | None = None, kept: int = KEPT) -> Progre
             one id a row, which the model need not read; or whole numbers [n] for the rows of the
             training set. Default: no GAUC.
         kept: rows of users that are kept, 16 bytes each; where there are more, half of the users are
-            left out, and half of those that stay, until they fit. (Beside them up to 2 · ``kept``
-            more lie with the threads.)
+            left out, and half of those that stay, until they fit. (Beside them up to 3 · ``kept``
+            more lie with the threads and in the window.)
 
     Raises:
         TypeError, ValueError: ``kept`` is no whole number of at least 1.

@@ -26,8 +26,8 @@ namespace leashed {
 
 class ProgressMetrics {
  public:
-  // GAUC of so many rows at most, by the targets' users, and as many again that workers have not
-  // handed over, twice; 0: none.
+  // GAUC of so many rows at most, by the targets' users, and as many again of the window, and twice
+  // as many that workers have not handed over; 0: none.
   ProgressMetrics(std::size_t workers, std::size_t kept);
 
   // Worker's. Where a batch of so many rows is to have its logits written.

@@ -60,8 +60,9 @@ struct Rows {
 
 std::string row_of(std::int32_t label, float number, std::uint64_t id,
                    const std::vector<std::uint64_t>& several) {
-  std::string row = std::to_string(label) + " " + std::to_string(number) + " " + std::to_string(id);
-  for (const std::uint64_t one : several) row += " " + std::to_string(one);
+  std::string row = std::to_string(label);
+  row.append(" ").append(std::to_string(number)).append(" ").append(std::to_string(id));
+  for (const std::uint64_t one : several) row.append(" ").append(std::to_string(one));
   return row;
 }
 
