@@ -47,6 +47,13 @@ def test_every_discipline_has_a_name(arguments, label, capsys):
     assert label in capsys.readouterr().out
 
 
+def test_the_leases_of_a_mode_have_a_term(tmp_path):
+    out = tmp_path / "result.json"
+    arguments = ["--mode", "asp", "--updates", "5", "--batch-size", "8", "--threads", "2"]
+    assert cli.main(["train", *arguments, "--term", "30", "--output", str(out)]) == 0
+    assert json.loads(out.read_text())["config"]["mode"]["term_ns"] == 30 * 10**9
+
+
 @pytest.mark.parametrize("model", ["cnn", "lenet"])
 def test_every_model_has_a_name(model, capsys):
     assert cli.main(["train", "--model", model, "--updates", "2", "--batch-size", "8"]) == 0
@@ -89,6 +96,8 @@ def test_a_run_without_its_loss_has_status_1(capsys):
         (["train", "--discipline", "hogwild", "--persistence", "1"], "goes with leashed"),
         (["train", "--discipline", "sequential", "--threads", "2"], "threads must be 1"),
         (["train", "--discipline", "other"], "invalid choice"),
+        (["train", "--term", "3"], "--term goes with --mode"),
+        (["train", "--mode", "asp", "--term", "0"], "term must be greater than 0"),
         (["train", "--data", "/no/such/folder"], "/no/such/folder"),
         (["train", "--epochs", "0"], "epochs must"),
         (["train", "--updates", "5", "--output", "/no/such/folder/x"], "/no/such/folder/x"),

@@ -49,6 +49,19 @@ def test_links_and_failures_are_options(capsys) -> None:
         assert row != slower
 
 
+def test_parameters_are_spread_over_servers(capsys) -> None:
+    arguments = [*SMALL, "--bandwidth", "1e6", "--modes", "asp"]
+    assert main(["simulate", *arguments]) == 0
+    one = capsys.readouterr().out
+    for shards in ("memorywise", "layerwise", "packed"):
+        assert main(["simulate", *arguments, "--servers", "2", "--shards", shards]) == 0
+        two = capsys.readouterr().out
+        assert "Of several servers" in two
+        assert one.splitlines()[2] != two.splitlines()[2]
+    assert main(["simulate", *SMALL, "--servers", "2"]) == 0
+    assert "Swarm" not in capsys.readouterr().out
+
+
 def test_modes_are_words() -> None:
     assert parse_modes("gba:m=8:iota=2, asp,go_sgd:p=0.25") == [
         modes.GBA(m=8, iota=2),
@@ -65,6 +78,9 @@ def test_modes_are_words() -> None:
         (["--modes", "gba:m=x"], "--modes: m of gba must be a number"),
         (["--modes", "ssp"], "--modes ssp: "),
         (["--workers", "0"], "workers must be at least 1"),
+        (["--servers", "0"], "servers must be at least 1"),
+        (["--shards", "packed"], "--shards goes with several --servers"),
+        (["--servers", "2", "--modes", "swarm:h=1"], "shards"),
         (["--slow", "2"], "slow must be at most 1"),
         (["--compute", "-1"], "mean must be at least 0"),
         (["--bandwidth", "0"], "bandwidth must be greater than 0"),

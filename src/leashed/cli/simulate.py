@@ -16,6 +16,7 @@ from leashed.datasets import ClickSplit, Split
 from leashed.models import Graph, Model
 from leashed.modes import Mode
 from leashed.report.table import MISSING, duration, number, text
+from leashed.sharding import Sharding
 from leashed.simulation import Cluster, Network, Simulation, simulate
 from leashed.spelled import MODE_WORDS, mode_of
 from leashed.stopping import Until
@@ -25,9 +26,18 @@ if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
 _GRADIENTS = "sync,hop_bw:b3=1,bsp,asp,ssp:s=2,gba,shat"  # of models over tables
-_DEFAULT = f"{_GRADIENTS},local_sgd:h=4,easgd:alpha=0.5,swarm:h=1"
+_SERVED = f"{_GRADIENTS},local_sgd:h=4,easgd:alpha=0.5"  # by several servers too
+_DEFAULT = f"{_SERVED},swarm:h=1"
+_SHARDS = {
+    "memorywise": simulation.memorywise,
+    "layerwise": simulation.layerwise,
+    "packed": simulation.packed,
+}
 _HEADER = ["mode", "time", "examples/s", "slowest worker's", "updates", "staleness"]
 _HEADER += ["at most", "dropped", "lost", "waiting", "loss"]
+_SERVERS_NOTE = (
+    " Of several servers: updates and staleness of all, the rest as the first has counted it."
+)
 _NOTE = (
     "Time is virtual. Staleness: updates between a pull and the push that is applied (of modes whose "
     "gradients are summed). Dropped: of the examples pushed. Lost: with workers that crashed, of all "
@@ -82,12 +92,13 @@ def add(commands: Commands) -> None:
         "--slower", type=float, default=10.0, help="how many times (default: %(default)s)"
     )
     _add_network(parser)
+    _add_servers(parser)
     _add_members(parser)
     parser.add_argument(
         "--modes",
         metavar="MODE[:NAME=VALUE…],…",
-        help=f"of {', '.join(MODE_WORDS)} (default: {_DEFAULT}; of models of clicks those that push "
-        f"gradients: {_GRADIENTS})",
+        help=f"of {', '.join(MODE_WORDS)} (default: {_DEFAULT}; with several servers those that have "
+        f"any: {_SERVED}; of models of clicks those that push gradients: {_GRADIENTS})",
     )
     parser.add_argument("--epochs", type=float, default=1.0, help="default: %(default)s")
     parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
@@ -118,6 +129,17 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
         help="of the server's (default: as a worker's)",
     )
     network.add_argument("--latency", type=float, metavar="SECONDS", help="default: none")
+
+
+def _add_servers(parser: argparse.ArgumentParser) -> None:
+    servers = parser.add_argument_group("servers", "that the parameters are spread over")
+    servers.add_argument("--servers", type=int, default=1, help="default: %(default)s")
+    servers.add_argument(
+        "--shards",
+        choices=_SHARDS,
+        help="as many parameters for each, as many layers, or whole variables, the largest first "
+        "(default: memorywise)",
+    )
 
 
 def _add_members(parser: argparse.ArgumentParser) -> None:
@@ -158,6 +180,15 @@ def parse_modes(words: str) -> list[Mode]:
     return [mode_of(word, "--modes") for word in words.split(",")]
 
 
+def _sharding(options: argparse.Namespace) -> Sharding | None:
+    servers = _check.whole("servers", options.servers)
+    if servers > 1:
+        return _SHARDS[options.shards or "memorywise"](servers)
+    if options.shards is not None:
+        raise ValueError("--shards goes with several --servers; give these too, or leave it out")
+    return None
+
+
 def _cluster(options: argparse.Namespace) -> Cluster:
     share = _check.real("slow", options.slow, 0.0, allow=True)
     if share > 1:
@@ -186,7 +217,9 @@ def _cluster(options: argparse.Namespace) -> Cluster:
 
 def _simulate(options: argparse.Namespace) -> int:
     reads_rows = options.model in clicks.MODELS
-    chosen = parse_modes(options.modes or (_GRADIENTS if reads_rows else _DEFAULT))
+    shards = _sharding(options)
+    default = _GRADIENTS if reads_rows else _DEFAULT if shards is None else _SERVED
+    chosen = parse_modes(options.modes or default)
     cluster = _cluster(options)
     rule, staleness = rule_of(options), staleness_of(options)
     model: Model | Graph
@@ -213,6 +246,7 @@ def _simulate(options: argparse.Namespace) -> int:
             seed=options.seed,
             term=options.term,
             detection=detection,
+            shards=shards,
             tables=clicks.make_tables(model, options, rule, staleness)
             if isinstance(model, Graph)
             else None,
@@ -222,7 +256,7 @@ def _simulate(options: argparse.Namespace) -> int:
             break
     line.clear()
     print(text([*_HEADER, "AUC" if reads_rows else "accuracy"], rows))
-    print(f"\n{_NOTE}")
+    print(f"\n{_NOTE}{_SERVERS_NOTE if shards else ''}")
     return 130 if played.result.reason == "interrupted" else 0
 
 

@@ -57,6 +57,12 @@ def add(commands: Commands) -> None:
         f"{', '.join(MODE_WORDS)}, such as gba:m=8:iota=4",
     )
     parser.add_argument(
+        "--term",
+        type=float,
+        metavar="SECONDS",
+        help="with --mode: until a batch that has not come back goes to another worker (default: never)",
+    )
+    parser.add_argument(
         "--threads",
         type=_threads,
         help='a number, or "auto": as many as are fastest here (default: all processors)',
@@ -188,6 +194,8 @@ def _train(options: argparse.Namespace) -> int:
         raise ValueError(
             "--discipline and --persistence do not go with --mode; give one of the two"
         )
+    if options.term is not None and mode is None:
+        raise ValueError("--term goes with --mode; give that too, or leave it out")
     if options.days is not None:
         sparse.refuse(options, test=True)
         return days.train(options, discipline)
@@ -237,6 +245,7 @@ def _train(options: argparse.Namespace) -> int:
         until=until,
         discipline=discipline if mode is None else None,
         mode=mode,
+        term=options.term,
         rule=rule,
         staleness=staleness,
         threads=options.threads,
