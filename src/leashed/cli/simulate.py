@@ -111,7 +111,8 @@ def add(commands: Commands) -> None:
             "--data FILE in Criteo's format",
         )
     )
-    parser.set_defaults(command=_simulate)
+    # What files of clicks may have in `leashed train`, and have not here.
+    parser.set_defaults(command=_simulate, schema=None, bad=None, days=None, stream=False)
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
