@@ -117,10 +117,11 @@ endif
 test-sanitizers: .venv/test-all
 	$(BEGIN)
 	$(call BUILD,thread,-DLEASHED_SANITIZE=thread,--target test_base test_vector test_update \
-	  test_staleness test_data test_table test_model test_sparse test_discipline test_engine test_net test_policy test_cluster)
+	  test_staleness test_data test_table test_model test_sparse test_discipline test_engine test_net test_policy test_cluster \
+	  test_server test_simulation)
 	tests/packaging/check-kernels build/thread
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(base|net|vector|update|staleness|data|table|sparse|discipline|engine|policy|cluster)$$'
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(base|net|vector|update|staleness|data|table|sparse|discipline|engine|policy|cluster|server|simulation)$$'
 	# Nothing else of the models' has threads, and all of it would take many minutes.
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
 	  TSAN_OPTIONS=halt_on_error=1 $$fixed build/thread/tests/cpp/test_model -tc='*while others write them'

@@ -121,6 +121,7 @@ def test_models_of_clicks_come_back_with_their_tables(
         rows = criteo(files / "day.tsv")
         said = found.model.predict(found.parameters, rows, found.tables)[:, 0]
         values = evaluated(capsys, str(saved), *data)
+        assert evaluated(capsys, str(saved), "--data", str(files / "da?.tsv")) == values
         assert values["auc"] == pytest.approx(metrics.auc(said, rows.y))
         assert values["loss"] == pytest.approx(metrics.log_loss(said, rows.y), rel=1e-5)
         assert cli.main(["predict", str(saved), *data, "--undo-downsampling", "0.1"]) == 0

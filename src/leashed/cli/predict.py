@@ -94,8 +94,6 @@ def _examples(
     most = options.rows
     if most is not None:
         most = _check.whole("--rows", most)
-    if options.data not in (None, clicks.WORD):
-        existing(options.data)
     data = _read(found, options, most)
     return data if most is None else data.head(most)
 
@@ -118,6 +116,8 @@ def _read(
         return clicks.generate(model.name, 1, seed, test=rows).test
     if options.data == clicks.WORD:
         raise ValueError(f"--data {clicks.WORD} goes with models of clicks, not with {model.name}")
+    if options.data is not None:
+        existing(options.data)
     if isinstance(model, FactorisationMachine) or _is_file(options.data):
         if options.data is None:
             raise ValueError(f"{options.model} is of sparse rows; give --data FILE")
