@@ -655,7 +655,7 @@ def simulate(
     _check_sync(sync, trainers)
     if mode is not None and trainers is not None:
         raise ValueError("cluster of trainers is not for runs with a mode; leave trainers out")
-    _check_shards(shards, mode)
+    check_shards(shards, mode)
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
     _check_rounds(sync, trainers, discipline, crew.update, model.dimension)
@@ -925,7 +925,8 @@ def _beyond(cluster: Cluster, term: float | None, detection: float | None) -> di
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _check_shards(shards: Sharding | None, mode: Mode | None) -> None:
+def check_shards(shards: Sharding | None, mode: Mode | None) -> None:
+    """TypeError or ValueError where a mode cannot be played with these."""
     if shards is None:
         return
     if not isinstance(shards, Sharding):

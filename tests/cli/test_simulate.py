@@ -50,7 +50,8 @@ def test_links_and_failures_are_options(capsys) -> None:
 
 
 def test_parameters_are_spread_over_servers(capsys) -> None:
-    arguments = [*SMALL, "--bandwidth", "1e6", "--modes", "asp"]
+    few = [*SMALL, "--epochs", "0.02"]
+    arguments = [*few, "--bandwidth", "1e6", "--modes", "asp"]
     assert main(["simulate", *arguments]) == 0
     one = capsys.readouterr().out
     for shards in ("memorywise", "layerwise", "packed"):
@@ -58,7 +59,7 @@ def test_parameters_are_spread_over_servers(capsys) -> None:
         two = capsys.readouterr().out
         assert "Of several servers" in two
         assert one.splitlines()[2] != two.splitlines()[2]
-    assert main(["simulate", *SMALL, "--servers", "2"]) == 0
+    assert main(["simulate", *few, "--servers", "2"]) == 0
     assert "Swarm" not in capsys.readouterr().out
 
 
@@ -80,7 +81,7 @@ def test_modes_are_words() -> None:
         (["--workers", "0"], "workers must be at least 1"),
         (["--servers", "0"], "servers must be at least 1"),
         (["--shards", "packed"], "--shards goes with several --servers"),
-        (["--servers", "2", "--modes", "swarm:h=1"], "shards"),
+        (["--servers", "2", "--modes", "asp,swarm:h=1"], "shards must be 1 with Swarm"),
         (["--slow", "2"], "slow must be at most 1"),
         (["--compute", "-1"], "mean must be at least 0"),
         (["--bandwidth", "0"], "bandwidth must be greater than 0"),

@@ -221,6 +221,8 @@ def _simulate(options: argparse.Namespace) -> int:
     shards = _sharding(options)
     default = _GRADIENTS if reads_rows else _DEFAULT if shards is None else _SERVED
     chosen = parse_modes(options.modes or default)
+    for mode in chosen:
+        simulation.check_shards(shards, mode)
     cluster = _cluster(options)
     rule, staleness = rule_of(options), staleness_of(options)
     model: Model | Graph
