@@ -213,14 +213,15 @@ def test_another_run_in_the_folder_is_refused(paths: list[Path], tmp_path: Path)
     class Enough(Exception):
         pass
 
-    def stop(*_: Any) -> None:
-        raise Enough
+    def stop(_: str, now: lsh.Progress) -> None:
+        if now.updates > 25:
+            raise Enough
 
     run(paths[:1], folder)
     with pytest.raises(ValueError, match="rule was"):
         run(paths, folder, rule=lsh.Adam(0.02))
     with pytest.raises(Enough):
-        run(paths, folder, progress=stop)
+        run(paths, folder, progress=stop, evaluate_every=0.001, checkpoint_updates=2)
     with pytest.raises(
         ValueError, match=r"day day-1.tsv is under way .* before day-2.tsv; give it"
     ):
@@ -234,13 +235,23 @@ def test_another_run_in_the_folder_is_refused(paths: list[Path], tmp_path: Path)
             "version is 2, this release reads 1; upgrade",
         ),
         (text.replace('"today"', '"tomorrow"'), "it lacks 'today'"),
-        (text.replace('"begun_at": 20', '"begun_at": 30'), "use a whole copy of the folder"),
+        (text.replace('"begun_at": 20', '"begun_at": 300'), "use a whole copy of the folder"),
     ):
         journal.write_text(damaged)
         with pytest.raises(ValueError, match=message):
             run(paths, folder)
     journal.write_text(text)
     assert run(paths, folder).outcome == "done"
+
+
+def test_a_day_without_a_row_may_be_left_out(paths: list[Path], tmp_path: Path) -> None:
+    empty = tmp_path / "day-0.5.tsv"
+    empty.touch()
+    for before in ([], paths[:1]):
+        with pytest.raises(Exception, match="there is no row in it"):
+            run([*before, empty, *paths[1:]], tmp_path / "run")
+    result = run(paths, tmp_path / "run")
+    assert [day.examples for day in result.days] == [320, 327, 334]
 
 
 def test_a_journal_tells_what_is_not_finite(tmp_path: Path) -> None:

@@ -214,8 +214,9 @@ class _Run:
     def begin(self, name: str, data: Stream | ClickDataset | Dataset) -> None:
         """Where the day is not under way: score it, and write down that it is."""
         today = self.journal.today
-        if today is None:
-            at = self._updates()
+        at = self._updates()
+        # Of a day that has made no update nothing is in the state: another may take its place.
+        if today is None or (today.name != name and at == today.begun_at):
             if self.journal.done and at != self.journal.done[-1].updates:
                 raise ValueError(
                     f"{self.state} has {at:,} updates, but {self.journal.path} says "
