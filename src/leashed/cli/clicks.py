@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +29,7 @@ __all__ = [
     "generate",
     "load",
     "make_tables",
+    "parts",
     "read",
     "refuse",
     "streamed",
@@ -54,6 +55,7 @@ WORD = "clicks"
 _TEST_SHARE = 5  # one row of so many of a file is kept for testing
 _CARDINALITY = 100_000  # of every feature that is generated
 _MEBIBYTE = 2**20
+_PART = 65_536  # rows that are in memory at once, where not all are
 
 
 def add_clicks(parser: Arguments) -> None:
@@ -123,6 +125,23 @@ def read(path: str, options: argparse.Namespace, rows: int | None = None) -> Cli
     if not isinstance(found, ClickDataset):
         raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
     return found
+
+
+def parts(path: str, options: argparse.Namespace, most: int | None) -> Iterator[ClickDataset]:
+    """The rows of files, or the first so many, part after part.
+
+    Raises:
+        OSError, ValueError, TypeError: as ``read``.
+    """
+    left = math.inf if most is None else most
+    for part in stream_of(path, options).parts(_PART):
+        if not isinstance(part, ClickDataset):
+            raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
+        taken = part if left >= len(part) else part.head(int(left))
+        left -= len(taken)
+        yield taken
+        if left == 0:
+            return
 
 
 def generate(name: str, rows: int, seed: int, test: int = 20_000) -> ClickSplit:

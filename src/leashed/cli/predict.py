@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LINES = 1 << 16  # of text that are made at once
 _OF_FILES = ("schema", "bad")  # options of files of clicks
+_GENERATED = (None, clicks.WORD)  # what --data is where it names no file of clicks
 
 
 def add(commands: Commands) -> None:
@@ -87,15 +88,20 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, help="the first so many (default: all)")
 
 
-def _examples(
+def _parts(
     found: Restored, options: argparse.Namespace
-) -> Dataset | SparseDataset | ClickDataset:
-    """The examples that ``--data`` names, as the model takes them."""
+) -> Iterator[Dataset | SparseDataset | ClickDataset]:
+    """The examples that ``--data`` names, as the model takes them: of files of clicks part after
+    part, so that no length needs memory.
+    """
     most = options.rows
     if most is not None:
         most = _check.whole("--rows", most)
+    if isinstance(found.model, Graph) and found.model.readers and options.data not in _GENERATED:
+        _refuse(options, "a file of clicks", "format", "zero_based", "seed")
+        return clicks.parts(options.data, options, most)
     data = _read(found, options, most)
-    return data if most is None else data.head(most)
+    return iter([data if most is None else data.head(most)])
 
 
 def _read(
@@ -103,9 +109,6 @@ def _read(
 ) -> Dataset | SparseDataset | ClickDataset:
     model = found.model
     if isinstance(model, Graph) and model.readers:
-        if options.data not in (None, clicks.WORD):
-            _refuse(options, "a file of clicks", "format", "zero_based", "seed")
-            return clicks.read(options.data, options, most)
         _refuse(options, "generated clicks", *_OF_FILES, "format", "zero_based")
         if any(table.rows is None for table in model.tables):
             raise ValueError(
@@ -174,9 +177,9 @@ def _predict(options: argparse.Namespace) -> int:
     found = restore(options.model)
     if kept is not None and not _clicked(found.model):
         raise ValueError("--undo-downsampling goes with models of one probability")
-    says: NDArray[Any] = _outputs(found, _examples(found, options))
+    says = (_outputs(found, part) for part in _parts(found, options))
     if kept is not None:
-        says = metrics.undo_downsampling(says[:, 0], kept)[:, None].astype(np.float32)
+        says = (metrics.undo_downsampling(p[:, 0], kept)[:, None].astype(np.float32) for p in says)
     if options.output is None:
         sys.stdout.writelines(_lines(says))
         sys.stdout.flush()
@@ -190,12 +193,12 @@ def _clicked(model: Any) -> bool:
     return bool(model.loss == "log_loss" and model.outputs == 1)
 
 
-def _write(path: Path, says: NDArray[np.float32]) -> None:
+def _write(path: Path, says: Iterator[NDArray[np.float32]]) -> None:
     """The whole file or, where something fails, none."""
     content: Iterator[bytes | memoryview]
     if path.suffix == ".npy":
         array = io.BytesIO()
-        np.save(array, says)
+        np.save(array, np.concatenate(list(says)))
         content = iter([array.getbuffer()])
     else:
         content = (lines.encode() for lines in _lines(says))
@@ -206,28 +209,17 @@ def _write(path: Path, says: NDArray[np.float32]) -> None:
         _atomic.write(path, content)
 
 
-def _lines(says: NDArray[np.float32]) -> Iterator[str]:
+def _lines(says: Iterator[NDArray[np.float32]]) -> Iterator[str]:
     """Digits that give each float32 back."""
-    for begin in range(0, len(says), _LINES):
-        rows = says[begin : begin + _LINES]
-        yield "".join(",".join(map(str, row)) + "\n" for row in rows)
+    for part in says:
+        for begin in range(0, len(part), _LINES):
+            rows = part[begin : begin + _LINES]
+            yield "".join(",".join(map(str, row)) + "\n" for row in rows)
 
 
 def _evaluate(options: argparse.Namespace) -> int:
     found = restore(options.model)
-    data = _examples(found, options)
-    model: Any = found.model
-    given: dict[str, Any] = {"tables": found.tables} if found.tables else {}
-    if isinstance(model, Graph):
-        given["statistics"] = found.statistics
-    loss, accuracy, *_ = model.evaluate(found.parameters, data, **given)
-    values: dict[str, float | int] = {"examples": len(data), "loss": loss}
-    if data.classes:
-        values["accuracy"] = accuracy
-    if _clicked(model) and math.isfinite(loss):
-        values |= _click_metrics(found, data)
-    if isinstance(data, ClickDataset) and data.hidden is not None:
-        values["hidden model's AUC"] = data.hidden_auc
+    values = _judged(found, _parts(found, options))
     if options.json:
         told = {key.replace(" ", "_"): value for key, value in values.items()}
         print(json.dumps({k: v if math.isfinite(v) else None for k, v in told.items()}))
@@ -235,24 +227,56 @@ def _evaluate(options: argparse.Namespace) -> int:
         print(
             pairs([(k, f"{v:,}" if k == "examples" else number(v, 4)) for k, v in values.items()])
         )
-    return 0 if math.isfinite(loss) else 1
+    return 0 if math.isfinite(values["loss"]) else 1
 
 
-def _click_metrics(found: Restored, data: Any) -> dict[str, float]:
-    """Of the logits, which tell rows apart whose probabilities are all 1 in float32."""
+def _judged(
+    found: Restored, parts: Iterator[Dataset | SparseDataset | ClickDataset]
+) -> dict[str, float]:
+    """What the model's predictions of all parts come to."""
+    model: Any = found.model
+    given: dict[str, Any] = {"tables": found.tables} if found.tables else {}
+    if isinstance(model, Graph):
+        given["statistics"] = found.statistics
+    judged = []
+    scored: list[tuple[NDArray[np.float32], Any, Any]] = []
+    for data in parts:
+        loss, accuracy, *_ = model.evaluate(found.parameters, data, **given)
+        judged.append((len(data), loss, accuracy))
+        if _clicked(model) and math.isfinite(loss):
+            scored.append((_logits(found, data), data.y, data.weights))
+    rows, losses, accuracies = np.array(judged, np.float64).T
+    values = {"examples": int(rows.sum()), "loss": float(rows @ losses / rows.sum())}
+    if data.classes:
+        values["accuracy"] = float(rows @ accuracies / rows.sum())
+    if scored and math.isfinite(values["loss"]):
+        values |= _click_metrics(scored)
+    if isinstance(data, ClickDataset) and data.hidden is not None:  # generated: in one part
+        values["hidden model's AUC"] = data.hidden_auc
+    return values
+
+
+def _logits(found: Restored, data: Any) -> NDArray[np.float32]:
+    """They tell rows apart whose probabilities are all 1 in float32."""
     model: Any = found.model
     if isinstance(model, Graph):
         given = found.tables or None
-        logits = model.logits(found.parameters, data, given, statistics=found.statistics)
-    else:
-        values = replace(model, loss="squared_error")  # which predicts the outputs themselves
-        x, of = (data.x, values.native) if isinstance(data, Dataset) else (data.rows, values.sparse)
-        logits = of.predict(found.parameters, x)[:, 0]
+        return model.logits(found.parameters, data, given, statistics=found.statistics)
+    values = replace(model, loss="squared_error")  # which predicts the outputs themselves
+    x, of = (data.x, values.native) if isinstance(data, Dataset) else (data.rows, values.sparse)
+    return of.predict(found.parameters, x)[:, 0]  # type: ignore[no-any-return]
+
+
+def _click_metrics(scored: list[tuple[NDArray[np.float32], Any, Any]]) -> dict[str, float]:
+    """Of all parts' logits, labels and weights."""
     counted = metrics.ClickMetrics()
-    counted.add(logits, data.y, data.weights)
+    for part in scored:
+        counted.add(*part)
     told = counted.values()
+    logits, labels = (np.concatenate([part[i] for part in scored]) for i in (0, 1))
+    weights = None if scored[0][2] is None else np.concatenate([part[2] for part in scored])
     return {
-        "auc": metrics.auc(logits, data.y, data.weights),
+        "auc": metrics.auc(logits, labels, weights),
         "normalised entropy": told.normalised_entropy,
         "calibration": told.calibration,
     }
