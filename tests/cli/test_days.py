@@ -11,6 +11,7 @@ import pytest
 
 import leashed as lsh
 from leashed import cli
+from leashed.cli import clicks
 
 SCHEMA = {
     "columns": {
@@ -105,6 +106,29 @@ def test_a_schema_tells_what_columns_become(
     model, _, found, _ = lsh.restore(kept)
     assert [found[name].rows for name in found] == [3, None, None]
     assert model.features == 1
+
+
+def test_rows_are_predicted_part_after_part(
+    tables: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows, schema = tables
+    read = ["--data", rows, "--schema", schema]
+    assert train(*read, "--rule", "adagrad", "--save", tmp_path / "kept") == 0
+    told: list[tuple[Any, list[str]]] = []
+    for part in (1000, 7):
+        monkeypatch.setattr(clicks, "_PART", part)
+        capsys.readouterr()
+        assert cli.main(["evaluate", str(tmp_path / "kept"), *read, "--json"]) == 0
+        values = json.loads(capsys.readouterr().out)
+        assert cli.main(["predict", str(tmp_path / "kept"), *read, "--rows", "150"]) == 0
+        told.append((values, capsys.readouterr().out.splitlines()))
+    (whole, said), (parts, said_by_parts) = told
+    assert parts == pytest.approx(whole, rel=1e-6)
+    assert len(said) == 150
+    assert said == said_by_parts
 
 
 def test_a_stream_is_read_once_and_tells_of_its_lines(
