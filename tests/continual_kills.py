@@ -2,9 +2,9 @@
 
     python tests/continual_kills.py [--days 5] [--kills 20] [--rows 1500] [--stream]
 
-Each kill is a kill -9 at a random moment: while a day is scored, trained on, saved, or while the journal
-is written. At the end parameters, rows with their states, and what the days' predictions came to must be
-those of a process that nobody killed, to the bit.
+Each kill is a kill -9 at a random moment: while a day is scored, trained on, saved, or while the
+journal is written. At the end parameters, running statistics, rows with their states, and what the
+days' predictions came to must be those of a process that nobody killed, to the bit.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from table_files import rows_in
 
 import leashed as lsh
 from leashed.days import Journal
+from leashed.models import DataNorm
 
 CARDINALITY = 200
 BATCH = 16
@@ -42,7 +43,7 @@ def write_days(folder: Path, days: int, rows: int) -> list[Path]:
 
 def train(paths: list[Path], folder: Path, stream: bool) -> lsh.Continual:
     """One thread, with a checkpoint every few updates."""
-    model = lsh.models.dlrm(None, 4, bottom=(8, 4), top=(8,))
+    model = lsh.models.dlrm(None, 4, bottom=(8, 4), top=(8,), norm=DataNorm())
 
     def day(path: Path) -> Callable[[], Any]:
         return lambda: lsh.stream.criteo(path) if stream else lsh.datasets.criteo(path)
@@ -78,7 +79,9 @@ def ended(pid: int) -> None:
 
 
 def state(folder: Path, scratch: Path) -> list[Any]:
-    """Parameters, rows of all tables with their states, and what was told of each day."""
+    """Parameters, running statistics, rows of all tables with their states, and what was told of each
+    day.
+    """
     restored = lsh.restore(folder / "state")
     rows = []
     for table in restored.tables.values():
@@ -87,7 +90,8 @@ def state(folder: Path, scratch: Path) -> list[Any]:
     journal = Journal(folder / "days.json")
     assert journal.today is None
     days = [(day.name, day.updates, day.examples, day.yesterday) for day in journal.done]
-    return [restored.parameters.tobytes(), rows, days]
+    assert restored.statistics is not None
+    return [restored.parameters.tobytes(), restored.statistics.tobytes(), rows, days]
 
 
 def play(days: int, kills: int, rows: int, stream: bool, seed: int | None = None) -> list[str]:
