@@ -8,13 +8,16 @@
  *   raise   set the flag, then wake who sleeps on the word
  *   wait    load the word; where it is 0, sleep, unless the kernel finds that it is not 0 by now
  *   lower   clear the flag, before one asks again
+ *   help    who grants asks the others to help before, by a flag of its own; who sees that one alone
+ *           clears it, helps and goes on waiting
  *
  * Somebody may stop the run at any moment, without the lock.
  *
  * Parameters (-D): WORKERS, ROUNDS.
  * Mutations (-D), each refuted: ASK_FIRST (a worker lowers the flag after it has asked), NO_LOOK
  * (the kernel does not look again), WAKE_FIRST (raise wakes before it sets the flag), RAISE_FIRST
- * (the grant is written after its flag is raised), STOP_QUIETLY (who stops the run raises nothing).
+ * (the grant is written after its flag is raised), STOP_QUIETLY (who stops the run raises nothing),
+ * LOWER_ALL (who helps clears all flags, rather than the one that it has seen).
  */
 
 #ifndef WORKERS
@@ -27,6 +30,7 @@
 #define GRANTED 1
 #define ENDED 2
 #define STOPPED 4
+#define ASKED 8
 
 byte word[WORKERS];    /* the flags */
 bit asleep[WORKERS];   /* on the word */
@@ -64,6 +68,12 @@ inline ask() {
      if
      :: asked == WORKERS ->
         asked = 0;
+        other = 0;
+        do
+        :: other == WORKERS -> break
+        :: other == me -> other++
+        :: other < WORKERS && other != me -> raise(other, ASKED); other++
+        od;
         round++;
         other = 0;
         do
@@ -79,7 +89,13 @@ inline ask() {
 
 inline wait() {
   do
-  :: word[me] != 0 -> break
+  :: word[me] != 0 && word[me] != ASKED -> break
+  :: word[me] == ASKED -> /* as it was when it was loaded */
+#ifdef LOWER_ALL
+     word[me] = 0
+#else
+     word[me] = word[me] & (GRANTED | ENDED | STOPPED)
+#endif
   :: word[me] == 0 -> /* as it was when it was loaded */
 #ifdef NO_LOOK
      asleep[me] = 1;

@@ -34,6 +34,7 @@ def test_nobody_sleeps_through_a_grant_or_the_end(checker: Checker, definitions:
         ("WAKE_FIRST", "invalid end state"),
         ("RAISE_FIRST", "=="),
         ("STOP_QUIETLY", "invalid end state"),
+        ("LOWER_ALL", "invalid end state"),
     ],
 )
 def test_each_step_is_needed(checker: Checker, mutation: str, violated: str) -> None:

@@ -91,6 +91,25 @@ def test_one_thread_has_the_bits_of_sequential(word: str) -> None:
     assert np.array_equal(result.parameters, alone.parameters)
 
 
+@pytest.mark.parametrize(
+    ("mode", "rule"),
+    [
+        (modes.Sync(), lsh.Adam(0.01, clip_norm=0.5)),
+        (modes.HopBW(b3=0), lsh.Momentum(0.1)),
+        (modes.LocalSGD(h=2), lsh.SGD(0.1)),
+    ],
+    ids=repr,
+)
+def test_those_who_wait_help_to_the_bits_of_one_thread(mode, rule) -> None:
+    """An update of so many parameters comes in parts, for whoever waits."""
+    model = lsh.models.mlp(784, [64], 10)
+    given = {"until": lsh.until(epochs=2), "rule": rule, "batch_size": 16}
+    result = lsh.train(model, DATA, mode=mode, threads=4, **given)
+    cluster = lsh.simulation.constant(4, 1.0)
+    played = lsh.simulate(model, DATA, mode=mode, cluster=cluster, **given).result
+    np.testing.assert_array_equal(result.parameters, played.parameters)
+
+
 def test_switching_happens_at_its_time() -> None:
     mode = modes.Switching(gba_batch=4, at=((0.0, "gba"), (0.02, "sync"), (0.04, "gba")))
     result = train(mode, 2, until=lsh.until(epochs=100))

@@ -35,6 +35,8 @@ class alignas(kCacheLine) Flags {
     }
     return word_.load(std::memory_order_acquire);
   }
+  // Whether any is. Relaxed: for who has a lock in common with whoever raises them.
+  bool any() const { return word_.load(std::memory_order_relaxed) != 0; }
   // Relaxed: who raises it again does so because of something that this thread says afterwards.
   void lower(std::uint32_t flag) { word_.fetch_and(~flag, std::memory_order_relaxed); }
 

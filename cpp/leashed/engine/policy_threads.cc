@@ -12,6 +12,7 @@
 
 #include "leashed/base/clock.h"
 #include "leashed/base/flags.h"
+#include "leashed/base/team.h"
 #include "leashed/data/indexed_batches.h"
 #include "leashed/engine/executor.h"
 #include "leashed/engine/run.h"
@@ -78,11 +79,12 @@ class PolicyThreads final : Sink, Observed {
   void tell_due();
 
  private:
-  enum : std::uint32_t { kGranted = 1, kEnded = 2, kStopped = 4 };
+  enum : std::uint32_t { kGranted = 1, kEnded = 2, kStopped = 4, kAsked = 8 };
 
   // A worker's. What is not said otherwise its own thread alone touches.
   struct Seat {
     Flags flags;
+    bool waits = false;        // under the lock: it has asked, and nothing is granted to it yet
     Grant granted;             // written by who grants, before the flag is raised
     std::vector<float> own;    // of peers: its model when it began the step
     AlignedArray<float> sent;  // a gradient, or a model
@@ -103,6 +105,7 @@ class PolicyThreads final : Sink, Observed {
   void push(Node node);
 
   // Under the lock.
+  void ask(Node node);
   void pull_rows(Seat& seat);
   void tell(const Event& event, const Payload* payload = nullptr);
   void handle(const Event& event, const Payload* payload, std::int64_t ns);
@@ -116,6 +119,7 @@ class PolicyThreads final : Sink, Observed {
   void meet(std::span<const Node> nodes, Node) override { models_.meet(nodes); }
   void end(Node node) override;
   void settled(Node node, const Publication& publication) override;
+  void working(std::size_t parts) override;
 
   void with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) override;
   std::uint64_t updates() override;
@@ -141,6 +145,7 @@ class PolicyThreads final : Sink, Observed {
   const bool looked_at_;  // workers' own models, by others than their workers
   const bool met_;        // and changed by them
   OwnModels models_;      // where nobody else looks at them, each by its worker alone, without it
+  const std::size_t helpers_ = processors() - 1;
   std::multimap<std::int64_t, Event> due_;
   std::uint64_t steps_ = 0;  // of all models that meet
 
@@ -157,7 +162,7 @@ void PolicyThreads::work(Node node) {
     double since = start;
     {
       const std::lock_guard lock(mutex_);
-      tell({Event::Kind::pull, node});
+      ask(node);
     }
     while (wait(node, since) && compute(node)) {
       push(node);
@@ -176,10 +181,14 @@ void PolicyThreads::work(Node node) {
 
 bool PolicyThreads::wait(Node node, double since) {
   Seat& seat = seats_[node];
-  const std::uint32_t flags = seat.flags.wait();
+  std::uint32_t flags = 0;
+  while ((flags = seat.flags.wait()) == kAsked) {
+    seat.flags.lower(kAsked);
+    server_.work().help();
+  }
   seat.telemetry.waiting_seconds += now() - since;
   if ((flags & (kStopped | kEnded)) != 0) return false;
-  seat.flags.lower(kGranted);
+  seat.flags.lower(kGranted | kAsked);
   if (rule_.model != WorkerRule::Model::own) return true;
   if (!looked_at_) models_.take(seat.granted);
   seat.granted.pulled.release();
@@ -249,7 +258,12 @@ void PolicyThreads::push(Node node) {
   seat.telemetry.update_seconds.add(updated - begun);
   seat.telemetry.attempt_seconds.add(updated - begun);
   if (count_updates() >= run_.until.updates) return run_.stop.stop(StopReason::updates);
+  ask(node);
+}
+
+void PolicyThreads::ask(Node node) {
   tell({Event::Kind::pull, node});
+  seats_[node].waits = !seats_[node].flags.any();
 }
 
 double PolicyThreads::until_due() {
@@ -293,7 +307,18 @@ void PolicyThreads::grant(Grant grant) {
   if (looked_at_) models_.take(seat.granted);
   if (met_) copy_own(seat.granted.node);
   if (rows_.holder()) pull_rows(seat);
+  seat.waits = false;
   seat.flags.raise(kGranted);
+}
+
+// No more than have processors.
+void PolicyThreads::working(std::size_t parts) {
+  std::size_t wanted = std::min(parts, helpers_ + 1) - 1;
+  for (std::size_t i = 0; i < seats_.size() && wanted > 0; ++i) {
+    if (!seats_[i].waits) continue;
+    seats_[i].flags.raise(kAsked);
+    --wanted;
+  }
 }
 
 // Those of the whole lease: who shares rows with others makes no local steps.
@@ -319,6 +344,7 @@ void PolicyThreads::wake(Time at) {
 
 void PolicyThreads::end(Node node) {
   run_.stop.finish(StopReason::epochs);
+  seats_[node].waits = false;
   seats_[node].flags.raise(kEnded);
 }
 

@@ -1,6 +1,7 @@
 // A training by a mode (policy/server_machine.h) on threads of this process: each worker is one,
 // and the server is no thread but a lock: who pushes carries out what the mode asks for, and leaves
-// for the others what is granted to them.
+// for the others what is granted to them. Those who wait for a grant meanwhile help with what comes
+// in parts (base/joint_work.h), the mean of many gradients and the update.
 //
 // A worker tells the server that it pushes and pulls, which is one turn of the lock, and then waits
 // for its flags (base/flags.h): a grant, the end, or that the run is stopped, whoever stops it and

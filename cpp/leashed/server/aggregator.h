@@ -3,7 +3,6 @@
 // first.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -30,39 +29,21 @@ class Aggregator {
     if (values.size() == 0) values = AlignedArray<float>(dimension_);
   }
 
-  // Σ weight · slot / divisor, until the next.
-  const float* mean(std::span<const Part> parts, double divisor) {
-    if (sum_.size() == 0) sum_ = AlignedArray<float>(dimension_);
-    if (is_plain(parts, divisor)) {
-      vectors_.clear();
-      for (const Part& part : parts) vectors_.push_back(slots_[part.slot].data());
-      kernels_.mean(sum_.data(), vectors_.data(), vectors_.size(), 0, dimension_);
-      return sum_.data();
-    }
-    std::fill_n(sum_.data(), dimension_, 0.0f);
-    for (const Part& part : parts) {
-      const float* const values = slots_[part.slot].data();
-      const auto weight = static_cast<float>(part.weight);
-      for (std::size_t i = 0; i < dimension_; ++i) sum_.data()[i] += weight * values[i];
-    }
-    const auto share = static_cast<float>(1 / divisor);
-    for (std::size_t i = 0; i < dimension_; ++i) sum_.data()[i] *= share;
-    return sum_.data();
-  }
+  // Where Σ weight · slot / divisor will be, until the next: what add() has been called of.
+  const float* begin(std::span<const Part> parts, double divisor);
+  // Finds the sums [begin, end). Any threads, each others.
+  void add(std::size_t begin, std::size_t end);
   const float* operator[](std::uint32_t slot) const { return slots_[slot].data(); }
 
  private:
-  // All count alike: there is a kernel for that, one pass with the same sums in the same order.
-  // (Only a sum of negative zeros keeps its sign there.)
-  static bool is_plain(std::span<const Part> parts, double divisor) {
-    return !parts.empty() && divisor == static_cast<double>(parts.size()) &&
-           std::all_of(parts.begin(), parts.end(), [](const Part& p) { return p.weight == 1; });
-  }
-
   const UpdateKernels& kernels_ = update_kernels();
   const std::size_t dimension_;
   std::vector<AlignedArray<float>> slots_;
+  // What is summed.
   std::vector<const float*> vectors_;
+  std::vector<float> weights_;
+  bool plain_ = false;
+  float share_ = 1;
   AlignedArray<float> sum_;
 };
 

@@ -25,21 +25,29 @@ class Holder {
   // The parameters now, and the updates made to them, as long as it is kept.
   ParameterVector::Pin pull() { return vector_.pin(); }
 
-  // θ ← rule(θ, factor · gradient).
-  void apply(const float* gradient, double factor) {
+  // θ ← rule(θ, factor · gradient). in_parts(f) calls f(begin, end) for all parameters, in parts of
+  // whole cache lines and by any threads.
+  template <class InParts>
+  void apply(const float* gradient, double factor, const InParts& in_parts) {
     const GradientPiece whole{gradient, 0, dimension()};
-    const double clip_factor = updater_.clip_factor({&whole, 1});
+    const double scale = factor * updater_.clip_factor({&whole, 1});
     ParameterVector::Draft next = vector_.claim();  // before anything changes
     ParameterVector::Pin latest = vector_.pin();
-    updater_.apply(held_.data(), held_.data(), {&whole, 1}, {latest.t(), {factor}, clip_factor});
-    publish(latest, next);
+    const std::uint64_t t = latest.t();
+    float* const published = next.data();
+    in_parts([&](std::size_t begin, std::size_t end) {
+      updater_.apply_slice(held_.data(), gradient, begin, end, {t, scale});
+      std::copy(held_.data() + begin, held_.data() + end, published + begin);
+    });
+    vector_.publish(latest, next);
   }
   // θ ← f(θ), which is an update all the same; the rule's state stays.
   void change(const std::function<void(float* theta)>& f) {
     ParameterVector::Draft next = vector_.claim();
     ParameterVector::Pin latest = vector_.pin();
     f(held_.data());
-    publish(latest, next);
+    std::copy_n(held_.data(), dimension(), next.data());
+    vector_.publish(latest, next);
   }
 
   const Updater& updater() const { return updater_; }
@@ -48,11 +56,6 @@ class Holder {
   std::size_t peak_vectors() const { return vector_.allocated(); }
 
  private:
-  void publish(ParameterVector::Pin& latest, ParameterVector::Draft& next) {
-    std::copy_n(held_.data(), dimension(), next.data());
-    vector_.publish(latest, next);
-  }
-
   const Updater updater_;
   AlignedArray<float> held_;  // θ and the rule's state
   ParameterVector vector_;

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "leashed/base/joint_work.h"
 #include "leashed/discipline/publication.h"
 #include "leashed/policy/server_policy.h"
 #include "leashed/server/aggregator.h"
@@ -73,6 +74,8 @@ class Sink {
   // factor · mean, or, where models are pushed, null: it takes no part. For who looks at updates.
   virtual void updating(std::span<const std::uint64_t> /*tickets*/, const float* /*mean*/,
                         double /*factor*/) {}
+  // What is done now may be helped with: so many parts, of ParameterServer::work().
+  virtual void working(std::size_t /*parts*/) {}
 };
 
 class ParameterServer {
@@ -94,6 +97,8 @@ class ParameterServer {
   Holder& holder() { return holder_; }
   const Holder& holder() const { return holder_; }
   const ModeCounts& counts() const { return counts_; }
+  // What those who wait may help with, while an event is handled.
+  JointWork& work() { return work_; }
 
  private:
   struct Held {
@@ -109,6 +114,10 @@ class ParameterServer {
   void granted(const modes::Action& action, Sink& sink);
   void hold(std::uint32_t slot, const modes::Event& event, const Payload& payload);
   void apply(const modes::Action& action, Sink& sink);
+  // f(begin, end) for all parameters, in parts that others may take.
+  template <class F>
+  void in_parts(Sink& sink, const F& f);
+  const float* mean(double divisor, Sink& sink);  // of parts_
   void count_data_staleness(std::uint64_t step, std::uint64_t token);
   void apply_rows(const modes::Action& action, std::uint64_t t);
   void drop(const modes::Action& action, const modes::Event& event, const Payload* payload,
@@ -128,6 +137,7 @@ class ParameterServer {
   std::vector<Publication> publications_;  // of these
   modes::Out out_;
   ModeCounts counts_;
+  JointWork work_;
 };
 
 }  // namespace leashed

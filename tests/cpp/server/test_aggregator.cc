@@ -55,7 +55,9 @@ TEST_CASE("a mean has the bits of a sum in the order of its parts, whatever thei
     CHECK(values.size() == kDimension);
   }
   const auto check = [&](const Parts& parts, double divisor) {
-    const float* const mean = aggregator.mean(parts, divisor);
+    const float* const mean = aggregator.begin(parts, divisor);
+    aggregator.add(0, 528);
+    aggregator.add(528, kDimension);
     const std::vector<float> found(mean, mean + kDimension);
     CHECK((found == reference(slots, parts, divisor, false) ||
            found == reference(slots, parts, divisor, true)));
@@ -76,6 +78,7 @@ TEST_CASE("a mean has the bits of a sum in the order of its parts, whatever thei
 
 TEST_CASE("without parts a mean is 0") {
   Aggregator aggregator(3);
-  const float* const mean = aggregator.mean({}, 2);
+  const float* const mean = aggregator.begin({}, 2);
+  aggregator.add(0, 3);
   CHECK(std::vector<float>(mean, mean + 3) == std::vector<float>(3));
 }
