@@ -274,7 +274,7 @@ run(30, resume={str(folder)!r}, checkpoint={str(folder)!r})
 
 def test_what_a_killed_process_began_is_cleared_away(folder: Path) -> None:
     folder.mkdir()
-    left = ["1.table0", "1.table1.partial", ".1.model.safetensors.7.8", ".manifest.json.7.8"]
+    left = ["1.table0", "1.table1.partial-7-8", ".1.model.safetensors.7.8", ".manifest.json.7.8"]
     for name in left:
         (folder / name).touch()
     with pytest.raises(FileNotFoundError, match="no checkpoint is complete"):

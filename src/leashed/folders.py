@@ -26,7 +26,7 @@ _FORMAT = "leashed.tables"
 _VERSION = 1
 _BLOCK = 2**20
 # Files of a generation, and what is left of one that was not written to the end.
-_OURS = re.compile(r"\.?(\d+)\.(?:model\.safetensors|table\d+)(?:\.\w+)*")
+_OURS = re.compile(r"\.?(\d+)\.(?:model\.safetensors|table\d+)(?:\.[\w-]+)*")
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
 
 
