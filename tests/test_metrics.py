@@ -184,3 +184,15 @@ def test_probabilities_are_told_from_logits():
     with pytest.raises(TypeError, match="other must be ClickMetrics"):
         ClickMetrics().merge(3)  # type: ignore[arg-type]
     assert lsh.metrics.auc is auc
+
+
+def test_users_of_large_weights_do_not_swallow_others():
+    # Of the light user every pair is in order, of the heavy one none.
+    scores, labels, users = [0.1, 0.9, 0.9, 0.1], [0, 1, 0, 1], [1, 1, 0, 0]
+    heavy = 1e30
+    weights = [1, 1, heavy, heavy]
+    for first, w in ((users, weights), ([0, 0, 1, 1], weights)):
+        assert lsh.metrics.gauc(scores, labels, first, w) == pytest.approx(1 / heavy, rel=1e-9)
+    # Another one who clicks alone counts nowhere.
+    found = lsh.metrics.gauc([*scores[:2], 0.5], [0, 1, 1], [1, 1, 0], [1, 1, heavy])
+    assert found == pytest.approx(1)

@@ -86,6 +86,15 @@ def gauc(
     user = np.unique(given, return_inverse=True)[1]
     order = np.lexsort((score, user))
     score, user, clicks, others = score[order], user[order], clicks[order], others[order]
+    clicked, not_clicked = np.bincount(user, clicks), np.bincount(user, others)
+    both = (clicked > 0) & (not_clicked > 0)
+    if not both.any():
+        return math.nan
+    weight = (clicked + not_clicked)[both]
+    if weights is not None:  # sums go over users: a heavy one is not to swallow the others
+        clicks = clicks / np.where(clicked > 0, clicked, 1)[user]
+        others = others / np.where(not_clicked > 0, not_clicked, 1)[user]
+        clicked, not_clicked = np.bincount(user, clicks), np.bincount(user, others)
     last = np.append((score[1:] != score[:-1]) | (user[1:] != user[:-1]), True)  # of its ties
     of = user[last]
     first = np.append(True, of[1:] != of[:-1])  # of its user
@@ -94,12 +103,8 @@ def gauc(
     below = np.append(0.0, up_to[:-1])
     before = below[first][of]  # of other users
     won = np.bincount(of, clicks_at * ((below + up_to) / 2 - before))
-    clicked, not_clicked = np.bincount(user, clicks), np.bincount(user, others)
-    both = (clicked > 0) & (not_clicked > 0)
-    if not both.any():
-        return math.nan
     aucs = won[both] / (clicked[both] * not_clicked[both])
-    return float(np.average(aucs, weights=(clicked + not_clicked)[both]))
+    return float(np.average(aucs, weights=weight))
 
 
 def log_loss(

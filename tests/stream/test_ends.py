@@ -73,6 +73,24 @@ print("read")
     assert read == "read"
 
 
+def test_fewer_threads_read_where_the_system_starts_no_more(tmp_path: Path):
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(TEXT.encode(), 1))
+    ended = run(
+        path,
+        """
+import resource
+
+del parts
+pages = int(open("/proc/self/statm").read().split()[0])
+most = pages * resource.getpagesize() + 2**28  # of which stacks take 2**23 each
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+print(sum(len(part) for part in stream.csv(sys.argv[1], columns, threads=1000).parts()))
+""",
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "200000\n", "")
+
+
 class Failing(io.RawIOBase):
     """Gives all it has, then fails."""
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "leashed/base/clock.h"
 #include "leashed/base/error.h"
+#include "leashed/base/team.h"
 #include "leashed/data/sampler.h"
 
 namespace leashed {
@@ -21,8 +23,8 @@ RowStream::~RowStream() { end(); }
 
 void RowStream::end() {
   stop();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  const std::lock_guard ending(ending_);
+  threads_.clear();  // which joins them
 }
 
 void RowStream::start(std::uint64_t first) {
@@ -34,7 +36,12 @@ void RowStream::start(std::uint64_t first) {
   }
   threads_.reserve(settings_.threads);
   try {
-    for (std::size_t i = 0; i < settings_.threads; ++i) threads_.emplace_back([this] { read(); });
+    while (threads_.size() < settings_.threads) {
+      threads_.push_back(start_thread([this] { read(); }));
+    }
+  } catch (const std::system_error& error) {
+    if (!threads_.empty()) return;  // those that there are read it all
+    throw Error(std::string("the system lets no thread start to read rows (") + error.what() + ")");
   } catch (...) {
     end();
     throw;

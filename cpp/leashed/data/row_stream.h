@@ -55,7 +55,8 @@ class RowStream {
   // Whoever takes has ended.
   ~RowStream();
 
-  // Once. Rows before `first` will not be taken.
+  // Once. Rows before `first` will not be taken. Reads with fewer threads where the system starts
+  // no more; throws Error where it starts none.
   void start(std::uint64_t first = 0);
   // Appends rows [first, first + count), fewer where the stream ends or is stopped; waits for them,
   // and adds the seconds to `waited`. Throws what reading has thrown, and Error where a line is bad
@@ -67,7 +68,7 @@ class RowStream {
   bool ready(std::uint64_t first, std::size_t count, double seconds);
   // Ends all waiting, and reading soon.
   void stop();
-  // And waits until it has ended.
+  // And waits until it has ended. From any thread.
   void end();
   ReadCounts counts() const;
 
@@ -130,7 +131,8 @@ class RowStream {
   std::exception_ptr failure_;
   ReadCounts counts_;
 
-  std::vector<std::thread> threads_;
+  std::mutex ending_;  // of the threads
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace leashed
