@@ -53,6 +53,15 @@ py::tuple lookup(Table& table, const IdArray& ids) {
   return py::make_tuple(values, versions);
 }
 
+py::array_t<std::int64_t> ids_in(Table& table) {
+  const std::vector<std::uint64_t> found = [&] {
+    const py::gil_scoped_release release;
+    return table.ids(SignalWatch());
+  }();
+  return py::array_t<std::int64_t>(static_cast<py::ssize_t>(found.size()),
+                                   reinterpret_cast<const std::int64_t*>(found.data()));
+}
+
 py::dict update(Table& table, const IdArray& ids, const FloatArray& gradients,
                 const std::optional<VersionArray>& versions) {
   const auto n = static_cast<std::size_t>(ids.size());
@@ -95,6 +104,7 @@ void bind_table(py::module_& m) {
            py::arg("admit_after"), py::arg("evict"), py::arg("seed"), py::arg("number"),
            py::arg("versions"))
       .def("lookup", &lookup, py::arg("ids").noconvert(), "(values [n, dim], versions [n])")
+      .def("ids", &ids_in, "Of a table that grows: those that have a row, in no order.")
       .def("update", &update, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
       .def("statistics", &statistics)

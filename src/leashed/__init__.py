@@ -6,6 +6,7 @@ from typing import Any as _Any
 from leashed import (
     datasets,
     disciplines,
+    export,
     gradients,
     metrics,
     models,
@@ -63,6 +64,7 @@ __all__ = [
     "analysis",
     "continual",
     "datasets",
+    "export",
     "get_include",
     "gradients",
     "load",

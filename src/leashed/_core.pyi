@@ -329,6 +329,10 @@ class Table:
         number: typing.SupportsInt | typing.SupportsIndex,
         versions: bool,
     ) -> None: ...
+    def ids(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        Of a table that grows: those that have a row, in no order.
+        """
     def load(self, path: str, description: str) -> None: ...
     def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
         """

@@ -670,7 +670,7 @@ class Graph:
             rows = data.x
         else:
             rows = self.rows(data)
-        by = self._running(statistics)
+        by = self.running(statistics)
         return self.native.evaluate_rows(
             theta, rows, data.y, native, data.weights, threads, by, logits
         )
@@ -696,7 +696,7 @@ class Graph:
         """
         theta = _check.vector("parameters", parameters, self.dimension)
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
-        by = self._running(statistics)
+        by = self.running(statistics)
         if self.readers:
             return self.native.predict_rows(theta, self.rows(x, "x"), native, by)
         return self.native.predict_rows(theta, examples(x, self.features), native, by)
@@ -706,8 +706,12 @@ class Graph:
         """s, the number of running means and variances; 0 without ``BatchNorm`` and ``DataNorm``."""
         return sum(block.size for block in self.native.statistics)
 
-    def _running(self, given: ArrayLike | None) -> NDArray[np.float32] | None:
-        """What is normalised by, checked; None: nothing is."""
+    def running(self, given: ArrayLike | None) -> NDArray[np.float32] | None:
+        """What is normalised by, float32 [s], checked; None: nothing is.
+
+        Raises:
+            TypeError, ValueError: it is lacking, or none that fits.
+        """
         if given is None and self.statistics:
             raise ValueError(
                 f"statistics must be given, since model {self.name} normalises by running means: "

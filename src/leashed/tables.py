@@ -50,6 +50,11 @@ class Initial:
         """What the native core makes it from."""
         return self.native, dict(self.settings)
 
+    @property
+    def expected(self) -> float:
+        """The mean of what rows begin with."""
+        return dict(self.settings).get("value", 0.0)
+
 
 def zeros() -> Initial:
     """Rows begin with 0."""
@@ -295,6 +300,12 @@ class Table:
             single = np.ascontiguousarray(given, np.float32).ravel()
         told = self.native.update(wanted.ravel(), single, versions)
         return RowUpdate(*(told[name] for name in RowUpdate._fields))
+
+    def ids(self) -> NDArray[np.int64]:
+        """The ids that have a row, int64 [n], from the smallest on (from 2⁶³ on as the negative number
+        of the same bits). A table that grows always has rows for 0 and −1.
+        """
+        return np.arange(self.rows) if self.rows is not None else np.sort(self.native.ids())
 
     def _ids(self, ids: ArrayLike) -> NDArray[np.int64]:
         found = np.asarray(ids)

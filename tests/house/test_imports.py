@@ -28,8 +28,8 @@ FLOORS = (
     "external graphs result vector",
     "factorisation recommenders retrieval",
     "models engine shared _graph_json folders days",  # folders: of a model and its tables; days: what is known of each that is trained on
-    "checkpoint sharding",  # sharding: the parameters on several servers
-    "resuming recordings restoring",  # recordings: what a trace says of its run; restoring: a model and its tables, anew
+    "checkpoint sharding _onnx_graph",  # sharding: the parameters on several servers; _onnx_graph: models as another library's operations
+    "resuming recordings restoring export",  # recordings: what a trace says of its run; restoring: a model and its tables, anew; export: for those who serve it
     "table_checkpoints",
     "train",
     "embeddings replaying simulation continual",  # a recorded run made again; trainings in virtual time

@@ -451,6 +451,19 @@ void Table::count(Seat& seat, const RowPublication& p) {
   }
 }
 
+std::vector<std::uint64_t> Table::ids(const Watch& watch) {
+  constexpr std::size_t kPart = 1024;  // rows between two looks at signals
+  std::vector<std::uint64_t> found;
+  Seat seat(*this, watch);
+  if (index_) {
+    index_->each([&](std::uint64_t id, std::uint32_t) {
+      if (watch && found.size() % kPart == 0) watch();
+      found.push_back(id);
+    });
+  }
+  return found;
+}
+
 void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions,
                    const Watch& watch) {
   check(ids, n);

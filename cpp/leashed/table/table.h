@@ -127,6 +127,8 @@ class Table {
   // For threads that come and go. θ of each id, and its version; ids may repeat. Changes nothing.
   void lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions,
               const Watch& watch = {});
+  // Of a table that grows: those that have a row, in no order.
+  std::vector<std::uint64_t> ids(const Watch& watch = {});
   // One step with n gradients: those of one id are added in their order. Versions: of when the
   // gradients' rows were read (of an id's first gradient); null: now. Throws Error, and has changed
   // nothing, where an id is no row or a gradient is not finite.

@@ -16,6 +16,7 @@ from leashed.cli import (
     combinations,
     contention,
     elp,
+    export,
     policies,
     predict,
     replay,
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     commands: arguments.Commands = parser.add_subparsers(required=True, metavar="COMMAND")
     train.add(commands)
     predict.add(commands)
+    export.add(commands)
     bench = commands.add_parser("bench", help="benchmarks")
     benchmarks: arguments.Commands = bench.add_subparsers(required=True, metavar="BENCHMARK")
     scaling.add(benchmarks)

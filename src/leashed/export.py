@@ -1,0 +1,229 @@
+"""Trained models for programs that serve them without leashed: ONNX, safetensors, Arrow.
+
+``onnx`` writes a whole model, the rows of its tables with it; ``tables`` writes rows alone, for
+services that look them up themselves. Both need the extra ``leashed[export]``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _atomic, _check, _onnx_graph, checkpoint
+from leashed._onnx_graph import GraphOperations, Net, Rows
+from leashed.checkpoint import BuiltIn
+from leashed.graphs import Graph, SampledLogits
+from leashed.models import FactorisationMachine, Model
+from leashed.tables import Table
+from leashed.tables import check as check_tables
+
+__all__ = ["onnx", "tables"]
+
+_ASIDE = 2**30  # bytes of constants, above which they lie in a file beside: protobuf ends at 2^31
+_ROWS = 2**20  # looked up at once
+
+
+def _extra(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"{package} is not installed; it comes with: pip install 'leashed[export]'"
+        ) from error
+
+
+def onnx(
+    path: str | os.PathLike[str],
+    model: BuiltIn,
+    parameters: ArrayLike,
+    tables: Mapping[str, Table] | None = None,
+    statistics: ArrayLike | None = None,
+    *,
+    bags: Collection[int] = (),
+) -> None:
+    """Write what ``predict`` computes as an ONNX model (operators of version 17).
+
+    Inputs, float32 or int64, for n examples:
+
+    - of a graph ``dense`` [n, features], where it has an ``Input``; of every other model ``x``
+      [n, features].
+    - ``ids.F`` [n], of each feature F that is ids, one for each example; where a feature is one of
+      ``bags``, or is read as a sequence, [n, m] with m ≥ 1 places, and ``lengths.F`` [n] tells how
+      many of them are ids. Each counts once: weights of ids are none.
+
+    Its one output is ``prediction`` [n, outputs], as ``predict`` gives it; of a model whose output is
+    ``SampledLogits`` it is ``user``, the users' vectors [n, dim], and ``tables`` writes the items.
+
+    A table of a fixed size is read by number; of one that grows the ids that have rows now are in
+    the model, and what has none reads the value that rows begin with, or 0 where that is drawn at
+    random. Constants of more than 1 GiB lie beside the file, in NAME.data.
+
+    Args:
+        path: of the file.
+        model: from :mod:`leashed.models`, but field-aware and external ones.
+        parameters: [d].
+        tables: by name, all that the model reads.
+        statistics: [s], as ``TrainResult.statistics``, of a model that normalises.
+        bags: features that have any number of ids an example.
+
+    Raises:
+        ImportError: onnx is not installed.
+        TypeError, ValueError: an argument is wrong or does not fit the model, or the model cannot be
+            exported; the message names the node.
+        OSError: the file cannot be written.
+    """
+    library = _extra("onnx")
+    if not isinstance(model, (Model, FactorisationMachine, Graph)):
+        raise TypeError(f"model must be one of leashed.models but external, got {model!r}")
+    theta = _check.vector("parameters", parameters, model.dimension)
+    parts = checkpoint.parts(model, theta)
+    net = Net(library)
+    if isinstance(model, Graph):
+        found = _graph(net, model, parts, tables, statistics, bags)
+    elif bags or tables or (statistics is not None and np.size(statistics)):
+        raise ValueError(
+            f"bags, tables and statistics go with graphs, which {model.name} is not; leave them out"
+        )
+    elif isinstance(model, Model):
+        found = _onnx_graph.of_network(net, model, parts)
+    elif model.fields is not None:
+        raise ValueError(f"model {model.name} is field-aware, which cannot be exported")
+    else:
+        found = _onnx_graph.of_factors(net, model, parts)
+    sampled = isinstance(model, Graph) and isinstance(model.output, SampledLogits)
+    if model.loss in _onnx_graph.PREDICTIONS:
+        found = _onnx_graph.PREDICTIONS[model.loss](net, found)
+    _write(Path(path), library, net, found, "user" if sampled else "prediction", model.name)
+
+
+def _graph(
+    net: Net,
+    model: Graph,
+    parts: Mapping[str, NDArray[np.float32]],
+    tables: Mapping[str, Table] | None,
+    statistics: ArrayLike | None,
+    bags: Collection[int],
+) -> str:
+    given = {} if tables is None and not model.readers else tables
+    check_tables(model.tables, given)
+    unknown = set(bags) - set(model.id_features)
+    if unknown:
+        raise ValueError(
+            f"bags must be features that model {model.name} reads, {sorted(set(model.id_features))}, "
+            f"got {sorted(unknown)}"
+        )
+    running = model.running(statistics)
+    by_name = {}
+    for block in model.native.statistics:
+        assert running is not None
+        by_name[block.name] = running[block.offset : block.offset + block.size]
+    assert given is not None
+    used = {node.table for node in model.readers if not isinstance(node, SampledLogits)}
+    rows = {spec: rows_of(given[spec.name]) for spec in model.tables if spec in used}
+    return GraphOperations(net, model, parts, by_name, rows, bags).output()
+
+
+def _write(path: Path, library: Any, net: Net, found: str, name: str, model: str) -> None:
+    helper, proto = library.helper, library.TensorProto
+    net.nodes.append(helper.make_node("Identity", [found], [name]))
+    output = helper.make_tensor_value_info(name, proto.FLOAT, ["n", None])
+    graph = helper.make_graph(net.nodes, model, list(net.inputs.values()), [output], net.constants)
+    made = helper.make_model(
+        graph,
+        producer_name="leashed",
+        ir_version=_onnx_graph.IR,
+        opset_imports=[
+            helper.make_opsetid("", _onnx_graph.OPSET),
+            helper.make_opsetid("ai.onnx.ml", _onnx_graph.OPSET_ML),
+        ],
+    )
+    if sum(len(constant.raw_data) for constant in net.constants) <= _ASIDE:
+        library.checker.check_model(made)
+        _atomic.write(path, [made.SerializeToString()])
+        return
+    beside = path.with_name(path.name + ".data")
+    beside.unlink(missing_ok=True)  # it would be appended to
+    library.save(made, path, save_as_external_data=True, location=beside.name)
+
+
+def rows_of(table: Table) -> Rows:
+    """A table's rows now, and those of ids without one."""
+    ids = table.ids()
+    if table.rows is not None:
+        return Rows(_looked_up(table, ids))
+    values = np.empty((len(ids) + 1, table.dim), np.float32)
+    values[:-1] = _looked_up(table, ids)
+    values[-1] = table.init.expected
+    return Rows(values, ids)
+
+
+def _looked_up(table: Table, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    values = np.empty((len(ids), table.dim), np.float32)
+    for begin in range(0, len(ids), _ROWS):
+        values[begin : begin + _ROWS] = table.lookup(ids[begin : begin + _ROWS])
+    return values
+
+
+def tables(path: str | os.PathLike[str], tables: Mapping[str, Table]) -> None:
+    """Write the rows of tables: to one safetensors file where ``path`` ends in ``.safetensors``, with
+    tensors ``NAME.rows``, float32 [n, dim], and of tables that grow ``NAME.ids``, int64 [n], the id
+    of each row, from the smallest on; else to a folder of Arrow files (IPC, needs pyarrow)
+    ``NAME.arrow`` with columns ``id``, int64, and ``row``, a list of ``dim`` float32.
+
+    Ids from 2⁶³ on are written as the negative number of their bits.
+
+    Args:
+        path: the file, or a folder, which is made where it is not there.
+        tables: by name, as ``TrainResult.tables``.
+
+    Raises:
+        ImportError: safetensors or pyarrow is not installed.
+        TypeError, ValueError: ``tables`` are none.
+        OSError: something cannot be written.
+    """
+    if not isinstance(tables, Mapping) or not tables:
+        raise ValueError(f"tables must be a dict of at least one table by name, got {tables!r}")
+    for name, table in tables.items():
+        if not isinstance(table, Table):
+            raise TypeError(f"tables[{name!r}] must be a Table, got {table!r}")
+    to = Path(path)
+    if to.suffix == ".safetensors":
+        library = _extra("safetensors.numpy")
+        tensors: dict[str, NDArray[Any]] = {}
+        for name, table in tables.items():
+            rows = rows_of(table)
+            if rows.ids is not None:
+                tensors[f"{name}.ids"] = rows.ids
+            tensors[f"{name}.rows"] = rows.values[: _count(rows)]
+        _atomic.write(to, [library.save(tensors)])
+        return
+    _extra("pyarrow")
+    to.mkdir(exist_ok=True)
+    for name, table in tables.items():
+        _atomic.write(to / f"{name}.arrow", [_arrow(rows_of(table))])
+
+
+def _count(rows: Rows) -> int:
+    return len(rows.values) if rows.ids is None else len(rows.ids)
+
+
+def _arrow(rows: Rows) -> memoryview:
+    arrow = import_module("pyarrow")
+    n = _count(rows)
+    ids = np.arange(n) if rows.ids is None else rows.ids
+    flat = arrow.array(rows.values[:n].reshape(-1))
+    columns = {
+        "id": arrow.array(ids),
+        "row": arrow.FixedSizeListArray.from_arrays(flat, rows.values.shape[1]),
+    }
+    sink = arrow.BufferOutputStream()
+    made = arrow.table(columns)
+    with arrow.ipc.new_file(sink, made.schema) as writer:
+        writer.write_table(made)
+    return memoryview(sink.getvalue())
