@@ -122,7 +122,7 @@ def continual(
         checkpoint_every: seconds between checkpoints within a day, for which nobody waits: rows of
             tables are then some updates ahead of the parameters.
         metrics: ``leashed.metrics.progressive(...)``: of each batch before it is trained on. With
-            ``gauc=`` and the name of a feature, GAUC is told of predictions too.
+            ``gauc=`` and the name of a feature, for days in memory, GAUC is told of predictions too.
         progress: called with the day's name after every evaluation.
         finished: called with each day that is done by this call.
 
