@@ -17,6 +17,7 @@ from leashed.cli import (
     contention,
     elp,
     export,
+    normalisation,
     policies,
     predict,
     replay,
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     scaling.add(benchmarks)
     combinations.add(benchmarks)
     contention.add(benchmarks)
+    normalisation.add(benchmarks)
     shadowsync.add(benchmarks)
     shat.add(benchmarks)
     staleness.add(benchmarks)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from leashed import tables
 from leashed.datasets import ClickDataset, synthetic_clicks
-from leashed.models import Graph, dlrm
+from leashed.models import BatchNorm, DataNorm, Graph, dlrm
 from leashed.result import TrainResult
 from leashed.rules import Adagrad
 from leashed.tables import Table
@@ -47,9 +47,9 @@ class Gradient(NamedTuple):
     rows: NDArray[np.float32]
 
 
-def model() -> Graph:
-    """The model; one logit."""
-    return dlrm(CARDINALITY, _DIM, bottom=(16, _DIM), top=(16,))
+def model(norm: BatchNorm | DataNorm | None = None) -> Graph:
+    """The model; one logit. With a layer that normalises it stands before each ReLU."""
+    return dlrm(CARDINALITY, _DIM, bottom=(16, _DIM), top=(16,), norm=norm)
 
 
 def new_tables(lr: float, seed: int) -> dict[str, Table]:
