@@ -1,7 +1,7 @@
 # make demo      virtual environment, build, every algorithm on the embedded digits, reports/demo.html
 # make test      the C++ tests on this machine's instruction set, pytest: minutes, while one works
 # make test-all  and on older instruction sets, for aarch64, under sanitizers, of the wheel, and what
-#                docs/extending.md tells
+#                docs/extending.md tells, and a stream larger than memory
 # make bench     everything that is said about speed, measured here: bench/results and docs/performance.md
 # make lint      ruff, mypy, clang-format, the type stubs
 PYTHON ?= python3
@@ -9,7 +9,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .PHONY: demo test test-all test-cpp test-python test-models test-isa test-aarch64 test-sanitizers \
-        test-wheel test-extending bench bench-page lint format stubs wheels clean
+        test-wheel test-extending test-stream bench bench-page lint format stubs wheels clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -32,7 +32,7 @@ demo: .venv/installed
 test: .venv/test
 	$(MAKE) -j2 test-cpp test-python test-models
 
-test-all: test test-isa test-aarch64 test-sanitizers test-wheel test-extending
+test-all: test test-isa test-aarch64 test-sanitizers test-wheel test-extending test-stream
 
 .venv/created:
 	.ci/require python
@@ -136,6 +136,11 @@ test-wheel: .venv/test-all
 test-extending: .venv/test-all
 	$(BEGIN)
 	tests/packaging/check-extending
+
+# A gzip stream of more than the memory there is to be; --gigabytes 20 --memory 2 takes an hour.
+test-stream: .venv/test-all
+	$(BEGIN)
+	python tests/stream/little_memory.py --gigabytes 1 --memory 0.9
 
 .venv/bench: .venv/installed bench/requirements.txt
 	$(TORCH)

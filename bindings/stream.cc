@@ -212,10 +212,17 @@ py::dict counts_of(const PyRowStream& stream) {
 
 PyStreamedRows streamed_rows(
     std::shared_ptr<PyRowStream> stream,
-    const std::vector<std::pair<std::size_t, std::optional<std::size_t>>>& features) {
+    const std::vector<std::pair<std::size_t, std::optional<std::size_t>>>& features,
+    std::optional<std::size_t> users) {
   PyStreamedRows rows{std::move(stream), {}};
   rows.data.stream = &**rows.stream;
-  const std::size_t all = (**rows.stream).layout().bags.size();
+  const std::vector<bool>& bags = (**rows.stream).layout().bags;
+  const std::size_t all = bags.size();
+  if (users && (*users >= all || bags[*users])) {
+    throw py::value_error("users must be a feature below " + std::to_string(all) +
+                          " that has one id a row, got " + std::to_string(*users));
+  }
+  rows.data.users = users;
   for (const auto& [number, most] : features) {
     if (number >= all) {
       throw py::value_error("features must be below " + std::to_string(all) + ", got " +
@@ -253,7 +260,8 @@ void bind_stream(py::module_& m) {
       .def("counts", counts_of, "What was read so far.")
       .def("end", &PyRowStream::end, "Stops reading. There are no more rows then.");
   py::class_<PyStreamedRows>(m, "StreamedRows", "A stream as a model reads it.")
-      .def(py::init(&streamed_rows), py::arg("stream"), py::arg("features"));
+      .def(py::init(&streamed_rows), py::arg("stream"), py::arg("features"),
+           py::arg("users") = py::none());
   m.def("open_delimited", open_delimited, py::arg("columns"), py::arg("separators"),
         py::arg("header"), py::arg("names"), py::arg("quotes"), py::arg("classes"),
         py::arg("files"), py::arg("open"), py::arg("again"), py::arg("part_bytes"),

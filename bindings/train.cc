@@ -77,19 +77,20 @@ py::dict to_dict(TrainResult result) {
 }
 
 void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<PyMetrics>& asked,
-                  const GradientSource& source, std::size_t workers, DatasetView& data) {
+                  std::size_t workers, Assembly& parts) {
   if (!asked) return;
-  if (!source.gives_logits()) {
+  if (!parts.source.gives_logits()) {
     throw py::value_error(
         "metrics are of models of one output with the loss log_loss; leave them out");
   }
   const auto& [users, kept] = *asked;
+  const bool known = users || (parts.stream && parts.stream->users);
+  if (known) require_some(kept, "kept");
   if (users) {
-    require_length(*users, data.rows, "users");
-    require_some(kept, "kept");
-    data.targets.users = users->data();
+    require_length(*users, parts.data.rows, "users");
+    parts.data.targets.users = users->data();
   }
-  metrics.emplace(workers, users ? kept : 0);
+  metrics.emplace(workers, known ? kept : 0);
 }
 
 StopRules to_rules(const Settings& until, std::vector<double> milestones) {
@@ -198,7 +199,7 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
     parts.validation = view_of(source, *validation_x, *validation_y);
   }
   std::optional<ProgressMetrics> metrics;
-  keep_metrics(metrics, scored, source, threads, parts.data);
+  keep_metrics(metrics, scored, threads, parts);
   const TrainOptions options{threads,
                              batch_size,
                              seed,

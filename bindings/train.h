@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "assembly.h"
 #include "leashed/engine/monitor.h"
 #include "leashed/engine/progress_metrics.h"
 #include "leashed/engine/result.h"
@@ -25,10 +26,10 @@ StopRules to_rules(const Settings& until, std::vector<double> milestones);
 
 // What is kept of a training's outputs: the user of each row, or None, and how many of their rows.
 using PyMetrics = std::pair<std::optional<UserArray>, std::size_t>;
-// Where that is asked for, sees to it that the rows of `data` have users. ValueError where the
-// source gives no logits.
+// Where that is asked for, sees to it that the rows in memory have users; those of a stream bring
+// their own. ValueError where the source gives no logits.
 void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<PyMetrics>& asked,
-                  const GradientSource& source, std::size_t workers, DatasetView& data);
+                  std::size_t workers, Assembly& parts);
 
 // Of a call that has the GIL and gives it back; what is given must stay. Ctrl-C while Python runs a
 // callback: Python raises there what it would tell us, so it is kept in `interrupted_in_callback`.

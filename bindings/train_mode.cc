@@ -30,7 +30,7 @@ py::dict train_by_mode(const GradientSource& source, const FloatArray& theta, co
     parts.validation = view_of(source, *validation_x, *validation_y);
   }
   std::optional<ProgressMetrics> metrics;
-  keep_metrics(metrics, scored, source, threads, parts.data);
+  keep_metrics(metrics, scored, threads, parts);
   const ModeTrainOptions options{
       threads,        batch_size,          seed,    to_rules(until, std::move(milestones)),
       evaluate_every, std::move(commands), nullptr, metrics ? &*metrics : nullptr};

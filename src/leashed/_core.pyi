@@ -957,6 +957,7 @@ class StreamedRows:
                 typing.SupportsInt | typing.SupportsIndex | None,
             ]
         ],
+        users: typing.SupportsInt | typing.SupportsIndex | None = None,
     ) -> None: ...
 
 class Resumption:

@@ -240,9 +240,9 @@ def progressive(gauc: str | ArrayLike | None = None, kept: int = KEPT) -> Progre
     validation any more.
 
     Args:
-        gauc: whose each row is, to tell GAUC: the name of a feature of a ``ClickDataset`` that has
-            one id a row, which the model need not read; or whole numbers [n] for the rows of the
-            training set. Default: no GAUC.
+        gauc: whose each row is, to tell GAUC: the name of a feature of a ``ClickDataset`` or a
+            ``Stream`` that has one id a row, which the model need not read; or whole numbers [n] for
+            the rows of a training set in memory. Default: no GAUC.
         kept: rows of users that are kept, 16 bytes each; where there are more, half of the users are
             left out, and half of those that stay, until they fit. (Beside them up to 3 · ``kept``
             more lie with the threads and in the window.)

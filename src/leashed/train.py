@@ -351,7 +351,7 @@ def train(
     if record is not None:
         _check_record(sync=sync, cluster=cluster, tables=trained or None)
         _check.writable(Path(record))
-    counting = None if metrics is None else _counting(metrics, model, data, len(train_set))
+    counting = None if metrics is None else _counting(metrics, model, data, train_set)
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -704,7 +704,7 @@ def _check_record(**given: object) -> None:
 
 
 def _counting(
-    metrics: Progressive, model: AnyModel, data: Any, rows: int
+    metrics: Progressive, model: AnyModel, data: Any, train_set: Any
 ) -> tuple[NDArray[np.uint64] | None, int]:
     """Whose each row is, and how many rows of users to keep, for the core."""
     if not isinstance(metrics, Progressive):
@@ -717,8 +717,11 @@ def _counting(
     data = data.train if isinstance(data, (Split, ClickSplit)) else data
     if metrics.gauc is None:
         return None, metrics.kept
+    if isinstance(train_set, _Streamed):
+        train_set.tell_users(metrics.gauc)
+        return None, metrics.kept
     if not isinstance(metrics.gauc, str):
-        return users_of(metrics.gauc, rows), metrics.kept
+        return users_of(metrics.gauc, len(train_set)), metrics.kept
     if not isinstance(data, ClickDataset):
         raise TypeError(
             f"gauc={metrics.gauc!r} names a feature of a ClickDataset; give an array of whole numbers, "
@@ -836,6 +839,7 @@ class _Streamed:
         check_stream(stream, model.features, specs, numbers)
         self._features = list(zip(numbers, lengths, strict=True))
         _check_classes(model, stream)
+        self._users: int | None = None
         self.passes = 1
 
     def __len__(self) -> int:
@@ -855,9 +859,18 @@ class _Streamed:
     def counts(self) -> ReadCounts:
         return self._opened.counts
 
+    def tell_users(self, feature: object) -> None:
+        """Rows are to tell whose they are."""
+        if not isinstance(feature, str):
+            raise TypeError(
+                "gauc must name a feature of the stream, whose rows are not known beforehand, got "
+                f"{type(feature).__name__}"
+            )
+        self._users = self._stream.single(feature)
+
     @property
     def rows(self) -> _core.StreamedRows:
-        return _core.StreamedRows(self._opened.native, self._features)
+        return _core.StreamedRows(self._opened.native, self._features, self._users)
 
 
 def _check_classes(model: Model | Graph, stream: Stream) -> None:

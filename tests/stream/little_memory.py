@@ -11,6 +11,7 @@ group (version 1 or 2) memory is measured alone, and it is said.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import resource
@@ -29,6 +30,7 @@ from leashed import stream
 EVERY = 10_007  # a bad line after so many rows
 BAD = b"this is no row\n"
 _LINE = 240  # bytes of a row, about
+_MEMBERS = "cgroup.procs"
 _FIRST = 100_000  # rows that are trained on from plain text too
 
 
@@ -66,22 +68,34 @@ def expected_bad(rows: int) -> list[int]:
     return [(k + 1) * (EVERY + 1) for k in range(rows // EVERY)]
 
 
-def confine(memory: int) -> str:
-    """This process into a control group of so many bytes; how it is confined."""
-    name = f"leashed-{os.getpid()}"
-    for root, limit, members in (
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "tasks"),
-        ("/sys/fs/cgroup", "memory.max", "cgroup.procs"),
+def confine(memory: int) -> Path | None:
+    """This process into a control group of so many bytes, if it may make one."""
+    for root, limit in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max"),
     ):
-        group = Path(root) / name
-        try:
+        group = Path(root) / f"leashed-{os.getpid()}"
+        with contextlib.suppress(OSError):
             group.mkdir()
-            (group / limit).write_text(str(memory))
-            (group / members).write_text(str(os.getpid()))
-        except OSError:
+        if not (group / limit).exists():  # of the other version
+            with contextlib.suppress(OSError):
+                group.rmdir()
             continue
-        return str(group)
-    return ""
+        try:
+            (group / limit).write_text(str(memory))
+            (group / _MEMBERS).write_text(str(os.getpid()))
+        except OSError:
+            group.rmdir()
+            continue
+        return group
+    return None
+
+
+def release(group: Path) -> None:
+    """Out of it, and it goes."""
+    (group.parent / _MEMBERS).write_text(str(os.getpid()))
+    with contextlib.suppress(OSError):  # a process of it may still be ending
+        group.rmdir()
 
 
 def train(data: stream.Stream, threads: int, **changes: Any) -> lsh.TrainResult:
@@ -143,8 +157,15 @@ def main() -> int:
     rows = int(options.gigabytes * 1e9 / _LINE)
     bits = same_bits(min(rows, _FIRST))
     group = confine(int(options.memory * 1e9))
-    print(f"control group: {group or 'none may be made here; memory is measured alone'}")
-    result = through_pipe(rows, options.threads)
+    told = f"control group: {group}"
+    print(
+        told if group else "NO CONTROL GROUP may be made here: memory is measured alone", flush=True
+    )
+    try:
+        result = through_pipe(rows, options.threads)
+    finally:
+        if group:
+            release(group)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     found = problems(result, rows)
     if not bits:

@@ -256,6 +256,46 @@ def test_numbers_alone_train_a_network(tmp_path: Path):
     assert result.validation_accuracy[-1] > result.validation_accuracy[0]
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kept", [2**20, 150])
+def test_users_tell_gauc_as_from_memory(tmp_path: Path, threads: int, kept: int):
+    model = small()
+    data = clicks(model)
+    users = np.random.default_rng(1).integers(0, ROWS - 1, (len(data), 1))
+    data = ClickDataset.from_arrays(data.x, np.hstack([data.ids, users]), data.y)
+    rows = streamed(tmp_path / "rows.csv", data)
+    found = [
+        train(
+            model,
+            source,
+            rule=lsh.SGD(1e-30),  # so that a batch is scored alike, whichever came before it
+            threads=threads,
+            metrics=lsh.metrics.progressive(gauc="C3", kept=kept),
+        ).metrics.total[-1]
+        for source in (rows.read(), rows)
+    ]
+    assert found[0].rows == found[1].rows == len(data)
+    assert found[0].users == found[1].users > 0
+    assert (found[0].user_share == 1) == (kept > len(data))
+    assert found[0].gauc == found[1].gauc
+    assert found[0].auc == found[1].auc
+    plain = train(model, rows)
+    same(plain, train(model, rows, metrics=lsh.metrics.progressive(gauc="C3")))
+
+
+def test_whose_rows_of_a_stream_are_is_told_by_a_feature_of_one_id(tmp_path: Path):
+    model = shared()
+    data = clicks(model, kind="bags")
+    rows = streamed(tmp_path / "rows.csv", data)
+    for gauc, error, message in (
+        ("C9", ValueError, "has no feature 'C9'; choose one of C1"),
+        (data.names[-1], TypeError, "any number of ids"),
+        (np.zeros(len(data), np.int64), TypeError, "gauc must name a feature of the stream"),
+    ):
+        with pytest.raises(error, match=message):
+            train(model, rows, metrics=lsh.metrics.progressive(gauc=gauc))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -17,8 +17,15 @@ void StreamBatches::fill(std::uint64_t k, Batch& batch) const {
   batch.rows.resize(rows);
   for (std::size_t i = 0; i < rows; ++i) batch.rows[i] = own.block.x.data() + i * numbers;
   batch.view.rows = batch.rows.data();
-  if (data_.features.empty()) return;
+  if (data_.features.empty() && !data_.users) return;
   own.block.features(own.all);
+  if (data_.users) {
+    const IdFeature& users = own.all[*data_.users];
+    batch.users.resize(rows);
+    for (std::size_t i = 0; i < rows; ++i) batch.users[i] = users.ids[i * users.stride];
+    batch.view.targets.users = batch.users.data();
+  }
+  if (data_.features.empty()) return;
   own.read.clear();
   for (const auto& [number, most] : data_.features) {
     own.read.push_back(own.all[number]);

@@ -2,6 +2,7 @@
 // them. The last may have fewer.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct StreamedData {
   };
   RowStream* stream = nullptr;
   std::vector<Feature> features = {};
+  // Of a feature that has one id a row, which the model need not read: whose each row is.
+  std::optional<std::size_t> users = {};
 };
 
 class StreamBatches final : public BatchSource {

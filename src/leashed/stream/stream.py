@@ -150,6 +150,26 @@ class Stream(ABC):
         """Features that are ids."""
         return len(self.names)
 
+    def single(self, feature: str) -> int:
+        """The number of a feature among those that are ids, which has one a row.
+
+        Raises:
+            TypeError: a row may have any number of its ids.
+            ValueError: there is no feature of that name.
+        """
+        if feature not in self.names:
+            raise ValueError(
+                f"{self.name} has no feature {feature!r}; choose one of "
+                f"{', '.join(self.names) or 'none: no column of it is an id'}"
+            )
+        number = self.names.index(feature)
+        if self._many[number]:
+            raise TypeError(
+                f"feature {feature!r} of {self.name} has any number of ids a row; choose one that "
+                "has one"
+            )
+        return number
+
     def parts(self, rows: int = 65_536) -> Parts:
         """All rows in order, so many at a time: ``ClickDataset``s, or where no feature is an id
         ``Dataset``s.
