@@ -13,6 +13,7 @@ from bench import (
     din,
     dlrm,
     figures,
+    increments,
     modes,
     reading,
     recording,
@@ -407,5 +408,20 @@ def _backend(results: Results) -> list[Goal]:
             )
             for model, sizes in (("youtube_dnn", youtube.BATCHES), ("din", din.BATCHES))
             for batch in sizes
+        ),
+        *(
+            Goal(
+                f"1% of the rows changed, a {kind} table: {what}",
+                3.0,
+                partial(share, kind),
+                "increments",
+                least=False,
+                unit="%",
+            )
+            for kind in increments.KINDS
+            for what, share in (
+                ("bytes of all rows'", increments.bytes_share),
+                ("time of all rows', beside the scan", increments.time_share),
+            )
         ),
     ]

@@ -16,6 +16,7 @@ from bench import (
     clicks,
     counting,
     figures,
+    increments,
     machine,
     modes,
     reading,
@@ -86,6 +87,7 @@ def _sections(results: Results, docs: Path) -> Iterator[tuple[str, str]]:
         | modes.SECTIONS
         | virtual.SECTIONS
         | zoo.SECTIONS
+        | increments.SECTIONS
     )
     for title, words in parts.items():
         yield title, words(results)
@@ -154,6 +156,7 @@ def _misses(results: Results) -> Iterator[str]:
         | modes.PROFILES
         | virtual.PROFILES
         | zoo.PROFILES
+        | increments.PROFILES
     )
     for name, lines in missed.items():
         title, profile = known[name]

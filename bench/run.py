@@ -51,6 +51,7 @@ SECTIONS = (
     "modes",
     "virtual",
     "zoo",
+    "increments",
 )
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),

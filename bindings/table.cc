@@ -94,6 +94,16 @@ void in_file(Table& table, const std::string& path, const std::string& descripti
   (table.*Method)(path, description, SignalWatch());
 }
 
+template <auto Method>
+void changes_in_file(Table& table, const std::string& path, const std::string& description,
+                     bool quiet) {
+  (table.*Method)(path, description, quiet, SignalWatch());
+}
+
+void load(Table& table, const std::vector<std::string>& paths, const std::string& description) {
+  table.load(paths, description, SignalWatch());
+}
+
 }  // namespace
 
 void bind_table(py::module_& m) {
@@ -109,7 +119,13 @@ void bind_table(py::module_& m) {
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
       .def("statistics", &statistics)
       .def("save", in_file<&Table::save>, without_gil, py::arg("path"), py::arg("description"))
-      .def("load", in_file<&Table::load>, without_gil, py::arg("path"), py::arg("description"));
+      .def("save_tracked", changes_in_file<&Table::save_tracked>, without_gil, py::arg("path"),
+           py::arg("description"), py::arg("quiet"))
+      .def("save_changes", changes_in_file<&Table::save_changes>, without_gil, py::arg("path"),
+           py::arg("description"), py::arg("quiet"))
+      .def(
+          "track", [](Table& table) { table.track(SignalWatch()); }, without_gil)
+      .def("load", &load, without_gil, py::arg("paths"), py::arg("description"));
 }
 
 }  // namespace leashed

@@ -1,6 +1,6 @@
 """Days of clicks are trained on in a process that is killed again and again, and begun again.
 
-    python tests/continual_kills.py [--days 5] [--kills 20] [--rows 1500] [--stream]
+    python tests/continual_kills.py [--days 5] [--kills 20] [--rows 1500] [--stream] [--incremental]
 
 Each kill is a kill -9 at a random moment: while a day is scored, trained on, saved, or while the
 journal is written. At the end parameters, running statistics, rows with their states, and what the
@@ -41,7 +41,9 @@ def write_days(folder: Path, days: int, rows: int) -> list[Path]:
     return paths
 
 
-def train(paths: list[Path], folder: Path, stream: bool) -> lsh.Continual:
+def train(
+    paths: list[Path], folder: Path, stream: bool, incremental: bool = False
+) -> lsh.Continual:
     """One thread, with a checkpoint every few updates."""
     model = lsh.models.dlrm(None, 4, bottom=(8, 4), top=(8,), norm=DataNorm())
 
@@ -56,6 +58,7 @@ def train(paths: list[Path], folder: Path, stream: bool) -> lsh.Continual:
         threads=1,
         batch_size=BATCH,
         checkpoint_updates=20,
+        incremental=incremental,
         metrics=lsh.metrics.progressive(),
     )
 
@@ -94,7 +97,9 @@ def state(folder: Path, scratch: Path) -> list[Any]:
     return [restored.parameters.tobytes(), restored.statistics.tobytes(), rows, days]
 
 
-def play(days: int, kills: int, rows: int, stream: bool, seed: int | None = None) -> list[str]:
+def play(
+    days: int, kills: int, rows: int, stream: bool, incremental: bool, seed: int | None = None
+) -> list[str]:
     """Where each kill fell. Where a process was done before its kill, the days begin anew."""
     rng = random.Random(seed)
     where: list[str] = []
@@ -112,7 +117,7 @@ def play(days: int, kills: int, rows: int, stream: bool, seed: int | None = None
         rounds = 0
         while len(where) < kills:
             run = home / f"killed{rounds}"
-            pid = fork(lambda run=run: train(paths, run, stream))  # type: ignore[misc]
+            pid = fork(lambda run=run: train(paths, run, stream, incremental))  # type: ignore[misc]
             time.sleep(rng.uniform(0.0, longest))
             os.kill(pid, signal.SIGKILL)
             if os.waitpid(pid, 0)[1] == 0:
@@ -122,7 +127,7 @@ def play(days: int, kills: int, rows: int, stream: bool, seed: int | None = None
             journal = Journal(run / "days.json")
             where.append("between days" if journal.today is None else journal.today.name)
         last = home / f"killed{rounds}"
-        ended(fork(lambda: train(paths, last, stream)))
+        ended(fork(lambda: train(paths, last, stream, incremental)))
         check(last)
     return where
 
@@ -134,9 +139,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rows", type=int, default=1500)
     parser.add_argument("--stream", action="store_true", help="days are streams, not in memory")
+    parser.add_argument("--incremental", action="store_true", help="write what has changed")
     parser.add_argument("--seed", type=int)
     given = parser.parse_args()
-    where = play(given.days, given.kills, given.rows, given.stream, given.seed)
+    where = play(given.days, given.kills, given.rows, given.stream, given.incremental, given.seed)
     print(f"{len(where)} kills: {', '.join(where)}; the same bits")
 
 

@@ -128,8 +128,9 @@ def test_several_threads(paths: list[Path], tmp_path: Path) -> None:
     assert result.days[-1].updates == 62
 
 
-def test_kills_at_random_moments_change_no_bit() -> None:
-    command = [sys.executable, KILLS, "--kills", "4", "--rows", "400", "--stream"]
+@pytest.mark.parametrize("options", [[], ["--incremental"]], ids=["whole", "incremental"])
+def test_kills_at_random_moments_change_no_bit(options: list[str]) -> None:
+    command = [sys.executable, KILLS, "--kills", "4", "--rows", "400", "--stream", *options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "the same bits" in ended.stdout

@@ -313,8 +313,10 @@ def test_a_damaged_folder_is_refused_and_changes_nothing(
 def test_a_newer_folder_is_refused(folder: Path) -> None:
     run(5, checkpoint=folder)
     manifest = manifest_of(folder)
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "version": 2}))
-    with pytest.raises(ValueError, match="format version is 2, this release reads 1; upgrade"):
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "version": 3}))
+    with pytest.raises(
+        ValueError, match="format version is 3, this release reads 1 and 2; upgrade"
+    ):
         run(10, resume=folder)
 
 

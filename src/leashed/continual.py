@@ -83,6 +83,7 @@ def continual(
     tables: Mapping[str, Table] | None = None,
     checkpoint_updates: int | None = None,
     checkpoint_every: float | None = None,
+    incremental: bool = False,
     metrics: Progressive | None = None,
     evaluate_every: float | None = None,
     progress: Callable[[str, Progress], object] | None = None,
@@ -121,6 +122,7 @@ def continual(
             Default: a checkpoint at the end of each day.
         checkpoint_every: seconds between checkpoints within a day, for which nobody waits: rows of
             tables are then some updates ahead of the parameters.
+        incremental: as of ``leashed.train``: of tables, what a day has changed is written.
         metrics: ``leashed.metrics.progressive(...)``: of each batch before it is trained on. With
             ``gauc=`` and the name of a feature, for days in memory, GAUC is told of predictions too.
         progress: called with the day's name after every evaluation.
@@ -165,6 +167,7 @@ def continual(
             checkpoint=run.state,
             checkpoint_updates=checkpoint_updates,
             checkpoint_every=checkpoint_every,
+            incremental=incremental,
             resume=resume,
             metrics=metrics,
         )

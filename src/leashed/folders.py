@@ -1,8 +1,9 @@
 """Folders that hold a model and its tables, generation by generation.
 
 ``manifest.json`` names the files of one generation, with their sizes and checksums. It is written
-last and renamed into place: what it names is always there and whole. Only then the generation before
-goes. docs/checkpoints.md has the format.
+last and renamed into place: what it names is always there and whole. Only then goes what it does not
+name. Of a table it names a file of all rows, and files of what has changed since, which may be of
+generations before. docs/checkpoints.md has the format.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,12 @@ __all__ = ["Opened", "is_one", "mark_exact", "model_in", "opened", "prepare", "w
 
 _MANIFEST = "manifest.json"
 _FORMAT = "leashed.tables"
-_VERSION = 1
+_VERSION, _WITH_CHANGES = 1, 2
+# Files of changes that may follow one of all rows, and their bytes of that one's.
+_MOST_CHANGES, _MOST_OF_BASE = 64, 0.5
 _BLOCK = 2**20
 # Files of a generation, and what is left of one that was not written to the end.
-_OURS = re.compile(r"\.?(\d+)\.(?:model\.safetensors|table\d+)(?:\.[\w-]+)*")
+_OURS = re.compile(r"\.?(\d+)\.(?:model\.safetensors|(?:table|changes)\d+)(?:\.[\w-]+)*")
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
 
 
@@ -58,34 +62,63 @@ def prepare(folder: Path) -> None:
 
 
 def write(
-    folder: Path, tables: Mapping[str, Table], put_model: Callable[[Path], None], *, exact: bool
+    folder: Path,
+    tables: Mapping[str, Table],
+    put_model: Callable[[Path], None],
+    *,
+    exact: bool,
+    incremental: bool = False,
 ) -> None:
-    """Write a generation, while other threads use the tables; ``put_model`` writes the model's file.
-    Where it fails, the one before stays.
+    """Write a generation, while other threads use the tables unless it is ``exact``; ``put_model``
+    writes the model's file. Where it fails, the one before stays.
+
+    ``incremental``: of tables whose rows the folder has, changed since by this process, only the
+    changes, until these are too many.
     """
+    before = _before(folder) if incremental else {}
     number = 1 + max((_number(path) for path in folder.iterdir()), default=0)
+    follows = {name: table.follows for name, table in tables.items()}
+    if incremental:
+        for table in tables.values():
+            table.follows = ()  # until the manifest names what is written now
+
+    def written(i: int, name: str, table: Table) -> dict[str, Any]:
+        if not incremental or not table.versions:
+            return _saved(folder / f"{number}.table{i}", table.save)
+        kept = before.get(name)
+        if kept is None or follows[name] != _digests(kept) or _are_many(kept["changes"], kept):
+            save = partial(table.save_tracked, quiet=exact)
+            return {**_saved(folder / f"{number}.table{i}", save), "changes": []}
+        save = partial(table.save_changes, quiet=exact)
+        change = _saved(folder / f"{number}.changes{i}", save)
+        return {**_only_files(kept), "changes": [*kept["changes"], change]}
+
     try:
+        told = {
+            name: {**written(i, name, table), **_told(table)}
+            for i, (name, table) in enumerate(tables.items())
+        }
         manifest = {
             "format": _FORMAT,
-            "version": _VERSION,
+            "version": _WITH_CHANGES
+            if any(one.get("changes") for one in told.values())
+            else _VERSION,
             "generation": number,
             "exact": exact,
-            "tables": {
-                name: {
-                    **_saved(folder / f"{number}.table{i}", table.save),
-                    **_told(table),
-                }
-                for i, (name, table) in enumerate(tables.items())
-            },
+            "tables": told,
             # Last of the files: writing it flushes the folder.
             "model": _saved(folder / f"{number}.model.safetensors", put_model),
         }
         _put(folder, manifest)
     except BaseException:
         if _named(folder) != number:
-            _remove(folder, lambda generation: generation == number)
+            _remove(folder, lambda path: _number(path) == number)
         raise
-    _remove(folder, lambda generation: generation != number)
+    if incremental:
+        for name, table in tables.items():
+            table.follows = _digests(told[name])
+    named = {file["file"] for file in _files(manifest)}
+    _remove(folder, lambda path: path.name not in named)
 
 
 def mark_exact(folder: Path) -> None:
@@ -116,7 +149,7 @@ def opened(path: str | os.PathLike[str]) -> Opened:
     if folder.is_file():
         raise ValueError(f"cannot load {folder}: it is a file; name the folder with the tables")
     manifest = _manifest(folder)
-    for told in (manifest["model"], *manifest["tables"].values()):
+    for told in _files(manifest):
         _require_whole(folder / told["file"], told)
     return Opened(folder, manifest)
 
@@ -159,10 +192,17 @@ class Opened:
                         f"is {now[key]}; give tables= with the same"
                     )
 
-    def load(self, tables: Mapping[str, Table]) -> None:
-        """Put the folder's rows in place of those of tables that ``require`` has found to fit."""
+    def load(self, tables: Mapping[str, Table], *, incremental: bool = False) -> None:
+        """Put the folder's rows in place of those of tables that ``require`` has found to fit; with
+        ``incremental`` what ``write`` adds to the folder are changes of them.
+        """
         for name, table in tables.items():
-            table.load(self._folder / self._tables[name]["file"])
+            told = self._tables[name]
+            changes = [self._folder / change["file"] for change in told.get("changes", ())]
+            table.load(self._folder / told["file"], changes)
+            if incremental and table.versions:
+                table.track()
+                table.follows = _digests(told)
 
 
 def _told(table: Table) -> dict[str, Any]:
@@ -181,6 +221,37 @@ def _compared(told: Mapping[str, Any], same_rule: bool) -> dict[str, Any]:
 def _saved(path: Path, save: Callable[[Path], None]) -> dict[str, Any]:
     save(path)
     return {"file": path.name, "bytes": path.stat().st_size, "sha256": _digest(path)}
+
+
+def _only_files(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what is told of a table, its file of all rows."""
+    return {key: told[key] for key in ("file", "bytes", "sha256")}
+
+
+def _digests(told: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of all files of a table."""
+    return (told["sha256"], *(change["sha256"] for change in told.get("changes", ())))
+
+
+def _are_many(changes: list[Any], all_rows: Mapping[str, Any]) -> bool:
+    """Whether all rows are to be written anew."""
+    size = sum(change["bytes"] for change in changes)
+    return len(changes) >= _MOST_CHANGES or size > _MOST_OF_BASE * all_rows["bytes"]
+
+
+def _files(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is told of each file."""
+    tables = manifest["tables"].values()
+    return [manifest["model"], *tables, *(c for table in tables for c in table.get("changes", ()))]
+
+
+def _before(folder: Path) -> dict[str, Any]:
+    """What the manifest tells of tables; nothing where there is none that can be read."""
+    try:
+        tables = _manifest(folder)["tables"]
+    except (OSError, ValueError):
+        return {}
+    return {name: {"changes": [], **told} for name, told in tables.items()}
 
 
 def _digest(path: Path) -> str:
@@ -226,10 +297,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(text)
         if found["format"] != _FORMAT:
             raise ValueError("it is of no model with tables")
-        if found["version"] != _VERSION:
+        if found["version"] not in (_VERSION, _WITH_CHANGES):
             raise ValueError(
-                f"its format version is {found['version']}, this release reads {_VERSION}; upgrade "
-                "leashed"
+                f"its format version is {found['version']}, this release reads {_VERSION} and "
+                f"{_WITH_CHANGES}; upgrade leashed"
             )
         if found["checksum"] != _checksum(found):
             raise ValueError("its checksum is not that of its content; use an unaltered copy")
@@ -258,8 +329,7 @@ def _unfinished(path: Path) -> bool:
     return bool(_UNFINISHED.fullmatch(path.name))
 
 
-def _remove(folder: Path, gone: Callable[[int], bool]) -> None:
+def _remove(folder: Path, gone: Callable[[Path], bool]) -> None:
     for path in folder.iterdir():
-        number = _number(path)
-        if (number and gone(number)) or _unfinished(path):
+        if (_number(path) and gone(path)) or _unfinished(path):
             path.unlink(missing_ok=True)

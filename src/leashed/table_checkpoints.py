@@ -23,6 +23,7 @@ class TableCheckpointer(resuming.Checkpointer):
         config: what ``leashed.train`` was asked for, as JSON's own types.
         tables: those that the model reads, by name.
         paused: as of ``Checkpointer``; what is written then is exact.
+        incremental: whether of rows only those are written that have changed.
 
     Attributes:
         last_update: where all workers have ended, the updates they made; None before.
@@ -39,8 +40,10 @@ class TableCheckpointer(resuming.Checkpointer):
         tables: Mapping[str, Table],
         *,
         paused: bool = False,
+        incremental: bool = False,
     ) -> None:
         self._tables = tables
+        self._incremental = incremental
         self._written: int | None = None
         self.last_update: int | None = None
         super().__init__(path, model, config, paused=paused)
@@ -73,6 +76,7 @@ class TableCheckpointer(resuming.Checkpointer):
             self._tables,
             lambda file: checkpoint.write(file, self._model, *told),
             exact=self._paused,
+            incremental=self._incremental,
         )
         self._written = reached.training.updates
 

@@ -214,6 +214,8 @@ class Table:
                 "policy; leave it True"
             )
         self.max_bytes = max_bytes
+        # Checksums of a folder's files that hold what is tracked (folders.py); none: no folder does.
+        self.follows: tuple[str, ...] = ()
         self.seed = _check.whole("seed", seed, 0, 2**64 - 1)
         self.number = _check.whole("number", number, 0, 2**32 - 1)
         if not isinstance(name, str):
@@ -338,14 +340,60 @@ class Table:
         """
         self.native.save(os.fspath(path), json.dumps(self.description))
 
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """What ``save`` has written, in place of what is there.
+    def save_tracked(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
+        """As ``save``, and from then on ``save_changes`` writes what has changed since. Keeps 12 bytes
+        a row for it, 4 where ``rows`` are given, beside ``max_bytes``.
+
+        Args:
+            path: the file.
+            quiet: whether it is certain that nobody updates rows meanwhile; without, rows that are
+                updated just then are written once more with the next changes.
 
         Raises:
-            ValueError: the file is damaged or of another table, or a thread uses this one. Nothing
-                has changed.
+            ValueError: the file cannot be written, or rows have no ``versions``.
         """
-        self.native.load(os.fspath(path), json.dumps(self.description))
+        self.follows = ()
+        self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet)
+
+    def save_changes(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
+        """Write the rows that are others than in the files that ``save_tracked`` and calls of this
+        have written, and the ids that have no row any more, in the same way.
+
+        Raises:
+            ValueError: the file cannot be written, and all rows have to be saved anew; or they have
+                not been yet.
+        """
+        self.follows = ()
+        self.native.save_changes(os.fspath(path), json.dumps(self.description), quiet)
+
+    def track(self) -> None:
+        """What ``save_changes`` writes next are changes of the files that have just been loaded.
+        Nobody may update rows meanwhile.
+
+        Raises:
+            ValueError: rows have no ``versions``.
+        """
+        self.follows = ()
+        self.native.track()
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        changes: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
+        """What ``save`` or ``save_tracked`` has written, in place of what is there.
+
+        Args:
+            path: the file of all rows.
+            changes: files of ``save_changes`` that followed it, all of them in their order.
+
+        Raises:
+            ValueError: a file is damaged, of another table or of the other kind, or a thread uses
+                this one. Nothing has changed.
+        """
+        self.follows = ()
+        paths = [os.fspath(path), *(os.fspath(file) for file in changes)]
+        self.native.load(paths, json.dumps(self.description))
 
     @property
     def description(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 #include "leashed/table/saved.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
@@ -18,7 +19,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'l', 's', 'h', 't', 'a', 'b', 'l', 'e'};
-constexpr std::uint32_t kFormat = 1;
+constexpr std::uint32_t kFormat = 1, kChanges = 2;    // all rows; changes, with ids that are gone
 constexpr std::size_t kBlock = std::size_t{1} << 20;  // bytes, about
 constexpr std::uint32_t kEnd = ~std::uint32_t{0};     // in place of a block's rows
 constexpr std::uint32_t kLongest = 1 << 24;           // description
@@ -44,7 +45,8 @@ std::uint32_t checksum_of(const FileHeader& begin, const SavedHeader& header) {
   const std::vector<std::uint64_t>& numbers = header.staleness;
   std::uint32_t checksum = crc32c(&begin, sizeof(begin));
   checksum = crc32c(text.data(), text.size(), checksum);
-  return crc32c(numbers.data(), numbers.size() * sizeof(std::uint64_t), checksum);
+  checksum = crc32c(numbers.data(), numbers.size() * sizeof(std::uint64_t), checksum);
+  return crc32c(header.gone.data(), header.gone.size() * sizeof(std::uint64_t), checksum);
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ SavedWriter::SavedWriter(std::string path, const SavedHeader& header)
   if (file_.get() < 0) fail("cannot be written");
   FileHeader begin{};
   std::copy_n(kMagic, sizeof(kMagic), begin.magic);
-  begin.format = kFormat;
+  begin.format = header.changes ? kChanges : kFormat;
   begin.description = static_cast<std::uint32_t>(header.description.size());
   begin.floats = header.floats;
   begin.steps = header.steps;
@@ -69,6 +71,11 @@ SavedWriter::SavedWriter(std::string path, const SavedHeader& header)
   write(&begin, sizeof(begin));
   write(header.description.data(), header.description.size());
   write(header.staleness.data(), header.staleness.size() * sizeof(std::uint64_t));
+  if (header.changes) {
+    const std::uint64_t gone = header.gone.size();
+    write(&gone, sizeof(gone));
+    write(header.gone.data(), gone * sizeof(std::uint64_t));
+  }
   write(&checksum, sizeof(checksum));
 }
 
@@ -123,7 +130,7 @@ SavedReader::SavedReader(std::string path)
   FileHeader begin;
   read(&begin, sizeof(begin));
   if (!std::equal(kMagic, kMagic + sizeof(kMagic), begin.magic)) fail("is no file of a table");
-  if (begin.format != kFormat) {
+  if (begin.format != kFormat && begin.format != kChanges) {
     fail("has format " + std::to_string(begin.format) + ", which this version does not know");
   }
   if (begin.description > kLongest || begin.floats > kLongest || begin.staleness > kMostNumbers) {
@@ -135,6 +142,18 @@ SavedReader::SavedReader(std::string path)
   header_.staleness.resize(begin.staleness);
   const std::size_t numbers = header_.staleness.size() * sizeof(std::uint64_t);
   read(header_.staleness.data(), numbers);
+  header_.changes = begin.format == kChanges;
+  std::uint64_t gone = 0;
+  if (header_.changes) {
+    read(&gone, sizeof(gone));
+    struct stat all;
+    if (fstat(file_.get(), &all) != 0 ||
+        gone > static_cast<std::uint64_t>(all.st_size) / sizeof(std::uint64_t)) {
+      fail("is damaged: its header");
+    }
+    header_.gone.resize(gone);
+    read(header_.gone.data(), gone * sizeof(std::uint64_t));
+  }
   std::uint32_t checksum = 0;
   read(&checksum, sizeof(checksum));
   if (checksum != checksum_of(begin, header_)) fail("is damaged: its header");
@@ -142,7 +161,7 @@ SavedReader::SavedReader(std::string path)
   header_.steps = begin.steps;
   header_.touched = begin.touched;
   header_.period = static_cast<std::uint16_t>(begin.period);
-  rows_begin_ = static_cast<off_t>(sizeof(begin) + text.size() + numbers + sizeof(checksum));
+  rows_begin_ = lseek(file_.get(), 0, SEEK_CUR);
 }
 
 void SavedReader::rewind() {

@@ -1,5 +1,6 @@
 // A table's file: a header with what the table is, then blocks of rows with a checksum each, then
-// how many there were. Written beside its place, and put there when it is complete.
+// how many there were. Written beside its place, and put there when it is complete. One of changes
+// has the rows that are others than in the file before, and says which ids have none any more.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,8 @@ struct SavedHeader {
   std::uint64_t steps = 0, touched = 0;
   std::uint16_t period = 0;
   std::vector<std::uint64_t> staleness{};  // what the staleness policy has gathered
+  bool changes = false;                    // of rows, not all of them
+  std::vector<std::uint64_t> gone{};       // ids; a row in this same file is of a later time
 };
 struct SavedRow {
   std::uint64_t id;

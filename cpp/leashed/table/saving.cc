@@ -1,5 +1,8 @@
-// Table::save and Table::load.
+// How a table's rows go to files and come back.
 #include <algorithm>
+#include <chrono>
+#include <thread>
+#include <unordered_set>
 
 #include "leashed/base/error.h"
 #include "leashed/staleness/statistics.h"
@@ -11,23 +14,34 @@ namespace leashed {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr std::size_t kPart = 1024;  // rows between two looks at signals
+constexpr std::size_t kPart = 1024;                        // rows between two looks at signals
+constexpr auto kSettled = std::chrono::milliseconds(200);  // in which a step ends, as a rule
 
 }  // namespace
+
+SavedHeader Table::header(const std::string& description) const {
+  SavedHeader header{.description = description,
+                     .floats = rows_->floats(),
+                     .steps = steps_.load(kRelaxed),
+                     .touched = touched_.load(kRelaxed),
+                     .period = period_.load(kRelaxed)};
+  if (const auto* gathered = staleness_->statistics()) gathered->save(header.staleness);
+  return header;
+}
+
+template <class F>
+void Table::each_row(F&& f) const {
+  if (index_) return index_->each(f);
+  for (std::size_t i = 0; i < capacity_; ++i) f(i, static_cast<std::uint32_t>(i));
+}
 
 void Table::save(const std::string& path, const std::string& description, const Watch& watch) {
   Seat seat(*this, watch);
   const std::size_t floats = rows_->floats();
   const auto copy = update_kernels().copy_racy;
-  SavedHeader header{.description = description,
-                     .floats = floats,
-                     .steps = steps_.load(kRelaxed),
-                     .touched = touched_.load(kRelaxed),
-                     .period = period_.load(kRelaxed)};
-  if (const auto* gathered = staleness_->statistics()) gathered->save(header.staleness);
-  SavedWriter file(path, header);
+  SavedWriter file(path, header(description));
   std::size_t seen = 0;
-  const auto add = [&](std::uint64_t id, std::uint32_t row) {
+  each_row([&](std::uint64_t id, std::uint32_t row) {
     if (watch && seen++ % kPart == 0) watch();
     SavedRow saved{id, 0, 0, 0};
     if (settings_.versions) {
@@ -38,13 +52,122 @@ void Table::save(const std::string& path, const std::string& description, const 
       saved.period = head.period.load(kRelaxed);
     }
     copy(file.add(saved), rows_->values(row), floats);
+  });
+  file.finish();
+}
+
+void Table::Marks::make_room(std::size_t rows, bool with_ids) {
+  if (rows <= versions.size()) return;
+  rows = std::max(rows, versions.size() + versions.size() / 2);
+  versions.resize(rows, RowHead::kDead);
+  if (with_ids) ids.resize(rows, kNone);
+}
+
+void Table::Marks::set(const Changed& changed) {
+  versions[changed.row] = changed.version;
+  if (!ids.empty()) ids[changed.row] = changed.id;
+}
+
+void Table::save_tracked(const std::string& path, const std::string& description, bool quiet,
+                         const Watch& watch) {
+  const std::lock_guard lock(tracking_);
+  if (!settings_.versions) {
+    throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
+  }
+  marks_.reset();
+  save_since(std::make_unique<Marks>(), path, header(description), quiet, watch);
+}
+
+void Table::save_changes(const std::string& path, const std::string& description, bool quiet,
+                         const Watch& watch) {
+  const std::lock_guard lock(tracking_);
+  if (!marks_) {
+    throw Error("table '" + settings_.name + "' has no file that changes could follow; save all");
+  }
+  SavedHeader begin = header(description);
+  begin.changes = true;
+  save_since(std::move(marks_), path, std::move(begin), quiet, watch);
+}
+
+void Table::track(const Watch& watch) {
+  const std::lock_guard lock(tracking_);
+  if (!settings_.versions) {
+    throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
+  }
+  auto marks = std::make_unique<Marks>();
+  std::vector<std::uint64_t> gone;
+  for (const Changed& row : changed(*marks, gone, watch)) marks->set(row);
+  marks_ = std::move(marks);
+}
+
+std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64_t>& gone,
+                                           const Watch& watch) {
+  const Seat seat(*this, watch);
+  std::vector<Changed> changed;
+  std::vector<bool> lives(index_ ? marks.ids.size() : 0);
+  if (!index_) marks.make_room(capacity_, false);
+  const auto forget = [&](std::size_t row) {
+    if (marks.ids[row] == Marks::kNone) return;
+    gone.push_back(marks.ids[row]);
+    marks.ids[row] = Marks::kNone;
+    marks.versions[row] = RowHead::kDead;
   };
-  if (index_) {
-    index_->each(add);
-  } else {
-    for (std::size_t i = 0; i < capacity_; ++i) add(i, static_cast<std::uint32_t>(i));
+  std::size_t seen = 0;
+  each_row([&](std::uint64_t id, std::uint32_t row) {
+    if (watch && seen++ % kPart == 0) watch();
+    const std::uint32_t version = rows_->head(row).version.load(kRelaxed);
+    if (version & RowHead::kDead) return;
+    if (index_) {
+      marks.make_room(row + 1, true);
+      if (row < lives.size()) lives[row] = true;
+      if (marks.ids[row] != id) forget(row);
+    }
+    if (marks.versions[row] != version) changed.push_back({id, row, version});
+  });
+  for (std::size_t row = 0; row < lives.size(); ++row) {
+    if (!lives[row]) forget(row);
+  }
+  return changed;
+}
+
+bool Table::settle(const Watch& watch) {
+  // All that is held from here on was found after this, and updated after it.
+  const std::uint64_t number = epochs_.begin();
+  const auto end = std::chrono::steady_clock::now() + kSettled;
+  while (epochs_.oldest() < number) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    if (watch) watch();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return true;
+}
+
+// An update of a row is counted first, and then made. So what was copied is of the version it is
+// saved with where all updates that had been counted were over before, and none was counted until
+// the copy began; one that is counted later makes the row another one for the next file. Any other
+// row is saved once more with that.
+void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, SavedHeader header,
+                       bool quiet, const Watch& watch) {
+  std::vector<std::uint64_t> gone;
+  const std::vector<Changed> rows = changed(*marks, gone, watch);
+  if (header.changes) header.gone = std::move(gone);
+  const bool settled = quiet || settle(watch);
+  const Seat seat(*this, watch);
+  const auto copy = update_kernels().copy_racy;
+  SavedWriter file(path, header);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (watch && i % kPart == 0) watch();
+    const auto [id, row, before] = rows[i];
+    if (index_ && index_->find(id) != row) continue;  // evicted, which the next file tells
+    const RowHead& head = rows_->head(row);
+    const std::uint32_t version = head.version.load(kRelaxed);
+    if (version & RowHead::kDead) continue;
+    copy(file.add({id, version, head.touched.load(kRelaxed), head.period.load(kRelaxed)}),
+         rows_->values(row), rows_->floats());
+    marks->set({id, row, settled && version == before ? version : version | RowHead::kDead});
   }
   file.finish();
+  marks_ = std::move(marks);
 }
 
 // All seats: then nobody uses the table, and who would like to waits.
@@ -72,50 +195,100 @@ class Table::Alone {
   std::size_t seats_ = 0;
 };
 
-void Table::load(const std::string& path, const std::string& description, const Watch& watch) {
+namespace {
+
+// The files of a table, the first of all its rows, the others of changes, in their order.
+class SavedFiles {
+ public:
+  explicit SavedFiles(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) {
+      files_.push_back(std::make_unique<SavedReader>(path));
+      const bool follows = files_.size() > 1;
+      if (files_.back()->header().changes != follows) {
+        throw Error("'" + path + "' has " +
+                    (follows ? "all rows of a table, and no changes of others"
+                             : "changes alone; load the file of all rows before it"));
+      }
+    }
+  }
+
+  SavedReader& operator[](std::size_t i) { return *files_[i]; }
+  const SavedHeader& newest() const { return files_.back()->header(); }
+
+  // f(row, values) of each id's newest row, from the newest file to the oldest.
+  template <class F>
+  void each(F&& f) {
+    std::unordered_set<std::uint64_t> decided;
+    SavedRow row;
+    for (std::size_t i = files_.size(); i-- > 0;) {
+      SavedReader& file = *files_[i];
+      file.rewind();
+      while (const float* values = file.next(row)) {
+        if (i > 0 ? decided.insert(row.id).second : !decided.contains(row.id)) f(row, values);
+      }
+      decided.insert(file.header().gone.begin(), file.header().gone.end());
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<SavedReader>> files_;
+};
+
+}  // namespace
+
+void Table::load(const std::vector<std::string>& paths, const std::string& description,
+                 const Watch& watch) {
+  if (paths.empty()) throw Error("table '" + settings_.name + "' needs a file to load");
+  SavedFiles files(paths);
+  { const Alone nobody(*this); }  // said now, not after all of the files have been read
+  // All of them are looked at before anything changes, and while the table is free: what `watch`
+  // calls may use it.
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const SavedHeader& header = files[i].header();
+    if (header.description == description && header.floats == rows_->floats()) continue;
+    throw Error("'" + paths[i] + "' is of another table than '" + settings_.name +
+                "': " + header.description + ", and not " + description);
+  }
+  const std::string& path = paths.back();
   std::size_t rows = 0;
-  SavedRow row;
-  SavedReader file(path);
-  { const Alone nobody(*this); }  // said now, not after all of the file has been read
-  // All of it is looked at before anything changes, and while the table is free: what `watch` calls
-  // may use it.
-  if (file.header().description != description || file.header().floats != rows_->floats()) {
-    throw Error("'" + path + "' is of another table than '" + settings_.name +
-                "': " + file.header().description + ", and not " + description);
-  }
-  for (; file.next(row); ++rows) {
+  files.each([&](const SavedRow& row, const float*) {
     if (watch && rows % kPart == 0) watch();
+    ++rows;
     check(&row.id, 1);
-  }
+  });
   if (grows() ? rows > capacity_ : rows != capacity_) {
     throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" + settings_.name +
                 "' " + std::to_string(capacity_));
   }
   const Alone alone(*this);
-  file.rewind();
-  if (grows()) clear();  // else all rows are in the file
+  const std::unique_lock tracking(tracking_, std::try_to_lock);
+  if (!tracking) throw Error("table '" + settings_.name + "' is being saved; load it afterwards");
+  marks_.reset();
+  if (grows()) clear();  // else all rows are in the files
   if (admission_) admission_->clear();
-  const SavedHeader& header = file.header();
+  const SavedHeader& header = files.newest();
   steps_.store(header.steps, kRelaxed);
   touched_.store(header.touched, kRelaxed);
   period_.store(header.period, kRelaxed);
   if (auto* gathered = staleness_->statistics()) gathered->restore(header.staleness);
-  while (const float* values = file.next(row)) {
-    std::uint32_t to = static_cast<std::uint32_t>(row.id);
-    if (index_) {
-      to = index_->insert(row.id, row.touched, row.period).row;
-      if (to == IdIndex::kNone) {
-        throw Error("'" + path + "': the rows do not fit table '" + settings_.name + "'");
-      }
+  files.each([&](const SavedRow& row, const float* values) { put(row, values, path); });
+}
+
+void Table::put(const SavedRow& row, const float* values, const std::string& path) {
+  std::uint32_t to = static_cast<std::uint32_t>(row.id);
+  if (index_) {
+    to = index_->insert(row.id, row.touched, row.period).row;
+    if (to == IdIndex::kNone) {
+      throw Error("'" + path + "': the rows do not fit table '" + settings_.name + "'");
     }
-    if (settings_.versions) {
-      RowHead& head = rows_->head(to);
-      head.version.store(row.version, kRelaxed);
-      head.touched.store(row.touched, kRelaxed);
-      head.period.store(row.period, kRelaxed);
-    }
-    std::copy_n(values, rows_->floats(), rows_->values(to));
   }
+  if (settings_.versions) {
+    RowHead& head = rows_->head(to);
+    head.version.store(row.version, kRelaxed);
+    head.touched.store(row.touched, kRelaxed);
+    head.period.store(row.period, kRelaxed);
+  }
+  std::copy_n(values, rows_->floats(), rows_->values(to));
 }
 
 }  // namespace leashed

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "leashed/table/row_rule.h"
 #include "leashed/table/row_store.h"
 #include "leashed/table/rows.h"
+#include "leashed/table/saved.h"
 
 namespace leashed {
 
@@ -153,9 +155,24 @@ class Table {
   // Writes all rows while others go on; the same bits where nobody writes meanwhile. `description`
   // is kept with them. Throws Error where the file cannot be written.
   void save(const std::string& path, const std::string& description, const Watch& watch = {});
-  // The rows of a file in place of these. Throws Error, and has changed nothing, where it is
-  // damaged, of another description, or somebody uses the table; and where rows do not fit.
-  void load(const std::string& path, const std::string& description, const Watch& watch = {});
+  // As save(), of a table whose rows have versions, and from then on save_changes() writes the rows
+  // that are others than in the files so written, and the ids that have none any more. `quiet`: it
+  // is certain that nobody updates rows meanwhile. Where it throws, or what was written is not
+  // kept, all rows have to be saved anew.
+  void save_tracked(const std::string& path, const std::string& description, bool quiet,
+                    const Watch& watch = {});
+  void save_changes(const std::string& path, const std::string& description, bool quiet,
+                    const Watch& watch = {});
+  // The rows are those of files that have just been loaded; what is saved next are changes of them.
+  void track(const Watch& watch = {});
+  // The rows of a file, changed by those that follow, in place of these. Throws Error, and has
+  // changed nothing, where one is damaged, of another description, or somebody uses the table; and
+  // where rows do not fit.
+  void load(const std::vector<std::string>& paths, const std::string& description,
+            const Watch& watch = {});
+  void load(const std::string& path, const std::string& description, const Watch& watch = {}) {
+    load(std::vector{path}, description, watch);
+  }
 
  private:
   // Ids whose slots are on their way into the cache.
@@ -193,6 +210,22 @@ class Table {
 
   class Alone;
 
+  struct Changed {
+    std::uint64_t id;
+    std::uint32_t row, version;
+  };
+  // What was saved last of each row.
+  struct Marks {
+    static constexpr std::uint64_t kNone = 0;  // in place of an id; that of 0 always has its row
+    // With kDead: it may have been updated while it was copied, so that what is saved is not of it.
+    // After 2^31 updates between two files a row would pass for unchanged.
+    std::vector<std::uint32_t> versions;
+    std::vector<std::uint64_t> ids;  // of a table that grows
+
+    void make_room(std::size_t rows, bool with_ids);
+    void set(const Changed& changed);
+  };
+
   // Of a row: θ, the rule's states, and under a stage-aware policy |Δθ| of the last update.
   std::size_t floats() const { return rule_.floats(dim()) + (staleness_->stage_aware() ? 1 : 0); }
   // Relaxed: it is a float of the row as the others are, and orders nothing.
@@ -202,6 +235,17 @@ class Table {
   // What the policy makes of the staleness of so many rows.
   void factors(const std::uint32_t* tau, const std::uint32_t* rows, std::size_t n,
                float* factors) const;
+  SavedHeader header(const std::string& description) const;
+  // f(id, row) of each row that an id has; the caller has a seat.
+  template <class F>
+  void each_row(F&& f) const;
+  void save_since(std::unique_ptr<Marks> marks, const std::string& path, SavedHeader header,
+                  bool quiet, const Watch& watch);
+  // The rows that are not as they were saved; ids whose row is another's or nobody's go to `gone`.
+  std::vector<Changed> changed(Marks& marks, std::vector<std::uint64_t>& gone, const Watch& watch);
+  // Whether, a little later, every update of rows is over that was under way.
+  bool settle(const Watch& watch);
+  void put(const SavedRow& row, const float* values, const std::string& path);
   void make_rows(const Watch& watch);
   // Of one that grows: no id has a row. Throws, and has changed nothing.
   void clear();
@@ -243,6 +287,8 @@ class Table {
   std::unique_ptr<Rows> rows_;
   std::unique_ptr<IdIndex> index_;  // where it grows
   std::unique_ptr<Admission> admission_;
+  std::mutex tracking_;           // of marks_
+  std::unique_ptr<Marks> marks_;  // null: nothing is tracked
   std::atomic<std::uint64_t> steps_{0};
   // Rows updated so far, by which ages are told, and the last period of SWAP's. Relaxed: they order
   // nothing.

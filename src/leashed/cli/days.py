@@ -93,6 +93,7 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
         tables=clicks.make_tables(model, options, rule, staleness),
         checkpoint_updates=options.checkpoint_updates,
         checkpoint_every=options.checkpoint_every,
+        incremental=options.incremental,
         metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
         evaluate_every=options.evaluate_every,
         progress=progress,

@@ -136,6 +136,11 @@ def add(commands: Commands) -> None:
         help="write it with every N updates, for which all threads wait: of one moment, tables too",
     )
     parser.add_argument(
+        "--incremental",
+        action="store_true",
+        help="of models with tables, write the rows that have changed since the checkpoint before",
+    )
+    parser.add_argument(
         "--resume",
         type=Path,
         metavar="FILE",
@@ -257,6 +262,7 @@ def _train(options: argparse.Namespace) -> int:
         checkpoint=options.checkpoint,
         checkpoint_every=options.checkpoint_every,
         checkpoint_updates=options.checkpoint_updates,
+        incremental=options.incremental,
         resume=options.resume,
         tables=given,
         record=options.record,

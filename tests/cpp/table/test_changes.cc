@@ -1,0 +1,205 @@
+// Files of changes: together with the file of all rows they are the table, whatever has happened to
+// it between them.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "leashed/base/error.h"
+#include "leashed/table/saved.h"
+#include "leashed/table/table.h"
+
+using namespace leashed;
+
+namespace {
+
+struct Files {
+  ~Files() {
+    for (const std::string& path : paths) std::remove(path.c_str());
+  }
+  const std::string& next() {
+    static int made = 0;
+    return paths.emplace_back("/tmp/leashed-" + std::to_string(getpid()) + "-changes" +
+                              std::to_string(made++));
+  }
+  std::vector<std::string> paths;
+};
+
+Table::Settings settings(bool grows, const char* evict = "none", std::size_t max_bytes = 1 << 20) {
+  return {.name = "t",
+          .dim = 6,
+          .rows = grows ? std::size_t{0} : 500,
+          .max_bytes = grows ? max_bytes : 0,
+          .initial = {"normal", {{"sigma", 1}}},
+          .rule = {"adagrad", {{"lr", 0.1}, {"eps", 1e-10}, {"initial_accumulator", 0}}},
+          .staleness = {"none"},
+          .evict = evict,
+          .seed = 5};
+}
+
+void update(Table& table, std::mt19937_64& random, std::size_t n, std::uint64_t ids_end) {
+  std::vector<std::uint64_t> ids(n);
+  std::vector<float> gradients(n * table.dim());
+  for (auto& id : ids) id = random() % ids_end;
+  for (float& g : gradients) g = static_cast<float>(random() % 100) - 50;
+  table.update(ids.data(), n, gradients.data(), nullptr);
+}
+
+// Version, period and floats of each row that a file has.
+using Content = std::map<std::uint64_t, std::vector<float>>;
+Content in_file(const std::string& path, std::size_t floats) {
+  Content content;
+  SavedReader file(path);
+  SavedRow row;
+  while (const float* values = file.next(row)) {
+    std::vector<float>& all = content[row.id];
+    all.assign(values, values + floats);
+    all.push_back(static_cast<float>(row.version));
+    all.push_back(static_cast<float>(row.period));
+  }
+  return content;
+}
+Content of(Table& table) {
+  Files files;
+  const std::string& path = files.next();
+  table.save(path, "t");
+  return in_file(path, 12);
+}
+
+}  // namespace
+
+TEST_CASE("all rows and the changes of them are the table at each of the files") {
+  struct Case {
+    bool grows;
+    const char* evict;
+    std::size_t max_bytes;
+  };
+  for (const Case& each : {Case{false, "none", 0}, Case{true, "none", 1 << 20},
+                           Case{true, "age", 40000}, Case{true, "norm", 40000}}) {
+    CAPTURE(each.grows);
+    CAPTURE(each.evict);
+    for (const bool quiet : {true, false}) {
+      Files files;
+      Table table(settings(each.grows, each.evict, each.max_bytes));
+      const bool evicts = each.max_bytes == 40000;
+      std::mt19937_64 random(3);
+      const std::uint64_t ids = evicts ? 2000 : 500;
+      for (int k = 0; k < 20; ++k) update(table, random, 60, ids);
+      table.save_tracked(files.next(), "t", quiet);
+      for (int k = 0; k < 12; ++k) {
+        // Nothing, a little, and so much that ids go and come back.
+        for (int j = 0; j < k % 3 * 15; ++j) update(table, random, 20, ids);
+        table.save_changes(files.next(), "t", quiet);
+        if (k % 3 == 0) CHECK(in_file(files.paths.back(), 12).empty());
+        Table other(settings(each.grows, each.evict, each.max_bytes));
+        other.load(files.paths, "t");
+        REQUIRE(of(other) == of(table));
+        CHECK(other.steps() == table.steps());
+      }
+      if (evicts) CHECK(table.statistics().evicted > 100);
+    }
+  }
+}
+
+TEST_CASE("changes are of the rows that were updated and of no others") {
+  Files files;
+  Table table(settings(false));
+  table.save_tracked(files.next(), "t", true);
+  const std::vector<std::uint64_t> ids = {3, 77, 499};
+  const std::vector<float> gradients(18, 1);
+  table.update(ids.data(), 3, gradients.data(), nullptr);
+  table.save_changes(files.next(), "t", true);
+  const Content changed = in_file(files.paths.back(), 12);
+  CHECK(changed.size() == 3);
+  for (const std::uint64_t id : ids) CHECK(changed.contains(id));
+}
+
+TEST_CASE("a table that was loaded goes on with changes of what it was loaded from") {
+  for (const bool grows : {false, true}) {
+    Files files;
+    Table table(settings(grows)), other(settings(grows));
+    std::mt19937_64 random(4);
+    for (int k = 0; k < 20; ++k) update(table, random, 60, 500);
+    table.save_tracked(files.next(), "t", true);
+    update(table, random, 10, 500);
+    table.save_changes(files.next(), "t", true);
+    other.load(files.paths, "t");
+    CHECK_THROWS_WITH_AS(other.save_changes("/tmp/x", "t", true), doctest::Contains("save all"),
+                         Error);
+    other.track();
+    update(other, random, 10, 500);
+    other.save_changes(files.next(), "t", true);
+    CHECK(in_file(files.paths.back(), 12).size() <= 10);
+    table.load(files.paths, "t");
+    CHECK(of(table) == of(other));
+  }
+}
+
+TEST_CASE("what threads update while files are written is in one of them") {
+  for (const bool grows : {false, true}) {
+    Files files;
+    const char* const evict = grows ? "age" : "none";
+    Table table(settings(grows, evict, 40000)), other(settings(grows, evict, 40000));
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (unsigned w = 0; w < 2; ++w) {
+      threads.emplace_back([&, w] {
+        std::mt19937_64 random(w);
+        while (!stop.load()) update(table, random, 40, grows ? 1000 : 500);
+      });
+    }
+    table.save_tracked(files.next(), "t", false);
+    for (int k = 0; k < 10; ++k) table.save_changes(files.next(), "t", false);
+    stop.store(true);
+    for (std::thread& thread : threads) thread.join();
+    table.save_changes(files.next(), "t", false);
+    other.load(files.paths, "t");
+    CHECK(of(other) == of(table));
+  }
+}
+
+TEST_CASE("files in the wrong order, damaged ones and what nothing follows are refused") {
+  Files files;
+  Table table(settings(true, "age", 40000)), other(settings(true, "age", 40000));
+  CHECK_THROWS_WITH_AS(table.save_changes("/tmp/x", "t", true), doctest::Contains("save all"),
+                       Error);
+  std::mt19937_64 random(6);
+  for (int k = 0; k < 20; ++k) update(table, random, 60, 2000);
+  table.save_tracked(files.next(), "t", true);
+  for (int k = 0; k < 50; ++k) update(table, random, 60, 2000);
+  table.save_changes(files.next(), "t", true);
+  const std::string all = files.paths[0], changes = files.paths[1];
+  REQUIRE(!SavedReader(changes).header().gone.empty());
+  CHECK_THROWS_WITH_AS(other.load(changes, "t"), doctest::Contains("changes alone"), Error);
+  CHECK_THROWS_WITH_AS(other.load(std::vector{all, all}, "t"), doctest::Contains("no changes"),
+                       Error);
+  const Content before = of(other);
+  std::ifstream in(changes, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const std::string damaged = files.next();
+  for (std::size_t at = 0; at < bytes.size(); at += at < 100 ? 1 : 997) {
+    CAPTURE(at);
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ 0x80);
+    std::ofstream(damaged, std::ios::binary) << changed;
+    CHECK_THROWS_AS(other.load(std::vector{all, damaged}, "t"), Error);
+  }
+  CHECK(of(other) == before);
+  // What could not be written is followed by nothing.
+  CHECK_THROWS_AS(table.save_changes("/nowhere/x", "t", true), Error);
+  CHECK_THROWS_WITH_AS(table.save_changes(damaged, "t", true), doctest::Contains("save all"),
+                       Error);
+  Table::Settings without = settings(false);
+  without.versions = false;
+  Table uncounted(without);
+  CHECK_THROWS_WITH_AS(uncounted.save_tracked(damaged, "t", true), doctest::Contains("no versions"),
+                       Error);
+}

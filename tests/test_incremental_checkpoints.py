@@ -1,0 +1,201 @@
+"""Checkpoints of the rows that have changed: the same runs as with whole ones, whole at every moment."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from table_files import rows_in
+from test_table_checkpoints import RULES, assert_alike, dlrm, manifest_of, run
+
+import leashed as lsh
+from leashed import Table, folders, resuming
+
+
+def files_of(folder: Path) -> set[str]:
+    manifest = manifest_of(folder)
+    tables = list(manifest["tables"].values())
+    told = [manifest["model"], *tables, *(c for table in tables for c in table["changes"])]
+    return {"manifest.json", *(one["file"] for one in told)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    return tmp_path / "rows"
+
+
+@pytest.mark.parametrize("rows", [50, None], ids=["fixed", "growing"])
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_a_run_that_resumes_from_changes_is_the_uninterrupted_one(
+    rule: lsh.Rule, rows: int | None, folder: Path, scratch: Path
+) -> None:
+    model = dlrm(rows)
+    whole = run(40, model, rule=rule)
+    run(12, model, rule=rule, checkpoint=folder, checkpoint_updates=4, incremental=True)
+    assert any(table["changes"] for table in manifest_of(folder)["tables"].values())
+    run(23, model, rule=rule, resume=folder, checkpoint=folder, incremental=True)
+    resumed = run(40, model, rule=rule, resume=folder)
+    assert_alike(resumed, whole, scratch)
+    assert resumed.config["resumed_exact"]
+    assert {path.name for path in folder.iterdir()} == files_of(folder)
+
+
+def test_a_folder_of_changes_is_restored_loaded_and_saved_over(folder: Path, scratch: Path) -> None:
+    model = dlrm(None)
+    result = run(9, model, checkpoint=folder, checkpoint_updates=3, incremental=True)
+    restored = lsh.restore(folder)
+    for name, table in result.tables.items():
+        table.save(scratch)
+        rows = rows_in(scratch)
+        restored.tables[name].save(scratch)
+        assert rows_in(scratch) == rows
+    np.testing.assert_array_equal(restored.parameters, result.parameters)
+    lsh.save(folder, model, result.parameters, result.tables)
+    assert manifest_of(folder)["version"] == 1
+    # The folder is not what the tables were tracked in any more.
+    run(12, model, tables=result.tables, checkpoint=folder, incremental=True)
+    assert not any(table["changes"] for table in manifest_of(folder)["tables"].values())
+
+
+def tables_of(rows: int) -> dict[str, Table]:
+    return {"t": Table(rows=rows, dim=16, rule=lsh.Adagrad(0.05))}
+
+
+def change(table: Table, ids: Any) -> None:
+    table.update(ids, np.ones((len(ids), 16), np.float32))
+
+
+def put_model(path: Path) -> None:
+    path.write_bytes(b"model")
+
+
+def test_few_changes_are_few_bytes_and_many_are_all_rows_anew(folder: Path) -> None:
+    tables = tables_of(20_000)
+    folder.mkdir()
+
+    def write() -> Any:
+        folders.write(folder, tables, put_model, exact=True, incremental=True)
+        return manifest_of(folder)["tables"]["t"]
+
+    first = write()
+    change(tables["t"], np.arange(200))
+    told = write()
+    assert told["file"] == first["file"]
+    assert told["changes"][0]["bytes"] < 0.03 * told["bytes"]
+    for _ in range(2):
+        change(tables["t"], np.arange(6_000))
+        assert write()["file"] == first["file"]
+    change(tables["t"], np.arange(1))
+    compacted = write()
+    assert compacted["file"] != first["file"]
+    assert compacted["changes"] == []
+    assert {path.name for path in folder.iterdir()} == files_of(folder)
+    for _ in range(64):
+        assert write()["file"] == compacted["file"]
+    assert write()["file"] != compacted["file"]
+
+
+def test_after_a_failure_all_rows_are_written(folder: Path) -> None:
+    tables = tables_of(100)
+    folder.mkdir()
+    folders.write(folder, tables, put_model, exact=True, incremental=True)
+    change(tables["t"], [1, 2])
+
+    def fails(_: Path) -> None:
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        folders.write(folder, tables, fails, exact=True, incremental=True)
+    assert {path.name for path in folder.iterdir()} == files_of(folder)
+    change(tables["t"], [3])
+    folders.write(folder, tables, put_model, exact=True, incremental=True)
+    again = tables_of(100)
+    folders.opened(folder).load(again)
+    np.testing.assert_array_equal(again["t"].lookup([1, 2, 3]), tables["t"].lookup([1, 2, 3]))
+
+
+@pytest.mark.parametrize("how", ["missing", "altered"])
+def test_changes_that_are_damaged_are_refused(how: str, folder: Path) -> None:
+    run(9, checkpoint=folder, checkpoint_updates=3, incremental=True)
+    told = next(t for t in manifest_of(folder)["tables"].values() if t["changes"])
+    path = folder / told["changes"][0]["file"]
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(FileNotFoundError if how == "missing" else ValueError, match=path.name):
+        run(12, resume=folder)
+
+
+def test_incremental_is_refused_where_it_would_do_nothing(folder: Path) -> None:
+    with pytest.raises(ValueError, match="incremental needs checkpoint"):
+        run(5, incremental=True)
+    mlp = lsh.models.mlp((4,), 2)
+    with pytest.raises(ValueError, match="incremental is for models that read tables"):
+        lsh.train(
+            mlp,
+            lsh.datasets.synthetic(50, 1),
+            until=lsh.until(updates=1),
+            checkpoint=folder,
+            incremental=True,
+        )
+
+
+def test_several_threads_end_in_what_is_exact(folder: Path, scratch: Path) -> None:
+    result = run(
+        2_000, dlrm(None), threads=2, checkpoint=folder, checkpoint_every=0.001, incremental=True
+    )
+    restored = lsh.restore(folder)
+    assert manifest_of(folder)["exact"]
+    for name, table in result.tables.items():
+        table.save(scratch)
+        rows = rows_in(scratch)
+        restored.tables[name].save(scratch)
+        assert rows_in(scratch) == rows
+
+
+def test_killed_at_random_moments_it_loses_no_more_than_an_interval(
+    folder: Path, scratch: Path
+) -> None:
+    every, updates = 3, 400
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_table_checkpoints import dlrm, run
+folder = Path({str(folder)!r})
+run({updates}, dlrm(None), checkpoint=folder, checkpoint_updates={every}, incremental=True,
+    resume=folder if (folder / "manifest.json").exists() else None,
+    progress=lambda now: print(now.updates, flush=True), evaluate_every=0.001)
+"""
+    rng = random.Random(7)
+    at = 0
+    for _ in range(4):
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            told = process.stdout.readline()  # it trains
+            time.sleep(rng.uniform(0.0, 0.3))
+            process.send_signal(signal.SIGKILL)
+            told += process.stdout.read()
+        seen = max((int(line) for line in told.split("\n")[:-1]), default=0)
+        restored = lsh.restore(folder)
+        assert restored.tables
+        reached = resuming.updates_in(folder)
+        assert reached >= max(at, seen - every)
+        at = reached
+    resumed = run(updates, dlrm(None), resume=folder)
+    assert_alike(resumed, run(updates, dlrm(None)), scratch)
