@@ -157,7 +157,7 @@ def test_changes_that_are_damaged_are_refused(how: str, folder: Path) -> None:
 def test_incremental_is_refused_where_it_would_do_nothing(folder: Path) -> None:
     with pytest.raises(ValueError, match="incremental needs checkpoint"):
         run(5, incremental=True)
-    digits = lsh.datasets.synthetic_digits(n=50).train
+    digits = lsh.datasets.synthetic_digits(n=100).train
     with pytest.raises(ValueError, match="incremental is for models that read tables"):
         lsh.train(
             lsh.models.mlp(784, (4,), 10),
