@@ -9,6 +9,7 @@
 #include "leashed/base/error.h"
 #include "leashed/data/arrow_stream.h"
 #include "leashed/data/delimited.h"
+#include "leashed/data/svmlight_lines.h"
 #include "parts.h"
 
 namespace leashed {
@@ -160,8 +161,30 @@ std::shared_ptr<PyRowStream> open_arrow(const std::vector<PyColumn>& columns, st
       RowStream::Settings{threads, places, passes, skip_bad, window, seed}));
 }
 
-// (x [n, numbers], of each feature ids [n] or (ids, offsets), y [n], weights [n] or None); fewer
-// than asked for at the end.
+std::shared_ptr<PyRowStream> open_svmlight(std::int32_t first, std::size_t features,
+                                           const std::optional<LabelArray>& fields,
+                                           std::int32_t classes, std::vector<std::string> files,
+                                           py::function open, bool again, std::size_t part_bytes,
+                                           std::size_t threads, std::size_t places,
+                                           std::uint64_t passes, bool skip_bad,
+                                           std::uint64_t window, std::uint64_t seed) {
+  SvmlightSettings settings{.first = first, .features = features, .classes = classes};
+  if (fields) {
+    require_length(*fields, features, "fields");
+    settings.format = RowFormat::libffm;
+    settings.fields.assign(fields->data(), fields->data() + features);
+  }
+  auto format = std::make_unique<const SvmlightLines>(std::move(settings));
+  const RowLayout layout = format->layout();
+  auto origin = std::make_unique<TextOrigin>(std::move(files), opener(std::move(open)),
+                                             std::move(format), part_bytes, again);
+  return std::make_shared<PyRowStream>(std::make_unique<RowStream>(
+      std::move(origin), layout,
+      RowStream::Settings{threads, places, passes, skip_bad, window, seed}));
+}
+
+// (x [n, numbers], of each feature ids [n] or (ids, offsets), with weights of ids behind these, y
+// [n], weights [n] or None); fewer than asked for at the end.
 py::tuple take(const PyRowStream& stream, std::uint64_t first, std::size_t count) {
   RowBlock block((*stream).layout());
   double waited = 0;
@@ -187,7 +210,10 @@ py::tuple take(const PyRowStream& stream, std::uint64_t first, std::size_t count
   };
   py::list bags;
   for (RowBlock::Bag& bag : block.bags) {
-    bags.append(py::make_tuple(to_array(std::move(bag.ids)), to_array(std::move(bag.offsets))));
+    py::object ids = to_array(std::move(bag.ids)), offsets = to_array(std::move(bag.offsets));
+    py::tuple own = py::make_tuple(ids, offsets);
+    if (layout.id_weights) own = py::make_tuple(ids, offsets, to_array(std::move(bag.weights)));
+    bags.append(own);
   }
   py::object y = layout.classes ? py::object(to_array(std::move(block.labels)))
                                 : py::object(to_array(std::move(block.values)));
@@ -267,6 +293,11 @@ void bind_stream(py::module_& m) {
         py::arg("files"), py::arg("open"), py::arg("again"), py::arg("part_bytes"),
         py::arg("threads"), py::arg("places"), py::arg("passes"), py::arg("skip_bad"),
         py::arg("window"), py::arg("seed"), "Rows of text files.");
+  m.def("open_svmlight", open_svmlight, py::arg("first"), py::arg("features"), py::arg("fields"),
+        py::arg("classes"), py::arg("files"), py::arg("open"), py::arg("again"),
+        py::arg("part_bytes"), py::arg("threads"), py::arg("places"), py::arg("passes"),
+        py::arg("skip_bad"), py::arg("window"), py::arg("seed"),
+        "Rows of svmlight files; of libffm's where there are fields.");
   m.def("open_arrow", open_arrow, py::arg("columns"), py::arg("classes"), py::arg("name"),
         py::arg("open"), py::arg("again"), py::arg("threads"), py::arg("places"), py::arg("passes"),
         py::arg("skip_bad"), py::arg("window"), py::arg("seed"),

@@ -53,6 +53,7 @@ __all__: list[str] = [
     "mean_loss",
     "open_arrow",
     "open_delimited",
+    "open_svmlight",
     "parse_svmlight",
     "profile_exchange",
     "read_libffm",
@@ -1176,6 +1177,26 @@ def open_delimited(
 ) -> RowStream:
     """
     Rows of text files.
+    """
+
+def open_svmlight(
+    first: typing.SupportsInt | typing.SupportsIndex,
+    features: typing.SupportsInt | typing.SupportsIndex,
+    fields: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] | None,
+    classes: typing.SupportsInt | typing.SupportsIndex,
+    files: collections.abc.Sequence[str],
+    open: collections.abc.Callable,
+    again: bool,
+    part_bytes: typing.SupportsInt | typing.SupportsIndex,
+    threads: typing.SupportsInt | typing.SupportsIndex,
+    places: typing.SupportsInt | typing.SupportsIndex,
+    passes: typing.SupportsInt | typing.SupportsIndex,
+    skip_bad: bool,
+    window: typing.SupportsInt | typing.SupportsIndex,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+) -> RowStream:
+    """
+    Rows of svmlight files; of libffm's where there are fields.
     """
 
 def parse_svmlight(text: bytes) -> tuple:

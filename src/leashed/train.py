@@ -32,7 +32,7 @@ from leashed.result import QUALITY, TrainResult
 from leashed.rules import SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
-from leashed.stream import ReadCounts, Stream
+from leashed.stream import ReadCounts, SparseStream, Stream
 from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
 from leashed.tables import Table
@@ -945,6 +945,11 @@ def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data |
     """The training and validation sets, as ``model`` reads them."""
     if isinstance(data, Stream):
         return _streaming_sets(model, data, validation)
+    if isinstance(data, SparseStream):
+        raise TypeError(
+            "data must be in memory where rows are sparse; stream.read() reads it, and "
+            "stream.parts(rows) part after part, each to be trained on from init=result.parameters"
+        )
     if isinstance(model, (Graph, External)) and model.tables:
         if isinstance(data, ClickSplit):
             data, validation = data.train, data.test if validation is None else validation

@@ -39,6 +39,7 @@ void RowBlock::clear() {
   resize(0);
   for (Bag& bag : bags) {
     bag.ids.clear();
+    bag.weights.clear();
     bag.offsets.resize(1);
   }
 }
@@ -56,8 +57,10 @@ void RowBlock::append(const RowBlock& from, std::size_t begin, std::size_t end) 
     const Bag& source = from.bags[b];
     const std::int64_t first = source.offsets[begin];
     const auto shift = static_cast<std::int64_t>(bags[b].ids.size()) - first;
-    copy_rows(source.ids, bags[b].ids, static_cast<std::size_t>(first),
-              static_cast<std::size_t>(source.offsets[end]), 1);
+    const auto from_id = static_cast<std::size_t>(first);
+    const auto to_id = static_cast<std::size_t>(source.offsets[end]);
+    copy_rows(source.ids, bags[b].ids, from_id, to_id, 1);
+    if (layout_.id_weights) copy_rows(source.weights, bags[b].weights, from_id, to_id, 1);
     for (std::size_t i = begin; i < end; ++i) {
       bags[b].offsets.push_back(source.offsets[i + 1] + shift);
     }
@@ -70,7 +73,8 @@ void RowBlock::features(std::vector<IdFeature>& to) const {
   std::size_t single = 0, bag = 0;
   for (const bool any : layout_.bags) {
     if (any) {
-      to.push_back({bags[bag].ids.data(), 1, bags[bag].offsets.data()});
+      const float* const of_ids = layout_.id_weights ? bags[bag].weights.data() : nullptr;
+      to.push_back({bags[bag].ids.data(), 1, bags[bag].offsets.data(), of_ids});
       ++bag;
     } else {
       to.push_back({ids.data() + single++, single_ids_});

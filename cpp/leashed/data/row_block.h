@@ -15,6 +15,7 @@ struct RowLayout {
   std::vector<bool> bags = {};  // of each feature that is ids: whether a row has any number of them
   bool classes = true;          // labels; else values
   bool weights = false;
+  bool id_weights = false;  // whether each id of a bag has a weight
 
   std::size_t single_ids() const;
 };
@@ -24,6 +25,7 @@ class RowBlock {
   struct Bag {
     std::vector<std::uint64_t> ids;
     std::vector<std::int64_t> offsets = {0};
+    std::vector<float> weights;  // of each id, where the layout says so
   };
 
   RowBlock() = default;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -16,31 +17,15 @@
 namespace leashed {
 namespace {
 
+// Of one line.
 class Parser {
  public:
-  Parser(std::string_view text, RowFormat format)
-      : text_(text), with_fields_(format == RowFormat::libffm) {}
+  Parser(std::string_view line, RowFormat format, SvmlightRows& rows)
+      : text_(line),
+        with_fields_(format == RowFormat::libffm),
+        line_end_(std::min(line.size(), line.find('#'))),
+        rows_(rows) {}
 
-  SvmlightRows parse(const std::function<void()>& watch) {
-    constexpr std::size_t kPart = 4096;  // lines between two looks
-    while (at_ < text_.size()) {
-      if (watch && line_ % kPart == 0) watch();
-      ++line_;
-      line_begin_ = at_;
-      const std::size_t newline = text_.find('\n', at_);
-      line_end_ = newline == std::string_view::npos ? text_.size() : newline;
-      const std::size_t next = std::min(text_.size(), line_end_ + 1);
-      if (const auto comment = text_.substr(at_, line_end_ - at_).find('#');
-          comment != std::string_view::npos) {
-        line_end_ = at_ + comment;
-      }
-      row();
-      at_ = next;
-    }
-    return std::move(rows_);
-  }
-
- private:
   void row() {
     skip_blanks();
     if (at_ == line_end_) return;
@@ -66,6 +51,7 @@ class Parser {
     rows_.offsets.push_back(static_cast<std::int64_t>(rows_.columns.size()));
   }
 
+ private:
   // One digit, a point, digits: most values are such, and this is several times as fast as the
   // general conversion.
   bool digit(std::size_t at) const {
@@ -127,16 +113,16 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw Error("line " + std::to_string(line_) + ", column " +
-                std::to_string(at_ - line_begin_ + 1) + ": " + why);
+    throw Error("column " + std::to_string(at_ + 1) + ": " + why);
   }
 
   static constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max() - 1;
 
   const std::string_view text_;
   const bool with_fields_;
-  std::size_t at_ = 0, line_ = 0, line_begin_ = 0, line_end_ = 0;
-  SvmlightRows rows_;
+  const std::size_t line_end_;
+  std::size_t at_ = 0;
+  SvmlightRows& rows_;
 };
 
 // A file in memory, for as long as this lives.
@@ -173,9 +159,26 @@ class Mapping {
 
 }  // namespace
 
+void add_svmlight_row(std::string_view line, RowFormat format, SvmlightRows& rows) {
+  Parser(line, format, rows).row();
+}
+
 SvmlightRows parse_svmlight(std::string_view text, RowFormat format,
                             const std::function<void()>& watch) {
-  return Parser(text, format).parse(watch);
+  constexpr std::size_t kPart = 4096;  // lines between two looks
+  SvmlightRows rows;
+  std::size_t line = 0;
+  try {
+    for (std::size_t at = 0; at < text.size(); ++line) {
+      if (watch && line % kPart == 0) watch();
+      const std::size_t end = std::min(text.size(), text.find('\n', at));
+      add_svmlight_row(text.substr(at, end - at), format, rows);
+      at = end + 1;
+    }
+  } catch (const Error& error) {
+    throw Error("line " + std::to_string(line + 1) + ", " + error.what());
+  }
+  return rows;
 }
 
 SvmlightRows read_svmlight(const std::string& path, RowFormat format,

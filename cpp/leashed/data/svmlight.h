@@ -21,6 +21,10 @@ struct SvmlightRows {
 
 enum class RowFormat { svmlight, libffm };
 
+// Appends the row of a line, which has no newline; a line that is empty but for a comment has none.
+// Throws Error "column C: …" where it is no such line, which may have been appended in part.
+void add_svmlight_row(std::string_view line, RowFormat format, SvmlightRows& rows);
+
 // Throws Error "line L, column C: …" (both from 1) where the text is no such file, or a column is
 // negative or beyond 2^31 − 2, or a field is, or a number is not finite.
 // `watch` is called now and then; what it throws ends the reading.

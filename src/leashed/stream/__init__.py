@@ -15,6 +15,7 @@ number.
 from leashed.stream.arrow import arrow
 from leashed.stream.columns import Hashed, Id, Label, Number, Target, Vocabulary, Weight
 from leashed.stream.schema import schema
+from leashed.stream.sparse import SparseStream, libffm, libsvm
 from leashed.stream.stream import BadLine, ReadCounts, Stream
 from leashed.stream.text import criteo, csv
 
@@ -25,6 +26,7 @@ __all__ = [
     "Label",
     "Number",
     "ReadCounts",
+    "SparseStream",
     "Stream",
     "Target",
     "Vocabulary",
@@ -32,5 +34,7 @@ __all__ = [
     "arrow",
     "criteo",
     "csv",
+    "libffm",
+    "libsvm",
     "schema",
 ]

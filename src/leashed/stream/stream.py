@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,9 @@ from leashed.datasets import Bags, ClickDataset, Dataset
 from leashed.machine import cores
 from leashed.stream.columns import Schema
 
-__all__ = ["BadLine", "Opened", "Options", "ReadCounts", "Stream"]
+__all__ = ["BadLine", "Opened", "Options", "Parts", "ReadCounts", "Stream"]
+
+T = TypeVar("T")
 
 _BAD = ("fail", "skip")
 
@@ -90,6 +92,22 @@ class Opened:
         counts = self.native.counts()
         counts["first_bad"] = tuple(BadLine(*bad) for bad in counts["first_bad"])
         return ReadCounts(**counts)
+
+    def read(self, most: int | None) -> Any:
+        """All rows or the first so many, as the native stream gives them; it ends."""
+        self.native.start()
+        try:
+            taken = []
+            count = 0
+            while most is None or count < most:
+                ask = _READ if most is None else min(_READ, most - count)
+                taken.append(self.native.take(count, ask))
+                count += len(taken[-1][3])
+                if len(taken[-1][3]) < ask:
+                    break
+        finally:
+            self.native.end()
+        return _joined(taken)
 
 
 _opened: weakref.WeakSet[Opened] = weakref.WeakSet()
@@ -170,14 +188,14 @@ class Stream(ABC):
             )
         return number
 
-    def parts(self, rows: int = 65_536) -> Parts:
+    def parts(self, rows: int = 65_536) -> Parts[ClickDataset | Dataset]:
         """All rows in order, so many at a time: ``ClickDataset``s, or where no feature is an id
         ``Dataset``s.
 
         Raises:
             TypeError, ValueError: ``rows`` is no whole number from 1.
         """
-        return Parts(self, _check.size("rows", rows))
+        return Parts(self.open, _check.size("rows", rows), self._dataset)
 
     def read(self, rows: int | None = None) -> ClickDataset | Dataset:
         """The rows in memory, all or the first so many.
@@ -188,19 +206,7 @@ class Stream(ABC):
         """
         most = None if rows is None else _check.whole("rows", rows)
         opened = self.open()
-        opened.native.start()
-        try:
-            taken = []
-            count = 0
-            while most is None or count < most:
-                ask = _READ if most is None else min(_READ, most - count)
-                taken.append(opened.native.take(count, ask))
-                count += len(taken[-1][3])
-                if len(taken[-1][3]) < ask:
-                    break
-        finally:
-            opened.native.end()
-        return self._dataset(_joined(taken), opened.counts.bad)
+        return self._dataset(opened.read(most), opened.counts.bad)
 
     def _dataset(self, taken: Any, skipped: int = 0) -> ClickDataset | Dataset:
         x, ids, bags, y, weights = taken
@@ -225,16 +231,16 @@ class Stream(ABC):
 _READ = 1 << 18
 
 
-class Parts(Iterator["ClickDataset | Dataset"]):
+class Parts(Iterator[T], Generic[T]):
     """The rows of a stream, part after part.
 
     Attributes:
         counts: what was read so far.
     """
 
-    def __init__(self, stream: Stream, rows: int) -> None:
-        self._stream, self._rows = stream, rows
-        self._opened = stream.open()
+    def __init__(self, opened: Callable[[], Opened], rows: int, made: Callable[[Any], T]) -> None:
+        self._rows, self._made = rows, made
+        self._opened = opened()
         self._next = 0
         self._opened.native.start()
 
@@ -243,13 +249,13 @@ class Parts(Iterator["ClickDataset | Dataset"]):
         """What was read so far."""
         return self._opened.counts
 
-    def __next__(self) -> ClickDataset | Dataset:
+    def __next__(self) -> T:
         taken = self._opened.native.take(self._next, self._rows)
         count = len(taken[3])
         if count == 0:
             raise StopIteration
         self._next += count
-        return self._stream._dataset(taken)
+        return self._made(taken)
 
 
 def _joined(taken: list[Any]) -> Any:
@@ -257,10 +263,11 @@ def _joined(taken: list[Any]) -> Any:
         return taken[0]
     bags = []
     for several in zip(*(part[2] for part in taken), strict=True):
-        shifts = np.cumsum([0, *(len(ids) for ids, _ in several)])
+        ids, own, *of_ids = zip(*several, strict=True)
+        shifts = np.cumsum([0, *map(len, ids)])
         offsets: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
-        offsets += [o[1:] + shift for (_, o), shift in zip(several, shifts, strict=False)]
-        bags.append((np.concatenate([ids for ids, _ in several]), np.concatenate(offsets)))
+        offsets += [o[1:] + shift for o, shift in zip(own, shifts, strict=False)]
+        bags.append((np.concatenate(ids), np.concatenate(offsets), *map(np.concatenate, of_ids)))
     weights = None if taken[0][4] is None else np.concatenate([part[4] for part in taken])
-    x, ids, y = (np.concatenate([part[i] for part in taken]) for i in (0, 1, 3))
-    return x, ids, bags, y, weights
+    x, single, y = (np.concatenate([part[i] for part in taken]) for i in (0, 1, 3))
+    return x, single, bags, y, weights

@@ -9,10 +9,10 @@ from leashed.stream.columns import Column, Id, Label, Number, Schema
 from leashed.stream.files import Paths, is_repeatable, name_of, open_file, paths_of
 from leashed.stream.stream import Options, Stream
 
-__all__ = ["criteo", "csv"]
+__all__ = ["PART_BYTES", "PLACES", "criteo", "csv"]
 
-_PLACES = 4  # parts in memory beside those that threads parse
-_PART_BYTES = 1 << 20
+PLACES = 4  # parts in memory beside those that threads parse
+PART_BYTES = 1 << 20
 _CRITEO_SEPARATORS = "\t,"
 
 
@@ -23,7 +23,7 @@ def criteo(
     threads: int | None = None,
     shuffle: int = 0,
     seed: int = 0,
-    part_bytes: int = _PART_BYTES,
+    part_bytes: int = PART_BYTES,
 ) -> Stream:
     """Criteo's display advertising data: lines of ``Label I1 … I13 C1 … C26``, apart by tabs, or with
     commas and a header that names the columns, in any order, and may have others (``Id``).
@@ -83,7 +83,7 @@ def csv(
     threads: int | None = None,
     shuffle: int = 0,
     seed: int = 0,
-    part_bytes: int = _PART_BYTES,
+    part_bytes: int = PART_BYTES,
 ) -> Stream:
     """Text files of which each line is a row, by what their columns become.
 
@@ -175,7 +175,7 @@ class _Text(Stream):
             self.repeatable,
             self._part_bytes,
             threads,
-            threads + _PLACES,
+            threads + PLACES,
             passes,
             options.bad == "skip",
             options.shuffle,
