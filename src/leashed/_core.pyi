@@ -334,9 +334,7 @@ class Table:
         """
         Of a table that grows: those that have a row, in no order.
         """
-    def load(
-        self, paths: collections.abc.Sequence[str], description: str
-    ) -> None: ...
+    def load(self, paths: collections.abc.Sequence[str], description: str) -> None: ...
     def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
         """
         (values [n, dim], versions [n])
