@@ -242,7 +242,16 @@ def test_another_run_in_the_folder_is_refused(paths: list[Path], tmp_path: Path)
         with pytest.raises(ValueError, match=message):
             run(paths, folder)
     journal.write_text(text)
+    (folder / "state").rename(folder / "elsewhere")
+    with pytest.raises(
+        ValueError, match=r"has 0 updates, but day day-1.tsv began at 20; use a whole"
+    ):
+        run(paths, folder)
+    (folder / "elsewhere").rename(folder / "state")
     assert run(paths, folder).outcome == "done"
+    (folder / "state").rename(folder / "elsewhere")
+    with pytest.raises(ValueError, match="use a whole copy of the folder"):
+        run(paths, folder)
 
 
 def test_a_day_without_a_row_may_be_left_out(paths: list[Path], tmp_path: Path) -> None:

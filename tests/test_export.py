@@ -265,6 +265,7 @@ def test_the_command_line(tmp_path, capsys):
         (["--onnx", "m.onnx", "--bags", "1;2"], "--bags must be numbers"),
         (["--onnx", "m.onnx", "--bags", "9"], "bags must be features"),
         (["--onnx", "no/such/m.onnx"], "no/such"),
+        (["--onnx", "m.onnx", "--tables", "no/such/t.safetensors"], "no/such"),
     ],
 )
 def test_what_the_command_line_refuses(arguments, message, tmp_path, capsys, monkeypatch):
@@ -275,6 +276,14 @@ def test_what_the_command_line_refuses(arguments, message, tmp_path, capsys, mon
     assert main(["export", str(tmp_path / "m"), *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "m.onnx").exists()
+
+
+def test_ids_that_no_file_holds_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(lsh.export, "_MOST_IDS", 7)
+    model = CLICKS["dlrm"](None, None)
+    theta, tables, _ = drawn(model)
+    with pytest.raises(ValueError, match=r"have 8 ids .* holds 7; write rows with export.tables"):
+        lsh.export.onnx(tmp_path / "m.onnx", model, theta, tables)
 
 
 def test_bad_input(tmp_path):

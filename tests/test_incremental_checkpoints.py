@@ -17,6 +17,7 @@ from test_table_checkpoints import RULES, assert_alike, dlrm, manifest_of, run
 
 import leashed as lsh
 from leashed import Table, folders, resuming
+from leashed.models import Dense, Embedding, Graph, TableSpec
 
 
 def files_of(folder: Path) -> set[str]:
@@ -152,6 +153,30 @@ def test_changes_that_are_damaged_are_refused(how: str, folder: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(FileNotFoundError if how == "missing" else ValueError, match=path.name):
         run(12, resume=folder)
+
+
+def test_tables_that_evict_are_written_whole(folder: Path, scratch: Path) -> None:
+    table = Table(dim=4, max_bytes=20_000, evict="age", rule=lsh.SGD(0.5), name="t")
+    model = Graph(Embedding(TableSpec("t", 4)) >> Dense(1))
+    for refused in (table.track, lambda: table.save_tracked(scratch)):
+        with pytest.raises(ValueError, match="since it evicts rows; save"):
+            refused()
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+
+    def put_model(path: Path) -> None:
+        lsh.save(path, model, model.init())
+
+    for _ in range(6):
+        for _ in range(20):
+            ids = np.unique(draw.integers(0, 2_000, 8))
+            table.update(ids, draw.normal(0, 1, (len(ids), 4)))
+        folders.write(folder, {"t": table}, put_model, exact=True, incremental=True)
+        assert "changes" not in manifest_of(folder)["tables"]["t"]
+        again = lsh.restore(folder).tables["t"]
+        assert again.ids().tolist() == table.ids().tolist()
+        np.testing.assert_array_equal(again.lookup(table.ids()), table.lookup(table.ids()))
+    assert table.statistics()["evicted"] > 0
 
 
 def test_incremental_is_refused_where_it_would_do_nothing(folder: Path) -> None:

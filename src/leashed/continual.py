@@ -236,7 +236,7 @@ class _Run:
     def whence(self) -> Path | resuming.OtherData | None:
         """What the day under way goes on from; None: from the beginning of all."""
         assert self.journal.today is not None
-        if not self._is_there():
+        if not self._is_there() and self.journal.today.begun_at == 0:
             return None
         at = self._updates()
         if at < self.journal.today.begun_at:
@@ -285,6 +285,8 @@ class _Run:
             self._reached(reached)
         if (outcome == "crashed" or self._parameters is None) and self._is_there():
             self._load()
+        if self._parameters is None and self.journal.done:
+            raise ValueError(f"{self.state} is not there; use a whole copy of the folder")
         if self._parameters is None:
             raise ValueError("days must be one at least")
         return Continual(

@@ -26,6 +26,7 @@ from leashed.tables import check as check_tables
 __all__ = ["onnx", "tables"]
 
 _ASIDE = 2**30  # bytes of constants, above which they lie in a file beside: protobuf ends at 2^31
+_MOST_IDS = 10**8  # about 14 bytes each, which cannot lie beside
 _ROWS = 2**20  # looked up at once
 
 
@@ -125,6 +126,16 @@ def _graph(
         by_name[block.name] = running[block.offset : block.offset + block.size]
     assert given is not None
     used = {node.table for node in model.readers if not isinstance(node, SampledLogits)}
+    ids = sum(
+        given[node.table.name].statistics()["rows"]
+        for node in model.readers
+        if node.table in used and node.table.rows is None
+    )
+    if ids > _MOST_IDS:
+        raise ValueError(
+            f"tables that grow have {ids:,} ids for the features that read them, and a model of ONNX "
+            f"holds {_MOST_IDS:,}; write rows with export.tables, and look them up beside"
+        )
     rows = {spec: rows_of(given[spec.name]) for spec in model.tables if spec in used}
     return GraphOperations(net, model, parts, by_name, rows, bags).output()
 

@@ -73,7 +73,7 @@ def write(
     writes the model's file. Where it fails, the one before stays.
 
     ``incremental``: of tables whose rows the folder has, changed since by this process, only the
-    changes, until these are too many.
+    changes, until these are too many; all rows of tables that cannot tell which have changed.
     """
     before = _before(folder) if incremental else {}
     number = 1 + max((_number(path) for path in folder.iterdir()), default=0)
@@ -83,7 +83,7 @@ def write(
             table.follows = ()  # until the manifest names what is written now
 
     def written(i: int, name: str, table: Table) -> dict[str, Any]:
-        if not incremental or not table.versions:
+        if not incremental or not table.tells_changes:
             return _saved(folder / f"{number}.table{i}", table.save)
         kept = before.get(name)
         if kept is None or follows[name] != _digests(kept) or _are_many(kept["changes"], kept):
@@ -200,7 +200,7 @@ class Opened:
             told = self._tables[name]
             changes = [self._folder / change["file"] for change in told.get("changes", ())]
             table.load(self._folder / told["file"], changes)
-            if incremental and table.versions:
+            if incremental and table.tells_changes:
                 table.track()
                 table.follows = _digests(told)
 

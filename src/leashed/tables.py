@@ -340,6 +340,21 @@ class Table:
         """
         self.native.save(os.fspath(path), json.dumps(self.description))
 
+    @property
+    def tells_changes(self) -> bool:
+        """Whether it knows which rows have changed: those have versions, and none are evicted (the row
+        of an id that was evicted and has come back may have the version that it had).
+        """
+        return self.versions and self.evict is None
+
+    def _require_changes(self) -> None:
+        if not self.tells_changes:
+            raise ValueError(
+                f"table {self.name} cannot tell which rows have changed, since "
+                + ("it evicts rows" if self.versions else "it has no versions")
+                + "; save() writes all"
+            )
+
     def save_tracked(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
         """As ``save``, and from then on ``save_changes`` writes what has changed since. Keeps 12 bytes
         a row for it, 4 where ``rows`` are given, beside ``max_bytes``.
@@ -350,8 +365,9 @@ class Table:
                 updated just then are written once more with the next changes.
 
         Raises:
-            ValueError: the file cannot be written, or rows have no ``versions``.
+            ValueError: the file cannot be written, or not ``tells_changes``.
         """
+        self._require_changes()
         self.follows = ()
         self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet)
 
@@ -361,8 +377,9 @@ class Table:
 
         Raises:
             ValueError: the file cannot be written, and all rows have to be saved anew; or they have
-                not been yet.
+                not been yet; or not ``tells_changes``.
         """
+        self._require_changes()
         self.follows = ()
         self.native.save_changes(os.fspath(path), json.dumps(self.description), quiet)
 
@@ -371,8 +388,9 @@ class Table:
         Nobody may update rows meanwhile.
 
         Raises:
-            ValueError: rows have no ``versions``.
+            ValueError: not ``tells_changes``.
         """
+        self._require_changes()
         self.follows = ()
         self.native.track()
 

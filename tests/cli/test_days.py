@@ -85,6 +85,16 @@ def test_days_go_on_with_files_that_come(
     assert cli.main(["evaluate", str(kept), "--data", str(logs / "day-2.tsv.gz")]) == 0
 
 
+@pytest.mark.parametrize("save", ["run", "run/state"])
+def test_what_is_saved_lies_apart_from_the_run(
+    save: str, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    days = ["--days", logs / "day-0.tsv.gz", "--checkpoint", tmp_path / "run"]
+    assert train(*days, "--save", tmp_path / save) == 2
+    assert "keeps the run; name another folder" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_schema_tells_what_columns_become(
     tables: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +147,12 @@ def test_a_stream_is_read_once_and_tells_of_its_lines(
     path = tmp_path / "rows.tsv"
     whole = lsh.datasets.synthetic_click_lines(200, 0, cardinalities=50, threads=1)
     path.write_bytes(b"".join(whole) + b"no row\n")
+    kept = tmp_path / "kept-of-a-day"
+    day = ["--data", logs / "day-0.tsv.gz", "--stream", "--rule", "adagrad", "--save", kept]
+    assert train(*day) == 0
+    assert cli.main(["predict", str(kept), "--data", str(path), "--rows", "3"]) == 0
+    assert cli.main(["predict", str(kept), "--data", str(path)]) == 2
+    capsys.readouterr()
     out = tmp_path / "out.json"
     common = ["--data", path, "--stream", "--output", out]
     assert train(*common) == 2

@@ -134,7 +134,7 @@ def parts(path: str, options: argparse.Namespace, most: int | None) -> Iterator[
         OSError, ValueError, TypeError: as ``read``.
     """
     left = math.inf if most is None else most
-    for part in stream_of(path, options).parts(_PART):
+    for part in stream_of(path, options).parts(_PART if most is None else min(_PART, most)):
         if not isinstance(part, ClickDataset):
             raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
         taken = part if left >= len(part) else part.head(int(left))

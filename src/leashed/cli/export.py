@@ -48,6 +48,8 @@ def _export(options: argparse.Namespace) -> int:
         raise ValueError("--bags goes with --onnx; leave it out")
     bags = _features(options.bags)
     _check.writable(options.onnx)
+    if options.tables is not None and options.tables.suffix == ".safetensors":
+        _check.writable(options.tables)
     found = restore(options.model)
     if options.tables is not None and not found.tables:
         raise ValueError(f"{options.model} has no tables; leave --tables out")

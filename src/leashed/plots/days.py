@@ -40,7 +40,8 @@ def by_day(days: Sequence[Day]) -> Figure:
         ):
             _draw(axes, days, name)
             axes.set(xlabel="day", ylabel=label)
-        left.legend(fontsize="small")
+        if left.get_legend_handles_labels()[0]:
+            left.legend(fontsize="small")
     return figure
 
 
