@@ -116,7 +116,7 @@ double decisions_a_second(const Choice& choice, std::uint32_t workers, double se
 class Server final : Sink {
  public:
   Server(const Choice& choice, std::uint32_t workers)
-      : seats_(workers), line_(workers), server_(machine_of(choice, workers), context_of(workers)) {
+      : server_(machine_of(choice, workers), context_of(workers)), seats_(workers), line_(workers) {
     for (Seat& seat : seats_) seat.gradient = AlignedArray<float>(kFloats);
     for (Node node = 0; node < workers; ++node) tell({Event::Kind::pull, node}, nullptr);
   }
@@ -162,9 +162,9 @@ class Server final : Sink {
   const std::vector<float> initial_ = std::vector<float>(kFloats);
   const std::unique_ptr<const Rule> rule_ = make_rule({"sgd", {{"lr", 1e-3}}});
   std::mutex mutex_;
-  std::vector<Seat> seats_;
-  Line line_;
   ParameterServer server_;
+  std::vector<Seat> seats_;  // which hold versions of the server's
+  Line line_;
 };
 
 }  // namespace
