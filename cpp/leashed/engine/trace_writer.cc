@@ -60,11 +60,15 @@ void TraceFile::settle() {
 std::byte* TraceFile::map_page() {
   const auto offset =
       static_cast<off_t>(pages_.fetch_add(1, std::memory_order_relaxed) * trace::kPage);
-  int error = 0;
-  do {
-    error = posix_fallocate(descriptor_.get(), offset, trace::kPage);
-  } while (error == EINTR);
-  if (error != 0) fail(error, path_);
+  // Written and not only kept free (posix_fallocate): pages of the system's cache that hold zeros
+  // already are mapped in one go, where those of a hole in the file are each cleared and, on the
+  // first store, asked for once more.
+  for (std::size_t written = 0; written < trace::kPage;) {
+    const ssize_t part = pwrite(descriptor_.get(), zeros_.data() + written, trace::kPage - written,
+                                offset + static_cast<off_t>(written));
+    if (part < 0 && errno != EINTR) fail(errno, path_);
+    if (part > 0) written += static_cast<std::size_t>(part);
+  }
   void* page = mmap(nullptr, trace::kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
                     descriptor_.get(), offset);
   if (page == MAP_FAILED) fail(errno, path_);
