@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "leashed/base/error.h"
+#include "leashed/data/eight_digits.h"
 #include "leashed/data/kernels.h"
 #include "leashed/data/parse_number.h"
 
@@ -36,6 +37,9 @@ class Logarithms {
       of_[i] = static_cast<float>(std::log1p(static_cast<double>(i)));
     }
   }
+  float operator()(std::uint64_t n) const {
+    return n < kMost ? of_[n] : static_cast<float>(std::log1p(static_cast<double>(n)));
+  }
   float operator()(double x) const {
     if (!(x > 0)) return 0;
     if (x < kMost) {
@@ -50,6 +54,12 @@ class Logarithms {
   std::array<float, kMost> of_;
 };
 const Logarithms logarithms;
+
+std::size_t end_of_line(std::string_view lines, std::size_t begin) {
+  const void* const newline = std::memchr(lines.data() + begin, '\n', lines.size() - begin);
+  if (!newline) return lines.size();
+  return static_cast<std::size_t>(static_cast<const char*>(newline) - lines.data());
+}
 
 std::string_view without_return(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
@@ -116,6 +126,14 @@ class Parser final : public LineParser {
     }
     numbers_ = number;
     ids_ = single;
+    for (std::size_t f = 0; f < fields_; ++f) {
+      if (!column_of_[f].column) continue;
+      const Way way = way_of(*column_of_[f].column);
+      if (runs_.empty() || runs_.back().way != way || runs_.back().end != f) {
+        runs_.push_back({way, f, f});
+      }
+      runs_.back().end = f + 1;
+    }
   }
 
   ParsedRows parse(std::string_view lines) const override;
@@ -125,7 +143,20 @@ class Parser final : public LineParser {
     const DelimitedColumn* column = nullptr;  // null: the field is passed over
     std::size_t place = 0;                    // among those of its kind
   };
+  // How fields that follow each other are read, where they are as they mostly are.
+  enum class Way { numbers, hexadecimal, hashes, one_by_one };
+  struct Run {
+    Way way;
+    std::size_t begin, end;  // fields
+  };
+  static Way way_of(const DelimitedColumn& column);
+  // A line of as many fields as there are to be, which end there; the first begins at `begin`.
+  // False where the row has to be read again by itself: a field may be none of its kind.
+  bool read_line(const char* text, std::size_t begin, const std::uint32_t* ends, RowBlock& block,
+                 std::size_t row) const;
   bool read(const Read& field, std::string_view text, RowBlock& block, std::size_t row) const;
+  // Takes back what that row, or one behind it, has put into bags.
+  static void forget(RowBlock& block, std::size_t row);
   std::string reason(const Read& field, std::string_view text) const;
   std::string wrong_number(std::size_t fields) const {
     return std::to_string(fields) + " fields apart by " + apart_by(separator_) + " instead of " +
@@ -139,8 +170,74 @@ class Parser final : public LineParser {
   const char separator_;
   const std::size_t fields_;
   std::vector<Read> column_of_;  // by field
+  std::vector<Run> runs_;        // in their order, without fields that are passed over
   std::size_t numbers_ = 0, ids_ = 0;
 };
+
+Parser::Way Parser::way_of(const DelimitedColumn& column) {
+  if (column.kind == Kind::number) return Way::numbers;
+  if (column.kind != Kind::id) return Way::one_by_one;
+  if (column.encoder.kind == IdEncoder::Kind::hash) return Way::hashes;
+  const bool eight = column.encoder.kind == IdEncoder::Kind::hexadecimal &&
+                     (column.encoder.digits == 8 || column.encoder.digits == 0);
+  return eight ? Way::hexadecimal : Way::one_by_one;
+}
+
+void Parser::forget(RowBlock& block, std::size_t row) {
+  for (RowBlock::Bag& bag : block.bags) {
+    bag.offsets.resize(row + 1);
+    bag.ids.resize(static_cast<std::size_t>(bag.offsets.back()));
+  }
+}
+
+// What most fields are takes no branch that depends on their text: an empty one among others is
+// hard to foresee.
+bool Parser::read_line(const char* text, std::size_t begin, const std::uint32_t* ends,
+                       RowBlock& block, std::size_t row) const {
+  float* const x = block.x.data() + row * numbers_;
+  std::uint64_t* const ids = block.ids.data() + row * ids_;
+  for (const Run& run : runs_) {
+    std::size_t at = run.begin == 0 ? begin : ends[run.begin - 1] + std::size_t{1};
+    bool good = true;
+    for (std::size_t f = run.begin; f < run.end; at = ends[f++] + std::size_t{1}) {
+      const Read& field = column_of_[f];
+      const DelimitedColumn& column = *field.column;
+      const std::size_t size = ends[f] - at;
+      std::uint64_t number = 0;
+      switch (run.way) {
+        case Way::numbers: {
+          if (!decimal_digits(text + at, size, number) && size > 0) [[unlikely]] {
+            if (!read(field, {text + at, size}, block, row)) return false;
+            break;
+          }
+          good &= size > 0 || column.missing;
+          const float value = column.log ? logarithms(size > 0 ? number : 0)
+                                         : static_cast<float>(static_cast<double>(number));
+          x[field.place] = size > 0 ? value : column.missing.value_or(0);
+          break;
+        }
+        case Way::hexadecimal: {
+          const bool eight = hexadecimal_digits(text + at, number) && size == 8;
+          if (!eight && size > 0) [[unlikely]] {
+            if (!read(field, {text + at, size}, block, row)) return false;
+            break;
+          }
+          good &= eight || column.encoder.missing;
+          ids[field.place] =
+              eight ? number + column.encoder.offset : column.encoder.missing.value_or(0);
+          break;
+        }
+        case Way::hashes:
+          ids[field.place] = column.encoder.hash({text + at, size});
+          break;
+        case Way::one_by_one:
+          if (!read(field, {text + at, size}, block, row)) return false;
+      }
+    }
+    if (!good) return false;
+  }
+  return true;
+}
 
 // False where the text is none of that kind.
 bool Parser::read(const Read& field, std::string_view text, RowBlock& block,
@@ -227,10 +324,7 @@ ParsedRows Parser::parse(std::string_view lines) const {
     parse_plain(lines, rows);
   }
   // Of a bad row that was the last.
-  for (RowBlock::Bag& bag : rows.block.bags) {
-    bag.offsets.resize(rows.block.rows() + 1);
-    bag.ids.resize(static_cast<std::size_t>(bag.offsets.back()));
-  }
+  forget(rows.block, rows.block.rows());
   return rows;
 }
 
@@ -250,6 +344,20 @@ void Parser::parse_plain(std::string_view lines, ParsedRows& rows) const {
     ++rows.lines;
     std::size_t field = 0;
     const std::size_t first = e;
+    if (count - e >= fields_ && ends[e + fields_ - 1] == end_of_line(lines, begin)) {
+      std::uint32_t& last = ends[e + fields_ - 1];
+      const std::uint32_t end = last;
+      if (end > begin && lines[end - 1] == '\r') --last;
+      const bool whole = read_line(lines.data(), begin, ends.get() + e, block, row);
+      last = end;
+      if (whole) {
+        ++row;
+        begin = end + 1;
+        e += fields_;
+        continue;
+      }
+      forget(block, row);
+    }
     bool bad = false, ended = false;
     for (; field < fields_ && !ended; ++field, ++e) {
       std::string_view text = lines.substr(begin, ends[e] - begin);
@@ -281,10 +389,7 @@ void Parser::parse_plain(std::string_view lines, ParsedRows& rows) const {
     const bool empty =
         there == 1 && without_return(lines.substr(line_begin, ends[first] - line_begin)).empty();
     if (!empty && there != fields_) rows.reject(rows.lines, row, wrong_number(there));
-    for (RowBlock::Bag& bag : block.bags) {
-      bag.offsets.resize(row + 1);
-      bag.ids.resize(static_cast<std::size_t>(bag.offsets.back()));
-    }
+    forget(block, row);
   }
   block.resize(row);
 }
@@ -316,10 +421,7 @@ void Parser::parse_quoted(std::string_view lines, ParsedRows& rows) const {
       continue;
     }
     rows.reject(rows.lines, row, std::move(why));
-    for (RowBlock::Bag& bag : block.bags) {
-      bag.offsets.resize(row + 1);
-      bag.ids.resize(static_cast<std::size_t>(bag.offsets.back()));
-    }
+    forget(block, row);
   }
   block.resize(row);
 }

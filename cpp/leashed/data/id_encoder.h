@@ -12,7 +12,20 @@
 namespace leashed {
 
 // FNV-1a over the bytes, from the seed, and MurmurHash3's finaliser.
-std::uint64_t hash_of(std::string_view bytes, std::uint64_t seed);
+inline std::uint64_t hash_of(std::string_view bytes, std::uint64_t seed) {
+  std::uint64_t hash = 0xcbf29ce484222325 ^ seed;
+  const auto add = [&hash](char c) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  };
+  if (bytes.size() == 8) {  // as Criteo's: no loop whose end is to be foreseen
+    for (std::size_t i = 0; i < 8; ++i) add(bytes[i]);
+  } else {
+    for (const char c : bytes) add(c);
+  }
+  hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccd;
+  hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53;
+  return hash ^ hash >> 33;
+}
 
 class Vocabulary {
  public:
@@ -38,6 +51,11 @@ struct IdEncoder {
                                               // hashes and vocabularies, where it is a word
   std::shared_ptr<const Vocabulary> vocabulary = {};
 
+  // Of that kind, whatever the text.
+  std::uint64_t hash(std::string_view text) const {
+    const std::uint64_t hash = hash_of(text, seed);
+    return buckets > 0 ? hash % buckets : hash;
+  }
   // Nothing where the text is none. 8 bytes behind the text may be read.
   std::optional<std::uint64_t> operator()(std::string_view text) const;
   // What it was to be: "8 hexadecimal digits".

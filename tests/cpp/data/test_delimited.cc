@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "leashed/base/philox.h"
 #include "leashed/data/delimited.h"
+#include "leashed/data/eight_digits.h"
 #include "leashed/data/parse_number.h"
 #include "leashed/data/row_stream.h"
 
@@ -236,6 +238,108 @@ TEST_CASE("lines are read as a plain reader reads them, wherever they are cut") 
     CHECK(whole.bad == expected.bad);
     CHECK(whole.lines == expected.lines);
   }
+}
+
+TEST_CASE("digits are read eight at once as one by one") {
+  const std::string_view of = "0123456789abcdefABCDEF/:@G`g\x80\xff\t";
+  const auto place = [&](char c) { return std::string_view("0123456789abcdef").find(c | 0x20); };
+  for (std::uint64_t i = 0; i < 300'000; ++i) {
+    const auto words = philox(1, 2, i);
+    const std::size_t size = words[0] % 10;
+    // Of digits alone, of hexadecimal digits alone, or of everything.
+    const std::size_t among = std::array{std::size_t{10}, std::size_t{22}, of.size()}[words[1] % 3];
+    std::string text;
+    for (std::size_t j = 0; j < 16; ++j) {
+      text += of[(philox(3, i, j)[0] >> 8) % (j < size ? among : of.size())];
+    }
+    bool decimal = size >= 1 && size <= 8, hexadecimal = true;
+    std::uint64_t by_ten = 0, by_sixteen = 0;
+    for (std::size_t j = 0; j < 8; ++j) {
+      const char c = text[j];
+      const std::size_t digit = c >= '0' && c <= '9' ? static_cast<std::size_t>(c - '0')
+                                : c >= 'A'           ? place(c)
+                                                     : std::string::npos;
+      hexadecimal &= digit < 16;
+      by_sixteen = by_sixteen * 16 + digit;
+      if (j >= size) continue;
+      decimal &= digit < 10;
+      by_ten = by_ten * 10 + digit;
+    }
+    CAPTURE(text);
+    CAPTURE(size);
+    std::uint64_t number = 0;
+    REQUIRE(decimal_digits(text.data(), size, number) == decimal);
+    if (decimal) REQUIRE(number == by_ten);
+    REQUIRE(hexadecimal_digits(text.data(), number) == hexadecimal);
+    if (hexadecimal) REQUIRE(number == by_sixteen);
+  }
+}
+
+// A quote makes a part's lines be read field by field.
+TEST_CASE("lines without quotes are read as those beside one with quotes") {
+  const IdEncoder exact{IdEncoder::Kind::hexadecimal, 8, 5, 0, 0, 77};
+  const IdEncoder any{IdEncoder::Kind::hexadecimal, 0, 1};
+  const IdEncoder hashed{IdEncoder::Kind::hash, 0, 0, 3, 1000};
+  const IdEncoder decimal{IdEncoder::Kind::decimal, 0, 0, 0, 0, 9};
+  DelimitedSettings settings{{{"a", Column::Kind::number, true, 0.5f},
+                              {"b", Column::Kind::number, false, 0.5f},
+                              {"c", Column::Kind::number, true, {}},
+                              {"d", Column::Kind::id, false, {}, exact},
+                              {"e", Column::Kind::id, false, {}, any},
+                              {"f", Column::Kind::id, false, {}, hashed},
+                              {"y", Column::Kind::label},
+                              {"s", Column::Kind::ids, false, {}, decimal, ' '},
+                              {"g", Column::Kind::number, true, 0.f}},
+                             ",",
+                             DelimitedSettings::Header::none,
+                             {"a", "b", "c", "d", "e", "f", "-", "y", "s", "g"}};
+  const Delimited format(settings);
+  const std::string quoted = "1,1,1,00000000,0,x,-,0,\"1\",1\n";
+  const std::vector<std::string> numbers = {"",   "0",         "7",        "16383", "16384", "-1",
+                                            "+5", "123456789", "12345678", "1.5",   "x",     "1e3"};
+  const std::vector<std::string> ids = {"",        "00000000",  "ffFF09aZ", "deadBEEF",
+                                        "deadbee", "123456789", "abcdef01", "fedcba98"};
+  std::size_t good = 0;
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    std::uint64_t at = 0;
+    const auto draw = [&](const std::vector<std::string>& from, std::size_t mostly) {
+      const auto words = philox(7, i, at++);
+      return from[words[0] % (words[1] % 20 ? mostly : from.size())];
+    };
+    std::string lines;
+    for (std::uint64_t n = 1 + i % 3; n > 0; --n) {
+      lines += draw(numbers, 5) + "," + draw(numbers, 5) + "," + draw({"3", "99999999", ""}, 2) +
+               "," + draw({"0abcdef9", "", ids[2], ids[4]}, 2) + "," + draw(ids, 2) + "," +
+               draw(ids, 8) + ",-," + draw({"0", "1", "", "2"}, 2) + "," +
+               draw({"", "4", "4 5", "4  x"}, 3) + "," + draw(numbers, 5) +
+               draw({"", "\r", ",1", "\r\r"}, 2) + "\n";
+    }
+    CAPTURE(lines);
+    const std::string padding(64, '\0');
+    const std::string first = lines + padding, second = lines + quoted + padding;
+    std::string_view plain = std::string_view(first).substr(0, lines.size());
+    std::string_view beside = std::string_view(second).substr(0, lines.size() + quoted.size());
+    const ParsedRows rows = format.begin(plain)->parse(plain);
+    ParsedRows others = format.begin(beside)->parse(beside);
+    others.block.resize(others.block.rows() - 1);
+    RowBlock::Bag& bag = others.block.bags[0];
+    bag.ids.pop_back();
+    bag.offsets.pop_back();
+    REQUIRE(rows.block.rows() == others.block.rows());
+    good += rows.block.rows();
+    REQUIRE(rows.block.x == others.block.x);
+    REQUIRE(rows.block.ids == others.block.ids);
+    REQUIRE(rows.block.labels == others.block.labels);
+    REQUIRE(rows.block.bags[0].ids == bag.ids);
+    REQUIRE(rows.block.bags[0].offsets == bag.offsets);
+    REQUIRE(rows.bad == others.bad);
+    for (std::size_t b = 0; b < rows.first_bad.size(); ++b) {
+      REQUIRE(rows.first_bad[b].number == others.first_bad[b].number);
+      REQUIRE(rows.first_bad[b].before == others.first_bad[b].before);
+      REQUIRE(rows.first_bad[b].reason == others.first_bad[b].reason);
+    }
+  }
+  CHECK(good > 10'000);
 }
 
 TEST_CASE("a file is cut at each byte, and begins with a mark or empty lines") {
