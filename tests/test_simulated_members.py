@@ -113,6 +113,16 @@ def test_a_share_of_the_time_is_away():
     assert whole.result.elapsed / played.result.elapsed == pytest.approx(2.0 / 3.0, abs=0.06)
 
 
+@pytest.mark.parametrize("told", [{"term": 0.02}, {"detection": 0.015}], ids=str)
+def test_an_update_that_is_made_without_who_has_crashed_counts_towards_the_limit(told):
+    cluster = simulation.constant(2, 1e-3).members([(0.0005, 1, "crash")])
+    made = [
+        play(modes.Sync(), cluster, until=lsh.until(updates=n), **told).result.total_updates
+        for n in (1, 2, 5)
+    ]
+    assert made == [1, 2, 5]  # the first when it is noticed
+
+
 def test_sync_goes_on_without_who_has_crashed_once_that_is_noticed():
     cluster = simulation.constant(4, 1e-3).members([(0.0105, 3, "crash")])
     # 40 batches of four, then the other 120 of three, after a wait for the term or the detection.

@@ -55,10 +55,9 @@ def play(mode, cluster, epochs=4, **given):
         MODEL,
         DATA,
         cluster=cluster,
-        until=lsh.until(epochs=epochs),
         mode=mode,
         batch_size=16,
-        **{"rule": lsh.SGD(0.1), **given},
+        **{"rule": lsh.SGD(0.1), "until": lsh.until(epochs=epochs), **given},
     )
 
 

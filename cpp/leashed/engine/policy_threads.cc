@@ -109,6 +109,7 @@ class PolicyThreads final : Sink, Observed {
   void pull_rows(Seat& seat);
   void tell(const Event& event, const Payload* payload = nullptr);
   void handle(const Event& event, const Payload* payload, std::int64_t ns);
+  void stop_at_limit();
   std::int64_t elapsed_ns() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
   }
@@ -237,7 +238,8 @@ void PolicyThreads::step(Node node, bool last) {
   models_.step(node, seats_[node].sent.data());
   if (options_.listener) options_.listener->stepped(node);
   if (!met_) return;
-  if (++steps_ >= run_.until.updates) run_.stop.stop(StopReason::updates);
+  ++steps_;
+  stop_at_limit();
   if (!last) copy_own(node);
 }
 
@@ -257,8 +259,7 @@ void PolicyThreads::push(Node node) {
   seat.telemetry.waiting_seconds += begun - asked;
   seat.telemetry.update_seconds.add(updated - begun);
   seat.telemetry.attempt_seconds.add(updated - begun);
-  if (count_updates() >= run_.until.updates) return run_.stop.stop(StopReason::updates);
-  ask(node);
+  if (!run_.stop.stopped()) ask(node);
 }
 
 void PolicyThreads::ask(Node node) {
@@ -299,6 +300,12 @@ void PolicyThreads::tell(const Event& event, const Payload* payload) {
 void PolicyThreads::handle(const Event& event, const Payload* payload, std::int64_t ns) {
   if (options_.listener) options_.listener->heard(event, {ns});
   server_.handle(event, payload, {ns}, *this);
+  stop_at_limit();
+}
+
+// Not pushes alone make updates: a lease that runs out closes the round of those who have pushed.
+void PolicyThreads::stop_at_limit() {
+  if (count_updates() >= run_.until.updates) run_.stop.stop(StopReason::updates);
 }
 
 void PolicyThreads::grant(Grant grant) {

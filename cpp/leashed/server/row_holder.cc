@@ -55,6 +55,15 @@ void RowHolder::hold(std::size_t table, std::uint64_t number) {
 
 void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
   release(pulled.keys);
+  try {
+    find_and_copy(batch, pulled);
+  } catch (...) {  // no such row, or out of memory
+    release(pulled.keys);
+    throw;
+  }
+}
+
+void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
   find_rows(tables_, features_of_tables_, seats_, batch, true, combiner_, found_);
   std::size_t floats = 0, count = 0, entries = 0;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
@@ -64,13 +73,14 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
   }
   for (const auto& of : found_.entries) entries += of.size();
   RowKeys& keys = pulled.keys;
-  keys.parts.resize(tables_.size());
+  keys.parts.reserve(tables_.size());
   resize(keys.rows, count);
   resize(keys.versions, count);
   resize(pulled.places, entries);
   reach_size(pulled.copies, floats);
   float* copies = pulled.copies.data();
   std::size_t first = 0;
+  // What is held is what has a part, whatever fails in between.
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     Located& located = found_.located[t];
     const std::size_t n = located.rows.size();
@@ -81,10 +91,11 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
     std::ranges::copy(located.versions, keys.versions.data() + first);
     first += n;
     const RowPublication& missed = located.missed;
-    keys.parts[t] = {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(missed.unadmitted),
-                     static_cast<std::uint32_t>(missed.deferred),
-                     static_cast<std::uint32_t>(missed.refused), found_.numbers[t]};
     hold(t, found_.numbers[t]);
+    keys.parts.push_back({static_cast<std::uint32_t>(n),
+                          static_cast<std::uint32_t>(missed.unadmitted),
+                          static_cast<std::uint32_t>(missed.deferred),
+                          static_cast<std::uint32_t>(missed.refused), found_.numbers[t]});
   }
   std::uint32_t* places = pulled.places.data();
   for (const auto& of : found_.entries) places = std::ranges::copy(of, places).out;
@@ -158,10 +169,14 @@ void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& 
     release(push->keys);  // what was never carried out
     push->keys.rows.clear();
     push->keys.versions.clear();
-    push->keys.parts.assign(tables, {});
+    push->keys.parts.reserve(tables);
   }
   for (std::size_t t = 0; t < tables; ++t) {
     const RowKeys::Part& part = keys.parts[t];
+    for (RowPush* push : pushes) {
+      hold(t, part.found_in);
+      push->keys.parts.push_back({.found_in = part.found_in});
+    }
     for (std::size_t i = first; i < first + part.count; ++i) {
       RowKeys& to = pushes[sharding(t, keys.rows[i])]->keys;
       to.rows.push_back(keys.rows[i]);
@@ -170,10 +185,7 @@ void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& 
     }
     first += part.count;
     for (std::size_t s = 0; s < pushes.size(); ++s) {
-      RowKeys::Part& to = pushes[s]->keys.parts[t];
-      to.found_in = part.found_in;
-      hold(t, part.found_in);
-      floats[s] += gradients_of(t, to.count);
+      floats[s] += gradients_of(t, pushes[s]->keys.parts[t].count);
     }
     RowKeys::Part& counted = pushes[sharding(t, IdIndex::kNone)]->keys.parts[t];
     counted.unadmitted = part.unadmitted;

@@ -54,7 +54,7 @@ class RowHolder {
   RowHolder(const RowHolder&) = delete;
 
   // Finds and copies the rows of a batch, in place of what was pulled before, and admits new ids.
-  // Throws Error where an id is no row of its table.
+  // Throws Error where an id is no row of its table. Where it throws, nothing is held.
   void pull(const BatchView& batch, PulledRows& pulled);
   // Copies those of one server's rows again, as of now, that were pulled before.
   void renew(PulledRows& pulled, const RowSharding& sharding, std::size_t server);
@@ -81,6 +81,7 @@ class RowHolder {
   std::size_t gradients_of(std::size_t table, std::size_t count) const;
 
  private:
+  void find_and_copy(const BatchView& batch, PulledRows& pulled);
   void hold(std::size_t table, std::uint64_t number);
   // Floats from one table's copies of so many rows to the next one's.
   std::size_t copies_of(std::size_t table, std::size_t count) const;

@@ -98,6 +98,10 @@ class ModePlay final : Sink {
         outcome_.enter_evaluation();
         break;
     }
+    // Also who goes, and a lease that runs out, may close a round, which is an update.
+    if (played_.updates() >= played_.options.until.updates) {
+      played_.watch.stop.stop(StopReason::updates);
+    }
     played_.watch.looked();
   }
 
@@ -116,9 +120,6 @@ class ModePlay final : Sink {
     player.since = played_.now;
     if (shard == 0) player.working = false;
     servers_.push(worker, shard);
-    if (played_.updates() >= played_.options.until.updates) {
-      return played_.watch.stop.stop(StopReason::updates);
-    }
     if (pulls_now(player, shard)) played_.enter_pull(played_.now, worker, shard);
   }
 

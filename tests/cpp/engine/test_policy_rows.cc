@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -25,6 +27,24 @@
 #include "leashed/staleness/registry.h"
 #include "leashed/table/local_rows.h"
 #include "leashed/update/registry.h"
+
+namespace {
+
+// Of a thread that is starved, allocations of all such threads until one fails.
+thread_local bool starved = false;
+std::atomic<long> allocations_left{0};  // relaxed: a count
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (starved && allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) {
+    throw std::bad_alloc();
+  }
+  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 using namespace leashed;
 using namespace leashed::modes;
@@ -456,6 +476,37 @@ TEST_CASE("whatever ends a run lets go of the tables") {
     few.until.updates = 5;
     CHECK(run(Source(), few, data, tables).training.reason == StopReason::updates);
     check_free(tables);
+  }
+}
+
+TEST_CASE(
+    "a worker without memory, wherever it asks for some, ends the run and lets go of the tables") {
+  class Starving final : public Source {
+   public:
+    std::shared_ptr<void> attach() const override {
+      std::shared_ptr<void> fed(nullptr, [](void*) { starved = false; });
+      starved = true;
+      return fed;
+    }
+  };
+  for (const Choice& mode : {Choice{"sync"}, Choice{"asp"}, Choice{"gba", {{"m", 3}}}}) {
+    CAPTURE(mode.name);
+    Setting few{mode, 3, Kind::evicts, kSgd, {"none"}, 0};
+    few.until.updates = 4;
+    const Data data = data_of(few);
+    const Tables tables = tables_of(few);
+    int failed = 0;
+    for (bool through = false; !through; ++failed) {
+      allocations_left.store(failed, std::memory_order_relaxed);
+      try {
+        run(Starving(), few, data, tables);
+        through = allocations_left.load(std::memory_order_relaxed) >= 0;
+      } catch (const std::bad_alloc&) {
+      }
+      check_free(tables);
+    }
+    CHECK(failed > 20);
+    CHECK(run(Source(), few, data, tables).training.reason == StopReason::updates);
   }
 }
 

@@ -503,6 +503,35 @@ TEST_CASE("a lease that takes too long goes to another, and what comes under it 
   CHECK(counts.applied == 200 * kRows);
 }
 
+TEST_CASE("an update that a lapsed lease brings about counts towards the limit") {
+  // The first to begin is held; the other has pushed and waits for it until the term is over, which
+  // closes the round.
+  class Held final : public Source {
+   public:
+    float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& w,
+                   const std::atomic<bool>& cancel) const override {
+      // Relaxed: a count.
+      if (begun.fetch_add(1, std::memory_order_relaxed) == 0) {
+        while (!cancel.load(std::memory_order_relaxed)) std::this_thread::yield();
+      }
+      return Source::gradient(theta, batch, gradient, w, cancel);
+    }
+    mutable std::atomic<int> begun{0};
+  };
+  for (const Choice& mode : {Choice{"sync", {{"term_ns", 2e7}}},
+                             Choice{"switching", {{"gba_batch", 2}, {"term_ns", 2e7}}},
+                             Choice{"local_sgd", {{"h", 2}, {"term_ns", 2e7}}}}) {
+    CAPTURE(mode.name);
+    Setting setting{mode, 2, 0};
+    setting.until.updates = 1;
+    Recorder recorder;
+    const auto [training, counts] = run(Held(), setting, &recorder);
+    CHECK(training.reason == StopReason::updates);
+    CHECK(training.updates == 1);
+    CHECK(recorder.all.back().event.kind == Event::Kind::wake);
+  }
+}
+
 TEST_CASE("workers of Sync make the updates of Synchronous") {
   const Data data;
   const std::size_t workers = 4;

@@ -1,0 +1,134 @@
+// Rows that are pulled where there is no memory left, wherever it is asked for: nothing is held
+// then.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "leashed/server/row_holder.h"
+
+namespace {
+
+// Allocations until one fails; far away where none is to.
+constexpr long kNever = 1L << 60;
+std::atomic<long> allocations_left{kNever};  // relaxed: the tests that count have one thread
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) throw std::bad_alloc();
+  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace leashed;
+
+namespace {
+
+constexpr std::size_t kIds = 40;
+
+std::vector<std::shared_ptr<Table>> tables_of_three() {
+  std::vector<std::shared_ptr<Table>> tables;
+  for (const char* name : {"a", "b", "c"}) {
+    tables.push_back(std::make_shared<Table>(Table::Settings{.name = name,
+                                                             .dim = 4,
+                                                             .max_bytes = std::size_t{1} << 15,
+                                                             .initial = {"uniform", {{"bound", 1}}},
+                                                             .rule = {"sgd", {{"lr", 1}}},
+                                                             .staleness = {"none"},
+                                                             .admit_after = 1,
+                                                             .evict = "age"}));
+  }
+  return tables;
+}
+
+// One feature of each table, of ids from `first` on.
+struct Ids {
+  explicit Ids(std::uint64_t first) : ids(kIds) {
+    std::iota(ids.begin(), ids.end(), first);
+    for (IdColumn& column : columns) column = {ids.data(), nullptr, nullptr};
+    view.columns = columns;
+  }
+  std::vector<std::uint64_t> ids;
+  IdColumn columns[3];
+  BatchView view{nullptr, Targets(), kIds};
+};
+
+// Whether new ids go on finding room, if not all of a batch: not for long where rows that have been
+// taken out of reach may still be in use.
+bool finds_room(RowHolder& holder) {
+  PulledRows pulled;
+  bool found = false;
+  for (std::uint64_t round = 1; round <= 50; ++round) {
+    const Ids ids(round * 1000);
+    holder.pull(ids.view, pulled);
+    found = std::ranges::any_of(pulled.keys.rows,
+                                [](std::uint32_t row) { return row != IdIndex::kNone; });
+    holder.release(pulled.keys);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a pull without memory holds nothing, whatever it had found by then") {
+  const Ids ids(1);
+  RowHolder holder(tables_of_three(), {0, 1, 2});
+  long failed = 0;
+  for (bool through = false; !through; ++failed) {
+    // As at its first pull: so that a batch's memory is asked for each time.
+    auto pulled = std::make_unique<PulledRows>();
+    allocations_left.store(failed, std::memory_order_relaxed);
+    try {
+      holder.pull(ids.view, *pulled);
+      through = true;
+    } catch (const std::bad_alloc&) {
+    }
+    allocations_left.store(kNever, std::memory_order_relaxed);
+    CHECK(pulled->keys.parts.size() == (through ? 3 : 0));
+    holder.release(pulled->keys);
+  }
+  CHECK(failed > 6);
+  CHECK(finds_room(holder));
+}
+
+TEST_CASE("rows that are held are in nobody's way only when they are let go of") {
+  RowHolder holder(tables_of_three(), {0, 1, 2});
+  const Ids ids(1);
+  PulledRows kept;
+  holder.pull(ids.view, kept);
+  CHECK(!finds_room(holder));
+  holder.release(kept.keys);
+  CHECK(finds_room(holder));
+}
+
+TEST_CASE("a push that is taken apart without memory holds what can be let go of") {
+  const Ids ids(1);
+  RowHolder holder(tables_of_three(), {0, 1, 2});
+  const RowSharding sharding(2);
+  PulledRows pulled;
+  const std::vector<float> gradients(3 * kIds * 16, 1.0f);
+  long failed = 0;
+  for (bool through = false; !through; ++failed) {
+    holder.pull(ids.view, pulled);
+    RowPush a, b;
+    RowPush* pushes[] = {&a, &b};
+    allocations_left.store(failed, std::memory_order_relaxed);
+    try {
+      holder.split(pulled.keys, gradients.data(), sharding, pushes);
+      through = true;
+    } catch (const std::bad_alloc&) {
+    }
+    allocations_left.store(kNever, std::memory_order_relaxed);
+    for (RowKeys* keys : {&pulled.keys, &a.keys, &b.keys}) holder.release(*keys);
+  }
+  CHECK(failed > 6);
+  CHECK(finds_room(holder));
+}
