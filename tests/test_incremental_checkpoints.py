@@ -17,7 +17,7 @@ from test_table_checkpoints import RULES, assert_alike, dlrm, manifest_of, run
 
 import leashed as lsh
 from leashed import Table, folders, resuming
-from leashed.models import Dense, Embedding, Graph, TableSpec
+from leashed.models import Concat, Dense, Embedding, Graph, TableSpec
 
 
 def files_of(folder: Path) -> set[str]:
@@ -239,3 +239,98 @@ run({updates}, dlrm(None), checkpoint=folder, checkpoint_updates={every}, increm
         at = reached
     resumed = run(updates, dlrm(None), resume=folder)
     assert_alike(resumed, run(updates, dlrm(None)), scratch)
+
+
+GENERATIONS = """
+import sys
+import numpy as np
+import leashed as lsh
+from leashed import checkpoint, folders
+from test_incremental_checkpoints import DIM, ROWS, counting
+
+folders._MOST_CHANGES, folders._MOST_OF_BASE = 2, 1e9
+folder, incremental = folders.Path(sys.argv[1]), sys.argv[2] == "incremental"
+model = counting()
+tables = lsh.tables.of(model.tables, rule=lsh.SGD(1.0))
+folder.mkdir()
+number = 0
+while True:
+    theta = np.full(model.dimension, number, np.float32)
+    tensors = checkpoint.parts(model, theta)
+    folders.write(
+        folder,
+        tables,
+        lambda file: checkpoint.write(file, model, tensors),
+        exact=True,
+        incremental=incremental,
+    )
+    for table in tables.values():
+        table.update(np.arange(ROWS), np.full((ROWS, DIM), -1, np.float32))
+    number += 1
+"""
+ROWS, DIM = 50, 4
+
+
+def counting() -> Graph:
+    return Graph(
+        Concat(Embedding(TableSpec("a", DIM, ROWS)), Embedding(TableSpec("b", DIM, ROWS)))
+        >> Dense(1)
+    )
+
+
+@pytest.mark.parametrize("how", ["incremental", "whole"])
+def test_who_reads_while_generations_come_gets_one_of_them(how: str, folder: Path) -> None:
+    """In generation k every parameter is k, and every row is k above its beginning."""
+    model = counting()
+    began = {
+        name: table.lookup(np.arange(ROWS)) for name, table in lsh.tables.of(model.tables).items()
+    }
+    writer = subprocess.Popen(
+        [sys.executable, "-c", GENERATIONS, str(folder), how], cwd=Path(__file__).parent
+    )
+    seen: set[float] = set()
+
+    def check(parameters: Any, tables: dict[str, Table]) -> None:
+        number = float(parameters[0])
+        assert (parameters == number).all()
+        for name, table in tables.items():
+            above = table.lookup(np.arange(ROWS)) - began[name]
+            np.testing.assert_allclose(above, number, atol=1e-3)
+        seen.add(number)
+
+    try:
+        while not folders.is_one(folder):
+            assert writer.poll() is None
+            time.sleep(0.01)
+        given = lsh.tables.of(model.tables, rule=lsh.SGD(1.0))
+        while len(seen) < 40:
+            assert writer.poll() is None
+            restored = lsh.restore(folder)
+            check(restored.parameters, restored.tables)
+            _, theta = lsh.load(folder, model, given)
+            check(theta, given)
+            lsh.load(folder)
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+def test_a_folder_that_changes_faster_than_it_is_read_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = counting()
+    tables = lsh.tables.of(model.tables, rule=lsh.SGD(1.0))
+    theta = model.init(0)
+    lsh.save(folder, model, theta, tables)
+    real, tries = folders.Opened.check, 0
+
+    def moved(opened: folders.Opened) -> None:
+        nonlocal tries
+        tries += 1
+        lsh.save(folder, model, theta, tables)
+        real(opened)
+
+    monkeypatch.setattr(folders.Opened, "check", moved)
+    with pytest.raises(OSError, match="a new checkpoint took its place each of the 100 times"):
+        lsh.restore(folder)
+    assert tries == 100

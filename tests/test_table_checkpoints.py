@@ -437,7 +437,7 @@ def test_each_file_is_read_once_to_restore(folder: Path, monkeypatch: pytest.Mon
     result = run(5)
     lsh.save(folder, dlrm(), result.parameters, result.tables)
     read: list[Any] = []
-    for module, name in ((checkpoint, "read"), (folders, "opened")):
+    for module, name in ((checkpoint, "read"), (folders.Opened, "check")):
         real = getattr(module, name)
 
         def once(path: Any, real: Any = real, name: str = name) -> Any:
@@ -447,7 +447,7 @@ def test_each_file_is_read_once_to_restore(folder: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(module, name, once)
     found = lsh.restore(folder)
     np.testing.assert_array_equal(found.parameters, result.parameters)
-    assert sorted(read) == ["opened", "read"]
+    assert sorted(read) == ["check", "read"]
 
 
 def test_a_graph_s_parameters_alone_are_a_file(tmp_path: Path) -> None:

@@ -128,3 +128,21 @@ def writable(path: Path | None) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise PermissionError(errno.EACCES, "cannot be written", str(path))
+
+
+def drawable(path: Path | None) -> None:
+    """As ``writable``, of a file with figures; ImportError where what draws them is missing."""
+    writable(path)
+    if path is not None:
+        plotting()
+
+
+def plotting() -> None:
+    """ImportError where figures cannot be drawn."""
+    try:
+        import matplotlib as mpl  # noqa: F401, PLC0415 (optional)
+    except ImportError as error:
+        raise ImportError(
+            "figures need matplotlib, which is not installed; it comes with: pip install "
+            "'leashed[plot]'"
+        ) from error

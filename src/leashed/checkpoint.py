@@ -242,8 +242,20 @@ def load(
         ValueError: the file is truncated, altered, of another kind, of a newer version, of another
             model or other tables than those given, or of an external model and none was given; the
             message has its description. No table has changed.
+        OSError: of a folder in which a run writes checkpoints, the next one came each time before one
+            was read; tables may have changed.
     """
-    folder = folders.opened(path) if tables is not None or folders.is_one(path) else None
+    if tables is None and not folders.is_one(path):
+        return _loaded(path, model, None, None)
+    return folders.read(path, lambda folder: _loaded(path, model, tables, folder))
+
+
+def _loaded(
+    path: str | os.PathLike[str],
+    model: BuiltIn | External | None,
+    tables: Mapping[str, Table] | None,
+    folder: folders.Opened | None,
+) -> tuple[BuiltIn | External, NDArray[np.float32]]:
     found, tensors, _ = read(path if folder is None else folder.model)
     theta = whole(found, tensors)
     if model is not None:
@@ -260,6 +272,7 @@ def load(
     if folder is not None and tables is not None:
         given = _tables_of(model, tables)
         folder.require(given)
+        folder.check()
         folder.load(given)
     return model, theta
 
@@ -272,8 +285,10 @@ def load_statistics(path: str | os.PathLike[str]) -> NDArray[np.float32]:
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged, as for ``load``, or holds none.
     """
-    file = folders.opened(path).model if folders.is_one(path) else path
-    _, tensors, _ = read(file)
+    if folders.is_one(path):
+        _, tensors, _ = folders.read(path, lambda folder: read(folder.model))
+    else:
+        _, tensors, _ = read(path)
     if STATISTICS not in tensors:
         raise ValueError(
             f"{path} holds no statistics; its model has none, or it was saved without them"

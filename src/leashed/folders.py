@@ -16,12 +16,14 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from leashed import _atomic
 from leashed.tables import Table
 
-__all__ = ["Opened", "is_one", "mark_exact", "model_in", "opened", "prepare", "write"]
+__all__ = ["Opened", "is_one", "mark_exact", "opened", "prepare", "read", "write"]
+
+T = TypeVar("T")
 
 _MANIFEST = "manifest.json"
 _FORMAT = "leashed.tables"
@@ -29,6 +31,7 @@ _VERSION, _WITH_CHANGES = 1, 2
 # Files of changes that may follow one of all rows, and their bytes of that one's.
 _MOST_CHANGES, _MOST_OF_BASE = 64, 0.5
 _BLOCK = 2**20
+_TRIES = 100  # to read a generation before the next one has taken its place
 # Files of a generation, and what is left of one that was not written to the end.
 _OURS = re.compile(r"\.?(\d+)\.(?:model\.safetensors|(?:table|changes)\d+)(?:\.[\w-]+)*")
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
@@ -128,42 +131,63 @@ def mark_exact(folder: Path) -> None:
         _put(folder, {**manifest, "exact": True})
 
 
-def model_in(path: str | os.PathLike[str]) -> Path:
-    """The file of a folder's model and its parameters, as the manifest has it; tables are not looked
-    at. Raises what ``opened`` does.
+def read(path: str | os.PathLike[str], take: Callable[[Opened], T]) -> T:
+    """What ``take`` makes of a folder, all of it of one generation: where another one has come
+    meanwhile and a file is gone, it is called again. Of the files only the model's has been checked.
+
+    Raises:
+        OSError: as ``opened``, or a new generation came each time before one was read.
+        ValueError: as ``opened``, and what ``take`` raises.
     """
-    folder = Path(path)
-    told = _manifest(folder)["model"]
-    _require_whole(folder / told["file"], told)
-    return folder / str(told["file"])
+    for _ in range(_TRIES):
+        folder = _unchecked(path)
+        try:
+            _require_whole(folder.model, folder.manifest["model"])
+            return take(folder)
+        except (OSError, ValueError) as error:
+            if _manifest(Path(path)) == folder.manifest:
+                raise
+            failed = error
+    raise OSError(
+        errno.EBUSY,
+        f"a new checkpoint took its place each of the {_TRIES} times that it was read; write them "
+        "further apart, or read a copy",
+        str(path),
+    ) from failed
 
 
 def opened(path: str | os.PathLike[str]) -> Opened:
-    """A folder whose files are what its manifest says.
+    """A folder whose files are what its manifest says. It stays so while nobody writes there.
 
     Raises:
         FileNotFoundError: the manifest, or a file that it names, is missing.
         ValueError: one is damaged, or the manifest of a newer version.
     """
+    folder = _unchecked(path)
+    _require_whole(folder.model, folder.manifest["model"])
+    folder.check()
+    return folder
+
+
+def _unchecked(path: str | os.PathLike[str]) -> Opened:
     folder = Path(path)
     if folder.is_file():
         raise ValueError(f"cannot load {folder}: it is a file; name the folder with the tables")
-    manifest = _manifest(folder)
-    for told in _files(manifest):
-        _require_whole(folder / told["file"], told)
-    return Opened(folder, manifest)
+    return Opened(folder, _manifest(folder))
 
 
 class Opened:
-    """What ``opened`` gives.
+    """What ``opened`` and ``read`` give.
 
     Attributes:
+        manifest: what it says.
         model: the file of the model and its parameters.
         exact: whether nobody changed the tables while it was written.
     """
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         self._folder = folder
+        self.manifest = manifest
         self._tables: dict[str, Any] = manifest["tables"]
         self.model: Path = folder / manifest["model"]["file"]
         self.exact: bool = manifest["exact"]
@@ -172,6 +196,11 @@ class Opened:
     def described_tables(self) -> dict[str, Any]:
         """By name what is told of each."""
         return self._tables
+
+    def check(self) -> None:
+        """FileNotFoundError or ValueError where a table's file is not what the manifest says."""
+        for told in _table_files(self.manifest):
+            _require_whole(self._folder / told["file"], told)
 
     def require(self, tables: Mapping[str, Table], *, same_rule: bool = False) -> None:
         """ValueError where the folder's tables are not these: of the same names and sizes, with the
@@ -193,7 +222,8 @@ class Opened:
                     )
 
     def load(self, tables: Mapping[str, Table], *, incremental: bool = False) -> None:
-        """Put the folder's rows in place of those of tables that ``require`` has found to fit; with
+        """Put the folder's rows in place of those of tables that ``require`` has found to fit, where
+        ``check`` has found the files whole; with
         ``incremental`` what ``write`` adds to the folder are changes of them.
         """
         for name, table in tables.items():
@@ -241,8 +271,13 @@ def _are_many(changes: list[Any], all_rows: Mapping[str, Any]) -> bool:
 
 def _files(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What is told of each file."""
+    return [manifest["model"], *_table_files(manifest)]
+
+
+def _table_files(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """And of those of tables."""
     tables = manifest["tables"].values()
-    return [manifest["model"], *tables, *(c for table in tables for c in table.get("changes", ()))]
+    return [*tables, *(c for table in tables for c in table.get("changes", ()))]
 
 
 def _before(folder: Path) -> dict[str, Any]:

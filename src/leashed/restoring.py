@@ -42,7 +42,8 @@ class Restored(NamedTuple):
 def restore(path: str | os.PathLike[str]) -> Restored:
     """Read what ``leashed.save`` or a checkpoint holds, with new tables that have its rows: to
     evaluate, predict and serve. To go on training give ``leashed.load`` or ``resume=`` tables of
-    your own, since a schedule and a staleness policy are not made anew.
+    your own, since a schedule and a staleness policy are not made anew. A run may go on writing
+    checkpoints there: what is read is one of them.
 
     Args:
         path: The file; of a model with tables its folder.
@@ -52,8 +53,15 @@ def restore(path: str | os.PathLike[str]) -> Restored:
         ValueError: A file is damaged or of a newer version, the model reads tables and ``path`` has
             none, or it is external: no file holds a gradient, so that ``leashed.load`` has to be
             given one.
+        OSError: Of a folder in which a run writes checkpoints, the next one came each time before
+            one was read.
     """
-    folder = folders.opened(path) if folders.is_one(path) else None
+    if folders.is_one(path):
+        return folders.read(path, lambda folder: _restored(path, folder))
+    return _restored(path, None)
+
+
+def _restored(path: str | os.PathLike[str], folder: folders.Opened | None) -> Restored:
     model, tensors, _ = checkpoint.read(path if folder is None else folder.model)
     if isinstance(model, Description):
         raise ValueError(  # noqa: TRY004 (a fault of the file)
@@ -64,6 +72,7 @@ def restore(path: str | os.PathLike[str]) -> Restored:
     if folder is not None:
         tables = {name: _table(name, told) for name, told in folder.described_tables.items()}
         check_tables(getattr(model, "tables", ()), tables)
+        folder.check()
         folder.load(tables)
     elif getattr(model, "tables", ()):
         raise ValueError(

@@ -340,7 +340,7 @@ class TrainResult:
             path: where to save the picture too; its ending chooses the format.
 
         Raises:
-            ImportError: matplotlib is not installed (``pip install leashed[plot]``).
+            ImportError: matplotlib is not installed (``pip install 'leashed[plot]'``).
         """
         from leashed.plots import run  # noqa: PLC0415 (matplotlib is optional)
 

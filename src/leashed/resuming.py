@@ -278,7 +278,10 @@ def updates_in(path: str | os.PathLike[str]) -> int:
         OSError: it cannot be read.
         ValueError: it is damaged, or holds no run.
     """
-    _, _, metadata = checkpoint.read(folders.model_in(path) if folders.is_one(path) else path)
+    if folders.is_one(path):
+        _, _, metadata = folders.read(path, lambda folder: checkpoint.read(folder.model))
+    else:
+        _, _, metadata = checkpoint.read(path)
     if "run" not in metadata:
         raise ValueError(f"{path} holds parameters but no run")
     return int(json.loads(metadata["run"])["updates"])

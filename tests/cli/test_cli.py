@@ -260,17 +260,34 @@ def test_a_file_of_another_plan_is_refused(tmp_path, capsys, changes, complaint)
     assert output.read_bytes() == before
 
 
-def test_a_report_needs_matplotlib_and_says_so():
-    program = (
-        "import sys; sys.modules['matplotlib'] = None\n"
-        "from leashed.cli import main; sys.exit(main(['report', 'runs.jsonl']))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 2
-    assert "pip install leashed[plot]" in ended.stderr
-    assert "Traceback" not in ended.stderr
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "runs.jsonl"],
+        ["policies"],
+        ["train", "--report", "page.html"],
+        ["train", "--model", "dlrm", "--days", "{rows}", "--checkpoint", "run", "--report", "a"],
+        ["bench", "contention", "--report", "page.html"],
+        ["bench", "normalisation", "--report", "page.html"],
+        ["bench", "shadowsync", "--figure5", "--virtual", "--plot", "figure.png"],
+        ["bench", "shat", "--report", "page.html"],
+        ["bench", "staleness", "--report", "page.html"],
+        ["bench", "staleness", "--damping", "--report", "page.html"],
+        ["bench", "swap", "--report", "page.html"],
+        ["bench", "switching", "--report", "page.html"],
+    ],
+    ids=lambda arguments: "-".join(arguments[:3]),
+)
+def test_figures_need_matplotlib_which_is_said_before_a_run(
+    arguments, tmp_path, monkeypatch, capsys
+):
+    rows = tmp_path / "rows.tsv"
+    rows.touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert cli.main([argument.format(rows=rows) for argument in arguments]) == 2
+    assert "pip install 'leashed[plot]'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
 
 
 def test_version_and_help(capsys):

@@ -78,7 +78,7 @@ def _bound(word: str) -> float:
 
 
 def _contention(options: argparse.Namespace) -> int:
-    _check.writable(options.report)
+    _check.drawable(options.report)
     data = load_data(options).train
     measured = build_model(options.model, data)
     if options.costs is None:

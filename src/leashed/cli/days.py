@@ -128,9 +128,7 @@ def _check_options(options: argparse.Namespace) -> None:
     if options.threads == "auto":
         raise ValueError("--threads auto does not go with --days: give a number")
     _check.writable(options.output)
-    if options.report is not None:
-        _check.writable(options.report)
-        import leashed.report.days_page  # noqa: F401, PLC0415 (matplotlib is optional: told now)
+    _check.drawable(options.report)
 
 
 def _write(options: argparse.Namespace, model: str, result: Continual) -> None:

@@ -77,8 +77,7 @@ def _normalisation(options: argparse.Namespace) -> int:
     )
     if options.full:
         asked = replace(asked, updates=_FULL * asked.updates, rows=_FULL * asked.rows)
-    if options.report is not None:
-        _check.writable(options.report)
+    _check.drawable(options.report)
     line, found = Line(sys.stderr), []
     for curve in curves(asked):
         found.append(curve)

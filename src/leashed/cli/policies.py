@@ -38,9 +38,9 @@ def add(commands: Commands) -> None:
 
 
 def _policies(options: argparse.Namespace) -> int:
+    _check.drawable(options.output)
     from leashed.plots.policies import decay_factors  # noqa: PLC0415 (matplotlib is optional)
 
-    _check.writable(options.output)
     named = [policy_of(text, "policy") for text in options.policies] or None
     decay_factors(named, options.up_to).savefig(options.output)
     print(options.output)

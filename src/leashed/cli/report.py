@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leashed import _check
 from leashed.studies import runs
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def add(commands: Commands) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
+    _check.drawable(options.output)
     if any(file.is_dir() for file in options.files):
         return _cluster(options)
     from leashed.report import page  # noqa: PLC0415 (matplotlib is optional)

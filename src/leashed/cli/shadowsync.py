@@ -240,7 +240,7 @@ def _shadowsync(options: argparse.Namespace) -> int:
         _check.real("minutes", options.minutes, 0.0)
     study = _study(options)
     _check.writable(options.output)
-    _check.writable(options.plot)
+    _check.drawable(options.plot)
     records, size = before(options, read)
     data = _data(options, study)
     try:

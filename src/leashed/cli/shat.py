@@ -105,9 +105,7 @@ def _or(given: float | None, default: float) -> float:
 
 
 def _shat(options: argparse.Namespace) -> int:
-    _check.writable(options.report)
-    if options.report is not None:
-        import leashed.plots.shat  # noqa: F401, PLC0415 (matplotlib is optional: told now)
+    _check.drawable(options.report)
     asked, data = _asked(options), load_data(options)
     total, line, runs = len(settings(asked)), Line(sys.stderr), []
     for run in train_all(asked, data):

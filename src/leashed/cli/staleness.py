@@ -47,7 +47,7 @@ def add(benchmarks: Commands) -> None:
 
 
 def _staleness(options: argparse.Namespace) -> int:
-    _check.writable(options.report)
+    _check.drawable(options.report)
     for workers in options.workers:
         _check.whole("workers", workers)
     if options.damping:

@@ -75,8 +75,7 @@ def _swap(options: argparse.Namespace) -> int:
             f"--periods must be at most {asked.steps // LEAST_PERIOD} in a day of {asked.steps} steps: "
             f"the decay at each step to compare with takes periods of {LEAST_PERIOD}, got {asked.periods}"
         )
-    if options.report is not None:
-        _check.writable(options.report)
+    _check.drawable(options.report)
     line, found = Line(sys.stderr), []
     for curve in curves(asked):
         found.append(curve)

@@ -91,7 +91,7 @@ def _setting(options: argparse.Namespace) -> Setting:
 
 
 def _switching(options: argparse.Namespace) -> int:
-    _check.writable(options.report)
+    _check.drawable(options.report)
     setting = _setting(options)
     line = Line(sys.stderr)
     line.show("throughput over a day")

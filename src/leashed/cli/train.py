@@ -207,9 +207,7 @@ def _train(options: argparse.Namespace) -> int:
     until = _until(options)
     rule, staleness = rule_of(options), staleness_of(options)
     _check.writable(options.output)
-    if options.report is not None:
-        _check.writable(options.report)
-        import leashed.report.training  # noqa: F401, PLC0415 (matplotlib is optional: told now)
+    _check.drawable(options.report)
     for path in (options.save, options.checkpoint):
         if options.model not in clicks.MODELS:
             _check.writable(path)
