@@ -1,6 +1,7 @@
 #include "assembly.h"
 
 #include "data.h"
+#include "leashed/model/sparse_model.h"
 #include "sparse.h"
 #include "stream.h"
 
@@ -12,10 +13,13 @@ const PyStreamedRows* streamed_of(const GradientSource& source, const py::object
   if (!py::isinstance<PyStreamedRows>(x)) return nullptr;
   const auto& rows = py::cast<const PyStreamedRows&>(x);
   const RowLayout& layout = rows.data.stream->layout();
-  if (layout.numbers != source.features() ||
-      rows.data.features.size() != source.features_of_tables().size() ||
-      layout.classes != (source.classes() > 0)) {
-    throw py::value_error("x must have the numbers, ids and labels that source takes");
+  const auto* const sparse = dynamic_cast<const SparseModel*>(&source);
+  const bool suits = sparse ? layout.columns == source.features() &&
+                                  (layout.distinct_columns || !sparse->takes_distinct_columns())
+                            : layout.columns == 0 && layout.numbers == source.features() &&
+                                  rows.data.features.size() == source.features_of_tables().size();
+  if (!suits || layout.classes != (source.classes() > 0)) {
+    throw py::value_error("x must have the columns or numbers, ids and labels that source takes");
   }
   return &rows;
 }

@@ -167,12 +167,15 @@ std::shared_ptr<PyRowStream> open_svmlight(std::int32_t first, std::size_t featu
                                            py::function open, bool again, std::size_t part_bytes,
                                            std::size_t threads, std::size_t places,
                                            std::uint64_t passes, bool skip_bad,
-                                           std::uint64_t window, std::uint64_t seed) {
+                                           std::uint64_t window, std::uint64_t seed,
+                                           bool distinct_columns, bool tells_fields) {
   SvmlightSettings settings{.first = first, .features = features, .classes = classes};
+  settings.distinct_columns = distinct_columns;
   if (fields) {
-    require_length(*fields, features, "fields");
+    if (fields->size() > 0) require_length(*fields, features, "fields");
     settings.format = RowFormat::libffm;
-    settings.fields.assign(fields->data(), fields->data() + features);
+    settings.fields.assign(fields->data(), fields->data() + fields->size());
+    settings.tells_fields = tells_fields;
   }
   auto format = std::make_unique<const SvmlightLines>(std::move(settings));
   const RowLayout layout = format->layout();
@@ -293,11 +296,15 @@ void bind_stream(py::module_& m) {
         py::arg("files"), py::arg("open"), py::arg("again"), py::arg("part_bytes"),
         py::arg("threads"), py::arg("places"), py::arg("passes"), py::arg("skip_bad"),
         py::arg("window"), py::arg("seed"), "Rows of text files.");
-  m.def("open_svmlight", open_svmlight, py::arg("first"), py::arg("features"), py::arg("fields"),
-        py::arg("classes"), py::arg("files"), py::arg("open"), py::arg("again"),
-        py::arg("part_bytes"), py::arg("threads"), py::arg("places"), py::arg("passes"),
-        py::arg("skip_bad"), py::arg("window"), py::arg("seed"),
-        "Rows of svmlight files; of libffm's where there are fields.");
+  m.def(
+      "open_svmlight", open_svmlight, py::arg("first"), py::arg("features"), py::arg("fields"),
+      py::arg("classes"), py::arg("files"), py::arg("open"), py::arg("again"),
+      py::arg("part_bytes"), py::arg("threads"), py::arg("places"), py::arg("passes"),
+      py::arg("skip_bad"), py::arg("window"), py::arg("seed"), py::arg("distinct_columns"),
+      py::arg("tells_fields"),
+      "Rows of svmlight files; of libffm's where there are fields, of each column, or [] for any. "
+      "distinct_columns: a column that comes again in a row is added to where it came first. "
+      "tells_fields: ids of libffm's are field << 32 | column.");
   m.def("open_arrow", open_arrow, py::arg("columns"), py::arg("classes"), py::arg("name"),
         py::arg("open"), py::arg("again"), py::arg("threads"), py::arg("places"), py::arg("passes"),
         py::arg("skip_bad"), py::arg("window"), py::arg("seed"),

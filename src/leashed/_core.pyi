@@ -1192,9 +1192,11 @@ def open_svmlight(
     skip_bad: bool,
     window: typing.SupportsInt | typing.SupportsIndex,
     seed: typing.SupportsInt | typing.SupportsIndex,
+    distinct_columns: bool,
+    tells_fields: bool,
 ) -> RowStream:
     """
-    Rows of svmlight files; of libffm's where there are fields.
+    Rows of svmlight files; of libffm's where there are fields, of each column, or [] for any. distinct_columns: a column that comes again in a row is added to where it came first. tells_fields: ids of libffm's are field << 32 | column.
     """
 
 def parse_svmlight(text: bytes) -> tuple:

@@ -99,6 +99,7 @@ def train(
     | Split
     | ClickSplit
     | Stream
+    | SparseStream
     | tuple[Any, ArrayLike],
     *,
     until: Until,
@@ -164,6 +165,10 @@ def train(
             ``threads="auto"`` are not for streams. A run that is resumed reads and passes over what
             it has used. ``result.config["reading"]`` is what was read, as ``stream.ReadCounts`` has it,
             and ``result.breakdown["data"]`` the seconds that threads waited for rows.
+
+            So is a ``stream.SparseStream``, by linear models and factorisation machines, whose
+            columns are to be as many as the model's features. Whole vectors are updated then,
+            whatever the discipline: choose a large ``batch_size``.
         until: ``leashed.until(...)``: when to stop.
         discipline: how threads share the parameters. Default: ``Leashed()``.
         mode: of ``leashed.modes``, in place of a discipline: the threads are the workers of a parameter
@@ -383,7 +388,7 @@ def train(
         "dimension": model.dimension,
         "flops_per_example": model.flops_per_example,
         "data": train_set.name,
-        "sparse": isinstance(train_set, SparseDataset),
+        "sparse": _is_sparse(train_set),
         "examples": None if streamed is not None else len(train_set),
         "isa": _core.default_isa(),
         "cpu": cpu_model(),
@@ -822,9 +827,13 @@ def _check_threads(threads: int, discipline: Discipline) -> int:
 
 
 def source_of(model: AnyModel, data: _Data) -> _core.GradientSource:
-    if isinstance(data, SparseDataset) and not isinstance(model, External):
+    if _is_sparse(data) and not isinstance(model, External):
         return model.sparse
     return model.native
+
+
+def _is_sparse(data: _Data) -> bool:
+    return isinstance(data, SparseDataset) or (isinstance(data, _Streamed) and data.sparse)
 
 
 class _Clicks:
@@ -843,8 +852,23 @@ class _Clicks:
 class _Streamed:
     """A stream as a model reads it."""
 
-    def __init__(self, model: Model | Graph, stream: Stream) -> None:
+    def __init__(
+        self, model: Model | Graph | FactorisationMachine, stream: Stream | SparseStream
+    ) -> None:
         self._stream, self.name = stream, stream.name
+        self.sparse = isinstance(stream, SparseStream)
+        self._distinct = isinstance(model, FactorisationMachine)
+        self._features: list[tuple[int, int | None]] = []
+        self._users: int | None = None
+        self.passes = 1
+        if isinstance(stream, SparseStream):
+            _check_columns(model, stream)
+        else:
+            self._read(model, stream)
+        _check_classes(model, stream)
+
+    def _read(self, model: Model | Graph | FactorisationMachine, stream: Stream) -> None:
+        _ = model.native
         if isinstance(model, Graph) and len(model.readers) > len(model.embeddings):
             raise ValueError(
                 f"data must be in memory for model {model.name}, which draws ids for each batch; "
@@ -855,9 +879,6 @@ class _Streamed:
         numbers = model.id_features if isinstance(model, Graph) else ()
         check_stream(stream, model.features, specs, numbers)
         self._features = list(zip(numbers, lengths, strict=True))
-        _check_classes(model, stream)
-        self._users: int | None = None
-        self.passes = 1
 
     def __len__(self) -> int:
         return 0
@@ -870,7 +891,12 @@ class _Streamed:
             self.passes = int(epochs)
         if self.passes > 1 and not self._stream.repeatable:
             raise ValueError(f"{self.name} can be read once; epochs must be 1, got {epochs:g}")
-        self._opened = self._stream.open(self.passes, beside=threads)
+        if isinstance(self._stream, SparseStream):
+            self._opened = self._stream.open(
+                self.passes, beside=threads, distinct_columns=self._distinct
+            )
+        else:
+            self._opened = self._stream.open(self.passes, beside=threads)
 
     @property
     def counts(self) -> ReadCounts:
@@ -878,6 +904,11 @@ class _Streamed:
 
     def tell_users(self, feature: object) -> None:
         """Rows are to tell whose they are."""
+        if isinstance(self._stream, SparseStream):
+            raise TypeError(
+                f"gauc is not for {self.name}, whose sparse rows do not tell whose they are; leave it "
+                "out, or read them into memory with stream.read() and give an array"
+            )
         if not isinstance(feature, str):
             raise TypeError(
                 "gauc must name a feature of the stream, whose rows are not known beforehand, got "
@@ -890,12 +921,31 @@ class _Streamed:
         return _core.StreamedRows(self._opened.native, self._features, self._users)
 
 
-def _check_classes(model: Model | Graph, stream: Stream) -> None:
+def _check_columns(model: Model | Graph | FactorisationMachine, stream: SparseStream) -> None:
+    _ = model.sparse
+    if stream.features != model.features:
+        raise ValueError(
+            f"data has {stream.features} features, but the model takes {model.features}"
+        )
+    if isinstance(model, FactorisationMachine) and not stream.has_fields(model.fields):
+        raise ValueError(
+            f"data has columns of other fields than model {model.name}; make both of the same fields"
+        )
+
+
+def _check_classes(
+    model: Model | Graph | FactorisationMachine, stream: Stream | SparseStream
+) -> None:
     if (model.classes == 0) != (stream.classes == 0):
+        made = (
+            "the stream's classes=0 and classes=2"
+            if isinstance(stream, SparseStream)
+            else "stream.Target() and stream.Label()"
+        )
         raise ValueError(
             f"data has {'numbers' if stream.classes == 0 else 'labels'}, but the loss {model.loss} "
-            f"takes {'numbers' if model.classes == 0 else 'labels'}; stream.Target() and "
-            "stream.Label() make the one and the other"
+            f"takes {'numbers' if model.classes == 0 else 'labels'}; {made} make the one and the "
+            "other"
         )
     if stream.classes > model.classes:
         raise ValueError(
@@ -943,13 +993,8 @@ def head_of(
 
 def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
     """The training and validation sets, as ``model`` reads them."""
-    if isinstance(data, Stream):
+    if isinstance(data, (Stream, SparseStream)):
         return _streaming_sets(model, data, validation)
-    if isinstance(data, SparseStream):
-        raise TypeError(
-            "data must be in memory where rows are sparse; stream.read() reads it, and "
-            "stream.parts(rows) part after part, each to be trained on from init=result.parameters"
-        )
     if isinstance(model, (Graph, External)) and model.tables:
         if isinstance(data, ClickSplit):
             data, validation = data.train, data.test if validation is None else validation
@@ -967,26 +1012,34 @@ def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data |
     data, validation = _datasets(data, validation)
     check_fits(model, data, "data")
     if validation is not None:
-        if isinstance(validation, SparseDataset) != isinstance(data, SparseDataset):
-            raise TypeError("validation must be sparse where data is, and dense where it is dense")
+        _check_kinds(validation, sparse=isinstance(data, SparseDataset))
         check_fits(model, validation, "validation")
     return data, validation
 
 
-def _streaming_sets(model: AnyModel, data: Stream, validation: Any) -> tuple[_Data, _Data | None]:
-    if not isinstance(model, (Model, Graph)):
+def _streaming_sets(
+    model: AnyModel, data: Stream | SparseStream, validation: Any
+) -> tuple[_Data, _Data | None]:
+    if not isinstance(model, (Model, Graph, FactorisationMachine)):
         raise TypeError(
-            "data must be in memory for linear models of sparse rows, factorisation machines and "
-            f"external models; stream.read() reads it, got {type(model).__name__}"
+            "data must be in memory for external models; stream.read() reads it, got "
+            f"{type(model).__name__}"
         )
-    if isinstance(validation, Stream):
+    if isinstance(validation, (Stream, SparseStream)):
         raise TypeError("validation must be in memory; stream.read() reads it")
     if validation is None:
         return _Streamed(model, data), None
     if isinstance(model, Graph) and model.tables:
         return _Streamed(model, data), _Clicks(model, validation, "validation")
+    streamed = _Streamed(model, data)
+    _check_kinds(validation, sparse=streamed.sparse)
     check_fits(model, validation, "validation")
-    return _Streamed(model, data), validation
+    return streamed, validation
+
+
+def _check_kinds(validation: object, *, sparse: bool) -> None:
+    if isinstance(validation, SparseDataset) != sparse:
+        raise TypeError("validation must be sparse where data is, and dense where it is dense")
 
 
 def _datasets(

@@ -214,9 +214,6 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         stream.libsvm(tmp_path / "none.svm", 3)
     with pytest.raises(ValueError, match="no row"):
         stream.libsvm(write(tmp_path / "empty.svm", ["# nothing", ""]), 3).read()
-    rows: Any = stream.libsvm(path, 3)
-    with pytest.raises(TypeError, match=r"stream.read\(\) reads it"):
-        lsh.train(lsh.models.fm(3), rows, until=lsh.until(epochs=1))
 
 
 @pytest.mark.parametrize(

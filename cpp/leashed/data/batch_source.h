@@ -17,8 +17,9 @@ struct StreamedRows {
   explicit StreamedRows(const RowLayout& layout) : block(layout) {}
 
   RowBlock block;
-  std::vector<IdFeature> all, read;  // of the stream, and of those the model's
-  double waited_seconds = 0;         // until they had been read
+  std::vector<IdFeature> all, read;   // of the stream, and of those the model's
+  std::vector<std::int32_t> columns;  // of sparse rows
+  double waited_seconds = 0;          // until they had been read
 };
 
 // A batch and the memory that its source gathers it in; one thread's.

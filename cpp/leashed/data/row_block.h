@@ -16,6 +16,10 @@ struct RowLayout {
   bool classes = true;          // labels; else values
   bool weights = false;
   bool id_weights = false;  // whether each id of a bag has a weight
+  // Of sparse rows, whose one bag has their columns, and these for weights their values: how many
+  // columns there are. 0: rows are not sparse.
+  std::size_t columns = 0;
+  bool distinct_columns = false;  // whether none of them has a column twice
 
   std::size_t single_ids() const;
 };

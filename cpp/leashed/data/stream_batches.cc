@@ -14,6 +14,12 @@ void StreamBatches::fill(std::uint64_t k, Batch& batch) const {
   const std::size_t rows = own.block.rows(), numbers = stream.layout().numbers;
   batch.view.targets = own.block.targets();
   batch.view.size = rows;
+  if (stream.layout().columns > 0) {
+    const RowBlock::Bag& entries = own.block.bags.front();
+    own.columns.assign(entries.ids.begin(), entries.ids.end());
+    batch.view.sparse = {entries.offsets.data(), own.columns.data(), entries.weights.data()};
+    return;
+  }
   batch.rows.resize(rows);
   for (std::size_t i = 0; i < rows; ++i) batch.rows[i] = own.block.x.data() + i * numbers;
   batch.view.rows = batch.rows.data();

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "leashed/base/error.h"
 
@@ -11,7 +14,44 @@ namespace leashed {
 namespace {
 
 RowLayout layout_of(const SvmlightSettings& settings) {
-  return {.bags = {true}, .classes = settings.classes > 0, .id_weights = true};
+  return {.bags = {true},
+          .classes = settings.classes > 0,
+          .id_weights = true,
+          .columns = settings.tells_fields ? 0 : settings.features,
+          .distinct_columns = settings.distinct_columns};
+}
+
+// What DistinctColumns does, of a row: its entries from `first` on.
+void join_repeated(SvmlightRows& rows, std::size_t first) {
+  const std::size_t count = rows.columns.size() - first;
+  std::int32_t* const columns = rows.columns.data() + first;
+  float* const values = rows.values.data() + first;
+  if (std::adjacent_find(columns, columns + count, std::greater_equal<>()) == columns + count) {
+    return;  // as files have them, nearly always
+  }
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t j) { return std::pair(columns[j], j); });
+  std::vector<bool> again(count);
+  for (std::size_t i = 1, put = 0; i < count; ++i) {
+    const std::size_t place = order[i];
+    again[place] = columns[place] == columns[order[put]];
+    if (again[place]) {
+      values[order[put]] += values[place];
+    } else {
+      put = i;
+    }
+  }
+  std::size_t to = 0;
+  for (std::size_t j = 0; j < count; ++j) {
+    if (again[j]) continue;
+    columns[to] = columns[j];
+    values[to++] = values[j];
+  }
+  rows.columns.resize(first + to);
+  rows.values.resize(first + to);
+  if (!rows.fields.empty()) rows.fields.resize(first + to);
+  rows.offsets.back() = static_cast<std::int64_t>(first + to);
 }
 
 std::string shown(double number) {
@@ -61,12 +101,13 @@ class Parser final : public LineParser {
                     std::to_string(settings_->features) + " features");
       }
       rows.columns[j] = column;
-      if (settings_->format != RowFormat::libffm) continue;
+      if (settings_->fields.empty()) continue;
       if (const std::int32_t field = settings_->fields[column]; rows.fields[j] != field) {
         throw Error("column " + std::to_string(given) + " is of field " +
                     std::to_string(rows.fields[j]) + ", but fields says " + std::to_string(field));
       }
     }
+    if (settings_->distinct_columns) join_repeated(rows, entries);
   }
 
   void check_target(double target) const {
@@ -92,6 +133,11 @@ class Parser final : public LineParser {
     }
     RowBlock::Bag& bag = block.bags.front();
     bag.ids.assign(rows.columns.begin(), rows.columns.end());
+    if (settings_->tells_fields) {
+      for (std::size_t j = 0; j < bag.ids.size(); ++j) {
+        bag.ids[j] |= static_cast<std::uint64_t>(rows.fields[j]) << kFieldShift;
+      }
+    }
     bag.offsets = std::move(rows.offsets);
     bag.weights = std::move(rows.values);
   }

@@ -18,9 +18,15 @@ struct SvmlightSettings {
   RowFormat format = RowFormat::svmlight;
   std::int32_t first = 1;                 // the number of the first column, which becomes 0
   std::size_t features = 0;               // columns there are
-  std::vector<std::int32_t> fields = {};  // libffm: of each column
+  std::vector<std::int32_t> fields = {};  // libffm: of each column; empty: it may be any
   std::int32_t classes = 2;               // labels are below, of two −1 is 0; 0: there are values
+  // Whether a column that comes again in a row is added to where it came first.
+  bool distinct_columns = false;
+  // libffm: whether ids are field << kFieldShift | column, for who wants to know the fields.
+  bool tells_fields = false;
 };
+
+inline constexpr int kFieldShift = 32;
 
 class SvmlightLines final : public LineFormat {
  public:

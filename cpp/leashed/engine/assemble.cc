@@ -166,11 +166,11 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
 }
 
 // run(parts, order) with the parts in the training's order: sparse rows and their columns have one
-// of their own.
+// of their own, where they lie in memory.
 template <class Run>
 auto in_order(const Assembly& parts, const Run& run) {
   const auto* sparse = dynamic_cast<const SparseModel*>(&parts.source);
-  if (!sparse) return run(parts, Order(nullptr, {}));
+  if (!sparse || parts.stream) return run(parts, Order(nullptr, {}));
 
   const OrderedRows& rows = *parts.ordered;
   const auto source = sparse->for_ordered(rows);

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from leashed import datasets, models
+from leashed import datasets, models, stream
 from leashed.cli.arguments import existing
 from leashed.datasets import SparseDataset
 from leashed.models import FactorisationMachine, Model
+from leashed.stream import SparseStream
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
@@ -22,12 +24,16 @@ __all__ = [
     "FORMATS",
     "MODELS",
     "Rows",
+    "Streamed",
     "add_sparse",
     "build",
     "format_of",
     "load",
+    "named",
     "read",
     "refuse",
+    "stream_of",
+    "streamed",
 ]
 
 MODELS = (
@@ -49,6 +55,7 @@ _ENDINGS = {
     ".tsv": "criteo",
     ".csv": "criteo",
 }
+_PACKED = (".gz", ".zst")
 _TEST_SHARE = 5  # one row of so many is kept for testing
 _BITS = 18
 
@@ -58,6 +65,16 @@ class Rows(NamedTuple):
 
     train: SparseDataset
     test: SparseDataset
+    fields: NDArray[Any] | None
+
+
+class Streamed(NamedTuple):
+    """What ``streamed`` gives: rows to train on while they are read, rows to test, if there are any,
+    and in libffm files each column's field.
+    """
+
+    train: SparseStream
+    test: SparseDataset | None
     fields: NDArray[Any] | None
 
 
@@ -72,7 +89,14 @@ def add_sparse(parser: Arguments) -> None:
         "--test",
         type=Path,
         metavar="FILE",
-        help="rows to test (default: the last fifth of --data)",
+        help="rows to test (default: the last fifth of --data; with --stream none)",
+    )
+    parser.add_argument(
+        "--features",
+        type=int,
+        metavar="N",
+        help="libsvm with --stream: columns there are (default: as many as the files have, which are "
+        "read once before for that)",
     )
     parser.add_argument(
         "--zero-based", action="store_true", help="libsvm: columns are numbered from 0, not 1"
@@ -91,10 +115,32 @@ def format_of(path: Path, given: str | None) -> str:
     """The format of a file; ValueError where nothing tells."""
     if given is not None:
         return given
-    name = path.with_suffix("") if path.suffix == ".gz" else path
+    name = path.with_suffix("") if path.suffix in _PACKED else path
     if name.suffix not in _ENDINGS:
         raise ValueError(f"the name of {path} does not tell its format; give --format")
     return _ENDINGS[name.suffix]
+
+
+def named(given: str) -> Path:
+    """The path, or the pattern, of files; FileNotFoundError where nothing has that name."""
+    return Path(given) if has_magic(given) else existing(given)
+
+
+def _files_of(options: argparse.Namespace) -> tuple[Path, str]:
+    """What ``--data`` names, and its format."""
+    if options.data is None:
+        raise ValueError(f"--model {options.model} takes --data FILE of sparse rows")
+    path = named(options.data) if options.stream else existing(options.data)
+    if options.test is not None:
+        existing(options.test)
+    fmt = format_of(path, options.format)
+    if fmt != "criteo" and options.hash_bits is not None:
+        raise ValueError("--hash-bits goes with --format criteo")
+    if fmt != "libsvm" and options.zero_based:
+        raise ValueError("--zero-based goes with --format libsvm")
+    if options.features is not None and not (options.stream and fmt == "libsvm"):
+        raise ValueError("--features goes with --stream and --format libsvm")
+    return path, fmt
 
 
 def load(options: argparse.Namespace) -> Rows:
@@ -103,16 +149,9 @@ def load(options: argparse.Namespace) -> Rows:
     Raises:
         OSError, ValueError: a file is missing or wrong, or there is none.
     """
-    if options.data is None:
-        raise ValueError(f"--model {options.model} takes --data FILE of sparse rows")
-    path = existing(options.data)
-    if options.test is not None:
-        existing(options.test)
-    fmt = format_of(path, options.format)
-    if fmt != "criteo" and options.hash_bits is not None:
-        raise ValueError("--hash-bits goes with --format criteo")
-    if fmt != "libsvm" and options.zero_based:
-        raise ValueError("--zero-based goes with --format libsvm")
+    path, fmt = _files_of(options)
+    if options.bad is not None:
+        raise ValueError("--bad goes with --stream; files in memory have no bad lines")
     regression = options.model == "linear_regression"
     fields = None
     if fmt == "libffm":
@@ -129,6 +168,58 @@ def load(options: argparse.Namespace) -> Rows:
     if len(train) < 2:
         raise ValueError(f"{path} has one row; it takes two, one to test")
     return Rows(*train.split(test=max(1, len(train) // _TEST_SHARE)), fields)
+
+
+def streamed(options: argparse.Namespace) -> Streamed:
+    """The files that ``--data`` names, read while they are trained on, and the rows of ``--test``.
+
+    Raises:
+        OSError, ValueError: a file is missing or wrong, or ``--data`` names none, or none that can
+            be read twice where that is needed.
+    """
+    path, fmt = _files_of(options)
+    if fmt == "criteo":
+        raise ValueError(
+            f"--stream of Criteo's files goes with models of clicks, not with {options.model}; leave "
+            "it out, or write libsvm or libffm"
+        )
+    regression = options.model == "linear_regression"
+    features, fields, classes = options.features, None, 0 if regression else 2
+    if features is None or options.model == "softmax_regression":
+        found = (
+            stream.scan_libffm(str(path))
+            if fmt == "libffm"
+            else stream.scan_libsvm(str(path), zero_based=options.zero_based)
+        )
+        features = found.features if features is None else features
+        fields = found.fields
+        classes = classes and found.classes
+        if not (regression or classes):
+            raise ValueError(
+                f"{path} has targets that are no labels; give --model linear_regression"
+            )
+    rows = stream_of(path, fmt, options, features, classes, fields)
+    test = None
+    if options.test is not None:
+        known = () if fields is None else tuple(fields.tolist())
+        test = read(options.test, fmt, options, features, regression=regression, fields=known)
+    return Streamed(rows, test, fields)
+
+
+def stream_of(
+    path: str | Path,
+    fmt: str,
+    options: argparse.Namespace,
+    features: int,
+    classes: int,
+    fields: ArrayLike | None,
+) -> SparseStream:
+    """The rows of files of that format, libsvm or libffm; a pattern is its files by name."""
+    bad = "fail" if options.bad is None else options.bad
+    if fmt == "libffm":
+        known = features if fields is None else fields
+        return stream.libffm(path, known, classes=classes, bad=bad)
+    return stream.libsvm(path, features, zero_based=options.zero_based, classes=classes, bad=bad)
 
 
 def read(
@@ -162,7 +253,9 @@ def read(
     )
 
 
-def build(name: str, rows: Rows, options: argparse.Namespace) -> Model | FactorisationMachine:
+def build(
+    name: str, rows: Rows | Streamed, options: argparse.Namespace
+) -> Model | FactorisationMachine:
     """The named model of these rows."""
     features, l2 = rows.train.features, 0.0 if options.l2 is None else options.l2
     if options.factors is not None and name not in ("fm", "ffm"):
@@ -176,14 +269,15 @@ def build(name: str, rows: Rows, options: argparse.Namespace) -> Model | Factori
     kind: Callable[..., Model] = getattr(models, name)
     if name == "linear_regression":
         return kind(features, l2=l2)
-    return kind(features, max(rows.train.classes, rows.test.classes), l2=l2)
+    tested = 2 if rows.test is None else rows.test.classes
+    return kind(features, max(rows.train.classes, tested), l2=l2)
 
 
 def refuse(options: argparse.Namespace, *, test: bool = False) -> None:
     """ValueError where an argument is given that other models do not take; with ``test`` they take
     rows to test.
     """
-    for name in ("format", "test", "hash_bits", "factors", "l2"):
+    for name in ("format", "test", "features", "hash_bits", "factors", "l2"):
         if getattr(options, name) is not None and not (test and name == "test"):
             raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}")
     if options.zero_based:

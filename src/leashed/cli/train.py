@@ -24,7 +24,7 @@ from leashed.report.table import pairs
 from leashed.result import TrainResult
 from leashed.spelled import MODE_WORDS, discipline_of, mode_of
 from leashed.stopping import Until
-from leashed.stream import Stream
+from leashed.stream import SparseStream, Stream
 from leashed.studies.scaling import MODELS, build_model
 from leashed.train import Progress, train
 
@@ -86,19 +86,22 @@ def add(commands: Commands) -> None:
             "--data FILE in Criteo's format",
         )
     )
-    read = parser.add_argument_group("files of clicks", "plain, or compressed by gzip or zstd")
+    read = parser.add_argument_group(
+        "files of clicks and of sparse rows", "plain, or compressed by gzip or zstd"
+    )
     files.add_files(read)
     read.add_argument(
         "--stream",
         action="store_true",
         help="train on --data while it is read, in order, once unless --epochs says more; it need not "
-        "fit into memory. --test FILE has rows to test",
+        "fit into memory, and may be a pattern of several files. --test FILE has rows to test",
     )
     days.add_days(read)
     sparse.add_sparse(
         parser.add_argument_group(
             "models of sparse rows",
-            f"{', '.join(sparse.MODELS)}: --data FILE is in the libsvm or libffm format, or Criteo's",
+            f"{', '.join(sparse.MODELS)}: --data FILE is in the libsvm or libffm format, or Criteo's; "
+            "of the first two also with --stream",
         )
     )
     until = parser.add_argument_group(
@@ -215,15 +218,15 @@ def _train(options: argparse.Namespace) -> int:
             folders.prepare(path)
     given = None
     model: Model | FactorisationMachine | Graph
-    data: Split | ClickSplit | sparse.Rows | clicks.Streamed
+    data: Split | ClickSplit | sparse.Rows | sparse.Streamed | clicks.Streamed
     if options.model in clicks.MODELS:
         sparse.refuse(options, test=options.stream)
         model = clicks.build(options.model, options)
         data = clicks.streamed(options) if options.stream else clicks.load(options)
         given = clicks.make_tables(model, options, rule, staleness)
     elif options.model in sparse.MODELS:
-        clicks.refuse(options)
-        data = sparse.load(options)
+        clicks.refuse(options, stream=True)
+        data = sparse.streamed(options) if options.stream else sparse.load(options)
         model = sparse.build(options.model, data, options)
     else:
         clicks.refuse(options)
@@ -233,7 +236,7 @@ def _train(options: argparse.Namespace) -> int:
     line = Line(sys.stderr)
 
     def progress(now: Progress) -> None:
-        if isinstance(data.train, Stream):
+        if isinstance(data.train, (Stream, SparseStream)):
             line.show(describe(now))
         else:
             share = completed(until, now, len(data.train))

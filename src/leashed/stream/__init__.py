@@ -15,7 +15,7 @@ number.
 from leashed.stream.arrow import arrow
 from leashed.stream.columns import Hashed, Id, Label, Number, Target, Vocabulary, Weight
 from leashed.stream.schema import schema
-from leashed.stream.sparse import SparseStream, libffm, libsvm
+from leashed.stream.sparse import Scanned, SparseStream, libffm, libsvm, scan_libffm, scan_libsvm
 from leashed.stream.stream import BadLine, ReadCounts, Stream
 from leashed.stream.text import criteo, csv
 
@@ -26,6 +26,7 @@ __all__ = [
     "Label",
     "Number",
     "ReadCounts",
+    "Scanned",
     "SparseStream",
     "Stream",
     "Target",
@@ -36,5 +37,7 @@ __all__ = [
     "csv",
     "libffm",
     "libsvm",
+    "scan_libffm",
+    "scan_libsvm",
     "schema",
 ]

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core
 from leashed.datasets import SparseDataset
-from leashed.machine import cores
 from leashed.stream.files import Paths, is_repeatable, name_of, open_file, paths_of
 from leashed.stream.stream import Opened, Options, Parts
 from leashed.stream.text import PART_BYTES, PLACES
 
-__all__ = ["SparseStream", "libffm", "libsvm"]
+__all__ = ["Scanned", "SparseStream", "libffm", "libsvm", "scan_libffm", "scan_libsvm"]
 
 _MOST_FEATURES = 2**31 - 1
 _MOST_CLASSES = 2**31 - 1
+_SCANNED = 1 << 16  # rows in memory
+_FIELD = np.uint64(32)  # bits of a column where its field stands above
+_COLUMN = np.uint64(2**32 - 1)
 
 
 def libsvm(
@@ -36,6 +39,8 @@ def libsvm(
     ``qid:…`` passed over.
 
         rows = lsh.stream.libsvm("clicks-*.svm.gz", 1_000_000, bad="skip")
+        model = lsh.models.logistic_regression(rows.features)
+        result = lsh.train(model, rows, until=lsh.until(epochs=1), batch_size=4096)
         for part in rows.parts(100_000): ...         # SparseDatasets, in order
         data = rows.read()                           # in memory
 
@@ -56,8 +61,7 @@ def libsvm(
             file is damaged, or a line is bad and not to be skipped; the message names the file, the
             line's number and what is wrong.
     """
-    if not isinstance(zero_based, bool):
-        raise TypeError(f"zero_based must be True or False, got {zero_based!r}")
+    _check_zero_based(zero_based)
     features = _check.whole("features", features, 1, _MOST_FEATURES)
     options = Options(bad, threads, shuffle, seed)
     return SparseStream(path, features, 0 if zero_based else 1, None, classes, options, part_bytes)
@@ -65,7 +69,7 @@ def libsvm(
 
 def libffm(
     path: Paths,
-    fields: ArrayLike,
+    fields: ArrayLike | int,
     *,
     classes: int = 2,
     bad: str = "fail",
@@ -79,12 +83,20 @@ def libffm(
     Args:
         path: as of :func:`criteo`.
         fields: of each column its field, whole numbers from 0, [features], as ``models.ffm`` takes
-            them; a line that says otherwise, or has a column beyond, is bad.
+            them; a line that says otherwise, or has a column beyond, is bad. Or how many columns
+            there are, for models without fields: then lines may say any.
         classes, bad, threads, shuffle, seed, part_bytes: as of :func:`libsvm`.
 
     Raises:
         FileNotFoundError, TypeError, ValueError: as of :func:`libsvm`.
     """
+    options = Options(bad, threads, shuffle, seed)
+    if isinstance(fields, int):
+        features, any_field = (
+            _check.whole("fields", fields, 1, _MOST_FEATURES),
+            np.empty(0, np.int32),
+        )
+        return SparseStream(path, features, 0, any_field, classes, options, part_bytes)
     given = _check.numeric("fields", fields)
     if given.dtype.kind not in "iu":
         raise TypeError(f"fields must be whole numbers, got {given.dtype}")
@@ -94,8 +106,91 @@ def libffm(
         if not 0 <= value <= _MOST_FEATURES - 1:
             raise ValueError(f"fields must be from 0 to {_MOST_FEATURES - 1}, got {value}")
     of_columns = np.array(given, np.int32)
-    options = Options(bad, threads, shuffle, seed)
     return SparseStream(path, len(of_columns), 0, of_columns, classes, options, part_bytes)
+
+
+def _check_zero_based(given: object) -> None:
+    if not isinstance(given, bool):
+        raise TypeError(f"zero_based must be True or False, got {given!r}")
+
+
+class Scanned(NamedTuple):
+    """What a stream of sparse rows has to be told before it is read.
+
+    Attributes:
+        rows: how many there are.
+        features: the largest column's number, + 1 if columns are numbered from 0; at least 1.
+        classes: that the labels are below, at least 2; 0: not all targets are labels.
+        fields: of each column its field, int32 [features], of files in the libffm format; a column
+            that does not occur is of field 0. Else None.
+    """
+
+    rows: int
+    features: int
+    classes: int
+    fields: NDArray[np.int32] | None
+
+
+def scan_libsvm(path: Paths, *, zero_based: bool = False) -> Scanned:
+    """Read files in the svmlight (libsvm) format once for what :func:`libsvm` has to be told.
+
+    Lines that are no rows are passed over.
+
+    Args:
+        path: as of :func:`criteo`, of what can be read again.
+        zero_based: whether columns are numbered from 0, and not from 1.
+
+    Raises:
+        FileNotFoundError: there is no such file; other OSErrors where it cannot be read.
+        TypeError, ValueError: an argument is wrong, what is given can be read once only, or there
+            is no row.
+    """
+    _check_zero_based(zero_based)
+    return _scanned(path, 0 if zero_based else 1, None)
+
+
+def scan_libffm(path: Paths) -> Scanned:
+    """Read files in the libffm format once for what :func:`libffm` has to be told.
+
+        found = lsh.stream.scan_libffm("clicks-*.ffm.gz")
+        rows = lsh.stream.libffm("clicks-*.ffm.gz", found.fields)
+
+    Lines that are no rows are passed over. Where lines disagree of what field a column is, it is of
+    the one that comes last.
+
+    Args:
+        path: as of :func:`criteo`, of what can be read again.
+
+    Raises:
+        FileNotFoundError, ValueError: as of :func:`scan_libsvm`.
+    """
+    return _scanned(path, 0, np.empty(0, np.int32))
+
+
+def _scanned(path: Paths, first: int, any_field: NDArray[np.int32] | None) -> Scanned:
+    options = Options("skip", None, 0, 0)
+    stream = SparseStream(path, _MOST_FEATURES, first, any_field, 0, options, PART_BYTES)
+    if not stream.repeatable:
+        raise ValueError(f"{stream.name} can be read once only; give files, or say what they have")
+    rows, features, largest, labels, signs = 0, 1, 0.0, True, True
+    fields = np.zeros(0, np.int32)
+    tells = stream.format == "libffm"
+    parts: Parts[Any] = Parts(
+        lambda: stream.open(tells_fields=tells), _SCANNED, lambda taken: taken
+    )
+    for _, _, ((ids, *_),), y, _ in parts:
+        columns = (ids & _COLUMN).astype(np.int64)
+        rows += len(y)
+        features = max(features, int(columns.max(initial=0)) + 1)
+        if tells:
+            fields = np.pad(fields, (0, features - len(fields)))
+            fields[columns] = (ids >> _FIELD).astype(np.int32)
+        whole = y == np.floor(y)
+        signs = signs and bool((np.abs(y) == 1).all())
+        labels = labels and bool((whole & (y >= 0)).all())
+        largest = max(largest, float(y.max()))
+    classes = 2 if signs else max(2, int(largest) + 1) if labels else 0
+    return Scanned(rows, features, classes, fields if tells else None)
 
 
 class SparseStream:
@@ -109,6 +204,7 @@ class SparseStream:
         name: what messages call it.
         features: number of columns.
         classes: of the labels; 0: there are values in their place.
+        format: ``"libsvm"`` or ``"libffm"``.
         repeatable: whether it can be read more than once.
     """
 
@@ -137,13 +233,18 @@ class SparseStream:
         """Whether it can be read more than once."""
         return is_repeatable(self._files)
 
+    @property
+    def format(self) -> str:
+        """``"libsvm"`` or ``"libffm"``."""
+        return "libsvm" if self._fields is None else "libffm"
+
     def parts(self, rows: int = 65_536) -> Parts[SparseDataset]:
         """All rows in order, so many at a time.
 
         Raises:
             TypeError, ValueError: ``rows`` is no whole number from 1.
         """
-        return Parts(self._open, _check.size("rows", rows), self._dataset)
+        return Parts(self.open, _check.size("rows", rows), self._dataset)
 
     def read(self, rows: int | None = None) -> SparseDataset:
         """The rows in memory, all or the first so many.
@@ -153,11 +254,29 @@ class SparseStream:
             OSError: a file cannot be read.
         """
         most = None if rows is None else _check.whole("rows", rows)
-        return self._dataset(self._open().read(most))
+        return self._dataset(self.open().read(most))
 
-    def _open(self) -> Opened:
+    def has_fields(self, fields: Sequence[int] | None) -> bool:
+        """Whether columns are of these fields; also where either is of none."""
+        if self._fields is None or not self._fields.size or fields is None:
+            return True
+        return np.array_equal(self._fields, fields)
+
+    def open(
+        self,
+        passes: int = 1,
+        *,
+        beside: int = 0,
+        distinct_columns: bool = False,
+        tells_fields: bool = False,
+    ) -> Opened:
+        """For one use: the native stream of so many passes (0: as many as are asked for), not started
+        yet; ``beside`` so many threads that compute. With ``distinct_columns`` a column that comes
+        again in a row is added to where it came first; with ``tells_fields`` ids of libffm files are
+        field · 2³² + column.
+        """
         options, files = self._options, self._files
-        threads = cores() if options.threads is None else options.threads
+        threads = options.reading_threads(beside)
         native = _core.open_svmlight(
             self._first,
             self.features,
@@ -169,10 +288,12 @@ class SparseStream:
             self._part_bytes,
             threads,
             threads + PLACES,
-            1,
+            passes,
             options.bad == "skip",
             options.shuffle,
             options.seed,
+            distinct_columns,
+            tells_fields,
         )
         return Opened(native)
 

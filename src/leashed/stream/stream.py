@@ -78,6 +78,12 @@ class Options:
         _check.whole("shuffle", self.shuffle, 0, 2**32)
         _check.whole("seed", self.seed, 0, 2**64 - 1)
 
+    def reading_threads(self, beside: int) -> int:
+        """How many threads read, beside so many that compute."""
+        if self.threads is not None:
+            return self.threads
+        return max(1, cores() // 2) if beside else cores()
+
 
 class Opened:
     """A stream that is being read, once."""
@@ -158,10 +164,7 @@ class Stream(ABC):
         """For one use: the native stream of so many passes (0: as many as are asked for), not started
         yet; ``beside`` so many threads that compute.
         """
-        threads = self._options.threads
-        if threads is None:
-            threads = max(1, cores() // 2) if beside else cores()
-        return Opened(self._open(threads, passes))
+        return Opened(self._open(self._options.reading_threads(beside), passes))
 
     @property
     def features(self) -> int:
