@@ -175,9 +175,20 @@ def test_any_number_of_ids_of_every_whole_type(kind: Any, list_of: Any):
         assert found.offsets.tolist() == offsets, way
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.dictionary(pa.int8(), pa.uint64())], ids=str)
+def test_lists_of_a_fixed_size(kind: Any):
+    rows = [[1, 2, 3], None, [4, 5, 6], [7, 1, 2]]
+    column = pa.array(rows, pa.list_(kind, 3))
+    for given in (column, column[1:], pa.chunked_array([column[2:], column[:2], column[:0]])):
+        (found,) = read_ids(given, between=" ")
+        lists = [row or [] for row in given.to_pylist()]
+        assert found.ids.tolist() == [i for ids in lists for i in ids]
+        assert found.offsets.tolist() == np.cumsum([0, *map(len, lists)]).tolist()
+
+
 @pytest.mark.parametrize(
     "kind",
-    [pa.float32(), pa.date32(), pa.null(), pa.list_(pa.int64(), 2), pa.list_view(pa.int64())],
+    [pa.float32(), pa.date32(), pa.null(), pa.list_(pa.float32(), 2), pa.list_view(pa.int64())],
     ids=str,
 )
 def test_types_that_are_no_ids_are_refused_by_name(kind: Any):
