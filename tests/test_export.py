@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnxruntime
@@ -29,6 +30,7 @@ from leashed.models import (
     TableSpec,
     Zip,
 )
+from leashed.restoring import restore
 
 N = 50
 SIZES = {"dim": 4, "hidden": (8,)}
@@ -233,15 +235,115 @@ def test_rows_of_tables(tmp_path):
         assert np.float32(told["row"].to_pylist()).tolist() == table.lookup(ids).tolist()
 
 
-def test_large_models_have_their_constants_beside(tmp_path, monkeypatch):
+@pytest.fixture
+def small_limit(monkeypatch):
     monkeypatch.setattr(lsh.export, "_ASIDE", 100)
+    monkeypatch.setattr(lsh.export, "_LARGE", 32)
+
+
+def beside(path: Path) -> set[Path]:
+    return set(path.parent.glob(f"{path.name}.*.data"))
+
+
+@pytest.mark.usefixtures("small_limit")
+def test_large_models_have_their_constants_beside(tmp_path):
     model = models.mlp(12, [400], 3)
     theta = model.init()
     x = np.ones((2, 12), np.float32)
+    path = tmp_path / "m.onnx"
     for _ in range(2):
-        lsh.export.onnx(tmp_path / "m.onnx", model, theta)
-    assert (tmp_path / "m.onnx.data").stat().st_size < 8 * model.dimension
-    np.testing.assert_allclose(served(tmp_path / "m.onnx", x=x), model.predict(theta, x), rtol=1e-5)
+        lsh.export.onnx(path, model, theta)
+    (data,) = beside(path)
+    assert path.stat().st_size < 2000 < 4 * model.dimension < data.stat().st_size
+    np.testing.assert_allclose(served(path, x=x), model.predict(theta, x), rtol=1e-5)
+
+
+@pytest.mark.usefixtures("small_limit")
+@pytest.mark.parametrize("rows", [20, None], ids=["fixed", "growing"])
+def test_tables_of_large_models_lie_beside(rows, tmp_path):
+    model = CLICKS["dlrm"](rows, BatchNorm())
+    theta, tables, statistics = drawn(model)
+    random = np.random.default_rng(1)
+    ids = random.integers(0, 20, (N, 4))
+    x = random.normal(0, 1, (N, 3)).astype(np.float32)
+    inputs = {"dense": x, **{f"ids_{f}": ids[:, f] for f in range(4)}}
+    whole, path = tmp_path / "whole.onnx", tmp_path / "m.onnx"
+    lsh.export.onnx(path, model, theta, tables, statistics)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lsh.export, "_ASIDE", 2**30)
+        lsh.export.onnx(whole, model, theta, tables, statistics)
+    assert len(beside(path)) == 1
+    assert not beside(whole)
+    np.testing.assert_array_equal(served(path, **inputs), served(whole, **inputs))
+
+
+def test_ids_count_where_it_is_decided_what_lies_beside(tmp_path, monkeypatch):
+    monkeypatch.setattr(lsh.export, "_ASIDE", 10_000)
+    monkeypatch.setattr(lsh.export, "_LARGE", 32)
+    spec = TableSpec("items", 1)
+    model = Graph(Embedding(spec, feature=0) >> Dense(1), loss="squared_error")
+    table = lsh.Table(dim=1, max_bytes=10**6, name="items")
+    table.lookup(np.arange(2000))
+    table.update(np.arange(2000) - 2**62, np.ones((2000, 1), np.float32))
+    path = tmp_path / "m.onnx"
+    lsh.export.onnx(path, model, model.init(), {"items": table})
+    assert len(beside(path)) == 1
+
+
+@pytest.mark.usefixtures("small_limit")
+def test_an_export_is_replaced_whole(tmp_path, monkeypatch):
+    """At each moment the model that is there reads what it did, or is the new one; a reader that
+    opened the model before it was replaced still finds what that reads.
+    """
+    model = models.mlp(12, [400], 3)
+    x = np.ones((2, 12), np.float32)
+    path = tmp_path / "m.onnx"
+    seen = []
+    write = lsh.export._atomic.write
+
+    def watched(to: Path, content: Any) -> None:
+        if path.exists():
+            seen.append(served(path, x=x))
+        write(to, content)
+        if path.exists():
+            seen.append(served(path, x=x))
+
+    monkeypatch.setattr(lsh.export._atomic, "write", watched)
+    thetas = [model.init(seed=seed) for seed in range(3)]
+    expected = [model.predict(theta, x) for theta in thetas]
+    kept: list[set[Path]] = []
+    for theta in thetas:
+        lsh.export.onnx(path, model, theta)
+        kept.append(beside(path))
+    assert [len(files) for files in kept] == [1, 2, 2]
+    assert kept[0] < kept[1]
+    assert not kept[0] & kept[2]
+    for found, k in zip(seen, [0, 0, 0, 0, 1, 1, 1, 1, 2], strict=True):
+        np.testing.assert_allclose(found, expected[k], rtol=1e-5)
+    monkeypatch.setattr(lsh.export, "_ASIDE", 2**30)
+    for files in (1, 0):
+        lsh.export.onnx(path, model, thetas[0])
+        assert len(beside(path)) == files
+    np.testing.assert_allclose(served(path, x=x), expected[0], rtol=1e-5)
+
+
+@pytest.mark.usefixtures("small_limit")
+def test_an_export_that_fails_leaves_the_one_before(tmp_path, monkeypatch):
+    model = models.mlp(12, [400], 3)
+    x = np.ones((2, 12), np.float32)
+    path = tmp_path / "m.onnx"
+    lsh.export.onnx(path, model, model.init())
+    write = lsh.export._atomic.write
+
+    def full(to: Path, content: Any) -> None:
+        if to == path:
+            raise OSError(28, "No space left on device")
+        write(to, content)
+
+    monkeypatch.setattr(lsh.export._atomic, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        lsh.export.onnx(path, model, model.init(seed=1))
+    np.testing.assert_allclose(served(path, x=x), model.predict(model.init(), x), rtol=1e-5)
 
 
 def test_the_command_line(tmp_path, capsys):
@@ -266,6 +368,11 @@ def test_the_command_line(tmp_path, capsys):
         (["--onnx", "m.onnx", "--bags", "9"], "bags must be features"),
         (["--onnx", "no/such/m.onnx"], "no/such"),
         (["--onnx", "m.onnx", "--tables", "no/such/t.safetensors"], "no/such"),
+        (["--onnx", "m.onnx", "--tables", "no/such/t"], "no/such"),
+        (["--onnx", "m.onnx", "--tables", "file"], "is a file, and Arrow files take a folder"),
+        (["--onnx", "m.onnx", "--tables", "f.safetensors"], "is a folder; name a file"),
+        (["--onnx", "m", "--tables", "t.safetensors"], "is a folder; name a file"),
+        (["--onnx", "m.onnx", "--tables", "m.onnx"], "is what --onnx writes; name another"),
     ],
 )
 def test_what_the_command_line_refuses(arguments, message, tmp_path, capsys, monkeypatch):
@@ -273,7 +380,11 @@ def test_what_the_command_line_refuses(arguments, message, tmp_path, capsys, mon
     model = CLICKS["dlrm"](20, None)
     theta, tables, _ = drawn(model)
     lsh.save(tmp_path / "m", model, theta, tables)
+    (tmp_path / "file").touch()
+    (tmp_path / "f.safetensors").mkdir()
+    monkeypatch.setattr("leashed.cli.export.restore", restored := Mock(wraps=restore))
     assert main(["export", str(tmp_path / "m"), *arguments]) == 2
+    assert restored.called == ("9" in arguments)
     assert message in capsys.readouterr().err
     assert not (tmp_path / "m.onnx").exists()
 
@@ -295,6 +406,14 @@ def test_bad_input(tmp_path):
         lsh.export.onnx(path, ffm, ffm.init())
     with pytest.raises(ValueError, match="go with graphs"):
         lsh.export.onnx(path, mlp, mlp.init(), bags=[0])
+    for model in (mlp, dlrm):
+        for bags in (0, "3", 1.5, None):
+            with pytest.raises(
+                TypeError, match=r"bags must hold features by number, such as \[0, 3\]"
+            ):
+                lsh.export.onnx(path, model, model.init(), bags=bags)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="bags must be a whole number, got '1'"):
+        lsh.export.onnx(path, dlrm, theta, tables, statistics, bags=["1"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="statistics must be given"):
         lsh.export.onnx(path, dlrm, theta, tables)
     with pytest.raises(TypeError, match="tables must map"):
@@ -306,3 +425,11 @@ def test_bad_input(tmp_path):
     with pytest.raises(TypeError, match="must be a Table"):
         lsh.export.tables(path, {"a": theta})  # type: ignore[dict-item]
     assert not path.exists()
+    (tmp_path / "f.safetensors").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(IsADirectoryError, match="name a file"):
+        lsh.export.onnx(tmp_path, mlp, mlp.init())
+    with pytest.raises(IsADirectoryError, match="name a file"):
+        lsh.export.tables(tmp_path / "f.safetensors", tables)
+    with pytest.raises(NotADirectoryError, match="Arrow files take a folder; name one"):
+        lsh.export.tables(tmp_path / "file", tables)

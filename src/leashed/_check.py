@@ -114,6 +114,16 @@ def vector(name: str, value: Any, length: int | None = None) -> NDArray[np.float
     return single
 
 
+def path(value: Any) -> Path:
+    """``value`` as the path of a file; TypeError where it is an open file, or anything else."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(
+            f"path must be the path of a file, got {type(value).__name__}; of an open file give the "
+            "name"
+        )
+    return Path(value)
+
+
 def writable(path: Path | None) -> None:
     """OSError where a file at ``path`` could not be written; asked before hours of work, not after.
 
@@ -125,7 +135,7 @@ def writable(path: Path | None) -> None:
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(path))
     if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
+        raise IsADirectoryError(errno.EISDIR, "is a folder; name a file", str(path))
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise PermissionError(errno.EACCES, "cannot be written", str(path))
 

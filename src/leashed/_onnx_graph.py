@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -60,9 +61,9 @@ class Net:
     def __init__(self, onnx: Any) -> None:
         self._onnx = onnx
         self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.constants: dict[str, NDArray[Any]] = {}
         self.inputs: dict[str, Any] = {}
-        self._kept: dict[tuple[Any, ...], str] = {}
+        self._kept: dict[object, str] = {}
 
     def op(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """An operation's one output."""
@@ -80,12 +81,11 @@ class Net:
         return self._constant(np.asarray(values, np.int64), None)
 
     def _constant(self, array: NDArray[Any], name: str | None) -> str:
-        key = (name,) if name else (array.dtype.str, array.shape, array.tobytes())
+        array = np.asarray(array, order="C")
+        key = name or (array.dtype.str, array.shape, hashlib.sha256(array.data).digest())
         if key not in self._kept:
             self._kept[key] = name or f"constant_{len(self.constants)}"
-            self.constants.append(
-                self._onnx.numpy_helper.from_array(np.asarray(array, order="C"), self._kept[key])
-            )
+            self.constants[self._kept[key]] = array
         return self._kept[key]
 
     def input(self, name: str, shape: list[int | str], kind: str) -> str:

@@ -6,8 +6,11 @@ services that look them up themselves. Both need the extra ``leashed[export]``.
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,9 @@ from leashed.tables import check as check_tables
 
 __all__ = ["onnx", "tables"]
 
-_ASIDE = 2**30  # bytes of constants, above which they lie in a file beside: protobuf ends at 2^31
+_ASIDE = 2**30  # bytes, above which constants lie in a file beside: protobuf ends at 2^31
+_LARGE = 2**10  # bytes of a constant that lies there
+_PAGE = 2**12  # bytes, at multiples of which they begin there, so that they can be mapped
 _MOST_IDS = 10**8  # about 14 bytes each, which cannot lie beside
 _ROWS = 2**20  # looked up at once
 
@@ -63,7 +68,9 @@ def onnx(
 
     A table of a fixed size is read by number; of one that grows the ids that have rows now are in
     the model, and what has none reads the value that rows begin with, or 0 where that is drawn at
-    random. Constants of more than 1 GiB lie beside the file, in NAME.data.
+    random. A model of more than 1 GiB has its large constants in a file beside, NAME.DIGEST.data,
+    which has to be where it is. A reader finds the model that was there or the new one, at any
+    moment: the file that the one before reads goes with the next export but one to the same path.
 
     Args:
         path: of the file.
@@ -80,6 +87,9 @@ def onnx(
         OSError: the file cannot be written.
     """
     library = _extra("onnx")
+    to = Path(path)
+    _check.writable(to)
+    bags = _features(bags)
     if not isinstance(model, (Model, FactorisationMachine, Graph)):
         raise TypeError(f"model must be one of leashed.models but external, got {model!r}")
     theta = _check.vector("parameters", parameters, model.dimension)
@@ -100,7 +110,13 @@ def onnx(
     sampled = isinstance(model, Graph) and isinstance(model.output, SampledLogits)
     if model.loss in _onnx_graph.PREDICTIONS:
         found = _onnx_graph.PREDICTIONS[model.loss](net, found)
-    _write(Path(path), library, net, found, "user" if sampled else "prediction", model.name)
+    _write(to, library, net, found, "user" if sampled else "prediction", model.name)
+
+
+def _features(bags: object) -> set[int]:
+    if isinstance(bags, (str, bytes)) or not isinstance(bags, Iterable):
+        raise TypeError(f"bags must hold features by number, such as [0, 3], got {bags!r}")
+    return {_check.whole("bags", feature, 0) for feature in bags}
 
 
 def _graph(
@@ -109,11 +125,11 @@ def _graph(
     parts: Mapping[str, NDArray[np.float32]],
     tables: Mapping[str, Table] | None,
     statistics: ArrayLike | None,
-    bags: Collection[int],
+    bags: set[int],
 ) -> str:
     given = {} if tables is None and not model.readers else tables
     check_tables(model.tables, given)
-    unknown = set(bags) - set(model.id_features)
+    unknown = bags - set(model.id_features)
     if unknown:
         raise ValueError(
             f"bags must be features that model {model.name} reads, {sorted(set(model.id_features))}, "
@@ -144,9 +160,13 @@ def _write(path: Path, library: Any, net: Net, found: str, name: str, model: str
     helper, proto = library.helper, library.TensorProto
     net.nodes.append(helper.make_node("Identity", [found], [name]))
     output = helper.make_tensor_value_info(name, proto.FLOAT, ["n", None])
-    graph = helper.make_graph(net.nodes, model, list(net.inputs.values()), [output], net.constants)
+    size = sum(array.nbytes for array in net.constants.values())
+    size += sum(node.ByteSize() for node in net.nodes)  # ids are in these
+    beside = _Beside(path, library, net.constants) if size > _ASIDE else None
+    make = library.numpy_helper.from_array if beside is None else beside.tensor
+    constants = [make(array, constant) for constant, array in net.constants.items()]
     made = helper.make_model(
-        graph,
+        helper.make_graph(net.nodes, model, list(net.inputs.values()), [output], constants),
         producer_name="leashed",
         ir_version=_onnx_graph.IR,
         opset_imports=[
@@ -154,13 +174,75 @@ def _write(path: Path, library: Any, net: Net, found: str, name: str, model: str
             helper.make_opsetid("ai.onnx.ml", _onnx_graph.OPSET_ML),
         ],
     )
-    if sum(len(constant.raw_data) for constant in net.constants) <= _ASIDE:
+    if beside is None:
         library.checker.check_model(made)
-        _atomic.write(path, [made.SerializeToString()])
-        return
-    beside = path.with_name(path.name + ".data")
-    beside.unlink(missing_ok=True)  # it would be appended to
-    library.save(made, path, save_as_external_data=True, location=beside.name)
+    else:
+        _atomic.write(beside.path, beside.content())
+    named = _named_beside(path)
+    _atomic.write(path, [made.SerializeToString()])
+    for file in _all_beside(path):
+        if file not in named and (beside is None or file != beside.path):
+            file.unlink()
+
+
+class _Beside:
+    """The file of a model's large constants. Its name tells its content, so that another export's
+    never takes its place.
+
+    Attributes:
+        path: of the file, in the folder of the model's.
+    """
+
+    def __init__(self, model: Path, library: Any, constants: Mapping[str, NDArray[Any]]) -> None:
+        self._library = library
+        self._places: dict[str, int] = {}
+        self._large: list[NDArray[Any]] = []
+        digest, end = hashlib.sha256(), 0
+        for name, array in constants.items():
+            if array.nbytes >= _LARGE:
+                self._places[name] = end
+                self._large.append(array)
+                digest.update(array.data)
+                end += array.nbytes + -array.nbytes % _PAGE
+        self.path = model.with_name(f"{model.name}.{digest.hexdigest()[:16]}.data")
+
+    def tensor(self, array: NDArray[Any], name: str) -> Any:
+        """What the model's file has of a constant: a small one itself, of others the place."""
+        if name not in self._places:
+            return self._library.numpy_helper.from_array(array, name)
+        helper, proto = self._library.helper, self._library.TensorProto
+        of = helper.np_dtype_to_tensor_dtype(array.dtype)
+        told = {
+            "location": self.path.name,
+            "offset": str(self._places[name]),
+            "length": str(array.nbytes),
+        }
+        tensor = proto(name=name, data_type=of, dims=array.shape, data_location=proto.EXTERNAL)
+        for key, value in told.items():
+            tensor.external_data.add(key=key, value=value)
+        return tensor
+
+    def content(self) -> Iterator[bytes | memoryview]:
+        """What is in it, in order."""
+        for array in self._large:
+            yield array.reshape(-1).view(np.uint8).data
+            yield bytes(-array.nbytes % _PAGE)
+
+
+def _all_beside(model: Path) -> list[Path]:
+    ours = re.compile(re.escape(model.name) + r"\.[0-9a-f]{16}\.data")
+    return [file for file in model.parent.iterdir() if ours.fullmatch(file.name)]
+
+
+def _named_beside(model: Path) -> list[Path]:
+    """The file that the model now there reads. It stays through one more export: whoever has opened
+    the model a moment ago opens it next.
+    """
+    files = _all_beside(model)
+    if not files or not model.exists():
+        return []
+    content = model.read_bytes()
+    return [file for file in files if file.name.encode() in content]
 
 
 def rows_of(table: Table) -> Rows:
@@ -204,6 +286,7 @@ def tables(path: str | os.PathLike[str], tables: Mapping[str, Table]) -> None:
         if not isinstance(table, Table):
             raise TypeError(f"tables[{name!r}] must be a Table, got {table!r}")
     to = Path(path)
+    check_tables_path(to)
     if to.suffix == ".safetensors":
         library = _extra("safetensors.numpy")
         tensors: dict[str, NDArray[Any]] = {}
@@ -218,6 +301,22 @@ def tables(path: str | os.PathLike[str], tables: Mapping[str, Table]) -> None:
     to.mkdir(exist_ok=True)
     for name, table in tables.items():
         _atomic.write(to / f"{name}.arrow", [_arrow(rows_of(table))])
+
+
+def check_tables_path(path: Path) -> None:
+    """OSError where ``tables`` could not write there."""
+    if path.suffix == ".safetensors":
+        _check.writable(path)
+    elif path.exists() and not path.is_dir():
+        raise NotADirectoryError(
+            errno.ENOTDIR,
+            "is a file, and Arrow files take a folder; name one, or a file that ends in .safetensors",
+            str(path),
+        )
+    elif not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(path))
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, "cannot be written", str(path))
 
 
 def _count(rows: Rows) -> int:

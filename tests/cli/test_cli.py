@@ -260,6 +260,20 @@ def test_a_file_of_another_plan_is_refused(tmp_path, capsys, changes, complaint)
     assert output.read_bytes() == before
 
 
+@pytest.mark.parametrize("model", ["mlp", "dlrm"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("--checkpoint", "--save"), ("--save", "--output"), ("--record", "--report")],
+)
+def test_what_training_writes_has_a_place_each(one, other, model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("leashed.cli.train.train", lambda *_, **__: pytest.fail("it began"))
+    arguments = ["train", "--model", model, one, "a", other, str(tmp_path / "a")]
+    assert cli.main(arguments) == 2
+    assert f"{other} {tmp_path / 'a'} is what {one} writes; name another" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -222,6 +222,34 @@ def test_rates_of_threads_are_drawn_where_they_are_known():
     assert len(figures.staleness([run]).axes) == 3
 
 
+@pytest.mark.parametrize("evaluations", [30, 101, 5000])
+def test_staleness_over_time_is_drawn_of_any_number_of_evaluations(evaluations):
+    run = make_run("HOG", 4, evaluations=evaluations)
+    over_time = run.result.staleness_over_time
+    over_time[-1] = 0
+    over_time[-1, 60] = 1  # of the last updates, few and late
+    (line,) = figures.staleness([run]).axes[1].lines
+    times, means = line.get_data()
+    if evaluations == 30:
+        rows = over_time[1:-1]
+        np.testing.assert_allclose(times, run.result.seconds[1:-1])
+        np.testing.assert_allclose(means, rows @ np.arange(64) / rows.sum(axis=1))
+    assert min(evaluations, 80) - 2 <= len(means) <= 100
+    assert times[-1] > 0.95 * run.result.seconds[-1]
+    assert np.all(np.abs(means - 1.5) < 0.7)
+
+
+def test_an_update_in_a_run_is_its_staleness_over_time():
+    run = make_run("HOG", 4)
+    run.result.staleness_over_time[:] = 0
+    run.result.staleness_over_time[5, 3] = 1
+    (line,) = figures.staleness([run]).axes[1].lines
+    assert line.get_data()[1].tolist() == [3.0]
+    run.result.staleness_over_time[:] = 0
+    (line,) = figures.staleness([run]).axes[1].lines
+    assert not line.get_data()[1].size
+
+
 def test_counts_of_two_digits_do_not_cover_each_other():
     runs = make_comparison((16, 34), repeats=11, fractions=(0.75, 0.5, 0.25, 0.1))
     strip, *_ = drawn(figures.high_precision(runs)).axes

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import leashed as lsh
 from leashed import stream
 
 pa = pytest.importorskip("pyarrow")
 
+UNTIL = lsh.until(updates=40)
+LABELLED: dict[str, stream.Column] = {"y": stream.Label(), "a": stream.Number()}
 COLUMNS: dict[str, stream.Column] = {
     "w": stream.Weight(),
     "a": stream.Number(log=True, missing=-1),
@@ -94,6 +98,132 @@ def test_columns_are_what_their_text_is(tmp_path: Any):
         )
     )
     same(stream.arrow(lambda: large, COLUMNS).read(), text)
+
+
+WHOLE = [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]
+TEXT = [pa.string(), pa.large_string(), pa.string_view(), pa.large_binary(), pa.binary_view()]
+
+
+def at_the_ends(whole: Any) -> list[int | None]:
+    limits = np.iinfo(whole.to_pandas_dtype())
+    return [int(limits.min), int(limits.max), None, 0, 1, 7, int(limits.max) - 1, None, 100]
+
+
+def laid_out(array: Any) -> dict[str, Any]:
+    """The same values in each way that Arrow has for them."""
+    twice = pa.concat_arrays([array, array])
+    ways = {
+        "plain": array,
+        "chunked": pa.chunked_array([array[:2], array[2:2], array[2:]]),
+        "sliced": twice[len(array) :],
+    }
+    values = array.to_pylist()
+    some = pa.array([None if value is None else i for i, value in enumerate(values)])
+    known = pa.array([values[0] if value is None else value for value in values], array.type)
+    for index in WHOLE:
+        places = pa.array(range(len(array)), index)
+        ways[f"{index} to null too"] = pa.DictionaryArray.from_arrays(places, array)
+        ways[f"{index} or null"] = pa.DictionaryArray.from_arrays(some.cast(index), known)
+        ways[f"{index} sliced"] = pa.concat_arrays([ways[f"{index} or null"]] * 2)[len(array) :]
+    if array.type not in (pa.string_view(), pa.binary_view()):
+        parts = [array[:4].dictionary_encode(), array[4:].dictionary_encode()]
+        ways["a dictionary a chunk"] = pa.chunked_array(parts)
+    return ways
+
+
+def read_ids(column: Any, **options: Any) -> Any:
+    n = len(column)
+    rows = pa.table({"y": np.arange(n) % 2, "a": np.ones(n, np.float32), "item": column})
+    columns = {**LABELLED, "item": stream.Id(**options)}
+    return stream.arrow(rows, columns, threads=2).read().ids
+
+
+@pytest.mark.parametrize("kind", WHOLE, ids=str)
+def test_ids_of_every_whole_type(kind: Any):
+    values = at_the_ends(kind)
+    expected = [3 if value is None else (value + 10) % 2**64 for value in values]
+    for way, column in laid_out(pa.array(values, kind)).items():
+        found = read_ids(column, offset=10, missing=3)
+        assert found[:, 0].tolist() == expected, way
+
+
+@pytest.mark.parametrize("kind", TEXT, ids=str)
+def test_ids_of_every_type_of_text(kind: Any):
+    values = [-5, 2**40, None, 0, 1, 7, 2**64 - 1, None, 100]
+    text = pa.array([None if value is None else str(value) for value in values])
+    expected = [3 if value is None else value % 2**64 for value in values]
+    for way, column in laid_out(text.cast(kind)).items():
+        assert read_ids(column, missing=3)[:, 0].tolist() == expected, way
+
+
+@pytest.mark.parametrize("kind", [*WHOLE, pa.dictionary(pa.int8(), pa.uint64())], ids=str)
+@pytest.mark.parametrize("list_of", [pa.list_, pa.large_list], ids=["list", "large_list"])
+def test_any_number_of_ids_of_every_whole_type(kind: Any, list_of: Any):
+    whole = kind.value_type if hasattr(kind, "value_type") else kind
+    ids = [value for value in at_the_ends(whole) if value is not None]
+    rows = [ids, [], None, ids[:2], ids[3:]]
+    column = pa.array(rows, list_of(kind))
+    offsets = np.cumsum([0, *(len(row or ()) for row in rows)]).tolist()
+    ways = {
+        "plain": column,
+        "chunked": pa.chunked_array([column[:1], column[1:1], column[1:]]),
+        "sliced": pa.concat_arrays([column, column])[len(column) :],
+    }
+    for way, given in ways.items():
+        (found,) = read_ids(given, between=" ")
+        assert found.ids.tolist() == [i % 2**64 for row in rows for i in row or ()], way
+        assert found.offsets.tolist() == offsets, way
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.dictionary(pa.int8(), pa.uint64())], ids=str)
+def test_lists_of_a_fixed_size(kind: Any):
+    rows = [[1, 2, 3], None, [4, 5, 6], [7, 1, 2]]
+    column = pa.array(rows, pa.list_(kind, 3))
+    for given in (column, column[1:], pa.chunked_array([column[2:], column[:2], column[:0]])):
+        (found,) = read_ids(given, between=" ")
+        lists = [row or [] for row in given.to_pylist()]
+        assert found.ids.tolist() == [i for ids in lists for i in ids]
+        assert found.offsets.tolist() == np.cumsum([0, *map(len, lists)]).tolist()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.float32(), pa.date32(), pa.null(), pa.list_(pa.float32(), 2), pa.list_view(pa.int64())],
+    ids=str,
+)
+def test_types_that_are_no_ids_are_refused_by_name(kind: Any):
+    between = " " if isinstance(kind, pa.FixedSizeListType | pa.ListViewType) else None
+    message = "arrow: column item is of Arrow's type .*; cast it"
+    with pytest.raises(ValueError, match=message):
+        read_ids(pa.nulls(3, kind), between=between)
+
+
+@pytest.mark.parametrize("kind", WHOLE, ids=str)
+def test_a_model_of_ids_of_every_whole_type_is_exported(kind: Any, tmp_path: Path):
+    """Rows come from Arrow, and the model goes to ONNX and its rows to Arrow: the same ids."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    values = [value for value in at_the_ends(kind) if value is not None] * 4
+    column = pa.chunked_array([pa.array(values, kind), pa.array(values[:3], kind)])
+    n = len(column)
+    rows = pa.table({"y": np.arange(n) % 2, "a": np.ones(n, np.float32), "item": column})
+    data = stream.arrow(rows, {**LABELLED, "item": stream.Id()}).read()
+    spec = lsh.models.TableSpec("items", 2)
+    read = lsh.models.Concat(lsh.models.Embedding(spec), lsh.models.Input(1))
+    model = lsh.models.Graph(read >> lsh.models.Dense(1), loss="log_loss")
+    result = lsh.train(model, data, until=UNTIL, rule=lsh.SGD(1.0), batch_size=8, threads=1)
+    lsh.export.onnx(tmp_path / "m.onnx", model, result.parameters, result.tables)
+    lsh.export.tables(tmp_path / "rows", result.tables)
+    ids = np.asarray(column.combine_chunks()).astype(np.int64)
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"ids.0": ids, "dense": data.x})
+    expected = model.predict(result.parameters, data, result.tables)
+    assert np.ptp(expected) > 0.001
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    with pa.ipc.open_file(tmp_path / "rows" / "items.arrow") as file:
+        written = file.read_all()["id"]
+    assert written.type == pa.int64()
+    assert written.to_pylist() == sorted({*ids.tolist(), 0, -1})  # which always have a row
 
 
 def test_other_libraries_hand_over_the_same():

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,50 @@ def test_what_is_no_such_file_is_said_before_it_is_read(tmp_path: Path):
         stream.criteo(tmp_path)
     with pytest.raises(ValueError, match="its header has no column a"):
         csv(tmp_path, "y,b\n1,2\n").read()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        stream.criteo,
+        lambda file: stream.csv(file, LABELLED),
+        lambda file: stream.libsvm(file, 3),
+        lambda file: stream.libffm(file, [0, 1, 2]),
+    ],
+    ids=["criteo", "csv", "libsvm", "libffm"],
+)
+def test_open_files_that_give_no_bytes_are_refused(tmp_path: Path, make: Any):
+    path = tmp_path / "rows.csv"
+    path.write_text("y,a\n0,1\n")
+    remedy = r"path is a file open in text mode; open it with open\(\.\.\., 'rb'\)"
+    with path.open(encoding="utf-8") as file, pytest.raises(TypeError, match=remedy):
+        make(file)
+    with pytest.raises(TypeError, match=remedy):
+        make(io.StringIO("y,a\n0,1\n"))
+    with tempfile.NamedTemporaryFile("w+") as file, pytest.raises(TypeError, match=remedy):
+        make(file)
+    with path.open("ab") as file, pytest.raises(ValueError, match=r"rows\.csv, open for writing"):
+        make(file)
+    with pytest.raises(ValueError, match=r"rows\.csv, which is closed; open it with mode 'rb'"):
+        make(file)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        datasets.criteo,
+        datasets.read_idx,
+        datasets.read_svmlight,
+        datasets.read_libffm,
+        stream.schema,
+    ],
+)
+@pytest.mark.parametrize("mode", ["r", "rb"])
+def test_what_takes_a_path_refuses_an_open_file(tmp_path: Path, read: Any, mode: str):
+    path = tmp_path / "rows"
+    path.touch()
+    with path.open(mode) as file, pytest.raises(TypeError, match="path must be the path of a file"):
+        read(file)
 
 
 @pytest.mark.parametrize(

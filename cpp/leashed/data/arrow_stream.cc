@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -91,7 +92,9 @@ bool is_text(std::string_view format) {
   return format == "u" || format == "U" || format == "z" || format == "Z" || format == "vu" ||
          format == "vz";
 }
-bool is_list(std::string_view format) { return format == "+l" || format == "+L"; }
+bool is_list(std::string_view format) {
+  return format == "+l" || format == "+L" || format.starts_with("+w:");
+}
 bool is_one_of(std::string_view format, std::string_view types) {
   return format.size() == 1 && types.find(format) != std::string_view::npos;
 }
@@ -262,10 +265,12 @@ class ColumnReader {
     });
   }
   void lists(RowBlock::Bag& to) {
-    const bool large = schema_.format[1] == 'L';
+    const char kind = schema_.format[1];
+    const std::int64_t width = kind == 'w' ? std::atoll(schema_.format + 3) : 0;  // of each row
     const auto offset = [&](std::int64_t k) {
-      return large ? at<std::int64_t>(array_.buffers[1], k)
-                   : std::int64_t{at<std::int32_t>(array_.buffers[1], k)};
+      if (kind == 'w') return k * width;
+      return kind == 'L' ? at<std::int64_t>(array_.buffers[1], k)
+                         : std::int64_t{at<std::int32_t>(array_.buffers[1], k)};
     };
     for (std::int64_t i = 0; i < rows_; ++i) {
       const std::int64_t row = begin_ + i;

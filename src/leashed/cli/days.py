@@ -64,8 +64,7 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
     rule, staleness = rule_of(options), staleness_of(options)
     model = clicks.build(options.model, options)
     if options.save is not None:
-        run = options.checkpoint.resolve()
-        if options.save.resolve() == run or run in options.save.resolve().parents:
+        if options.checkpoint.resolve() in options.save.resolve().parents:
             raise ValueError(
                 f"--save {options.save} is where --checkpoint {options.checkpoint} keeps the run; "
                 "name another folder"

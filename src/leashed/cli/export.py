@@ -48,8 +48,10 @@ def _export(options: argparse.Namespace) -> int:
         raise ValueError("--bags goes with --onnx; leave it out")
     bags = _features(options.bags)
     _check.writable(options.onnx)
-    if options.tables is not None and options.tables.suffix == ".safetensors":
-        _check.writable(options.tables)
+    if options.tables is not None:
+        export.check_tables_path(options.tables)
+        if options.onnx is not None and options.onnx.resolve() == options.tables.resolve():
+            raise ValueError(f"--tables {options.tables} is what --onnx writes; name another")
     found = restore(options.model)
     if options.tables is not None and not found.tables:
         raise ValueError(f"{options.model} has no tables; leave --tables out")

@@ -204,6 +204,7 @@ def _train(options: argparse.Namespace) -> int:
         )
     if options.term is not None and mode is None:
         raise ValueError("--term goes with --mode; give that too, or leave it out")
+    _check_outputs(options)
     if options.days is not None:
         sparse.refuse(options, test=True)
         return days.train(options, discipline)
@@ -284,6 +285,17 @@ def _train(options: argparse.Namespace) -> int:
     if result.reason == "interrupted":
         return 130
     return 1 if result.outcome in {"unfinished", "diverged", "crashed"} else 0
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    written: dict[Path, str] = {}
+    for name in ("checkpoint", "save", "record", "output", "report"):
+        path = getattr(options, name)
+        if path is None:
+            continue
+        other = written.setdefault(path.resolve(), name)
+        if other != name:
+            raise ValueError(f"--{name} {path} is what --{other} writes; name another")
 
 
 def _report(path: Path, result: TrainResult) -> None:

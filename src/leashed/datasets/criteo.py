@@ -16,7 +16,6 @@ import zlib
 from array import array
 from binascii import unhexlify
 from collections.abc import Iterable
-from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
@@ -62,7 +61,7 @@ def criteo(
             line is bad: the message names the file, the line's number and what is wrong.
         FileNotFoundError: There is no such file.
     """
-    path = Path(path)
+    path = _check.path(path)
     most = math.inf if rows is None else _check.whole("rows", rows)
     if bad not in _BAD:
         raise ValueError(f"bad must be one of {', '.join(_BAD)}, got {bad!r}")

@@ -249,7 +249,7 @@ def read_svmlight(
         ValueError: The file cannot be read, or is no such file: the message names the file, the
             line and the column. Or ``features`` is too small, or targets are no labels.
     """
-    path = Path(path)
+    path = _check.path(path)
     targets, indptr, indices, data = _core.read_svmlight(os.fspath(path))
     if not len(targets):
         raise ValueError(f"{path}: there is no row in it")
@@ -295,7 +295,7 @@ def read_libffm(
             names the file, the line and the column. Or a column is in two fields, or beyond
             ``fields``.
     """
-    paths = [Path(one) for one in (path, *others)]
+    paths = [_check.path(one) for one in (path, *others)]
     files = [_core.read_libffm(os.fspath(one)) for one in paths]
     if fields is None:
         columns = max((1 + int(rows[2].max()) for rows, _ in files if rows[2].size), default=1)

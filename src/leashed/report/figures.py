@@ -28,6 +28,7 @@ from leashed.plots.style import (
     time_axis,
 )
 from leashed.report.table import change, percent
+from leashed.result import TrainResult
 from leashed.studies import shown
 from leashed.studies.comparison import (
     Cell,
@@ -46,7 +47,7 @@ from leashed.studies.runs import Run
 _WIDTH = 13.0  # inches, of every figure: the page shows them all at its own width
 _COLUMNS = 3
 _PEAKED = 50.0  # percent of the updates at one staleness, from which the axis is logarithmic
-_SHORTEST = 0.01  # of a run's updates; the last interval of a run may hold few, all of them late
+_POINT = 0.01  # of a run's updates, at least in a point of staleness over time: few tell no mean
 _PAPERS_THREADS = 16
 _MIB = 2.0**20
 
@@ -546,11 +547,10 @@ def _draw_staleness(axes: Axes, runs: Sequence[Run]) -> None:
 
 def _draw_staleness_over_time(axes: Axes, runs: Sequence[Run]) -> None:
     for run in runs:
-        counts = run.result.staleness_over_time.sum(axis=1)
-        long = np.flatnonzero(counts >= _SHORTEST * counts.sum())
+        ends, means = _staleness_means(run.result)
         axes.plot(
-            run.result.seconds[long],
-            [Histogram(run.result.staleness_over_time[k]).mean() for k in long],
+            ends,
+            means,
             color=colour(run.algorithm),
             linestyle=dashes(run.algorithm),
             linewidth=1.3,
@@ -559,6 +559,21 @@ def _draw_staleness_over_time(axes: Axes, runs: Sequence[Run]) -> None:
     axes.set(xlabel="time [s]", ylabel="mean staleness τ")
     time_axis(axes, [float(run.result.seconds[-1]) for run in runs])
     axes.set_ylim(bottom=0.0)
+
+
+def _staleness_means(result: TrainResult) -> tuple[NDArray[np.float64], list[float]]:
+    """The mean staleness of successive parts of a run: intervals between evaluations, taken together
+    until they hold enough updates, and the time at which each part ends. The rest is left out: at the
+    end of a run it may be few updates, all of them late.
+    """
+    total = np.cumsum(result.staleness_over_time, axis=0)
+    counts = total.sum(axis=1)
+    ends = [0]
+    for k, count in enumerate(counts):
+        if count - counts[ends[-1]] >= max(1.0, _POINT * counts[-1]):
+            ends.append(k)
+    parts = np.diff(total[ends], axis=0)
+    return result.seconds[ends[1:]], [Histogram(part).mean() for part in parts]
 
 
 def _draw_thread_rates(axes: Axes, runs: Sequence[Run]) -> None:

@@ -35,12 +35,19 @@ def paths_of(given: Paths) -> list[Path | IO[bytes]]:
     Raises:
         FileNotFoundError: there is none of that name, or none that the pattern matches.
         TypeError: it is neither a path, several, nor an open binary file.
-        ValueError: it is an empty sequence.
+        ValueError: it is an empty sequence, or a file that is open for writing or closed.
     """
     if isinstance(given, (str, os.PathLike)):
         return list(_matched(given))
     if hasattr(given, "readinto"):
-        return [cast("IO[bytes]", given)]
+        file = cast("IO[bytes]", given)
+        if getattr(file, "closed", False):
+            raise ValueError(f"path is {name_of(file)}, which is closed; open it with mode 'rb'")
+        if hasattr(file, "readable") and not file.readable():
+            raise ValueError(f"path is {name_of(file)}, open for writing; open it with mode 'rb'")
+        return [file]
+    if hasattr(given, "read"):
+        raise TypeError("path is a file open in text mode; open it with open(..., 'rb')")
     if not isinstance(given, Iterable):
         raise TypeError(
             f"path must be a path, several, or an open binary file, got {type(given).__name__}"

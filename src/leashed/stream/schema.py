@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
+from leashed import _check
 from leashed.stream.columns import Hashed, Id, Label, Number, Schema, Target, Vocabulary, Weight
 
 __all__ = ["schema"]
@@ -34,10 +34,12 @@ def schema(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises:
         OSError: it cannot be read.
+        TypeError: ``path`` is no path.
         ValueError: it is no such JSON; the message names the column.
     """
+    file = _check.path(path)
     try:
-        told = json.loads(Path(path).read_bytes())
+        told = json.loads(file.read_bytes())
         if not isinstance(told, dict) or not isinstance(told.get("columns"), dict):
             raise TypeError('it must have {"columns": {name: {"kind": …}, …}}')
         if unknown := [key for key in told if key not in _KEYS]:
