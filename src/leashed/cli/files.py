@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from leashed import stream
 from leashed.cli.arguments import existing
+from leashed.datasets import ClickDataset, SparseDataset
 from leashed.stream import Stream
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
 
-__all__ = ["add_files", "expanded", "stream_of"]
+__all__ = ["PART", "add_files", "expanded", "first", "stream_of"]
+
+PART = 65_536
+"""Rows that are in memory at once, where not all are."""
+
+T = TypeVar("T", ClickDataset, SparseDataset)
 
 
 def add_files(parser: Arguments) -> None:
@@ -48,6 +55,17 @@ def stream_of(paths: str | Path | Sequence[Path], options: argparse.Namespace) -
     if options.schema is None:
         return stream.criteo(paths, bad=bad)
     return stream.csv(paths, **stream.schema(options.schema), bad=bad)
+
+
+def first(parts: Iterable[T], most: int | None) -> Iterator[T]:
+    """Data part after part until there were so many rows, or to their end."""
+    left = math.inf if most is None else most
+    for part in parts:
+        taken = part if left >= len(part) else part.head(int(left))
+        left -= len(taken)
+        yield taken
+        if left == 0:
+            return
 
 
 def expanded(patterns: Sequence[str]) -> dict[str, Path]:
