@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from leashed import datasets, models, stream, tables
-from leashed.cli.files import PART, first, stream_of
+from leashed.cli.files import parts_of, stream_of
 from leashed.datasets import ClickDataset, ClickSplit
 from leashed.models import Graph
 from leashed.rules import Rule
@@ -135,8 +135,7 @@ def parts(path: str, options: argparse.Namespace, most: int | None) -> Iterator[
     given = stream_of(path, options)
     if not given.features:
         raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
-    size = PART if most is None else min(PART, most)
-    return first(cast("Iterable[ClickDataset]", given.parts(size)), most)
+    return parts_of(given, most)
 
 
 def generate(name: str, rows: int, seed: int, test: int = 20_000) -> ClickSplit:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from leashed import stream
 from leashed.cli.arguments import existing
-from leashed.datasets import ClickDataset, SparseDataset
-from leashed.stream import Stream
+from leashed.stream import SparseStream, Stream
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
 
-__all__ = ["PART", "add_files", "expanded", "first", "stream_of"]
+__all__ = ["add_files", "expanded", "parts_of", "stream_of"]
 
-PART = 65_536
-"""Rows that are in memory at once, where not all are."""
-
-T = TypeVar("T", ClickDataset, SparseDataset)
+_PART = 65_536  # rows that are in memory at once, where not all are
 
 
 def add_files(parser: Arguments) -> None:
@@ -57,10 +53,10 @@ def stream_of(paths: str | Path | Sequence[Path], options: argparse.Namespace) -
     return stream.csv(paths, **stream.schema(options.schema), bad=bad)
 
 
-def first(parts: Iterable[T], most: int | None) -> Iterator[T]:
-    """Data part after part until there were so many rows, or to their end."""
+def parts_of(stream: Stream | SparseStream, most: int | None) -> Iterator[Any]:
+    """The rows of a stream, or the first so many, part after part."""
     left = math.inf if most is None else most
-    for part in parts:
+    for part in stream.parts(_PART if most is None else min(_PART, most)):
         taken = part if left >= len(part) else part.head(int(left))
         left -= len(taken)
         yield taken

@@ -145,11 +145,12 @@ def _sparse(
     _refuse(options, f"a file of the format {fmt}", "schema", "seed", *wrong)
     if fmt == "criteo":
         none = argparse.Namespace(hash_bits=None)
-        return files.first([sparse.read(existing(path), fmt, none, model.features)], most)
+        data = sparse.read(existing(path), fmt, none, model.features)
+        return iter([data if most is None else data.head(most)])
     _ = model.sparse
     fields = model.fields if isinstance(model, FactorisationMachine) else None
     rows = sparse.stream_of(str(path), fmt, options, model.features, model.classes, fields)
-    return files.first(rows.parts(files.PART if most is None else min(files.PART, most)), most)
+    return files.parts_of(rows, most)
 
 
 def _refuse(options: argparse.Namespace, data: str, *names: str) -> None:
