@@ -11,7 +11,6 @@ import pytest
 
 import leashed as lsh
 from leashed import cli
-from leashed.cli import clicks
 
 SCHEMA = {
     "columns": {
@@ -129,7 +128,7 @@ def test_rows_are_predicted_part_after_part(
     assert train(*read, "--rule", "adagrad", "--save", tmp_path / "kept") == 0
     told: list[tuple[Any, list[str]]] = []
     for part in (1000, 7):
-        monkeypatch.setattr(clicks, "_PART", part)
+        monkeypatch.setattr("leashed.cli.files._PART", part)
         capsys.readouterr()
         assert cli.main(["evaluate", str(tmp_path / "kept"), *read, "--json"]) == 0
         values = json.loads(capsys.readouterr().out)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import math
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,14 @@ import numpy as np
 import pytest
 
 import leashed as lsh
-from leashed import cli, metrics
-from leashed.datasets import criteo, hashed, synthetic_click_lines
+from leashed import cli, metrics, stream
+from leashed.datasets import (
+    criteo,
+    hashed,
+    read_libffm,
+    read_svmlight,
+    synthetic_click_lines,
+)
 
 ROWS = 600
 
@@ -293,3 +301,163 @@ def test_ids_are_hashed_alike_whatever_the_rows():
     for bits in (0, 31):
         with pytest.raises(ValueError, match="bits must be at"):
             hashed(data, bits)
+
+
+def packed_in_two(path: Path, folder: Path) -> str:
+    """The same rows in two files, of which one is compressed; the pattern of their names."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    (folder / f"part-0{path.suffix}").write_bytes(b"".join(lines[:250]))
+    (folder / f"part-1{path.suffix}.gz").write_bytes(gzip.compress(b"".join(lines[250:])))
+    return str(folder / f"part-*{path.suffix}*")
+
+
+@pytest.mark.parametrize(
+    ("model", "file", "more"),
+    [
+        ("linear_regression", "values.libsvm", ["--lr", "0.01"]),
+        ("logistic_regression", "a.svm", []),
+        ("linear_svm", "a.svm", ["--l2", "0.001"]),
+        ("softmax_regression", "a.svm", []),
+        ("fm", "a.svm", ["--factors", "4", "--progressive"]),
+        ("fm", "a.ffm", ["--test", "{}/a.ffm"]),
+        ("ffm", "a.ffm", ["--factors", "2", "--rule", "adagrad", "--lr", "0.05", "--progressive"]),
+    ],
+)
+def test_streams_from_training_to_predictions_are_as_from_memory(
+    model: str,
+    file: str,
+    more: list[str],
+    files: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    pattern = packed_in_two(files / file, tmp_path)
+    more = [argument.format(files) for argument in more]
+    arguments = ["--model", model, *more, "--threads", "1", "--epochs", "2", "--stream"]
+    told = ["--output", str(tmp_path / "result.json")]
+    saved = []
+    for name, data in (("whole", str(files / file)), ("parts", pattern)):
+        saved.append(tmp_path / f"{name}.safetensors")
+        named = ["--data", data, "--save", str(saved[-1])]
+        assert cli.main(["train", *arguments, *named, *told]) == 0
+    trained = json.loads((tmp_path / "result.json").read_text())
+    assert trained["config"]["reading"]["rows"] == ROWS
+    assert trained["examples"] == 2 * ROWS
+    found = [lsh.restore(path) for path in saved]
+    np.testing.assert_array_equal(found[0].parameters, found[1].parameters)
+
+    if file.endswith("ffm"):
+        (rows,), fields = read_libffm(files / file)
+        assert getattr(found[0].model, "fields", None) in (None, tuple(fields))
+    else:
+        rows = read_svmlight(files / file, regression=model == "linear_regression")
+    settings: dict[str, Any] = {"until": lsh.until(epochs=2), "threads": 1, "batch_size": 64}
+    rule = lsh.Adagrad(0.05) if "adagrad" in more else lsh.SGD(0.01 if "--lr" in more else 0.05)
+    fields_or_columns: Any = fields if model == "ffm" else 40
+    again = lsh.train(
+        found[0].model,
+        stream.libffm(files / file, fields_or_columns)
+        if file.endswith("ffm")
+        else stream.libsvm(files / file, 40, classes=rows.classes),
+        rule=rule,
+        **settings,
+    )
+    np.testing.assert_array_equal(again.parameters, found[0].parameters)
+
+    loss, accuracy = found[0].model.evaluate(found[0].parameters, rows)
+    said = found[0].model.predict(found[0].parameters, rows)
+    monkeypatch.setattr("leashed.cli.files._PART", 100)
+    values = evaluated(capsys, str(saved[0]), "--data", pattern)
+    assert values["examples"] == ROWS
+    assert values["loss"] == pytest.approx(loss, rel=1e-12)
+    assert values.get("accuracy", 0) == pytest.approx(accuracy, rel=1e-12)
+    if model in ("logistic_regression", "fm", "ffm"):
+        assert values["auc"] == metrics.auc(said[:, 0], rows.y)
+        assert "auc_error" not in values
+        monkeypatch.setattr("leashed.cli.predict._RANKED", 150)
+        counted = evaluated(capsys, str(saved[0]), "--data", pattern)
+        assert 0 < counted["auc_error"] < 0.01
+        assert abs(counted["auc"] - values["auc"]) <= counted["auc_error"]
+    for most in (ROWS, 250):
+        out = tmp_path / "said.npy"
+        asked = [str(saved[0]), "--data", pattern, "--rows", str(most), "--output", str(out)]
+        assert cli.main(["predict", *asked]) == 0
+        np.testing.assert_array_equal(np.load(out), said[:most])
+    assert cli.main(["predict", str(saved[0]), "--data", pattern]) == 0
+    text = np.loadtxt(capsys.readouterr().out.splitlines(), np.float32, delimiter=",", ndmin=2)
+    np.testing.assert_array_equal(text, said)
+
+
+def test_bad_lines_of_sparse_streams(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    lines = (files / "a.svm").read_text().splitlines()
+    lines[9] = "1 41:1"
+    path = tmp_path / "bad.svm"
+    path.write_text("\n".join(lines))
+    saved = tmp_path / "m.safetensors"
+    train = ["train", "--model", "fm", "--stream", "--features", "40", "--data", str(path)]
+    told = f"{path}: line 10: column 41 is beyond the 40 features"
+    for command in (train, [*train, "--epochs", "3"]):
+        assert cli.main(command) == 2
+        assert told in capsys.readouterr().err
+    out = tmp_path / "result.json"
+    more = ["--bad", "skip", "--save", str(saved), "--output", str(out)]
+    assert cli.main([*train, *more]) == 0
+    reading = json.loads(out.read_text())["config"]["reading"]
+    assert (reading["rows"], reading["bad"]) == (ROWS - 1, 1)
+    for command in ("predict", "evaluate"):
+        assert cli.main([command, str(saved), "--data", str(path)]) == 2
+        assert told in capsys.readouterr().err
+    values = evaluated(capsys, str(saved), "--data", str(path), "--bad", "skip")
+    assert values["examples"] == ROWS - 1
+
+
+def test_a_pipe_is_trained_on_and_predicted(files: Path, tmp_path: Path):
+    packed = gzip.compress((files / "a.svm").read_bytes())
+    pipe, saved = tmp_path / "pipe.svm.gz", tmp_path / "m.safetensors"
+    os.mkfifo(pipe)
+    out = tmp_path / "said.npy"
+    train = ["train", "--model", "linear_svm", "--stream", "--features", "40"]
+    for command in (
+        [*train, "--data", str(pipe), "--save", str(saved)],
+        ["predict", str(saved), "--data", str(pipe), "--output", str(out)],
+    ):
+        writer = threading.Thread(target=pipe.write_bytes, args=(packed,))
+        writer.start()
+        assert cli.main(command) == 0
+        writer.join()
+    assert len(np.load(out)) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "fm", "--data", "{}/day.tsv", "--stream"], "--stream of Criteo's files goes"),
+        (["--model", "fm", "--stream"], "takes --data FILE of sparse rows"),
+        (["--model", "mlp", "--stream"], "--stream goes with --model"),
+        (["--model", "fm", "--data", "{}/a.svm", "--features", "40"], "--features goes with"),
+        (["--model", "mlp", "--features", "40"], "--features goes with --model"),
+        (["--model", "fm", "--data", "{}/a.svm", "--bad", "skip"], "--bad goes with --stream"),
+        (["--model", "fm", "--data", "{}/no-*.svm", "--stream"], "no file matches"),
+        (["--model", "fm", "--data", "{}/values.libsvm", "--stream"], "that are no labels"),
+        (
+            ["--model", "fm", "--data", "{}/a.svm", "--stream", "--mode", "gba:m=2"],
+            "mode is not for streams",
+        ),
+        (
+            ["--model", "fm", "--data", "{}/a.svm", "--stream", "--loss", "0.1"],
+            "until.loss is not for streams",
+        ),
+        (
+            ["--model", "fm", "--data", "{}/a.svm", "--stream", "--gauc", "user"],
+            "do not tell whose they are",
+        ),
+    ],
+)
+def test_what_does_not_go_on_sparse_streams_is_told(
+    arguments: list[str], message: str, files: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert cli.main(["train", *(argument.format(files) for argument in arguments)]) == 2
+    assert message in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leashed import datasets, models, stream, tables
-from leashed.cli.files import stream_of
+from leashed.cli.files import parts_of, stream_of
 from leashed.datasets import ClickDataset, ClickSplit
 from leashed.models import Graph
 from leashed.rules import Rule
@@ -55,7 +55,6 @@ WORD = "clicks"
 _TEST_SHARE = 5  # one row of so many of a file is kept for testing
 _CARDINALITY = 100_000  # of every feature that is generated
 _MEBIBYTE = 2**20
-_PART = 65_536  # rows that are in memory at once, where not all are
 
 
 def add_clicks(parser: Arguments) -> None:
@@ -133,15 +132,10 @@ def parts(path: str, options: argparse.Namespace, most: int | None) -> Iterator[
     Raises:
         OSError, ValueError, TypeError: as ``read``.
     """
-    left = math.inf if most is None else most
-    for part in stream_of(path, options).parts(_PART if most is None else min(_PART, most)):
-        if not isinstance(part, ClickDataset):
-            raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
-        taken = part if left >= len(part) else part.head(int(left))
-        left -= len(taken)
-        yield taken
-        if left == 0:
-            return
+    given = stream_of(path, options)
+    if not given.features:
+        raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
+    return parts_of(given, most)
 
 
 def generate(name: str, rows: int, seed: int, test: int = 20_000) -> ClickSplit:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leashed import stream
 from leashed.cli.arguments import existing
-from leashed.stream import Stream
+from leashed.stream import SparseStream, Stream
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
 
-__all__ = ["add_files", "expanded", "stream_of"]
+__all__ = ["add_files", "expanded", "parts_of", "stream_of"]
+
+_PART = 65_536  # rows that are in memory at once, where not all are
 
 
 def add_files(parser: Arguments) -> None:
@@ -48,6 +51,17 @@ def stream_of(paths: str | Path | Sequence[Path], options: argparse.Namespace) -
     if options.schema is None:
         return stream.criteo(paths, bad=bad)
     return stream.csv(paths, **stream.schema(options.schema), bad=bad)
+
+
+def parts_of(stream: Stream | SparseStream, most: int | None) -> Iterator[Any]:
+    """The rows of a stream, or the first so many, part after part."""
+    left = math.inf if most is None else most
+    for part in stream.parts(_PART if most is None else min(_PART, most)):
+        taken = part if left >= len(part) else part.head(int(left))
+        left -= len(taken)
+        yield taken
+        if left == 0:
+            return
 
 
 def expanded(patterns: Sequence[str]) -> dict[str, Path]:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
 _LINES = 1 << 16  # of text that are made at once
+_CHUNK = 1 << 20  # bytes that are copied at once
+_RANKED = 1 << 24  # rows at most whose AUC is that of all pairs, which are kept for it
 _OF_FILES = ("schema", "bad")  # options of files of clicks
 _GENERATED = (None, clicks.WORD)  # what --data is where it names no file of clicks
 
@@ -76,7 +79,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         metavar="PATH",
-        help=f"a file, a folder of MNIST's, whose test set is taken, or {clicks.WORD!r} from a seed "
+        help="files, of which no length needs memory (a pattern in quotes is several), a folder of "
+        f"MNIST's, whose test set is taken, or {clicks.WORD!r} from a seed "
         "(default: the test set that 'leashed train' has for such a model)",
     )
     parser.add_argument("--format", choices=sparse.FORMATS, help="of a file, as of 'leashed train'")
@@ -91,8 +95,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 def _parts(
     found: Restored, options: argparse.Namespace
 ) -> Iterator[Dataset | SparseDataset | ClickDataset]:
-    """The examples that ``--data`` names, as the model takes them: of files of clicks part after
-    part, so that no length needs memory.
+    """The examples that ``--data`` names, as the model takes them: of files of clicks and of sparse
+    rows part after part, so that no length needs memory.
     """
     most = options.rows
     if most is not None:
@@ -100,13 +104,13 @@ def _parts(
     if isinstance(found.model, Graph) and found.model.readers and options.data not in _GENERATED:
         _refuse(options, "a file of clicks", "format", "zero_based", "seed")
         return clicks.parts(options.data, options, most)
+    if _names_rows(found.model, options):
+        return _sparse(found.model, options, most)
     data = _read(found, options, most)
     return iter([data if most is None else data.head(most)])
 
 
-def _read(
-    found: Restored, options: argparse.Namespace, most: int | None
-) -> Dataset | SparseDataset | ClickDataset:
+def _read(found: Restored, options: argparse.Namespace, most: int | None) -> Dataset | ClickDataset:
     model = found.model
     if isinstance(model, Graph) and model.readers:
         _refuse(options, "generated clicks", *_OF_FILES, "format", "zero_based")
@@ -119,32 +123,34 @@ def _read(
         return clicks.generate(model.name, 1, seed, test=rows).test
     if options.data == clicks.WORD:
         raise ValueError(f"--data {clicks.WORD} goes with models of clicks, not with {model.name}")
-    if options.data is not None:
-        existing(options.data)
-    if isinstance(model, FactorisationMachine) or _is_file(options.data):
-        if options.data is None:
-            raise ValueError(f"{options.model} is of sparse rows; give --data FILE")
-        return _sparse(model, options)
+    if options.data is None and isinstance(model, FactorisationMachine):
+        raise ValueError(f"{options.model} is of sparse rows; give --data FILE")
     _refuse(options, "a folder of images, or none", *_OF_FILES, "format", "zero_based", "seed")
     return data_of(options.data).test
 
 
+def _names_rows(model: Model | FactorisationMachine | Graph, options: argparse.Namespace) -> bool:
+    """Whether ``--data`` names files of sparse rows."""
+    if options.data in _GENERATED or (isinstance(model, Graph) and model.readers):
+        return False
+    return isinstance(model, FactorisationMachine) or not sparse.named(options.data).is_dir()
+
+
 def _sparse(
-    model: Model | FactorisationMachine | Graph, options: argparse.Namespace
-) -> SparseDataset:
-    path = Path(options.data)
+    model: Model | FactorisationMachine | Graph, options: argparse.Namespace, most: int | None
+) -> Iterator[SparseDataset]:
+    path = sparse.named(options.data)
     fmt = sparse.format_of(path, options.format)
-    wrong = [*_OF_FILES, "seed"] if fmt == "libsvm" else [*_OF_FILES, "seed", "zero_based"]
-    _refuse(options, f"a file of the format {fmt}", *wrong)
+    wrong = {"libsvm": [], "libffm": ["zero_based"], "criteo": ["zero_based", "bad"]}[fmt]
+    _refuse(options, f"a file of the format {fmt}", "schema", "seed", *wrong)
+    if fmt == "criteo":
+        none = argparse.Namespace(hash_bits=None)
+        data = sparse.read(existing(path), fmt, none, model.features)
+        return iter([data if most is None else data.head(most)])
+    _ = model.sparse
     fields = model.fields if isinstance(model, FactorisationMachine) else None
-    return sparse.read(
-        path,
-        fmt,
-        argparse.Namespace(hash_bits=None, zero_based=options.zero_based),
-        model.features,
-        regression=isinstance(model, Model) and model.loss == "squared_error",
-        fields=fields or (),
-    )
+    rows = sparse.stream_of(str(path), fmt, options, model.features, model.classes, fields)
+    return files.parts_of(rows, most)
 
 
 def _refuse(options: argparse.Namespace, data: str, *names: str) -> None:
@@ -153,10 +159,6 @@ def _refuse(options: argparse.Namespace, data: str, *names: str) -> None:
         given = getattr(options, name)
         if given is not None and given is not False:
             raise ValueError(f"--{name.replace('_', '-')} does not go with {data}; leave it out")
-
-
-def _is_file(path: str | None) -> bool:
-    return path is not None and Path(path).is_file()
 
 
 def _outputs(found: Restored, data: Dataset | SparseDataset | ClickDataset) -> NDArray[np.float32]:
@@ -197,9 +199,7 @@ def _write(path: Path, says: Iterator[NDArray[np.float32]]) -> None:
     """The whole file or, where something fails, none."""
     content: Iterator[bytes | memoryview]
     if path.suffix == ".npy":
-        array = io.BytesIO()
-        np.save(array, np.concatenate(list(says)))
-        content = iter([array.getbuffer()])
+        content = _array(says, path.parent)
     else:
         content = (lines.encode() for lines in _lines(says))
     if path.exists() and not path.is_file():  # a pipe or a device: nothing may take its place
@@ -207,6 +207,22 @@ def _write(path: Path, says: Iterator[NDArray[np.float32]]) -> None:
             file.writelines(content)
     else:
         _atomic.write(path, content)
+
+
+def _array(says: Iterator[NDArray[np.float32]], folder: Path) -> Iterator[bytes | memoryview]:
+    """As NumPy's format has them: how many there are stands before them, and is known behind them."""
+    with tempfile.TemporaryFile(dir=folder) as kept:
+        rows = outputs = 0
+        for part in says:
+            rows, outputs = rows + len(part), part.shape[1]
+            kept.write(np.ascontiguousarray(part, "<f4").data)
+        header = io.BytesIO()
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, outputs)}
+        np.lib.format.write_array_header_1_0(header, shape)
+        yield header.getvalue()
+        kept.seek(0)
+        while chunk := kept.read(_CHUNK):
+            yield chunk
 
 
 def _lines(says: Iterator[NDArray[np.float32]]) -> Iterator[str]:
@@ -239,18 +255,18 @@ def _judged(
     if isinstance(model, Graph):
         given["statistics"] = found.statistics
     judged = []
-    scored: list[tuple[NDArray[np.float32], Any, Any]] = []
+    scored = _Scored()
     for data in parts:
         loss, accuracy, *_ = model.evaluate(found.parameters, data, **given)
         judged.append((len(data), loss, accuracy))
         if _clicked(model) and math.isfinite(loss):
-            scored.append((_logits(found, data), data.y, data.weights))
+            scored.add(_logits(found, data), data.y, data.weights)
     rows, losses, accuracies = np.array(judged, np.float64).T
     values = {"examples": int(rows.sum()), "loss": float(rows @ losses / rows.sum())}
     if data.classes:
         values["accuracy"] = float(rows @ accuracies / rows.sum())
-    if scored and math.isfinite(values["loss"]):
-        values |= _click_metrics(scored)
+    if scored.rows and math.isfinite(values["loss"]):
+        values |= scored.values()
     if isinstance(data, ClickDataset) and data.hidden is not None:  # generated: in one part
         values["hidden model's AUC"] = data.hidden_auc
     return values
@@ -267,16 +283,32 @@ def _logits(found: Restored, data: Any) -> NDArray[np.float32]:
     return of.predict(found.parameters, x)[:, 0]  # type: ignore[no-any-return]
 
 
-def _click_metrics(scored: list[tuple[NDArray[np.float32], Any, Any]]) -> dict[str, float]:
-    """Of all parts' logits, labels and weights."""
-    counted = metrics.ClickMetrics()
-    for part in scored:
-        counted.add(*part)
-    told = counted.values()
-    logits, labels = (np.concatenate([part[i] for part in scored]) for i in (0, 1))
-    weights = None if scored[0][2] is None else np.concatenate([part[2] for part in scored])
-    return {
-        "auc": metrics.auc(logits, labels, weights),
-        "normalised entropy": told.normalised_entropy,
-        "calibration": told.calibration,
-    }
+class _Scored:
+    """Metrics of logits, part after part; the AUC from all pairs, of very many rows from counts."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._counted = metrics.ClickMetrics()
+        self._kept: list[tuple[NDArray[np.float32], Any, Any]] = []
+
+    def add(self, logits: NDArray[np.float32], labels: Any, weights: Any) -> None:
+        self.rows += len(logits)
+        self._counted.add(logits, labels, weights)
+        if self.rows > _RANKED:
+            self._kept.clear()
+        else:
+            self._kept.append((logits, labels, weights))
+
+    def values(self) -> dict[str, float]:
+        told = self._counted.values()
+        found = {"auc": told.auc, "auc error": told.auc_error}
+        if self._kept:
+            logits, labels = (np.concatenate([part[i] for part in self._kept]) for i in (0, 1))
+            given = [part[2] for part in self._kept]
+            weights = None if given[0] is None else np.concatenate(given)
+            found = {"auc": metrics.auc(logits, labels, weights)}
+        return {
+            **found,
+            "normalised entropy": told.normalised_entropy,
+            "calibration": told.calibration,
+        }

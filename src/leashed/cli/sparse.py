@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -16,6 +16,7 @@ from leashed.cli.arguments import existing
 from leashed.datasets import SparseDataset
 from leashed.models import FactorisationMachine, Model
 from leashed.stream import SparseStream
+from leashed.stream.files import paths_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
@@ -112,9 +113,11 @@ def add_sparse(parser: Arguments) -> None:
 
 
 def format_of(path: Path, given: str | None) -> str:
-    """The format of a file; ValueError where nothing tells."""
+    """The format of a file, or of the first that a pattern has; ValueError where nothing tells."""
     if given is not None:
         return given
+    if has_magic(str(path)):
+        path = cast("Path", paths_of(str(path))[0])
     name = path.with_suffix("") if path.suffix in _PACKED else path
     if name.suffix not in _ENDINGS:
         raise ValueError(f"the name of {path} does not tell its format; give --format")
