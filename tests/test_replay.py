@@ -313,6 +313,18 @@ def test_another_instruction_set_level_is_refused(trace: Path) -> None:
     assert f"and this is {lowest}" in done.stderr
 
 
+def test_a_trace_cut_before_the_run_began_is_refused_by_name(trace: Path) -> None:
+    wide = lsh.models.mlp(6, [20_000], 3)  # whose parameters are in several pages
+    random = np.random.default_rng(0)
+    data = Dataset.from_arrays(random.normal(size=(32, 6)), np.arange(32) % 3)
+    lsh.train(wide, data, threads=1, batch_size=8, until=lsh.until(updates=2), record=trace)
+    trace.write_bytes(trace.read_bytes()[: 2 * PAGE])
+    with pytest.raises(
+        ValueError, match=r"cannot replay .*run.trace: it ends before the run began"
+    ):
+        lsh.replay(trace, wide, data)
+
+
 def test_a_changed_byte_is_refused(trace: Path, digits: Dataset) -> None:
     run(digits, trace, until=lsh.until(updates=50))
     good = trace.read_bytes()

@@ -122,6 +122,8 @@ def test_asynchronous_modes_do_not_wait_for_the_slow():
     assert asp.result.staleness.max() > 10
     backup = play(modes.HopBW(b3=1), cluster)
     assert backup.mode.straggler > 0
+    assert f"straggler={backup.mode.straggler}, " in repr(backup.mode)
+    assert "array" not in repr(backup.mode)
 
 
 @pytest.mark.parametrize("s", [0, 2, 5])

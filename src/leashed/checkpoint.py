@@ -7,6 +7,7 @@ Nothing is pickled.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -238,7 +239,7 @@ def load(
             meanwhile.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: there is no such file; IsADirectoryError: it is a folder without a model.
         ValueError: the file is truncated, altered, of another kind, of a newer version, of another
             model or other tables than those given, or of an external model and none was given; the
             message has its description. No table has changed.
@@ -325,7 +326,12 @@ def read(
     """Read what ``write`` wrote: the model, tensors by name, among them the model's parameters, and
     the metadata. Everything is finite. Raises what ``load`` does of the file itself.
     """
-    content = Path(path).read_bytes()
+    file = Path(path)
+    if file.is_dir():
+        inside = file / "state"  # of what ``continual`` keeps
+        hint = f"name {inside}" if folders.is_one(inside) else "name what was saved"
+        raise IsADirectoryError(errno.EISDIR, f"has no model itself; {hint}", str(file))
+    content = file.read_bytes()
     try:
         header, data = _split(content)
         metadata = header.pop("__metadata__")

@@ -97,8 +97,8 @@ class ModeCounts:
     departures: int
     exchanges: int
     meetings: int
-    data_staleness: NDArray[np.int64]
-    worker_examples: NDArray[np.int64]
+    data_staleness: NDArray[np.int64] = field(repr=False)
+    worker_examples: NDArray[np.int64] = field(repr=False)
 
     @classmethod
     def of(cls, counted: Mapping[str, Any]) -> ModeCounts:

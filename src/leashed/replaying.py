@@ -221,6 +221,7 @@ def replay(
         given = _data(found, model, data)
         if inspect is not None:
             _chosen(model, inspect)
+        theta, resumed = _start(native.start, model.dimension, found)
     except ValueError as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
     first = found.start["updates"]
@@ -229,7 +230,6 @@ def replay(
             f"until is {until}, but {os.fspath(trace)} begins after update {first}; "
             "give at least that"
         )
-    theta, resumed = _start(native.start, model.dimension, found)
     x, y, weights = head_of(given)
     config = found.config
     try:

@@ -49,7 +49,7 @@ def restore(path: str | os.PathLike[str]) -> Restored:
         path: The file; of a model with tables its folder.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: There is no such file; IsADirectoryError: It is a folder without a model.
         ValueError: A file is damaged or of a newer version, the model reads tables and ``path`` has
             none, or it is external: no file holds a gradient, so that ``leashed.load`` has to be
             given one.

@@ -84,6 +84,30 @@ def test_days_go_on_with_files_that_come(
     assert cli.main(["evaluate", str(kept), "--data", str(logs / "day-2.tsv.gz")]) == 0
 
 
+def test_the_folder_of_the_run_is_no_model_and_says_where_it_is(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert train("--days", logs / "day-0.tsv.gz", "--checkpoint", run) == 0
+    capsys.readouterr()
+    for command in ("predict", "evaluate"):
+        assert cli.main([command, str(run), "--data", str(logs / "day-0.tsv.gz")]) == 2
+        assert capsys.readouterr().err == (
+            f"leashed: error: {run}: has no model itself; name {run / 'state'}\n"
+        )
+    assert cli.main(["export", str(tmp_path), "--onnx", str(tmp_path / "m.onnx")]) == 2
+    assert f"{tmp_path}: has no model itself; name what was saved" in capsys.readouterr().err
+
+
+def test_a_line_that_is_no_row_is_told_with_the_remedy_of_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "day.csv"
+    log.write_text("clicked,price\n1,2\n")
+    assert train("--days", log, "--checkpoint", tmp_path / "run") == 2
+    assert "--bad skip leaves such lines out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("save", ["run", "run/state"])
 def test_what_is_saved_lies_apart_from_the_run(
     save: str, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -87,7 +87,9 @@ def _persistence(value: str) -> float:
 
 
 def explain(error: Exception) -> str:
-    """One line for an exception: the file and the system's reason, or else its message."""
+    """One line for an exception: the file and the system's reason, or else its message, with the
+    command line's remedy.
+    """
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()).replace('bad="skip"', "--bad skip")
