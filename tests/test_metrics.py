@@ -88,6 +88,34 @@ def test_the_stream_says_the_same_and_keeps_to_its_bound():
         assert values.calibration == pytest.approx(calibration(p, labels, w))
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 1000, 30_000])
+def test_the_stream_is_row_by_row_arithmetic(n: int, weighted: bool):
+    rng = np.random.default_rng(n)
+    logits = (rng.normal(size=n) * 10.0 ** rng.integers(-30, 3, n)).astype(np.float32)
+    logits[rng.uniform(size=n) < 0.1] = 0
+    logits[:3] = [np.finfo(np.float32).max, -300, 1e-45][:n]
+    labels = (rng.uniform(size=n) < 0.3).astype(np.int32)
+    weights = rng.integers(0, 4, n) / 2
+    stream = ClickMetrics()
+    for rows in np.split(np.arange(n), np.sort(rng.integers(0, n, 5))):  # some have none
+        stream.add(logits[rows], labels[rows], weights[rows] if weighted else None)
+    values = stream.values()
+
+    w = weights if weighted else np.ones(n)
+    z = logits.astype(np.float64)
+    small = np.exp(-np.abs(z))
+    losses = np.maximum(np.where(labels, -z, z), 0) + np.log1p(small)
+    clicks, expected = (w * labels).sum(), (w * np.where(z < 0, small, 1) / (1 + small)).sum()
+    assert values.rows == n
+    if w.sum():
+        assert values.log_loss == pytest.approx((w * losses).sum() / w.sum(), rel=1e-9, abs=0)
+    if clicks:
+        assert values.calibration == pytest.approx(expected / clicks, rel=1e-9, abs=0)
+    if 0 < clicks < w.sum():
+        assert abs(values.auc - auc(logits, labels, w)) <= values.auc_error + 1e-12
+
+
 def test_one_label_alone_leaves_nothing_to_compare():
     p = [0.1, 0.5]
     for y in ([0, 0], [1, 1]):

@@ -3,121 +3,124 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdint>
 #include <limits>
+#include <new>
 
 namespace leashed {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Larger for larger floats: negative ones have all bits turned, the others the sign.
-std::size_t bin_of(float logit) {
-  const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0f);  // −0 is 0
-  const std::uint32_t turned = bits >> 31 ? ~bits : bits | 0x80000000;
-  return turned >> 16;
-}
-
-// Σ log(1 + e) with e in [0, 1], as the logarithm of products: each factor is at most 2.
-class LogarithmSum {
- public:
-  void add(double e) {
-    product_ *= 1 + e;
-    if (++factors_ == kFactors) fold();
-  }
-  double total() {
-    fold();
-    return sum_;
-  }
-
- private:
-  static constexpr int kFactors = 256;
-
-  void fold() {
-    sum_ += std::log(product_);
-    product_ = 1;
-    factors_ = 0;
-  }
-
-  double sum_ = 0, product_ = 1;
-  int factors_ = 0;
-};
-
 }  // namespace
 
-void ClickMetrics::add(std::span<const float> logits, const Targets& targets) {
-  double linear = 0, expected = 0, logarithms = 0;
-  LogarithmSum unweighted;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double weight = targets.weights ? double{targets.weights[i]} : 1;
-    if (weight == 0) continue;  // even an infinite loss
-    const bool click = targets.labels[i] == 1;
-    const double logit = logits[i];
-    // Of the absolute value, so that nothing overflows and infinite logits are right or wrong.
-    const double small = std::exp(-std::abs(logit));
-    if (targets.weights) {
-      logarithms += weight * std::log1p(small);
-    } else {
-      unweighted.add(small);
-    }
-    linear += weight * std::max(click ? -logit : logit, 0.0);
-    expected += weight * ((logit < 0 ? small : 1) / (1 + small));
-    const std::size_t b = bin_of(logits[i]);
-    std::vector<Bin>& block = blocks_[b / kBlock];
-    if (block.empty()) block.resize(kBlock);
-    Bin& bin = block[b % kBlock];
-    (click ? bin.clicks : bin.others) += weight;
-    (click ? clicks_ : others_) += weight;
+template <class T>
+T* ClickMetrics::made(Bins<T>& bins) {
+  if (!bins) bins.reset(static_cast<T*>(std::calloc(kPlaces, sizeof(T))));
+  if (!bins) throw std::bad_alloc();
+  return bins.get();
+}
+
+template <class F>
+void ClickMetrics::each_place(F f) const {
+  for (std::uint32_t left = sums_.blocks; left != 0; left &= left - 1) {
+    const auto block = static_cast<std::size_t>(std::countr_zero(left));
+    for (std::size_t i = 0; i < kBlock; ++i) f(block * kBlock + i);
   }
-  loss_ += linear + logarithms + unweighted.total();
-  expected_ += expected;
+}
+
+void ClickMetrics::add(std::span<const float> logits, const Targets& targets) {
+  for (std::size_t begin = 0, size; begin < logits.size(); begin += size) {
+    if (factors_ == kFactors) fold();
+    const std::size_t lanes = kernels_->lanes;
+    size = std::min(logits.size() - begin, (kFactors - factors_) * lanes);
+    factors_ += (size + lanes - 1) / lanes;
+    const float* const from = logits.data() + begin;
+    const Targets of = targets.from(begin);
+    if (of.weights) {
+      kernels_->weigh(from, of.labels, of.weights, size, made(weights_), sums_);
+    } else {
+      kernels_->count(from, of.labels, size, made(counts_), sums_);
+    }
+  }
   rows_ += static_cast<double>(logits.size());
 }
 
-void ClickMetrics::merge(const ClickMetrics& other) {
-  for (std::size_t k = 0; k < blocks_.size(); ++k) {
-    const std::vector<Bin>& from = other.blocks_[k];
-    if (blocks_[k].size() < from.size()) blocks_[k].resize(from.size());
-    for (std::size_t b = 0; b < from.size(); ++b) {
-      blocks_[k][b].clicks += from[b].clicks;
-      blocks_[k][b].others += from[b].others;
-    }
+ClickMetrics::Totals ClickMetrics::totals() const {
+  Totals all = folded_;
+  for (std::size_t j = 0; j < ScoreSums::kLanes; ++j) {
+    all += {sums_.clicks[j], sums_.others[j], sums_.loss[j] + std::log1p(sums_.product[j]),
+            sums_.expected[j] + sums_.scaled[j] / (1 + sums_.product[j])};
   }
+  return all;
+}
+
+void ClickMetrics::fold() {
+  folded_ = totals();
+  const std::uint32_t blocks = sums_.blocks;
+  sums_ = ScoreSums();
+  sums_.blocks = blocks;
+  factors_ = 0;
+}
+
+void ClickMetrics::merge(const ClickMetrics& other) {
+  const auto merge_bins = [&other](auto& into, const auto& from) {
+    if (!from) return;
+    auto* const to = made(into);
+    other.each_place([&](std::size_t place) { to[place] += from[place]; });
+  };
+  merge_bins(counts_, other.counts_);
+  merge_bins(weights_, other.weights_);
+  sums_.blocks |= other.sums_.blocks;
   rows_ += other.rows_;
-  clicks_ += other.clicks_;
-  others_ += other.others_;
-  loss_ += other.loss_;
-  expected_ += other.expected_;
+  folded_ += other.totals();
 }
 
 void ClickMetrics::clear() {
-  for (std::vector<Bin>& block : blocks_) std::ranges::fill(block, Bin());
-  rows_ = clicks_ = others_ = loss_ = expected_ = 0;
+  each_place([this](std::size_t place) {
+    if (counts_) counts_[place] = 0;
+    if (weights_) weights_[place] = 0;
+  });
+  rows_ = 0;
+  folded_ = Totals();
+  sums_ = ScoreSums();
+  factors_ = 0;
 }
 
-double ClickMetrics::log_loss() const { return loss_ / (clicks_ + others_); }
+double ClickMetrics::log_loss() const {
+  const Totals all = totals();
+  return all.loss / (all.clicks + all.others);
+}
 
 double ClickMetrics::normalised_entropy() const {
-  if (clicks_ == 0 || others_ == 0) return kNaN;
-  const double p = clicks_ / (clicks_ + others_);
+  const Totals all = totals();
+  if (all.clicks == 0 || all.others == 0) return kNaN;
+  const double p = all.clicks / (all.clicks + all.others);
   return log_loss() / -(p * std::log(p) + (1 - p) * std::log1p(-p));
 }
 
-double ClickMetrics::calibration() const { return clicks_ == 0 ? kNaN : expected_ / clicks_; }
+double ClickMetrics::calibration() const {
+  const Totals all = totals();
+  return all.clicks == 0 ? kNaN : all.expected / all.clicks;
+}
 
 ClickMetrics::AreaUnderCurve ClickMetrics::area_under_curve() const {
+  const Totals all = totals();
   // A sum that is no number tells of a logit that was none.
-  if (clicks_ == 0 || others_ == 0 || std::isnan(expected_)) return {kNaN, kNaN};
-  double below = 0;  // non-clicks in lower bins
+  if (all.clicks == 0 || all.others == 0 || std::isnan(all.expected)) return {kNaN, kNaN};
+  double below = 0, others = 0;  // non-clicks in lower bins, and in this one
   double ordered = 0, tied = 0;
-  for (const std::vector<Bin>& block : blocks_) {
-    for (const Bin& bin : block) {
-      ordered += bin.clicks * below;
-      tied += bin.clicks * bin.others;
-      below += bin.others;
+  each_place([&](std::size_t place) {
+    const double weight =
+        (counts_ ? static_cast<double>(counts_[place]) : 0.0) + (weights_ ? weights_[place] : 0.0);
+    if (place % 2 == 0) {
+      others = weight;
+    } else {
+      ordered += weight * below;
+      tied += weight * others;
+      below += others;
     }
-  }
-  const double pairs = clicks_ * others_;
+  });
+  const double pairs = all.clicks * all.others;
   return {std::min((ordered + tied / 2) / pairs, 1.0), tied / 2 / pairs};
 }
 

@@ -4,19 +4,27 @@
 // batch's outputs can keep one, a worker before its update as well as a server that sees no model.
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <span>
-#include <vector>
 
+#include "leashed/base/isa.h"
 #include "leashed/data/dataset_view.h"
+#include "leashed/data/kernels.h"
 
 namespace leashed {
 
-// One thread's; those of several are merged. Everything is counted in double precision, which is
-// exact for 2^53 rows of weight 1.
+// One thread's; those of several are merged. Rows of weight 1 are counted exactly, up to 2^53; sums
+// are in double precision, of terms with a relative error below 1e-9 (where a probability is below
+// 1e-307, it counts as 0).
 class ClickMetrics {
  public:
+  explicit ClickMetrics(Isa isa = default_isa()) : kernels_(&score_kernels(isa)) {}
+  ClickMetrics(const ClickMetrics& other) : kernels_(other.kernels_) { merge(other); }
+  ClickMetrics(ClickMetrics&&) = default;
+
   // Rows with these logits: log(p / (1 − p)) of the probability of the label 1; any other label
   // counts as 0.
   void add(std::span<const float> logits, const Targets& targets);
@@ -48,18 +56,44 @@ class ClickMetrics {
   AreaUnderCurve area_under_curve() const;
 
  private:
-  struct Bin {
-    double clicks = 0, others = 0;
+  static constexpr std::size_t kPlaces = std::size_t{1} << 17;  // a bin's non-clicks and clicks
+  static constexpr std::size_t kBlocks = 32;                    // of ScoreSums::blocks
+  static constexpr std::size_t kBlock = kPlaces / kBlocks;
+  static constexpr std::size_t kFactors = 512;  // up to 2 each, so that no product overflows
+
+  struct Totals {
+    double clicks = 0, others = 0;  // weighted, as are those that follow
+    double loss = 0, expected = 0;
+
+    void operator+=(const Totals& t) {
+      clicks += t.clicks;
+      others += t.others;
+      loss += t.loss;
+      expected += t.expected;
+    }
   };
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  // Zeros that the system has no memory for until they are written to: outputs are near each other.
+  template <class T>
+  using Bins = std::unique_ptr<T[], Free>;
 
-  static constexpr std::size_t kBins = std::size_t{1} << 16;
-  static constexpr std::size_t kBlock = kBins / 64;
+  template <class T>
+  static T* made(Bins<T>& bins);
+  // f(place) of each that a row may have gone to.
+  template <class F>
+  void each_place(F f) const;
+  Totals totals() const;
+  void fold();
 
-  // Bins in blocks that are made when they are first needed: outputs are near each other.
-  std::array<std::vector<Bin>, kBins / kBlock> blocks_;
+  const ScoreKernels* kernels_;
+  Bins<std::uint64_t> counts_;  // of rows that were given without weights
+  Bins<double> weights_;        // of the others
   double rows_ = 0;
-  double clicks_ = 0, others_ = 0;  // weighted, as are those that follow
-  double loss_ = 0, expected_ = 0;
+  Totals folded_;  // of all but what is in the next
+  ScoreSums sums_;
+  std::size_t factors_ = 0;  // of each product there, at most
 };
 
 }  // namespace leashed

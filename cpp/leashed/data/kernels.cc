@@ -5,5 +5,6 @@
 namespace leashed {
 
 LEASHED_ISA_TABLE(ScanKernels, scan_kernels)
+LEASHED_ISA_TABLE(ScoreKernels, score_kernels)
 
 }  // namespace leashed
