@@ -4,10 +4,13 @@ refused.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ import leashed as lsh
 from leashed import folders
 from leashed.days import Journal
 from leashed.models import DataNorm, Graph
+from leashed.report import days as report
 
 BATCH = 16
 COMMON: dict[str, Any] = {"rule": lsh.Adam(0.01), "threads": 1, "batch_size": BATCH}
@@ -205,7 +209,7 @@ def test_what_no_day_can_be_told_from_is_refused(paths: list[Path], tmp_path: Pa
     refused(TypeError, "gauc must name a feature", model, days, metrics=users)
     refused(FileExistsError, "no days.json; name a new one", model, days, folder=paths[0].parent)
     refused(NotADirectoryError, "is a file", model, days, folder=paths[0])
-    assert not (folder / "state").exists()
+    assert not folder.exists()
 
 
 def test_another_run_in_the_folder_is_refused(paths: list[Path], tmp_path: Path) -> None:
@@ -254,14 +258,206 @@ def test_another_run_in_the_folder_is_refused(paths: list[Path], tmp_path: Path)
         run(paths, folder)
 
 
-def test_a_day_without_a_row_may_be_left_out(paths: list[Path], tmp_path: Path) -> None:
-    empty = tmp_path / "day-0.5.tsv"
-    empty.touch()
-    for before in ([], paths[:1]):
-        with pytest.raises(Exception, match="there is no row in it"):
-            run([*before, empty, *paths[1:]], tmp_path / "run")
-    result = run(paths, tmp_path / "run")
-    assert [day.examples for day in result.days] == [320, 327, 334]
+def another_schema(path: Path) -> lsh.stream.Stream:
+    path.write_text("y;x\n1;2\n")
+    columns = {"y": lsh.stream.Label(), "x": lsh.stream.Number()}
+    return lsh.stream.csv(path, columns, separator=";")
+
+
+def gone(path: Path) -> lsh.stream.Stream:
+    path.touch()
+    stream = lsh.stream.criteo(path)
+    path.unlink()
+    return stream
+
+
+def damaged(path: Path) -> lsh.stream.Stream:
+    path.write_text("no row\n")
+    return lsh.stream.criteo(path)
+
+
+def few(path: Path) -> lsh.datasets.ClickDataset:
+    path.write_bytes(
+        b"".join(lsh.datasets.synthetic_click_lines(BATCH - 1, 3, cardinalities=9, threads=1))
+    )
+    return lsh.datasets.criteo(path)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (another_schema, "day last: data has 1 numbers, but the model takes 13"),
+        (gone, "last.tsv"),
+        (damaged, "last.tsv: line 1: 1 fields"),
+        (few, "day last: batch_size must be at most the 15 examples"),
+        (str, "day last is str"),
+    ],
+    ids=["schema", "gone", "damaged", "few", "none"],
+)
+@pytest.mark.parametrize("done", [0, 1])
+def test_days_are_looked_at_before_the_first_is_scored_or_trained(
+    done: int, made: Callable[[Path], Any], message: str, paths: list[Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    if done:
+        run(paths[:1], folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    days = {**days_of(paths), "last": made(tmp_path / "last.tsv")}
+    with pytest.raises((TypeError, ValueError, OSError), match=message):
+        lsh.continual(dlrm(), days, folder=folder, **COMMON)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert folder.exists() == bool(done)
+    assert [day.examples for day in run(paths, folder).days] == [320, 327, 334]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rule": lsh.Adam(0.02)}, "rule was"),
+        ({"seed": 1}, "seed was 0 and is 1"),
+        ({"batch_size": 8}, "batch_size was"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"model": dlrm(norm=DataNorm())}, "another model"),
+        ({"threads": 0}, "threads must be at least 1"),
+        ({"threads": "auto"}, "threads"),
+        ({"discipline": "leashed"}, "discipline"),
+        ({"staleness": 3}, "staleness"),
+        ({"init": "she"}, "init"),
+        ({"evaluate_every": 0}, "evaluate_every"),
+        ({"checkpoint_updates": 0}, "checkpoint_updates must be at least 1"),
+        ({"checkpoint_updates": 3, "checkpoint_every": 2.0}, "give one"),
+        ({"progress": 3}, "progress must be callable"),
+        ({"finished": 3}, "finished must be callable"),
+        ({"metrics": lsh.metrics.progressive(gauc="C99")}, "no feature 'C99'"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_refusal_comes_before_a_day_is_scored_and_costs_nothing(
+    given: dict[str, Any],
+    message: str,
+    paths: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "run"
+    run(paths[:1], folder)
+    journal = (folder / "days.json").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(Graph, "logits", None)
+        with pytest.raises((TypeError, ValueError), match=message):
+            run(paths, folder, **given)
+    assert (folder / "days.json").read_bytes() == journal
+
+
+def test_a_day_made_when_it_is_due_is_looked_at_before_it_is_scored(
+    paths: list[Path], tmp_path: Path
+) -> None:
+    days = {
+        "0": lsh.stream.criteo(paths[0]),
+        "1": lambda: another_schema(tmp_path / "rows.csv"),
+        "2": lsh.stream.criteo(paths[2]),
+    }
+    with pytest.raises(ValueError, match="day 1: data has 1 numbers"):
+        lsh.continual(dlrm(), days, folder=tmp_path / "run", **COMMON)
+    journal = Journal(tmp_path / "run" / "days.json")
+    assert [day.name for day in journal.done] == ["0"]
+    assert journal.today is None
+
+
+@pytest.mark.parametrize("how", ["stream", "bad lines", "memory"])
+def test_a_day_without_a_row_is_passed_over(how: str, paths: list[Path], tmp_path: Path) -> None:
+    empty = tmp_path / "empty.tsv"
+    empty.write_text("no row\n" if how == "bad lines" else "")
+
+    def nothing() -> Any:
+        if how == "memory":
+            return lambda: lsh.datasets.criteo(empty)
+        return lsh.stream.criteo(empty, bad="skip")
+
+    first, *others = days_of(paths).items()
+    days = dict([("a", nothing()), first, ("b", nothing()), *others, ("c", nothing())])
+    folder, told = tmp_path / "run", []
+
+    def finished(day: lsh.Day) -> None:
+        told.append(day.name)
+
+    with pytest.warns(RuntimeWarning, match="day a has no row, and is passed over"):
+        begun = lsh.continual(dlrm(), {"a": nothing()}, folder=folder, **COMMON)
+    np.testing.assert_array_equal(begun.parameters, dlrm().init(0))
+    with pytest.warns(RuntimeWarning, match="day [bc] has no row"):
+        result = lsh.continual(dlrm(), days, folder=folder, **COMMON, finished=finished)
+    assert [day.examples for day in result.days] == [0, 320, 0, 327, 334, 0]
+    assert [day.updates for day in result.days] == [0, 20, 20, 41, 62, 62]
+    bad = int(how == "bad lines")
+    assert [day.bad for day in result.days] == [bad, 0, bad, 0, 0, bad]
+    for day in (result.days[0], result.days[2], result.days[5]):
+        assert math.isnan(day.loss)
+        assert math.isnan(day.eps)
+        assert day.yesterday is None
+    assert result.days[2].rows == result.days[1].rows
+    assert result.days[5].rows == result.days[4].rows
+    whole = run(paths, tmp_path / "whole")
+    np.testing.assert_array_equal(result.parameters, whole.parameters)
+    assert rows_of(result.tables, tmp_path / "rows") == rows_of(whole.tables, tmp_path / "rows")
+    scored = [day.yesterday for day in result.days if day.examples]
+    assert scored == [day.yesterday for day in whole.days]
+    assert told == [day.name for day in result.days[1:]]
+    again = lsh.continual(dlrm(), days, folder=folder, **COMMON)
+    np.testing.assert_array_equal(again.parameters, whole.parameters)
+
+
+def test_a_day_under_way_that_has_lost_its_rows_is_refused(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, day = tmp_path / "run", tmp_path / "day.tsv"
+    day.write_bytes(paths[0].read_bytes())
+    die_before_the_journal_s_line(monkeypatch, [day], folder)
+    day.write_text("")
+    with pytest.raises(ValueError, match=r"day day.tsv is under way .* has no row any more"):
+        run([day], folder)
+
+
+class Killed(Exception):
+    pass
+
+
+def die_before_the_journal_s_line(
+    monkeypatch: pytest.MonkeyPatch, paths: list[Path], folder: Path, **given: Any
+) -> None:
+    """The last of the days is trained on, and its state written."""
+    finish = Journal.finish
+
+    def die(journal: Journal, day: Any) -> None:
+        if day.name == paths[-1].name:
+            raise Killed
+        finish(journal, day)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "finish", die)
+        with pytest.raises(Killed):
+            run(paths, folder, **given)
+
+
+@pytest.mark.parametrize("updates", [None, 7])
+def test_after_a_kill_before_the_journal_s_line_what_was_not_measured_is_null(
+    updates: int | None, paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, given = tmp_path / "run", {"checkpoint_updates": updates}
+    die_before_the_journal_s_line(monkeypatch, paths[:2], folder, **given)
+    result = run(paths, folder, **given)
+    whole = run(paths, tmp_path / "whole", **given)
+    written = json.loads((folder / "days.json").read_text())["done"]
+    assert written[1]["loss"] is None
+    assert written[1]["eps"] is None
+    assert [day["examples"] for day in written] == [320, 327, 334]
+    assert "EPS" not in report.line(result.days[1])
+    for day in (written[0], written[2]):
+        assert day["loss"] > 0
+        assert day["eps"] > 0
+    assert [day.yesterday for day in result.days] == [day.yesterday for day in whole.days]
+    assert [day.rows for day in result.days] == [day.rows for day in whole.days]
+    np.testing.assert_array_equal(result.parameters, whole.parameters)
+    assert rows_of(result.tables, tmp_path / "rows") == rows_of(whole.tables, tmp_path / "rows")
 
 
 def test_a_journal_tells_what_is_not_finite(tmp_path: Path) -> None:

@@ -10,11 +10,15 @@ on.
 from __future__ import annotations
 
 import errno
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +36,7 @@ from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.stream import Stream
 from leashed.tables import Table
-from leashed.train import Progress, check_dense_part, tables_for, train
+from leashed.train import Progress, check_dense_part, check_training, sets_of, tables_for, train
 
 __all__ = ["Continual", "Day", "continual"]
 
@@ -42,6 +46,7 @@ OneDay: TypeAlias = (
 _JOURNAL = "days.json"
 _STATE = "state"
 _SCORED = 65_536  # rows that are predicted at once
+_NO_ROW = ": there is no row in it"  # how what reads files ends its message then
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +111,16 @@ def continual(
     ``checkpoint_updates`` updates and, with several threads, those under way; by default the day.
     Nothing of it is lost for good: its rows are trained on again.
 
+    All that can be refused is before a day is scored: arguments, the state in the folder, and of a
+    list or mapping every day that is to come and is no function, of streams up to their first row. A
+    day without a row is passed over with a ``RuntimeWarning`` and is done, with 0 examples.
+
     Args:
         model: of ``leashed.models``, of one output with the loss ``log_loss``.
         days: streams or data sets, in order, or functions without arguments that make them when
-            their turn has come; each is read twice. Days are known by their keys, or where there are
-            none by their number: give the same ones again, and others behind. Of days with keys
-            those that are done may be left out.
+            their turn has come, and are looked at then; each is read twice. Days are known by their
+            keys, or where there are none by their number: give the same ones again, and others
+            behind. Of days with keys those that are done may be left out.
         folder: of the run; made where it is not there.
         rule, discipline, staleness, threads, batch_size, init, evaluate_every: as of
             ``leashed.train``. The number of updates goes on from day to day, and with it schedules
@@ -132,8 +141,9 @@ def continual(
         A ``Continual``, with a row for each day. After Ctrl-C what was reached has been saved.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, or the folder holds another run: another model,
-            rule, seed or batch size; or a day is under way there that is not among ``days``.
+        TypeError, ValueError: an argument is wrong, a day does not fit the model, or the folder holds
+            another run: another model, rule, seed or batch size; or a day is under way there that is
+            not among ``days``.
         OSError: a file cannot be read, or the state could not be written.
     """
     run = _Run(
@@ -147,38 +157,51 @@ def continual(
             seed,
         ),
         metrics,
+        lambda: model.init(seed, init),
     )
-
-    def one_day(name: str, data: Any, resume: Any) -> TrainResult:
-        return train(
-            model,
-            data,
-            until=Until(epochs=1),
-            rule=rule,
-            discipline=discipline,
-            staleness=staleness,
-            threads=threads,
-            batch_size=batch_size,
-            seed=seed,
-            init=init,
-            tables=run.tables or None,
-            evaluate_every=evaluate_every,
-            progress=None if progress is None else lambda now: progress(name, now),
-            checkpoint=run.state,
-            checkpoint_updates=checkpoint_updates,
-            checkpoint_every=checkpoint_every,
-            incremental=incremental,
-            resume=resume,
-            metrics=metrics,
-        )
-
-    for name, given in _not_done(days, run.journal):
+    for what, called in (("progress", progress), ("finished", finished)):
+        if called is not None and not callable(called):
+            raise TypeError(f"{what} must be callable, got {called!r}")
+    settings: dict[str, Any] = {
+        "until": Until(epochs=1),
+        "rule": rule,
+        "discipline": discipline,
+        "staleness": staleness,
+        "threads": threads,
+        "batch_size": batch_size,
+        "seed": seed,
+        "init": init,
+        "tables": run.tables or None,
+        "evaluate_every": evaluate_every,
+        "checkpoint": run.state,
+        "checkpoint_updates": checkpoint_updates,
+        "checkpoint_every": checkpoint_every,
+        "incremental": incremental,
+        "metrics": metrics,
+    }
+    to_come: Iterable[tuple[str, OneDay]] = _not_done(days, run.journal)
+    if isinstance(days, (Mapping, Sequence)):
+        to_come = list(to_come)
+        run.look(to_come, settings)
+    for name, given in to_come:
         data = _made(name, given)
+        if isinstance(data, _Empty):
+            day = run.pass_over(name, data)
+            if finished is not None:
+                finished(day)
+            continue
+        run.check(name, data, settings)
         try:
             run.begin(name, data)
         except KeyboardInterrupt:
             return run.result("interrupted")
-        result = one_day(name, data, run.whence())
+        result = train(
+            model,
+            data,
+            **settings,
+            progress=None if progress is None else partial(progress, name),
+            resume=run.whence(name),
+        )
         if result.outcome == "crashed" or result.reason == "interrupted":
             return run.result("crashed" if result.outcome == "crashed" else "interrupted", result)
         day = run.finish(name, data, result)
@@ -196,16 +219,20 @@ class _Run:
         folder: Path,
         tables: dict[str, Table],
         metrics: Progressive | None,
+        initial: Callable[[], NDArray[np.float32]],  # parameters before the first update
     ) -> None:
         _check_model(model)
         check_dense_part(model)
         if metrics is not None and not isinstance(metrics, Progressive):
             raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
+        self._checked: set[str] = set()
+        self._checked_state = False
         self._users = None if metrics is None else metrics.gauc
         if self._users is not None and not isinstance(self._users, str):
             raise TypeError("gauc must name a feature of the days; an array is of one data set")
         self._kept = 0 if metrics is None or self._users is None else metrics.kept
-        _prepare(folder)
+        _check_folder(folder)
+        self._folder, self._initial = folder, initial
         self.model = model
         self.tables = tables
         self.journal = Journal(folder / _JOURNAL)
@@ -214,37 +241,107 @@ class _Run:
         self._parameters: NDArray[np.float32] | None = None
         self._statistics = np.empty(0, np.float32)
 
+    def look(self, days: Iterable[tuple[str, OneDay]], settings: dict[str, Any]) -> None:
+        """Raise what would be raised when the turn of one of them has come; of those that are made
+        then nothing is known.
+        """
+        turn = True
+        for name, given in days:
+            if callable(given):
+                turn = False
+                continue
+            data = _made(name, given)
+            if not isinstance(data, _Empty):
+                self.check(name, data, settings, turn=turn)
+                turn = False
+
+    def check(
+        self,
+        name: str,
+        data: Stream | ClickDataset | Dataset,
+        settings: dict[str, Any],
+        *,
+        turn: bool = True,
+    ) -> None:
+        """Raise, once for each day, what training on it would; of the state too where it is its turn,
+        but once, since the state is this run's own then.
+        """
+        if name in self._checked:
+            return
+        with _of_day(name):
+            sets_of(self.model, data, None)
+        if turn and not self._checked_state:
+            check_training(self.model, data, **settings, resume=self.whence(name))
+            self._checked_state = True
+        else:
+            with _of_day(name):
+                check_training(self.model, data, **settings)
+        self._checked.add(name)
+
     def begin(self, name: str, data: Stream | ClickDataset | Dataset) -> None:
         """Where the day is not under way: score it, and write down that it is."""
-        today = self.journal.today
-        at = self._updates()
+        begun_at = self._begun_at(name)
+        if self.journal.today is None or self.journal.today.name != name:
+            scored = self._score(data) if self._is_there() else None
+            self._folder.mkdir(exist_ok=True)
+            self.journal.begin(Today(name, begun_at, scored))
+
+    def whence(self, name: str) -> Path | resuming.OtherData | None:
+        """What a day goes on from, whose turn it is; None: from the beginning of all."""
+        begun_at = self._begun_at(name)
+        if not self._is_there():
+            return None
+        return self.state if self._updates() > begun_at else resuming.OtherData(self.state)
+
+    def _begun_at(self, name: str) -> int:
+        """The updates before a day whose turn it is. ValueError where it is another's, or the journal
+        and the state are not of one run.
+        """
+        today, at = self.journal.today, self._updates()
         # Of a day that has made no update nothing is in the state: another may take its place.
-        if today is None or (today.name != name and at == today.begun_at):
-            if self.journal.done and at != self.journal.done[-1].updates:
-                raise ValueError(
-                    f"{self.state} has {at:,} updates, but {self.journal.path} says "
-                    f"{self.journal.done[-1].updates:,}; use a whole copy of the folder"
-                )
-            scored = self._score(data) if self.journal.done else None
-            self.journal.begin(Today(name, at, scored))
-        elif today.name != name:
+        if today is not None and today.name != name and at != today.begun_at:
             raise ValueError(
                 f"day {today.name} is under way in {self.journal.path}, and comes before {name}; "
                 "give it too"
             )
-
-    def whence(self) -> Path | resuming.OtherData | None:
-        """What the day under way goes on from; None: from the beginning of all."""
-        assert self.journal.today is not None
-        if not self._is_there() and self.journal.today.begun_at == 0:
-            return None
-        at = self._updates()
-        if at < self.journal.today.begun_at:
+        if today is not None and at < today.begun_at:
             raise ValueError(
-                f"{self.state} has {at:,} updates, but day {self.journal.today.name} began at "
-                f"{self.journal.today.begun_at:,}; use a whole copy of the folder"
+                f"{self.state} has {at:,} updates, but day {today.name} began at "
+                f"{today.begun_at:,}; use a whole copy of the folder"
             )
-        return self.state if at > self.journal.today.begun_at else resuming.OtherData(self.state)
+        if today is None and self.journal.done and at != self.journal.done[-1].updates:
+            raise ValueError(
+                f"{self.state} has {at:,} updates, but {self.journal.path} says "
+                f"{self.journal.done[-1].updates:,}; use a whole copy of the folder"
+            )
+        return at if today is None else today.begun_at
+
+    def pass_over(self, name: str, data: _Empty) -> Day:
+        """A day without a row is done."""
+        begun_at = self._begun_at(name)
+        if self._updates() > begun_at:
+            raise ValueError(
+                f"day {name} is under way in {self.journal.path}, and has no row any more; give it "
+                "as it was"
+            )
+        warnings.warn(f"day {name} has no row, and is passed over", RuntimeWarning, stacklevel=3)
+        done = self.journal.done
+        day = Day(
+            name=name,
+            data=data.name,
+            examples=0,
+            bad=data.bad,
+            updates=begun_at,
+            loss=math.nan,
+            yesterday=None,
+            progressive=None,
+            seconds=0.0,
+            eps=math.nan,
+            rows=done[-1].rows if done else _rows_in(self.tables),
+        )
+        self._folder.mkdir(exist_ok=True)
+        self.journal.finish(day)
+        return day
 
     def finish(self, name: str, data: Stream | ClickDataset | Dataset, result: TrainResult) -> Day:
         """The day that this training ended."""
@@ -262,7 +359,7 @@ class _Run:
             name=name,
             data=data.name,
             examples=len(data) if not isinstance(data, Stream) else reading["rows"],
-            bad=reading.get("bad", 0),
+            bad=reading.get("bad", 0) if isinstance(data, Stream) else getattr(data, "skipped", 0),
             updates=result.total_updates,
             loss=result.final_loss,
             yesterday=self.journal.today.yesterday,
@@ -270,8 +367,9 @@ class _Run:
             if result.metrics is not None and result.metrics.total
             else None,
             seconds=result.elapsed,
-            eps=result.mean_eps,
-            rows=sum(table.statistics()["rows"] for table in result.tables.values()),
+            # Nothing was left to train on where only the journal had not got it.
+            eps=result.mean_eps if result.examples else math.nan,
+            rows=_rows_in(result.tables),
         )
         self.journal.finish(day)
         self._reached(result)
@@ -286,7 +384,9 @@ class _Run:
         if (outcome == "crashed" or self._parameters is None) and self._is_there():
             self._load()
         if self._parameters is None and self.journal.done:
-            raise ValueError(f"{self.state} is not there; use a whole copy of the folder")
+            if self.journal.done[-1].updates:
+                raise ValueError(f"{self.state} is not there; use a whole copy of the folder")
+            self._parameters = self._initial()
         if self._parameters is None:
             raise ValueError("days must be one at least")
         return Continual(
@@ -334,16 +434,19 @@ def _check_model(model: object) -> None:
         )
 
 
-def _prepare(folder: Path) -> None:
-    """Make the folder; FileExistsError where something else lies in it."""
+def _rows_in(tables: Mapping[str, Table]) -> int:
+    return sum(table.statistics()["rows"] for table in tables.values())
+
+
+def _check_folder(folder: Path) -> None:
+    """OSError where it could not be a run's: FileExistsError where something else lies in it."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "is a file; name a folder", str(folder))
     if not folder.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(folder))
-    folder.mkdir(exist_ok=True)
-    if not os.access(folder, os.W_OK):
+    if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
         raise PermissionError(errno.EACCES, "cannot be written", str(folder))
-    if not (folder / _JOURNAL).exists():
+    if folder.exists() and not (folder / _JOURNAL).exists():
         others = [p.name for p in folder.iterdir() if not p.name.startswith(f".{_JOURNAL}.")]
         if others:
             raise FileExistsError(
@@ -371,8 +474,21 @@ def _not_done(
             yield name, day
 
 
-def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset:
-    made = given() if callable(given) else given
+class _Empty(NamedTuple):
+    """Data of a day without a row: what it is called, and lines that are no rows."""
+
+    name: str
+    bad: int
+
+
+def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset | _Empty:
+    """A day whose turn it is, of a stream its first row read."""
+    try:
+        made = given() if callable(given) else given
+    except ValueError as error:
+        if callable(given) and _tells_no_row(error):
+            return _Empty(name, 0)
+        raise
     if not isinstance(made, (Stream, ClickDataset, Dataset)):
         raise TypeError(
             f"days must be streams or data sets, or make such; day {name} is {type(made).__name__}"
@@ -382,4 +498,27 @@ def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset:
             f"day {name}, {made.name}, can be read once, but a day is read twice, to score it and to "
             "train on it; give files"
         )
+    if isinstance(made, Stream):
+        parts = made.parts(1)
+        try:
+            next(parts)
+        except ValueError as error:
+            if _tells_no_row(error):
+                return _Empty(made.name, parts.counts.bad)
+            raise
     return made
+
+
+@contextmanager
+def _of_day(name: str) -> Iterator[None]:
+    """Errors tell which day they are of."""
+    try:
+        yield
+    except TypeError as error:
+        raise TypeError(f"day {name}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"day {name}: {error}") from error
+
+
+def _tells_no_row(error: ValueError) -> bool:
+    return str(error).endswith(_NO_ROW)

@@ -177,7 +177,7 @@ class Checkpointer:
         if self._failure is not None:
             message = f"no checkpoint was written to {self._path}: {self._failure}"
             self._failure = None
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
+            warnings.warn(message, RuntimeWarning, stacklevel=5)
 
 
 class Reached(NamedTuple):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +48,8 @@ MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
 PROBE_SECONDS = 0.08
 PROBE_ROWS = 8192
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,32 @@ AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 _Data: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks | _Streamed"
 
 
+def _whole(
+    training: Callable[P, Generator[None, None, TrainResult]],
+) -> Callable[P, TrainResult]:
+    """Both steps of a training: what can be refused, which ends in a ``yield``, and the run."""
+
+    @functools.wraps(training)
+    def both(*given: P.args, **named: P.kwargs) -> TrainResult:
+        steps = training(*given, **named)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: TrainResult = end.value
+                return result
+
+    signature = inspect.signature(training).replace(return_annotation="TrainResult")
+    both.__signature__ = signature  # type: ignore[attr-defined]
+    return both
+
+
+def check_training(*given: Any, **named: Any) -> None:
+    """Raise what ``train`` would of these arguments before it starts a thread, and start none."""
+    next(inspect.unwrap(train)(*given, **named))
+
+
+@_whole
 def train(
     model: AnyModel,
     data: Dataset
@@ -130,7 +160,7 @@ def train(
     record: str | os.PathLike[str] | None = None,
     metrics: Progressive | None = None,
     term: float | None = None,
-) -> TrainResult:
+) -> Generator[None, None, TrainResult]:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
     Every batch is a function of ``seed`` and its number alone, so one thread gives the same bits
@@ -430,6 +460,7 @@ def train(
         len(train_set) / batches_of(train_set, batch_size, 1) if sparse else float(batch_size)
     )
 
+    yield  # all that can be refused has been
     if streamed is not None:
         streamed.open(until, threads)
     examples = head_of(train_set)
@@ -708,7 +739,7 @@ def _warn_of(record: str | os.PathLike[str] | None, outcome: dict[str, Any]) -> 
         warnings.warn(
             f"the record in {record} ends before the run: {outcome['recording_failure']}",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -108,14 +108,44 @@ def test_a_line_that_is_no_row_is_told_with_the_remedy_of_the_command_line(
     assert "--bad skip leaves such lines out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("save", ["run", "run/state"])
+@pytest.mark.parametrize(
+    ("option", "path"),
+    [
+        ("--save", "run"),
+        ("--save", "run/state"),
+        ("--output", "run/days.json"),
+        ("--report", "run/days.json"),
+    ],
+)
 def test_what_is_saved_lies_apart_from_the_run(
-    save: str, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    option: str, path: str, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "run").mkdir()
     days = ["--days", logs / "day-0.tsv.gz", "--checkpoint", tmp_path / "run"]
-    assert train(*days, "--save", tmp_path / save) == 2
+    assert train(*days, option, tmp_path / path) == 2
     assert "; name another" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    assert not list((tmp_path / "run").iterdir())
+
+
+def test_all_days_are_looked_at_before_the_first(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged, days = tmp_path / "day-9.tsv", ["--days", logs / "day-0.tsv.gz"]
+    damaged.write_text("no row\n")
+    run = ["--checkpoint", tmp_path / "run"]
+    for more, message in (
+        ([damaged], "day-9.tsv: line 1"),
+        (["--gauc", "C99"], "has no feature 'C99'"),
+        (["--threads", "0"], "threads must be at least 1"),
+    ):
+        assert train(*days, *more, *run) == 2
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "run").exists()
+    damaged.write_text("")
+    with pytest.warns(RuntimeWarning, match=r"day day-9.tsv has no row, and is passed over"):
+        assert train(*days, damaged, *run, "--output", tmp_path / "out.json") == 0
+    assert "day-9.tsv" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out.json").read_text())["days"][1]["examples"] == 0
 
 
 def test_a_schema_tells_what_columns_become(

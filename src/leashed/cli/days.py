@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed import _check, checkpoint, folders
@@ -19,7 +17,6 @@ from leashed.days import Day, to_json
 from leashed.disciplines import Discipline
 from leashed.metrics import progressive
 from leashed.report import days as report
-from leashed.stream import Stream
 from leashed.train import Progress
 
 if TYPE_CHECKING:
@@ -63,17 +60,17 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
     files = expanded(options.days)
     rule, staleness = rule_of(options), staleness_of(options)
     model = clicks.build(options.model, options)
-    if options.save is not None:
-        if options.checkpoint.resolve() in options.save.resolve().parents:
+    run = options.checkpoint.resolve()
+    for name, kind in (("save", "folder"), ("output", "file"), ("report", "file")):
+        path = getattr(options, name)
+        if path is not None and run in path.resolve().parents:
             raise ValueError(
-                f"--save {options.save} is where --checkpoint {options.checkpoint} keeps the run; "
-                "name another folder"
+                f"--{name} {path} is where --checkpoint {options.checkpoint} keeps the run; name "
+                f"another {kind}"
             )
+    if options.save is not None:
         folders.prepare(options.save)
     line = Line(sys.stderr)
-
-    def maker(path: Path) -> Callable[[], Stream]:
-        return lambda: stream_of(path, options)
 
     def progress(name: str, now: Progress) -> None:
         line.show(f"{name}  {describe(now)}")
@@ -86,7 +83,7 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
 
     result = continual(
         model,
-        {name: maker(path) for name, path in files.items()},
+        {name: stream_of(path, options) for name, path in files.items()},
         folder=options.checkpoint,
         rule=rule,
         discipline=discipline,

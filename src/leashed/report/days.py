@@ -48,7 +48,8 @@ def line(day: Day) -> str:
         )
     if day.progressive is not None:
         parts.append(f"progressive AUC {day.progressive.auc:.4f}")
-    parts.append(f"{0.0 if math.isnan(day.eps) else day.eps:,.0f} EPS")
+    if not math.isnan(day.eps):
+        parts.append(f"{day.eps:,.0f} EPS")
     return "  ".join(parts)
 
 
