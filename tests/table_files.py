@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 _END = 2**32 - 1
+_HEADER = 48
 
 
 def rows_in(path: Path) -> dict[int, bytes]:
@@ -14,10 +15,17 @@ def rows_in(path: Path) -> dict[int, bytes]:
     (described,) = struct.unpack_from("I", content, 12)
     (floats,) = struct.unpack_from("Q", content, 16)
     size = 16 + 4 * floats
-    at, rows = 48 + described + 4, {}
+    at, rows = _HEADER + described + 4, {}
     while (count := struct.unpack_from("I", content, at)[0]) != _END:
         for begin in range(at + 8, at + 8 + count * size, size):
             (row,) = struct.unpack_from("Q", content, begin)
             rows[row] = content[begin + 8 : begin + size]
         at += 8 + count * size
     return rows
+
+
+def header_in(path: Path) -> bytes:
+    """All but the rows: steps, and the time and the period that theirs are compared with."""
+    content = path.read_bytes()
+    (described,) = struct.unpack_from("I", content, 12)
+    return content[: _HEADER + described]

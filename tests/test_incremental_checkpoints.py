@@ -6,14 +6,18 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from table_files import rows_in
-from test_table_checkpoints import RULES, assert_alike, dlrm, manifest_of, run
+from hypothesis import given
+from hypothesis import strategies as st
+from table_files import header_in, rows_in
+from test_table_checkpoints import RULES, assert_alike, dlrm, manifest_of, rows_of, run
 
 import leashed as lsh
 from leashed import Table, folders, resuming
@@ -155,28 +159,132 @@ def test_changes_that_are_damaged_are_refused(how: str, folder: Path) -> None:
         run(12, resume=folder)
 
 
-def test_tables_that_evict_are_written_whole(folder: Path, scratch: Path) -> None:
-    table = Table(dim=4, max_bytes=20_000, evict="age", rule=lsh.SGD(0.5), name="t")
+@pytest.mark.usefixtures("never_anew")
+def test_tables_that_evict_are_written_as_changes(folder: Path, scratch: Path) -> None:
+    def made() -> Table:
+        return Table(dim=4, max_bytes=20_000, evict="age", rule=lsh.SGD(0.5), name="t")
+
+    table = made()
     model = Graph(Embedding(TableSpec("t", 4)) >> Dense(1))
-    for refused in (table.track, lambda: table.save_tracked(scratch)):
-        with pytest.raises(ValueError, match="since it evicts rows; save"):
-            refused()
     folder.mkdir()
-    draw = np.random.default_rng(0)
+    draw, evicted = np.random.default_rng(0), 0
 
     def put_model(path: Path) -> None:
         lsh.save(path, model, model.init())
 
-    for _ in range(6):
+    for written in range(6):
         for _ in range(20):
             ids = np.unique(draw.integers(0, 2_000, 8))
             table.update(ids, draw.normal(0, 1, (len(ids), 4)))
         folders.write(folder, {"t": table}, put_model, exact=True, incremental=True)
-        assert "changes" not in manifest_of(folder)["tables"]["t"]
+        assert len(manifest_of(folder)["tables"]["t"]["changes"]) == written
         again = lsh.restore(folder).tables["t"]
-        assert again.ids().tolist() == table.ids().tolist()
-        np.testing.assert_array_equal(again.lookup(table.ids()), table.lookup(table.ids()))
-    assert table.statistics()["evicted"] > 0
+        assert rows_of(again, scratch) == rows_of(table, scratch)
+        evicted += table.statistics()["evicted"]
+        # One that goes on with the folder's files does so with changes too.
+        table = made()
+        folders.opened(folder).load({"t": table}, incremental=True)
+    assert evicted > 100
+
+
+KINDS: dict[str, Callable[[], Table]] = {
+    "fixed": lambda: Table(rows=60, dim=3, rule=lsh.Adagrad(0.1)),
+    "growing": lambda: Table(dim=3, max_bytes=2**16, rule=lsh.Adagrad(0.1)),
+    "admitting": lambda: Table(dim=3, max_bytes=2**16, rule=lsh.Adagrad(0.1), admit_after=2),
+    "age": lambda: Table(dim=3, max_bytes=9_000, evict="age", rule=lsh.Adagrad(0.1)),
+    "norm": lambda: Table(dim=3, max_bytes=9_000, evict="norm", rule=lsh.Adagrad(0.1)),
+    "age, admitting": lambda: Table(
+        dim=3, max_bytes=9_000, evict="age", admit_after=2, rule=lsh.Adagrad(0.1)
+    ),
+    "norm, SWAP": lambda: Table(
+        dim=3, max_bytes=12_000, evict="norm", rule=lsh.SWAP(lsh.Adam(0.1), period=5)
+    ),
+    "age, stage-aware": lambda: Table(
+        dim=3,
+        max_bytes=12_000,
+        evict="age",
+        rule=lsh.SGD(0.1),
+        staleness=lsh.staleness.stage_aware(lsh.staleness.inverse()),
+    ),
+}
+TRAINED = st.tuples(st.just("train"), st.integers(1, 12), st.integers(1, 40))
+EVENTS = st.one_of(
+    TRAINED,
+    TRAINED,
+    st.just(("new", 0, 0)),  # ids that have not been there, so that others go
+    st.just(("back", 0, 0)),  # those that have gone come back
+    st.just(("changes", 0, 0)),
+    st.just(("changes", 0, 0)),
+    st.just(("all", 0, 0)),
+    st.just(("fail", 0, 0)),
+    st.just(("restore", 0, 0)),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(events=st.lists(EVENTS, max_size=30), seed=st.integers(0, 2**32), quiet=st.booleans())
+def test_all_rows_and_their_changes_are_what_a_file_of_all_rows_is(
+    kind: str, events: list[tuple[str, int, int]], seed: int, quiet: bool
+) -> None:
+    make = KINDS[kind]
+    table = make()
+    most = table.rows or table.statistics()["capacity"] + 8
+    draw = np.random.default_rng(seed)
+    fresh = most
+
+    def train(ids: Any) -> None:
+        gradients = draw.integers(-3, 4, (len(ids), 3)).astype(np.float32)
+        table.update(np.asarray(ids, np.int64), gradients)
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as at:  # many files, each of which is flushed
+        files: list[Path] = []
+        made, whole, scratch = 0, Path(at) / "whole", Path(at) / "scratch"
+
+        def content(of: Table) -> tuple[bytes, dict[int, bytes]]:
+            of.save(scratch)
+            return header_in(scratch), rows_in(scratch)
+
+        def write(save: Callable[..., None]) -> None:
+            nonlocal made
+            made += 1
+            files.append(Path(at) / str(made))
+            save(files[-1], quiet=quiet)
+            # Both files of the same moment.
+            table.save(whole)
+            from_whole, from_changes = make(), make()
+            from_whole.load(whole)
+            from_changes.load(files[0], files[1:])
+            assert content(from_changes) == content(from_whole)
+            assert rows_in(scratch) == rows_in(whole)
+
+        train(draw.integers(0, most, most))
+        write(table.save_tracked)
+        for event, times, ids in [*events, ("changes", 0, 0)]:
+            if event == "train":
+                for _ in range(times):
+                    train(draw.integers(0, most, ids))
+            elif event == "new" and table.rows is None:
+                fresh += 6
+                for _ in range(2):  # each is admitted
+                    train(np.arange(fresh - 6, fresh))
+            elif event == "back" and table.rows is None:
+                for one in np.setdiff1d(np.arange(most), table.ids())[:12]:
+                    train([one])
+            elif event == "changes" and files:
+                write(table.save_changes)
+            elif event == "fail" and files:
+                with pytest.raises(ValueError, match="cannot be written"):
+                    table.save_changes(Path(at) / "none" / "x")
+                with pytest.raises(ValueError, match="save all"):
+                    table.save_changes(scratch)
+                files.clear()
+            elif event == "restore" and files:
+                table = make()
+                table.load(files[0], files[1:])
+                table.track()
+            elif event in ("all", "changes"):
+                files.clear()
+                write(table.save_tracked)
 
 
 def test_incremental_is_refused_where_it_would_do_nothing(folder: Path) -> None:

@@ -342,22 +342,19 @@ class Table:
 
     @property
     def tells_changes(self) -> bool:
-        """Whether it knows which rows have changed: those have versions, and none are evicted (the row
-        of an id that was evicted and has come back may have the version that it had).
-        """
-        return self.versions and self.evict is None
+        """Whether it knows which rows have changed: those have versions."""
+        return self.versions
 
     def _require_changes(self) -> None:
         if not self.tells_changes:
             raise ValueError(
-                f"table {self.name} cannot tell which rows have changed, since "
-                + ("it evicts rows" if self.versions else "it has no versions")
-                + "; save() writes all"
+                f"table {self.name} cannot tell which rows have changed, since it has no versions; "
+                "save() writes all"
             )
 
     def save_tracked(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
         """As ``save``, and from then on ``save_changes`` writes what has changed since. Keeps 12 bytes
-        a row for it, 4 where ``rows`` are given, beside ``max_bytes``.
+        a row for it, 18 where it evicts, 4 where ``rows`` are given, beside ``max_bytes``.
 
         Args:
             path: the file.

@@ -38,10 +38,10 @@ IdIndex::Segment IdIndex::Segment::make(unsigned bits, std::byte* memory) {
   return made;
 }
 
-void IdIndex::Segment::put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) const {
+void IdIndex::Segment::put(std::uint64_t id, std::uint64_t hash, Handle handle) const {
   std::size_t i = first(hash);
   while (table[i].id.load(kRelaxed) != kEmpty) i = next(i);
-  table[i].row = row;
+  table[i].handle = handle;
   // Release: pairs with find().
   table[i].id.store(id, std::memory_order_release);
 }
@@ -135,7 +135,8 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
 
 IdIndex::~IdIndex() = default;
 
-IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period) {
+IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period,
+                               bool may_evict) {
   if (is_special(id)) return {find(id), Outcome::known};
   const std::uint64_t hash = mix(id);
   Shard& shard = shards_[shard_of(hash)];
@@ -154,14 +155,14 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
     rows_.head(row).touched.store(touched, kRelaxed);
     rows_.head(row).period.store(period, kRelaxed);
     initialise_(id, rows_.values(row));
-    shard.owned.put(id, hash, row);
+    ++shard.inserted;
+    shard.owned.put(id, hash, {row, static_cast<std::uint32_t>(shard.inserted)});
     ++shard.used;
     ++shard.live;
-    ++shard.inserted;
   } else {
     ++shard.refused;
   }
-  if (score_ && shard.at_hand() < settings_.reserve) evict(shard, row);
+  if (score_ && may_evict && shard.at_hand() < settings_.reserve) evict(shard, row);
   return {row, row == kNone ? Outcome::refused : Outcome::inserted};
 }
 
@@ -206,7 +207,7 @@ bool IdIndex::rebuild(Shard& shard, unsigned bits) {
   for (std::size_t i = 0; i < slots(before.bits); ++i) {
     const std::uint64_t id = before.table[i].id.load(kRelaxed);
     if (is_special(id)) continue;
-    next.put(id, mix(id), before.table[i].row);
+    next.put(id, mix(id), before.table[i].handle);
     ++shard.used;
   }
   // Release: pairs with current().
@@ -256,7 +257,7 @@ void IdIndex::evict(Shard& shard, std::uint32_t newest) {
   for (std::size_t seen = 0; seen < slots(segment.bits) && count < kSample; ++seen) {
     shard.hand = segment.next(shard.hand);
     if (is_special(segment.table[shard.hand].id.load(kRelaxed))) continue;
-    const std::uint32_t row = segment.table[shard.hand].row;
+    const std::uint32_t row = segment.table[shard.hand].handle.row;
     if (row == newest) continue;
     const float score = score_(rows_.head(row), rows_.values(row));
     sample[count++] = {std::isnan(score) ? std::numeric_limits<float>::infinity() : score,
@@ -266,7 +267,7 @@ void IdIndex::evict(Shard& shard, std::uint32_t newest) {
   std::partial_sort(sample.begin(), sample.begin() + worst, sample.begin() + count,
                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
   for (std::size_t k = 0; k < worst; ++k) {
-    const std::uint32_t row = segment.table[sample[k].slot].row;
+    const std::uint32_t row = segment.table[sample[k].slot].handle.row;
     segment.table[sample[k].slot].id.store(kTomb, kRelaxed);
     rows_.head(row).version.fetch_or(RowHead::kDead, kRelaxed);
     shard.limbo[(shard.oldest + shard.waiting++) % shard.limbo.size()] = {row, 0};
@@ -298,15 +299,15 @@ IdIndex::Counts IdIndex::counts() const {
   return counts;
 }
 
-void IdIndex::each(const std::function<void(std::uint64_t, std::uint32_t)>& f) const {
+void IdIndex::each(const std::function<void(std::uint64_t, Handle)>& f) const {
   for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
     const Segment segment = current(k);
     for (std::size_t i = 0; i < slots(segment.bits); ++i) {
       const std::uint64_t id = segment.table[i].id.load(std::memory_order_acquire);
-      if (!is_special(id)) f(id, segment.table[i].row);
+      if (!is_special(id)) f(id, segment.table[i].handle);
     }
   }
-  for (const std::uint64_t id : {kEmpty, kTomb}) f(id, find(id));
+  for (const std::uint64_t id : {kEmpty, kTomb}) f(id, {special_row(id), 0});
 }
 
 }  // namespace leashed

@@ -38,6 +38,13 @@ class IdIndex {
   using Initialise = std::function<void(std::uint64_t id, float* values)>;
   // Of rows to evict, those of the largest score. Read while others write; null: none ever is.
   using Score = std::function<float(RowHead& head, const float* values)>;
+  // Which row an id has, and the how manieth of its shard's insertions, modulo 2^32, has given it:
+  // an id that was evicted and has come back to the same row has another one. 0: of the ids that
+  // always have a row.
+  struct Handle {
+    std::uint32_t row, incarnation;
+    bool operator==(const Handle&) const = default;
+  };
 
   IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise, Score score);
   ~IdIndex();
@@ -52,6 +59,13 @@ class IdIndex {
     if (is_special(id)) return special_row(id);
     const std::uint64_t hash = mix(id);
     return current(shard_of(hash)).find(id, hash);
+  }
+  // Where it has that row by that insertion.
+  bool has(std::uint64_t id, const Handle& handle) const {
+    if (is_special(id)) return special_row(id) == handle.row;
+    const std::uint64_t hash = mix(id);
+    const Segment::Slot* const slot = current(shard_of(hash)).slot_of(id, hash);
+    return slot && slot->handle == handle;
   }
   // Brings the id's slot near; find() comes soon.
   void prefetch(std::uint64_t id) const {
@@ -71,8 +85,10 @@ class IdIndex {
     Outcome outcome;
   };
   // For who has not found it; its row was touched then, in that period of SWAP's. Takes no rows
-  // beyond the settings', and for slots no more than most_bytes().
-  Entry insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period = 0);
+  // beyond the settings', and for slots no more than most_bytes(). Evicts others where few rows are
+  // left, and where it may.
+  Entry insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period = 0,
+               bool may_evict = true);
 
   struct Counts {
     std::uint64_t inserted = 0, evicted = 0, deferred = 0, refused = 0, rebuilt = 0;
@@ -81,9 +97,9 @@ class IdIndex {
     std::size_t rows = 0, bytes = 0;
   };
   Counts counts() const;
-  // f(id, row) of each id, which is inserted before or while it runs, and not evicted before. For
-  // readers that have joined.
-  void each(const std::function<void(std::uint64_t, std::uint32_t)>& f) const;
+  // f(id, handle) of each id, which is inserted before or while it runs, and not evicted before.
+  // For readers that have joined.
+  void each(const std::function<void(std::uint64_t, Handle)>& f) const;
 
  private:
   struct alignas(kCacheLine) Shard;
@@ -105,7 +121,7 @@ class IdIndex {
   struct Segment {
     struct Slot {
       std::atomic<std::uint64_t> id;
-      std::uint32_t row;  // where there is an id
+      Handle handle;  // where there is an id
     };
 
     // The first slot of a line: then most ids are found in one.
@@ -127,15 +143,19 @@ class IdIndex {
     std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - kOfLine); }
 
     // Never full: who inserts leaves some slots empty.
-    std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
+    const Slot* slot_of(std::uint64_t id, std::uint64_t hash) const {
       for (std::size_t i = first(hash);; i = next(i)) {
-        // Acquire: pairs with put(); the slot's row is seen, and what the row began with.
+        // Acquire: pairs with put(); the slot's handle is seen, and what the row began with.
         const std::uint64_t found = table[i].id.load(std::memory_order_acquire);
-        if (found == id) return table[i].row;
-        if (found == kEmpty) return kNone;
+        if (found == id) return &table[i];
+        if (found == kEmpty) return nullptr;
       }
     }
-    void put(std::uint64_t id, std::uint64_t hash, std::uint32_t row) const;
+    std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
+      const Slot* const slot = slot_of(id, hash);
+      return slot ? slot->handle.row : kNone;
+    }
+    void put(std::uint64_t id, std::uint64_t hash, Handle handle) const;
   };
 
   static std::size_t segment_bytes(const Settings& settings);

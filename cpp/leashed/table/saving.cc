@@ -32,7 +32,9 @@ SavedHeader Table::header(const std::string& description) const {
 template <class F>
 void Table::each_row(F&& f) const {
   if (index_) return index_->each(f);
-  for (std::size_t i = 0; i < capacity_; ++i) f(i, static_cast<std::uint32_t>(i));
+  for (std::size_t i = 0; i < capacity_; ++i) {
+    f(i, IdIndex::Handle{static_cast<std::uint32_t>(i), 0});
+  }
 }
 
 void Table::save(const std::string& path, const std::string& description, const Watch& watch) {
@@ -41,8 +43,9 @@ void Table::save(const std::string& path, const std::string& description, const 
   const auto copy = update_kernels().copy_racy;
   SavedWriter file(path, header(description));
   std::size_t seen = 0;
-  each_row([&](std::uint64_t id, std::uint32_t row) {
+  each_row([&](std::uint64_t id, IdIndex::Handle handle) {
     if (watch && seen++ % kPart == 0) watch();
+    const std::uint32_t row = handle.row;
     SavedRow saved{id, 0, 0, 0};
     if (settings_.versions) {
       const RowHead& head = rows_->head(row);
@@ -56,16 +59,30 @@ void Table::save(const std::string& path, const std::string& description, const 
   file.finish();
 }
 
-void Table::Marks::make_room(std::size_t rows, bool with_ids) {
+void Table::Marks::make_room(std::size_t rows, bool grows, bool evicts) {
   if (rows <= versions.size()) return;
   rows = std::max(rows, versions.size() + versions.size() / 2);
   versions.resize(rows, RowHead::kDead);
-  if (with_ids) ids.resize(rows, kNone);
+  if (grows) ids.resize(rows, kNone);
+  if (!evicts) return;
+  incarnations.resize(rows);
+  touched.resize(rows);
 }
 
-void Table::Marks::set(const Changed& changed) {
-  versions[changed.row] = changed.version;
-  if (!ids.empty()) ids[changed.row] = changed.id;
+bool Table::Marks::has(const Changed& row) const {
+  const std::size_t at = row.handle.row;
+  return versions[at] == row.version &&
+         (incarnations.empty() ||
+          (incarnations[at] == row.handle.incarnation && touched[at] == row.touched));
+}
+
+void Table::Marks::set(const Changed& row) {
+  const std::size_t at = row.handle.row;
+  versions[at] = row.version;
+  if (!ids.empty()) ids[at] = row.id;
+  if (incarnations.empty()) return;
+  incarnations[at] = row.handle.incarnation;
+  touched[at] = row.touched;
 }
 
 void Table::save_tracked(const std::string& path, const std::string& description, bool quiet,
@@ -105,7 +122,7 @@ std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64
   const Seat seat(*this, watch);
   std::vector<Changed> changed;
   std::vector<bool> lives(index_ ? marks.ids.size() : 0);
-  if (!index_) marks.make_room(capacity_, false);
+  if (!index_) marks.make_room(capacity_, false, false);
   const auto forget = [&](std::size_t row) {
     if (marks.ids[row] == Marks::kNone) return;
     gone.push_back(marks.ids[row]);
@@ -113,20 +130,27 @@ std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64
     marks.versions[row] = RowHead::kDead;
   };
   std::size_t seen = 0;
-  each_row([&](std::uint64_t id, std::uint32_t row) {
+  each_row([&](std::uint64_t id, IdIndex::Handle handle) {
     if (watch && seen++ % kPart == 0) watch();
-    const std::uint32_t version = rows_->head(row).version.load(kRelaxed);
-    if (version & RowHead::kDead) return;
+    const RowHead& head = rows_->head(handle.row);
+    const Changed now{id, handle, head.version.load(kRelaxed), head.touched.load(kRelaxed)};
+    if (now.version & RowHead::kDead) return;
     if (index_) {
-      marks.make_room(row + 1, true);
-      if (row < lives.size()) lives[row] = true;
-      if (marks.ids[row] != id) forget(row);
+      marks.make_room(handle.row + 1, true, evicts());
+      if (handle.row < lives.size()) lives[handle.row] = true;
+      if (marks.ids[handle.row] != id) forget(handle.row);
     }
-    if (marks.versions[row] != version) changed.push_back({id, row, version});
+    if (!marks.has(now)) changed.push_back(now);
   });
   for (std::size_t row = 0; row < lives.size(); ++row) {
     if (!lives[row]) forget(row);
   }
+  // An id that lost its row, and got another one, during the scan before was seen there with both.
+  // What was saved of the other one stays.
+  std::erase_if(gone, [&](std::uint64_t id) {
+    const std::uint32_t row = index_->find(id);
+    return row < marks.ids.size() && marks.ids[row] == id;
+  });
   return changed;
 }
 
@@ -157,14 +181,17 @@ void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, Sa
   SavedWriter file(path, header);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (watch && i % kPart == 0) watch();
-    const auto [id, row, before] = rows[i];
-    if (index_ && index_->find(id) != row) continue;  // evicted, which the next file tells
-    const RowHead& head = rows_->head(row);
+    const auto& [id, handle, before, _] = rows[i];
+    // Evicted since, though it may be back, as the next file tells.
+    if (index_ && !index_->has(id, handle)) continue;
+    const RowHead& head = rows_->head(handle.row);
     const std::uint32_t version = head.version.load(kRelaxed);
     if (version & RowHead::kDead) continue;
-    copy(file.add({id, version, head.touched.load(kRelaxed), head.period.load(kRelaxed)}),
-         rows_->values(row), rows_->floats());
-    marks->set({id, row, settled && version == before ? version : version | RowHead::kDead});
+    const std::uint16_t touched = head.touched.load(kRelaxed);
+    copy(file.add({id, version, touched, head.period.load(kRelaxed)}), rows_->values(handle.row),
+         rows_->floats());
+    const bool is_of_it = settled && version == before;
+    marks->set({id, handle, is_of_it ? version : version | RowHead::kDead, touched});
   }
   file.finish();
   marks_ = std::move(marks);
@@ -277,7 +304,8 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
 void Table::put(const SavedRow& row, const float* values, const std::string& path) {
   std::uint32_t to = static_cast<std::uint32_t>(row.id);
   if (index_) {
-    to = index_->insert(row.id, row.touched, row.period).row;
+    // As many as the files have, which were rows of one table at once.
+    to = index_->insert(row.id, row.touched, row.period, false).row;
     if (to == IdIndex::kNone) {
       throw Error("'" + path + "': the rows do not fit table '" + settings_.name + "'");
     }

@@ -75,8 +75,7 @@ Table::Table(const Settings& settings, const Watch& watch)
   if (!settings.versions && (grows() || rule_.swaps() || settings.staleness.name != "none")) {
     throw Error(name + "needs versions: it grows, or has SWAP or a staleness policy");
   }
-  const bool evicts = settings.evict != "none";
-  if (evicts && settings.evict != "age" && settings.evict != "norm") {
+  if (evicts() && settings.evict != "age" && settings.evict != "norm") {
     throw Error("unknown eviction '" + settings.evict + "'; choose one of: none, age, norm");
   }
   const std::size_t row = Rows::bytes_of_row(floats(), settings.versions);
@@ -96,7 +95,7 @@ Table::Table(const Settings& settings, const Watch& watch)
   } else {
     if (limit == 0) throw Error(name + "grows, so it needs max_bytes");
     const auto bytes = [&](std::size_t rows) {
-      return bytes_for(index_settings(rows, evicts), row, settings.admit_after > 1);
+      return bytes_for(index_settings(rows, evicts()), row, settings.admit_after > 1);
     };
     if (bytes(kLeastRows) > limit) too_small(kLeastRows, bytes(kLeastRows));
     // The most rows that fit: the index's memory goes up by steps.
@@ -105,7 +104,7 @@ Table::Table(const Settings& settings, const Watch& watch)
       const std::size_t middle = std::midpoint(fits, too_many);
       (bytes(middle) <= limit ? fits : too_many) = middle;
     }
-    index_settings_ = index_settings(fits, evicts);
+    index_settings_ = index_settings(fits, evicts());
     capacity_ = IdIndex::rows_of(index_settings_);
     most_bytes_ = bytes(fits);
   }
@@ -134,7 +133,7 @@ void Table::clear() {
   auto rows = std::make_unique<Rows>(capacity_, floats(), settings_.versions);
   const auto begin = [this](std::uint64_t id, float* values) { this->begin(id, values); };
   IdIndex::Score score;
-  if (settings_.evict != "none") {
+  if (evicts()) {
     score = [this](RowHead& head, const float* values) { return this->score(head, values); };
   }
   index_ = std::make_unique<IdIndex>(*rows, epochs_, index_settings_, begin, std::move(score));
@@ -456,7 +455,7 @@ std::vector<std::uint64_t> Table::ids(const Watch& watch) {
   std::vector<std::uint64_t> found;
   Seat seat(*this, watch);
   if (index_) {
-    index_->each([&](std::uint64_t id, std::uint32_t) {
+    index_->each([&](std::uint64_t id, IdIndex::Handle) {
       if (watch && found.size() % kPart == 0) watch();
       found.push_back(id);
     });

@@ -95,6 +95,7 @@ class Table {
   const Settings& settings() const { return settings_; }
   std::size_t dim() const { return settings_.dim; }
   bool grows() const { return settings_.rows == 0; }
+  bool evicts() const { return settings_.evict != "none"; }
   // Floats from one gradient to the next, so that none is on more lines than it must be.
   std::size_t gradient_stride() const;
 
@@ -212,7 +213,9 @@ class Table {
 
   struct Changed {
     std::uint64_t id;
-    std::uint32_t row, version;
+    IdIndex::Handle handle;
+    std::uint32_t version;
+    std::uint16_t touched;
   };
   // What was saved last of each row.
   struct Marks {
@@ -221,9 +224,14 @@ class Table {
     // After 2^31 updates between two files a row would pass for unchanged.
     std::vector<std::uint32_t> versions;
     std::vector<std::uint64_t> ids;  // of a table that grows
+    // Of one that evicts, where an id may come back to the version that it had, and a row that is
+    // compared may be said to have been touched later, which is no update.
+    std::vector<std::uint32_t> incarnations;
+    std::vector<std::uint16_t> touched;
 
-    void make_room(std::size_t rows, bool with_ids);
-    void set(const Changed& changed);
+    void make_room(std::size_t rows, bool grows, bool evicts);
+    bool has(const Changed& row) const;
+    void set(const Changed& row);
   };
 
   // Of a row: θ, the rule's states, and under a stage-aware policy |Δθ| of the last update.
@@ -236,12 +244,12 @@ class Table {
   void factors(const std::uint32_t* tau, const std::uint32_t* rows, std::size_t n,
                float* factors) const;
   SavedHeader header(const std::string& description) const;
-  // f(id, row) of each row that an id has; the caller has a seat.
+  // f(id, handle) of each row that an id has; the caller has a seat.
   template <class F>
   void each_row(F&& f) const;
   void save_since(std::unique_ptr<Marks> marks, const std::string& path, SavedHeader header,
                   bool quiet, const Watch& watch);
-  // The rows that are not as they were saved; ids whose row is another's or nobody's go to `gone`.
+  // The rows that are not as they were saved; ids that were saved and have no row go to `gone`.
   std::vector<Changed> changed(Marks& marks, std::vector<std::uint64_t>& gone, const Watch& watch);
   // Whether, a little later, every update of rows is over that was under way.
   bool settle(const Watch& watch);

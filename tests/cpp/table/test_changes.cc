@@ -3,12 +3,15 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -53,7 +56,7 @@ void update(Table& table, std::mt19937_64& random, std::size_t n, std::uint64_t 
   table.update(ids.data(), n, gradients.data(), nullptr);
 }
 
-// Version, period and floats of each row that a file has.
+// Version, time, period and floats of each row that a file has.
 using Content = std::map<std::uint64_t, std::vector<float>>;
 Content in_file(const std::string& path, std::size_t floats) {
   Content content;
@@ -63,6 +66,7 @@ Content in_file(const std::string& path, std::size_t floats) {
     std::vector<float>& all = content[row.id];
     all.assign(values, values + floats);
     all.push_back(static_cast<float>(row.version));
+    all.push_back(static_cast<float>(row.touched));
     all.push_back(static_cast<float>(row.period));
   }
   return content;
@@ -120,6 +124,137 @@ TEST_CASE("changes are of the rows that were updated and of no others") {
   const Content changed = in_file(files.paths.back(), 12);
   CHECK(changed.size() == 3);
   for (const std::uint64_t id : ids) CHECK(changed.contains(id));
+}
+
+// One gradient of each id, all values of which are the same.
+void update_each(Table& table, const std::vector<std::uint64_t>& ids, float gradient = 1) {
+  const std::vector<float> gradients(ids.size() * table.dim(), gradient);
+  table.update(ids.data(), ids.size(), gradients.data(), nullptr);
+}
+
+// Those of `ids` that have no row.
+std::vector<std::uint64_t> without_row(Table& table, const std::vector<std::uint64_t>& ids) {
+  const std::vector<std::uint64_t> live = table.ids();
+  const std::set<std::uint64_t> lives(live.begin(), live.end());
+  std::vector<std::uint64_t> without;
+  std::copy_if(ids.begin(), ids.end(), std::back_inserter(without),
+               [&](std::uint64_t id) { return !lives.contains(id); });
+  return without;
+}
+
+TEST_CASE("an id that was evicted and has come back to its row, version and time is written") {
+  Files files;
+  Table table(settings(true, "norm", 240000));
+  const std::uint64_t capacity = table.statistics().capacity;
+  std::vector<std::uint64_t> all(capacity);
+  std::iota(all.begin(), all.end(), 1);
+  update_each(table, all);
+  table.save_tracked(files.next(), "t", true);
+  std::mt19937_64 random(3);
+  for (int k = 0; k < 50; ++k) {
+    const std::vector<std::uint64_t> before = without_row(table, all);
+    update_each(table, {before[random() % before.size()]});
+    // Those that have just gone come back in some order, each to one update and other values.
+    std::vector<std::uint64_t> gone;
+    const std::vector<std::uint64_t> now = without_row(table, all);
+    std::set_difference(now.begin(), now.end(), before.begin(), before.end(),
+                        std::back_inserter(gone));
+    std::shuffle(gone.begin(), gone.end(), random);
+    for (const std::uint64_t id : gone) update_each(table, {id}, static_cast<float>(k + 2));
+    table.save_changes(files.next(), "t", true);
+    Table other(settings(true, "norm", 240000));
+    other.load(files.paths, "t");
+    REQUIRE(of(other) == of(table));
+  }
+  CHECK(table.statistics().evicted > 100);
+}
+
+TEST_CASE("a row that is said to have been touched later is written") {
+  Files files;
+  Table table(settings(true, "age", 12000));
+  const std::uint64_t capacity = table.statistics().capacity;
+  std::vector<std::uint64_t> ids(capacity / 2);
+  std::iota(ids.begin(), ids.end(), 1);
+  update_each(table, ids);
+  table.save_tracked(files.next(), "t", true);
+  // Until the others are as old as a row can be said to be, and are compared.
+  const std::vector<std::uint64_t> newer(ids.begin(), ids.begin() + 8);
+  for (std::uint64_t k = 0; k < 0x8010 * (capacity / 16) / newer.size(); ++k) {
+    update_each(table, newer);
+  }
+  const Content before = of(table);
+  for (std::uint64_t id = 1000; id < 1000 + capacity / 2 + 8; ++id) update_each(table, {id});
+  std::size_t later = 0;
+  for (const auto& [id, row] : of(table)) {
+    const auto found = before.find(id);
+    later += found != before.end() && found->second[12] == row[12] && found->second != row;
+  }
+  CHECK(later > 0);
+  table.save_changes(files.next(), "t", true);
+  Table other(settings(true, "age", 12000));
+  other.load(files.paths, "t");
+  CHECK(of(other) == of(table));
+}
+
+TEST_CASE("an id that has another row before the scan is over is not lost") {
+  Table table(settings(true, "age", 240000)), other(settings(true, "age", 240000));
+  const std::uint64_t capacity = table.statistics().capacity;
+  REQUIRE(capacity > 1500);
+  REQUIRE(capacity < 2048);  // of one shard
+  std::vector<std::uint64_t> ids(capacity);
+  std::iota(ids.begin(), ids.end(), 1);
+  update_each(table, ids);
+  std::size_t back = 0;
+  // In the middle of the scan ids are evicted, and come back to other rows, some in slots that the
+  // scan has yet to see.
+  for (int k = 0; k < 100; ++k) {
+    Files files;
+    table.save_tracked(files.next(), "t", true);
+    int looks = 0;
+    table.save_changes(files.next(), "t", true, [&] {
+      if (looks++ != 1) return;
+      std::vector<std::uint64_t> before = without_row(table, ids);
+      for (std::size_t i = 0; i < 30; ++i) update_each(table, {before[i]});
+      const std::vector<std::uint64_t> now = without_row(table, ids);
+      std::vector<std::uint64_t> gone;
+      std::set_difference(now.begin(), now.end(), before.begin(), before.end(),
+                          std::back_inserter(gone));
+      for (const std::uint64_t id : gone) update_each(table, {id});
+      back += gone.size();
+    });
+    table.save_changes(files.next(), "t", true);
+    other.load(files.paths, "t");
+    REQUIRE(of(other) == of(table));
+  }
+  CHECK(back > 1000);
+}
+
+TEST_CASE("what a file has is loaded, however few rows that leaves free") {
+  Files files;
+  Table table(settings(true, "age", 240000)), other(settings(true, "age", 240000));
+  const std::uint64_t capacity = table.statistics().capacity;
+  std::vector<std::uint64_t> ids(2 * capacity);
+  std::iota(ids.begin(), ids.end(), 1);
+  update_each(table, ids);
+  // Those that are evicted for others while all are written are written too.
+  int looks = 0;
+  table.save(files.next(), "t", [&] {
+    if (++looks != 2) return;
+    std::vector<std::uint64_t> more(capacity / 20);
+    std::iota(more.begin(), more.end(), 3 * capacity);
+    update_each(table, more);
+  });
+  const Content written = in_file(files.paths.back(), 12);
+  CHECK(written.size() > of(table).size());
+  other.load(files.paths, "t");
+  CHECK(of(other) == written);
+  // And goes on with changes, though it has to make room now.
+  other.track();
+  std::iota(ids.begin(), ids.end(), 5 * capacity);
+  update_each(other, ids);
+  other.save_changes(files.next(), "t", true);
+  table.load(files.paths, "t");
+  CHECK(of(table) == of(other));
 }
 
 TEST_CASE("a table that was loaded goes on with changes of what it was loaded from") {

@@ -95,9 +95,10 @@ TEST_CASE("an index is a map as long as there is room, and refuses afterwards") 
   CHECK(counts.rebuilt > 0);
   CHECK(map.size() == 1000);
   std::size_t seen = 0;
-  indexed.index.each([&](std::uint64_t id, std::uint32_t row) {
+  indexed.index.each([&](std::uint64_t id, IdIndex::Handle handle) {
     ++seen;
-    CHECK(row == (id == 0 || id == kTomb ? indexed.index.find(id) : map.at(id)));
+    CHECK(handle.row == (id == 0 || id == kTomb ? indexed.index.find(id) : map.at(id)));
+    CHECK(indexed.index.has(id, handle));
   });
   CHECK(seen == map.size() + 2);
 }
@@ -156,6 +157,46 @@ TEST_CASE("what is evicted is found no more, is marked, and returns when nobody 
   counts = indexed.index.counts();
   CHECK(counts.live >= settings.rows - settings.reserve - 4);
   CHECK(counts.bytes <= IdIndex::most_bytes(settings));
+}
+
+TEST_CASE("an id that comes back to its row has another incarnation") {
+  Indexed indexed({.rows = 32, .shard_bits = 0, .reserve = 4}, 1, age);
+  std::unordered_map<std::uint64_t, IdIndex::Handle> handles;
+  std::set<std::uint32_t> incarnations;
+  std::mt19937_64 random(2);
+  std::size_t same_row = 0;
+  for (std::uint16_t k = 0; k < 2000; ++k) {
+    const std::uint64_t id = 1 + random() % 40;
+    if (indexed.index.insert(id, k).outcome != IdIndex::Outcome::inserted) continue;
+    // Rebuilding on the way changes no handle.
+    indexed.index.each([&](std::uint64_t each, IdIndex::Handle handle) {
+      if (each == 0 || each == kTomb) return;
+      REQUIRE(indexed.index.has(each, handle));
+      if (each != id) {
+        REQUIRE(handles.at(each) == handle);
+        return;
+      }
+      REQUIRE(incarnations.insert(handle.incarnation).second);
+      const auto before = handles.find(id);
+      same_row += before != handles.end() && before->second.row == handle.row;
+      if (before != handles.end()) CHECK_FALSE(indexed.index.has(id, before->second));
+      handles[id] = handle;
+    });
+  }
+  CHECK(same_row > 10);
+  CHECK(indexed.index.counts().rebuilt > 10);
+}
+
+TEST_CASE("who may not evict takes the reserve") {
+  Indexed indexed({.rows = 32, .shard_bits = 0, .reserve = 4}, 1, age);
+  for (std::uint64_t id = 1; id <= 32; ++id) {
+    CHECK(indexed.index.insert(id, 0, 0, false).outcome == IdIndex::Outcome::inserted);
+  }
+  CHECK(indexed.index.insert(33, 0, 0, false).outcome == IdIndex::Outcome::refused);
+  CHECK(indexed.index.counts().evicted == 0);
+  CHECK(indexed.index.insert(34, 0).outcome == IdIndex::Outcome::refused);
+  CHECK(indexed.index.counts().evicted == 4);
+  CHECK(indexed.index.insert(34, 0).outcome == IdIndex::Outcome::inserted);
 }
 
 TEST_CASE("rows of scores that are no numbers go first") {
