@@ -1,14 +1,16 @@
 // Work in parts that one thread does, and that others who wait for it take part in meanwhile: as
 // many as come, and as late as they come. Nobody is waited for but for the parts that he has begun.
 //
-// The protocol
+// The protocol (models/joint_work.pml names the same steps)
 //   open    what is to be done is written, then the word: a number of the work and how many parts
 //           are left to begin
 //   begin   compare-and-swap of the word to one part less; who has it does that part. The number
 //           keeps who has read the word of former work from beginning a part of this one unseen;
-//           it comes again after 2³² works, all of them between a load and its swap
-//   end     the parts that are not done are counted down; whoever opened waits for 0, and so nobody
-//           looks at what is to be done when it is written anew
+//           it comes again after 2³² works, all of them between a load and its swap. (What is to be
+//           done is read after the swap; so this would do no harm either.)
+//   end     the parts that are not done are counted down
+//   wait    whoever opened, until there are 0 of them: so nobody looks at what is to be done when
+//           it is written anew
 #pragma once
 
 #include <atomic>
