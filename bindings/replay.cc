@@ -1,7 +1,10 @@
+#include <memory>
+
 #include "assembly.h"
 #include "data.h"
 #include "interrupted.h"
 #include "parts.h"
+#include "signals.h"
 
 namespace leashed {
 namespace {
@@ -53,8 +56,12 @@ py::dict replay_trace(const Trace& trace, const GradientSource& source, const Fl
 
 void bind_replay(py::module_& m) {
   py::class_<Trace>(m, "Trace", "The record of a training, every page checked.")
-      .def(py::init<const std::string&>(), py::arg("path"),
-           py::call_guard<py::gil_scoped_release>())
+      .def(py::init([](const std::string& path) {
+             return without_gil([&path] {
+               return std::make_unique<Trace>(path, [watch = SignalWatch()]() mutable { watch(); });
+             });
+           }),
+           py::arg("path"))
       .def_property_readonly(
           "header", [](const Trace& trace) { return py::bytes(trace.header()); },
           "What the recording training's caller gave.")

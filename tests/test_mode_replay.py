@@ -198,6 +198,17 @@ def test_a_run_that_is_interrupted_has_its_end(word: str, trace: Path) -> None:
     require_same(lsh.replay(trace, model, ONES), result)
 
 
+@pytest.mark.parametrize("word", ["asp", "local_sgd:h=4"])
+def test_ctrl_c_ends_a_replay(word: str, trace: Path) -> None:
+    run(mode_of(word), trace, threads=2, until=lsh.until(seconds=1))
+    # It is sent only where the replay lets other threads run.
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        lsh.replay(trace, MODEL, DATA)
+    timer.join()
+
+
 def test_recording_changes_no_bit(trace: Path) -> None:
     recorded = run(modes.ASP(), trace, threads=1)
     plain = lsh.train(

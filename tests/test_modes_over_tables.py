@@ -53,6 +53,18 @@ def test_every_row_gradient_is_counted(mode) -> None:
     assert set(result.tables) == set(result.config["tables"]) == {"items", "other"}
 
 
+@pytest.mark.parametrize("mode", PUSHING, ids=repr)
+def test_the_time_of_rows_is_told_apart(mode) -> None:
+    """As for disciplines: their updates are no part of the parameters', and all are of the run."""
+    model = shared()
+    result = by_mode(model, clicks(model, 800, kind="weights"), mode, 3)
+    assert result.breakdown["rows"] > 0
+    assert result.breakdown["read"] > 0
+    assert result.breakdown["update"] == pytest.approx(result.update_seconds.total, rel=1e-6)
+    assert min(result.breakdown.values()) >= 0
+    assert sum(result.breakdown.values()) <= 3 * result.elapsed * 1.01
+
+
 @pytest.mark.parametrize("containing", [False, True])
 def test_sync_has_the_bits_of_virtual_time(containing) -> None:
     """Who is first in a round makes no difference to what is summed, nor in which order."""

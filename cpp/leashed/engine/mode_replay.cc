@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,11 +39,13 @@ class Audit {
         steps_recorded_(!server.has_global_model()),
         seats_(workers) {}
 
-  // The updates that there were.
-  std::uint64_t count(const Trace& trace) {
+  // The updates that there were; none: it was interrupted.
+  std::optional<std::uint64_t> count(const Trace& trace, const std::function<bool()>& interrupted) {
+    Interruption interruption(interrupted);
     ModeCursor records(trace);
     ModeRecord record;
     while (records.next(record)) {
+      if (interruption()) return std::nullopt;
       ++records_;
       record.step ? step(record.event.node) : hear(record.event, record.at);
     }
@@ -125,7 +129,7 @@ class ModeReplayer final : Sink {
     const auto attached = source_.attach();
     ModeCursor records(trace);
     ModeRecord record;
-    while (t() < until_ && !(result_.interrupted = interruption_()) && records.next(record)) {
+    while (t() < until_ && !interrupted() && records.next(record)) {
       record.step ? step(record.event.node) : hear(record.event, record.at);
     }
     result_.t = t();
@@ -144,6 +148,7 @@ class ModeReplayer final : Sink {
     double loss = 0;
   };
 
+  bool interrupted() { return result_.interrupted |= interruption_(); }
   std::uint64_t t() { return peers_ ? steps_ : server_.holder().pull().t(); }
   std::vector<float> parameters() {
     if (steps_recorded_) return {models_.mean(), models_.mean() + source_.dimension()};
@@ -156,7 +161,10 @@ class ModeReplayer final : Sink {
     Seat& seat = seats_[event.node];
     const modes::Lease& lease = seat.granted.lease;
     if (!steps_recorded_) {
-      while (seat.steps < steps_of(rule_, lease)) compute(event.node);
+      while (seat.steps < steps_of(rule_, lease)) {
+        compute(event.node);
+        if (interrupted()) return;  // what its push would do is of no use any more
+      }
     }
     if (rule_.sends == WorkerRule::Sends::model && !peers_) {
       std::copy_n(models_[event.node], source_.dimension(), seat.sent.data());
@@ -271,7 +279,10 @@ Replayed replay(const GradientSource& source, const DatasetView& data,
                 const modes::ServerPolicy& machine, const DisciplineContext& context,
                 const Trace& trace, const ReplayOptions& options) {
   ModeReplayer replayer(source, data, machine, context, options);
-  require_recorded(options, Audit(machine, replayer.server(), options.workers).count(trace));
+  const auto recorded =
+      Audit(machine, replayer.server(), options.workers).count(trace, options.interrupted);
+  if (!recorded) return {.interrupted = true};
+  require_recorded(options, *recorded);
   Replayed result = replayer.run(trace);
   compare_with_end(result, trace, options);
   return result;

@@ -120,6 +120,8 @@ class PolicyThreads final : Sink, Observed {
   void meet(std::span<const Node> nodes, Node) override { models_.meet(nodes); }
   void end(Node node) override;
   void settled(Node node, const Publication& publication) override;
+  void updating_rows() override { spent_.since = now(); }
+  void updated_rows() override { spent_.updating += now() - spent_.since; }
   void working(std::size_t parts) override;
 
   void with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) override;
@@ -149,6 +151,10 @@ class PolicyThreads final : Sink, Observed {
   const std::size_t helpers_ = processors() - 1;
   std::multimap<std::int64_t, Event> due_;
   std::uint64_t steps_ = 0;  // of all models that meet
+  // Seconds in rows of tables, by who has the lock: their updates, and finding and copying them.
+  struct {
+    double updating = 0, reading = 0, since = 0;
+  } spent_;
 
   std::vector<float> mean_;  // of models, for the one who looks
   Run run_;
@@ -163,7 +169,9 @@ void PolicyThreads::work(Node node) {
     double since = start;
     {
       const std::lock_guard lock(mutex_);
+      spent_ = {};
       ask(node);
+      seat.telemetry.read_seconds += spent_.reading;
     }
     while (wait(node, since) && compute(node)) {
       push(node);
@@ -254,12 +262,15 @@ void PolicyThreads::push(Node node) {
   const double asked = now();
   const std::lock_guard lock(mutex_);
   const double begun = now();
+  spent_ = {};
   tell({Event::Kind::push, node, seat.granted.lease.ticket, seat.granted.version}, &payload);
-  const double updated = now();
+  const double update = std::max(0.0, now() - begun - spent_.updating - spent_.reading);
   seat.telemetry.waiting_seconds += begun - asked;
-  seat.telemetry.update_seconds.add(updated - begun);
-  seat.telemetry.attempt_seconds.add(updated - begun);
+  seat.telemetry.update_seconds.add(update);
+  seat.telemetry.attempt_seconds.add(update);
   if (!run_.stop.stopped()) ask(node);
+  seat.telemetry.row_seconds += spent_.updating;
+  seat.telemetry.read_seconds += spent_.reading;
 }
 
 void PolicyThreads::ask(Node node) {
@@ -330,9 +341,11 @@ void PolicyThreads::working(std::size_t parts) {
 
 // Those of the whole lease: who shares rows with others makes no local steps.
 void PolicyThreads::pull_rows(Seat& seat) {
+  const double begun = now();
   const Lease& lease = seat.granted.lease;
   batches_.fill_span(lease.first, lease.count, seat.batch);
   rows_.holder()->pull(seat.batch.view, seat.pulled);
+  spent_.reading += now() - begun;
 }
 
 // Every grant with a term wants to be woken, and may be so a little later: those that come close

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -195,14 +196,16 @@ class Replayer {
   Replayed result_;
 };
 
-// The updates that the records tell of, counted from the run's beginning.
-std::uint64_t recorded(const Trace& trace, std::size_t workers, std::size_t factors,
-                       std::uint64_t first) {
+// The updates that the records tell of, counted from the run's beginning; none: it was interrupted.
+std::optional<std::uint64_t> recorded(const Trace& trace, const ReplayOptions& options,
+                                      std::size_t factors, std::uint64_t first) {
+  Interruption interruption(options.interrupted);
   std::uint64_t last = first;
   TraceRecord record;
-  for (std::size_t worker = 0; worker < workers; ++worker) {
+  for (std::size_t worker = 0; worker < options.workers; ++worker) {
     TraceCursor records(trace, worker, factors);
     while (records.next(record)) {
+      if (interruption()) return std::nullopt;
       if (record.outcome == trace::Outcome::published) last = std::max(last, record.t() + 1);
     }
   }
@@ -217,7 +220,9 @@ Replayed replay(const GradientSource& source, const DatasetView& data,
   if (options.until != ReplayOptions::kAll) {
     const std::size_t factors =
         trace::factors(context.staleness, Updater(context).layout(), lockstep);
-    require_recorded(options, recorded(trace, options.workers, factors, context.t));
+    const auto last = recorded(trace, options, factors, context.t);
+    if (!last) return {.interrupted = true};
+    require_recorded(options, *last);
   }
   Replayed result = Replayer(source, data, context, lockstep, trace, options).run();
   compare_with_end(result, trace, options);

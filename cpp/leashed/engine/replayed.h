@@ -31,13 +31,13 @@ struct ReplayedPart {
 struct Replayed {
   bool interrupted = false;  // the rest is of then
   std::uint64_t t = 0;       // updates, from the run's beginning
-  std::vector<float> parameters;
+  std::vector<float> parameters = {};
   // The update that led to them, if there was one: in lockstep of a gradient of each worker, by a
   // mode of what it summed, in that order.
-  std::vector<ReplayedPart> last;
+  std::vector<ReplayedPart> last = {};
   // The parameters before it, and the gradient that the rule was given: of several their mean, by a
   // mode with the factors in it; empty where it was of models.
-  std::vector<float> before, gradient;
+  std::vector<float> before = {}, gradient = {};
   // Gradients read of in the trace, by outcome.
   std::uint64_t published = 0, dropped = 0, excluded = 0, given_up = 0;
   // Whether the trace has the training's end, and it was reached; then by how much the parameters

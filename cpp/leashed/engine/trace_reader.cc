@@ -40,10 +40,10 @@ std::pair<const std::byte*, std::size_t> map_file(const std::string& path) {
 
 }  // namespace
 
-Trace::Trace(const std::string& path) {
+Trace::Trace(const std::string& path, const std::function<void()>& watch) {
   std::tie(bytes_, size_) = map_file(path);
   try {
-    read();
+    read(watch);
   } catch (...) {
     if (bytes_) munmap(const_cast<std::byte*>(bytes_), size_);
     throw;
@@ -54,9 +54,10 @@ Trace::~Trace() {
   if (bytes_) munmap(const_cast<std::byte*>(bytes_), size_);
 }
 
-void Trace::read() {
+void Trace::read(const std::function<void()>& watch) {
   std::vector<Page> unused;
   for (std::size_t offset = 0; offset < size_; offset += trace::kPage) {
+    if (watch) watch();
     const std::byte* const page = bytes_ + offset;
     // Acquire: pairs with the release in TraceStream::commit, where the file is being written.
     const auto state =

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -15,8 +16,9 @@ namespace leashed {
 class Trace {
  public:
   // Throws Error where it cannot be read, is no trace, or a byte of it has changed. It may be one
-  // that is still being written: it is as far as it is.
-  explicit Trace(const std::string& path);
+  // that is still being written: it is as far as it is. `watch` is called for every page, and may
+  // throw.
+  explicit Trace(const std::string& path, const std::function<void()>& watch = {});
   ~Trace();
   Trace(const Trace&) = delete;
 
@@ -35,7 +37,7 @@ class Trace {
   const std::vector<Page>& pages(std::uint32_t stream) const;
 
  private:
-  void read();
+  void read(const std::function<void()>& watch);
   std::vector<std::byte> whole(std::uint32_t stream) const;
 
   const std::byte* bytes_ = nullptr;

@@ -105,7 +105,7 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
   const bool models = rule().sends == WorkerRule::Sends::model;
   const std::uint64_t t = holder_.pull().t();
   double divisor = action.divisor;
-  if (rows_) apply_rows(action, t);
+  if (rows_) apply_rows(action, t, sink);
   parts_.clear();
   nodes_.clear();
   tickets_.clear();
@@ -181,7 +181,7 @@ void ParameterServer::count_data_staleness(std::uint64_t step, std::uint64_t tok
 }
 
 // Each row decides for itself: also those of a gradient that the policy leaves out.
-void ParameterServer::apply_rows(const Action& action, std::uint64_t t) {
+void ParameterServer::apply_rows(const Action& action, std::uint64_t t, Sink& sink) {
   parts_.clear();
   double divisor = action.divisor;
   for (const modes::Slot& slot : out_.slots(action)) {
@@ -191,7 +191,10 @@ void ParameterServer::apply_rows(const Action& action, std::uint64_t t) {
       parts_.push_back({slot.index, slot.weight});
     }
   }
-  if (!parts_.empty()) counts_.rows.add(rows_->apply(parts_, divisor, t));
+  if (parts_.empty()) return;
+  sink.updating_rows();
+  counts_.rows.add(rows_->apply(parts_, divisor, t));
+  sink.updated_rows();
 }
 
 // Of what is held, or of what has just come.

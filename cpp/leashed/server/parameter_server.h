@@ -74,6 +74,9 @@ class Sink {
   // factor · mean, or, where models are pushed, null: it takes no part. For who looks at updates.
   virtual void updating(std::span<const std::uint64_t> /*tickets*/, const float* /*mean*/,
                         double /*factor*/) {}
+  // Before and after rows of tables are updated. For who takes the time.
+  virtual void updating_rows() {}
+  virtual void updated_rows() {}
   // What is done now may be helped with: so many parts, of ParameterServer::work().
   virtual void working(std::size_t /*parts*/) {}
 };
@@ -119,7 +122,7 @@ class ParameterServer {
   void in_parts(Sink& sink, const F& f);
   const float* mean(double divisor, Sink& sink);  // of parts_
   void count_data_staleness(std::uint64_t step, std::uint64_t token);
-  void apply_rows(const modes::Action& action, std::uint64_t t);
+  void apply_rows(const modes::Action& action, std::uint64_t t, Sink& sink);
   void drop(const modes::Action& action, const modes::Event& event, const Payload* payload,
             Sink& sink);
   void exchange(float alpha, const Payload& payload, const modes::Event& event, Sink& sink);

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -37,7 +39,9 @@ struct TracePath {
 // The gradient of a number for each row, such that rounding depends on every order.
 class Waves final : public GradientSource {
  public:
-  std::size_t dimension() const override { return kDimension; }
+  explicit Waves(std::size_t dimension = kDimension) : dimension_(dimension) {}
+
+  std::size_t dimension() const override { return dimension_; }
   std::size_t features() const override { return 1; }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
@@ -47,12 +51,13 @@ class Waves final : public GradientSource {
     const std::uint64_t call = calls.fetch_add(1, std::memory_order_relaxed);
     if (call == throw_at) throw std::runtime_error("boom");
     if (call % 5 == 3) std::this_thread::yield();
+    if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(25));
     float loss = 0;
-    for (std::size_t i = 0; i < kDimension; ++i) gradient[i] = 0;
+    for (std::size_t i = 0; i < dimension_; ++i) gradient[i] = 0;
     for (std::size_t row = 0; row < batch.size; ++row) {
-      for (std::size_t i = 0; i < kDimension; ++i) {
+      for (std::size_t i = 0; i < dimension_; ++i) {
         const float away = theta[i] - batch.rows[row][0] * static_cast<float>(1 + i % 7);
-        gradient[i] += away * 0.37f + theta[(i + 1) % kDimension] * 0.11f;
+        gradient[i] += away * 0.37f + theta[(i + 1) % dimension_] * 0.11f;
         loss += away * away;
       }
     }
@@ -64,6 +69,10 @@ class Waves final : public GradientSource {
 
   mutable std::atomic<std::uint64_t> calls{0};
   std::uint64_t throw_at = ~std::uint64_t{0};
+  bool slow = false;
+
+ private:
+  const std::size_t dimension_;
 };
 
 const Choice kSgd{"sgd", {{"lr", 0.002}}};
@@ -79,12 +88,14 @@ struct Setting {
   StopRules until = {};
   std::vector<std::pair<double, std::uint32_t>> commands = {};
   std::uint64_t examples = 5 * kRows;
+  std::size_t dimension = kDimension;
 };
 
 // What a training and its replay are made from.
 struct Made {
   explicit Made(const Setting& setting)
       : workers(setting.workers),
+        initial(setting.dimension, 0.1f),
         rule(make_rule(setting.rule)),
         staleness(make_staleness(setting.staleness)) {
     for (std::size_t i = 0; i < kRows; ++i) x[i] = 0.3f * static_cast<float>(i % 13);
@@ -96,11 +107,11 @@ struct Made {
   }
   DatasetView data() const { return {x.data(), y.data(), kRows, 1}; }
   DisciplineContext context(std::size_t readers) const {
-    return {initial.data(), kDimension, workers, readers, *rule, *staleness};
+    return {initial.data(), initial.size(), workers, readers, *rule, *staleness};
   }
 
   const std::size_t workers;
-  std::vector<float> x = std::vector<float>(kRows), initial = std::vector<float>(kDimension, 0.1f);
+  std::vector<float> x = std::vector<float>(kRows), initial;
   std::vector<std::int32_t> y = std::vector<std::int32_t>(kRows);
   std::unique_ptr<const Rule> rule;
   std::unique_ptr<const StalenessPolicy> staleness;
@@ -125,7 +136,7 @@ Replayed make_again(const Setting& setting, const std::string& path,
                     std::uint64_t until = ReplayOptions::kAll) {
   const Made made(setting);
   const Trace trace(path);
-  return replay(Waves(), made.data(), *made.machine, made.context(3), trace,
+  return replay(Waves(setting.dimension), made.data(), *made.machine, made.context(3), trace,
                 {setting.workers, kBatch, 7, until});
 }
 
@@ -270,6 +281,25 @@ TEST_CASE("every mode of eight threads is made again bit for bit") {
   }
 }
 
+// The replay's server has nobody who helps it.
+TEST_CASE("updates in parts, which waiting workers help with, are those that one thread makes") {
+  const TracePath path;
+  for (const Choice& mode : all_modes()) {
+    for (const Choice& rule : {kSgd, kAdam}) {
+      for (const std::size_t workers : {3, 8}) {
+        CAPTURE(mode.name);
+        CAPTURE(rule.name);
+        CAPTURE(workers);
+        Setting setting{mode, workers, rule, kTail};
+        setting.dimension = 3 * 8192 + 11;
+        if (mode.name == "switching") setting.commands = {{0, 1}, {0.002, 0}, {0.004, 1}};
+        const ModeTrainResult then = record(setting, path.name, Waves(setting.dimension));
+        check_same(make_again(setting, path.name), then.training);
+      }
+    }
+  }
+}
+
 TEST_CASE("with more nodes than a record's first byte has room for") {
   const TracePath path;
   const Setting setting{{"gba", {{"m", 4}}}, 40};
@@ -390,6 +420,33 @@ TEST_CASE("what such a server cannot have heard is refused before anything is co
   bad[1].at.ns = bad[0].at.ns - 1;
   write(path.name, bad);
   refused(setting);
+}
+
+TEST_CASE("a replay looks for an interruption while it reads, and between the steps of a lease") {
+  const TracePath path;
+  const Setting setting{{"local_sgd", {{"h", kBatch}}}, 2};
+  record(setting, path.name);
+  const Made made(setting);
+  const Trace trace(path.name);
+  Waves source;
+  source.slow = true;
+  const auto until = [&](std::uint64_t calls) {
+    const std::function<bool()> interrupted = [&source, calls] { return source.calls >= calls; };
+    return replay(source, made.data(), *made.machine, made.context(3), trace,
+                  {setting.workers, kBatch, 7, ReplayOptions::kAll, interrupted});
+  };
+  CHECK(until(0).interrupted);
+  CHECK(source.calls == 0);
+  const Replayed cut = until(2);
+  CHECK(cut.interrupted);
+  CHECK(cut.t == 0);
+  CHECK(source.calls == 2);
+  int pages = 0;
+  CHECK_THROWS_WITH(Trace(path.name,
+                          [&pages] {
+                            if (++pages == 2) throw std::runtime_error("signal");
+                          }),
+                    "signal");
 }
 
 TEST_CASE("a trace with an end that its records do not reach is refused") {
