@@ -18,7 +18,7 @@ namespace leashed {
 
 // One thread's; those of several are merged. Rows of weight 1 are counted exactly, up to 2^53; sums
 // are in double precision, of terms with a relative error below 1e-9 (where a probability is below
-// 1e-307, it counts as 0).
+// 1e-307, it may be 0).
 class ClickMetrics {
  public:
   explicit ClickMetrics(Isa isa = default_isa()) : kernels_(&score_kernels(isa)) {}
