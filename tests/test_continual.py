@@ -132,12 +132,32 @@ def test_several_threads(paths: list[Path], tmp_path: Path) -> None:
     assert result.days[-1].updates == 62
 
 
-@pytest.mark.parametrize("options", [[], ["--incremental"]], ids=["whole", "incremental"])
+@pytest.mark.parametrize(
+    "options",
+    [["--stream"], ["--incremental"], ["--stream", "--incremental"]],
+    ids=lambda options: "-".join(option.strip("-") for option in options),
+)
 def test_kills_at_random_moments_change_no_bit(options: list[str]) -> None:
-    command = [sys.executable, KILLS, "--kills", "4", "--rows", "400", "--stream", *options]
+    command = [sys.executable, KILLS, "--kills", "4", "--rows", "400", *options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "the same bits" in ended.stdout
+
+
+def test_what_a_killed_process_was_writing_goes(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    left = [folder / ".days.json.17.1234", folder / ".state.safetensors.17.1234"]
+    for done in (paths[:1], paths[:2]):
+        for path in left:
+            path.touch()
+        die_before_the_journal_s_line(monkeypatch, done, folder)
+        for path in left:
+            path.touch()
+        run(done, folder)
+        assert {path.name for path in folder.iterdir()} == {"days.json", "state"}
 
 
 def test_ctrl_c_keeps_what_was_reached(paths: list[Path], tmp_path: Path) -> None:
