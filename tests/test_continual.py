@@ -291,6 +291,17 @@ def gone(path: Path) -> lsh.stream.Stream:
     return stream
 
 
+def second_gone(path: Path) -> lsh.stream.Stream:
+    path.touch()
+    first = path.with_name("first.tsv")
+    first.write_bytes(
+        b"".join(lsh.datasets.synthetic_click_lines(20, 3, cardinalities=9, threads=1))
+    )
+    stream = lsh.stream.criteo([first, path])
+    path.unlink()
+    return stream
+
+
 def damaged(path: Path) -> lsh.stream.Stream:
     path.write_text("no row\n")
     return lsh.stream.criteo(path)
@@ -307,12 +318,13 @@ def few(path: Path) -> lsh.datasets.ClickDataset:
     ("made", "message"),
     [
         (another_schema, "day last: data has 1 numbers, but the model takes 13"),
-        (gone, "last.tsv"),
+        (gone, "No such file.*last.tsv"),
+        (second_gone, "No such file.*last.tsv"),
         (damaged, "last.tsv: line 1: 1 fields"),
         (few, "day last: batch_size must be at most the 15 examples"),
         (str, "day last is str"),
     ],
-    ids=["schema", "gone", "damaged", "few", "none"],
+    ids=["schema", "gone", "one of two gone", "damaged", "few", "none"],
 )
 @pytest.mark.parametrize("done", [0, 1])
 def test_days_are_looked_at_before_the_first_is_scored_or_trained(
