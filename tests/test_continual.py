@@ -144,6 +144,14 @@ def test_kills_at_random_moments_change_no_bit(options: list[str]) -> None:
     assert "the same bits" in ended.stdout
 
 
+def test_kills_between_steps_of_writing_change_no_bit_and_leave_no_file() -> None:
+    options = ["--days", "2", "--kills", "7", "--rows", "330", "--stream", "--incremental"]
+    command = [sys.executable, KILLS, "--steps", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "the same bits" in ended.stdout
+
+
 def test_what_a_killed_process_was_writing_goes(
     paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
