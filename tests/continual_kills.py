@@ -1,15 +1,18 @@
 """Days of clicks are trained on in a process that is killed again and again, and begun again.
 
     python tests/continual_kills.py [--days 5] [--kills 20] [--rows 1500] [--stream] [--incremental]
+                                    [--steps]
 
 Each kill is a kill -9 at a random moment: while a day is scored, trained on, saved, or while the
-journal is written. At the end parameters, running statistics, rows with their states, and what the
+journal is written; with --steps as many kills before and after steps of writing, apart evenly over
+all of them, each of another run, and no file may be left that the run does not name. At the end parameters, running statistics, rows with their states, and what the
 days' predictions came to must be those of a process that nobody killed, to the bit.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -23,6 +26,7 @@ from typing import Any
 from table_files import rows_in
 
 import leashed as lsh
+from leashed import folders
 from leashed.days import Journal
 from leashed.models import DataNorm
 
@@ -132,6 +136,68 @@ def play(
     return where
 
 
+def watch_writes(last: int, told: Path | None = None) -> None:
+    """Kill this process at that step of writing, counted from 1; of 0 keep their number in a file."""
+    count = 0
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+        if told is not None:
+            told.write_text(str(count))
+        if count == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def between(write: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*given: Any, **named: Any) -> Any:
+            step()
+            result = write(*given, **named)
+            step()
+            return result
+
+        return watched
+
+    for owner, name in (
+        (folders, "_saved"),
+        (os, "fsync"),
+        (Path, "unlink"),
+        (Path, "replace"),
+    ):
+        setattr(owner, name, between(getattr(owner, name)))
+
+
+def play_steps(days: int, kills: int, rows: int, stream: bool, incremental: bool) -> int:
+    """Of how many steps of writing so many were the last of a process."""
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        paths = write_days(home, days, rows)
+        ended(fork(lambda: train(paths, home / "whole", stream)))
+        whole = state(home / "whole", home / "rows")
+
+        def killed(run: Path, last: int, told: Path | None = None) -> int:
+            def work() -> None:
+                watch_writes(last, told)
+                train(paths, run, stream, incremental)
+
+            return os.waitpid(fork(work), 0)[1]
+
+        assert killed(home / "counted", 0, home / "steps") == 0
+        steps = int((home / "steps").read_text())
+        for kill in range(kills):
+            last = 1 + kill * steps // kills
+            run = home / f"killed{last}"
+            assert killed(run, last) == signal.SIGKILL
+            ended(fork(lambda run=run: train(paths, run, stream, incremental)))  # type: ignore[misc]
+            assert state(run, home / "rows") == whole, f"not the same state after step {last}"
+            assert {path.name for path in run.iterdir()} == {"days.json", "state"}, f"step {last}"
+            manifest = json.loads((run / "state" / "manifest.json").read_text())
+            tables = manifest["tables"].values()
+            files = [manifest["model"], *tables, *(c for t in tables for c in t.get("changes", ()))]
+            named = {"manifest.json", *(file["file"] for file in files)}
+            assert {path.name for path in (run / "state").iterdir()} == named, f"step {last}"
+    return steps
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -140,8 +206,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1500)
     parser.add_argument("--stream", action="store_true", help="days are streams, not in memory")
     parser.add_argument("--incremental", action="store_true", help="write what has changed")
+    parser.add_argument("--steps", action="store_true", help="kill between steps of writing")
     parser.add_argument("--seed", type=int)
     given = parser.parse_args()
+    if given.steps:
+        steps = play_steps(given.days, given.kills, given.rows, given.stream, given.incremental)
+        print(f"{given.kills} kills in {steps} steps of writing; the same bits")
+        return
     where = play(given.days, given.kills, given.rows, given.stream, given.incremental, given.seed)
     print(f"{len(where)} kills: {', '.join(where)}; the same bits")
 

@@ -132,12 +132,40 @@ def test_several_threads(paths: list[Path], tmp_path: Path) -> None:
     assert result.days[-1].updates == 62
 
 
-@pytest.mark.parametrize("options", [[], ["--incremental"]], ids=["whole", "incremental"])
+@pytest.mark.parametrize(
+    "options",
+    [["--stream"], ["--incremental"], ["--stream", "--incremental"]],
+    ids=lambda options: "-".join(option.strip("-") for option in options),
+)
 def test_kills_at_random_moments_change_no_bit(options: list[str]) -> None:
-    command = [sys.executable, KILLS, "--kills", "4", "--rows", "400", "--stream", *options]
+    command = [sys.executable, KILLS, "--kills", "4", "--rows", "400", *options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "the same bits" in ended.stdout
+
+
+def test_kills_between_steps_of_writing_change_no_bit_and_leave_no_file() -> None:
+    options = ["--days", "2", "--kills", "7", "--rows", "330", "--stream", "--incremental"]
+    command = [sys.executable, KILLS, "--steps", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "the same bits" in ended.stdout
+
+
+def test_what_a_killed_process_was_writing_goes(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    left = [folder / ".days.json.17.1234", folder / ".state.safetensors.17.1234"]
+    for done in (paths[:1], paths[:2]):
+        for path in left:
+            path.touch()
+        die_before_the_journal_s_line(monkeypatch, done, folder)
+        for path in left:
+            path.touch()
+        run(done, folder)
+        assert {path.name for path in folder.iterdir()} == {"days.json", "state"}
 
 
 def test_ctrl_c_keeps_what_was_reached(paths: list[Path], tmp_path: Path) -> None:
@@ -271,6 +299,17 @@ def gone(path: Path) -> lsh.stream.Stream:
     return stream
 
 
+def second_gone(path: Path) -> lsh.stream.Stream:
+    path.touch()
+    first = path.with_name("first.tsv")
+    first.write_bytes(
+        b"".join(lsh.datasets.synthetic_click_lines(20, 3, cardinalities=9, threads=1))
+    )
+    stream = lsh.stream.criteo([first, path])
+    path.unlink()
+    return stream
+
+
 def damaged(path: Path) -> lsh.stream.Stream:
     path.write_text("no row\n")
     return lsh.stream.criteo(path)
@@ -287,12 +326,13 @@ def few(path: Path) -> lsh.datasets.ClickDataset:
     ("made", "message"),
     [
         (another_schema, "day last: data has 1 numbers, but the model takes 13"),
-        (gone, "last.tsv"),
+        (gone, "No such file.*last.tsv"),
+        (second_gone, "No such file.*last.tsv"),
         (damaged, "last.tsv: line 1: 1 fields"),
         (few, "day last: batch_size must be at most the 15 examples"),
         (str, "day last is str"),
     ],
-    ids=["schema", "gone", "damaged", "few", "none"],
+    ids=["schema", "gone", "one of two gone", "damaged", "few", "none"],
 )
 @pytest.mark.parametrize("done", [0, 1])
 def test_days_are_looked_at_before_the_first_is_scored_or_trained(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ OneDay: TypeAlias = (
 )
 _JOURNAL = "days.json"
 _STATE = "state"
+_UNFINISHED = re.compile(rf"\.(?:{re.escape(_JOURNAL)}|{re.escape(_STATE)}\.safetensors)\.\d+\.\d+")
 _SCORED = 65_536  # rows that are predicted at once
 _NO_ROW = ": there is no row in it"  # how what reads files ends its message then
 
@@ -281,9 +283,9 @@ class _Run:
     def begin(self, name: str, data: Stream | ClickDataset | Dataset) -> None:
         """Where the day is not under way: score it, and write down that it is."""
         begun_at = self._begun_at(name)
+        self._make_folder()
         if self.journal.today is None or self.journal.today.name != name:
             scored = self._score(data) if self._is_there() else None
-            self._folder.mkdir(exist_ok=True)
             self.journal.begin(Today(name, begun_at, scored))
 
     def whence(self, name: str) -> Path | resuming.OtherData | None:
@@ -339,9 +341,16 @@ class _Run:
             eps=math.nan,
             rows=done[-1].rows if done else _rows_in(self.tables),
         )
-        self._folder.mkdir(exist_ok=True)
+        self._make_folder()
         self.journal.finish(day)
         return day
+
+    def _make_folder(self) -> None:
+        """Also without what a process has left that was killed while it wrote."""
+        self._folder.mkdir(exist_ok=True)
+        for path in self._folder.iterdir():
+            if _UNFINISHED.fullmatch(path.name):
+                path.unlink(missing_ok=True)
 
     def finish(self, name: str, data: Stream | ClickDataset | Dataset, result: TrainResult) -> Day:
         """The day that this training ended."""
@@ -447,7 +456,7 @@ def _check_folder(folder: Path) -> None:
     if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
         raise PermissionError(errno.EACCES, "cannot be written", str(folder))
     if folder.exists() and not (folder / _JOURNAL).exists():
-        others = [p.name for p in folder.iterdir() if not p.name.startswith(f".{_JOURNAL}.")]
+        others = [p.name for p in folder.iterdir() if not _UNFINISHED.fullmatch(p.name)]
         if others:
             raise FileExistsError(
                 errno.EEXIST,

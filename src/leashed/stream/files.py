@@ -15,7 +15,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
-__all__ = ["Opened", "Paths", "is_repeatable", "paths_of"]
+__all__ = ["Opened", "Paths", "check_readable", "is_repeatable", "paths_of"]
 
 Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | IO[bytes]"
 # What the core reads: the path of a plain file, or what has readinto(buffer) and close().
@@ -81,7 +81,18 @@ def _matched(given: str | os.PathLike[str]) -> list[Path]:
 
 def is_repeatable(files: list[Path | IO[bytes]]) -> bool:
     """Whether they can be read again: an open file or a pipe gives its bytes once."""
-    return all(isinstance(file, Path) and file.is_file() for file in files)
+    return all(isinstance(file, Path) and not _is_pipe(file) for file in files)
+
+
+def check_readable(files: list[Path | IO[bytes]]) -> None:
+    """OSError where one is gone, or cannot be read any more: asked before any thread has started."""
+    for file in files:
+        if isinstance(file, Path) and not _is_pipe(file):
+            file.open("rb").close()
+
+
+def _is_pipe(path: Path) -> bool:
+    return path.exists() and not path.is_file()
 
 
 def name_of(file: Path | IO[bytes]) -> str:

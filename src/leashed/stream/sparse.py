@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _check, _core
 from leashed.datasets import SparseDataset
-from leashed.stream.files import Paths, is_repeatable, name_of, open_file, paths_of
+from leashed.stream.files import Paths, check_readable, is_repeatable, name_of, open_file, paths_of
 from leashed.stream.stream import Opened, Options, Parts
 from leashed.stream.text import PART_BYTES, PLACES
 
@@ -276,6 +276,7 @@ class SparseStream:
         field · 2³² + column.
         """
         options, files = self._options, self._files
+        check_readable(files)
         threads = options.reading_threads(beside)
         native = _core.open_svmlight(
             self._first,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from leashed import _check, _core
 from leashed.stream.columns import Column, Id, Label, Number, Schema
-from leashed.stream.files import Paths, is_repeatable, name_of, open_file, paths_of
+from leashed.stream.files import Paths, check_readable, is_repeatable, name_of, open_file, paths_of
 from leashed.stream.stream import Options, Stream
 
 __all__ = ["PART_BYTES", "PLACES", "criteo", "csv"]
@@ -163,6 +163,7 @@ class _Text(Stream):
 
     def _open(self, threads: int, passes: int) -> _core.RowStream:
         options, files = self._options, self._files
+        check_readable(files)
         return _core.open_delimited(
             self._schema.native(),
             self._separators,
