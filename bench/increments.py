@@ -9,7 +9,7 @@ from bench.context import Record, only
 from bench.figures import Results
 from bench.markdown import number, table
 
-KINDS = ("fixed", "growing")
+KINDS = ("fixed", "growing", "evicting")
 
 
 def _median(record: Record, what: str) -> float:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import leashed as lsh
 from bench.context import Bench
+from bench.increments import KINDS
 
 _ROWS, _DIM = 1_000_000, 16
 _ROUNDS = 7
@@ -26,25 +28,48 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def _made(kind: str, rows: int) -> tuple[lsh.Table, int]:
+    """A table of about so many rows, and the number of ids that have come, 0 to that."""
+    size: dict[str, dict[str, Any]] = {
+        "fixed": {"rows": rows},
+        "growing": {"max_bytes": 400 * rows},
+        "evicting": {"max_bytes": 250 * rows, "evict": "age"},
+    }
+    table = lsh.Table(dim=_DIM, rule=lsh.Adagrad(0.05), **size[kind])
+    ids = rows if kind != "evicting" else table.statistics()["capacity"] * 5 // 4
+    for part in np.array_split(np.arange(ids), max(1, ids // 20_000)):
+        table.update(part, np.ones((len(part), _DIM), np.float32))
+    return table, ids
+
+
+def _ids(table: lsh.Table) -> NDArray[np.int64]:
+    """Those that have a row since they have come."""
+    ids = table.ids()
+    return ids[ids >= 0]
+
+
 def measure(bench: Bench) -> list[dict[str, Any]]:
-    """A record of each kind of table."""
-    rows = bench.times(_ROWS, least=20_000)
+    """A record of each kind of table. Where rows are evicted, half of those that change are of new
+    ids, which take the place of others.
+    """
     found = []
-    for name, size in (("fixed", {"rows": rows}), ("growing", {"max_bytes": 400 * rows})):
-        table = lsh.Table(dim=_DIM, rule=lsh.Adagrad(0.05), **size)
-        ids = np.arange(rows)
+    for kind in KINDS:
+        table, come = _made(kind, bench.times(_ROWS, least=20_000))
         rng = np.random.default_rng(1)
-        some = rng.permutation(rows)[: rows * _PERCENT // 100]
-        for part in np.array_split(ids, max(1, rows // 50_000)):
-            table.update(part, np.ones((len(part), _DIM), np.float32))
+        live = _ids(table)
+        count = len(live) * _PERCENT // 100
         seconds: dict[str, list[float]] = {"all": [], "changes": [], "scan": []}
         with tempfile.TemporaryDirectory() as folder:
             path = {what: Path(folder) / what for what in seconds}
             for _ in range(bench.times(_ROUNDS)):
                 seconds["all"].append(_seconds(lambda: table.save_tracked(path["all"])))  # noqa: B023
+                new = np.arange(come, come + count // 2) if kind == "evicting" else live[:0]
+                come += len(new)
+                known = rng.choice(_ids(table), count - len(new), replace=False)
+                some = np.concatenate([known, new])
                 table.update(some, np.ones((len(some), _DIM), np.float32))
                 for what in ("changes", "scan"):
                     seconds[what].append(_seconds(lambda: table.save_changes(path[what])))  # noqa: B023
             bytes_of = {what: file.stat().st_size for what, file in path.items()}
-        found.append({"figure": name, "rows": rows, "seconds": seconds, "bytes": bytes_of})
+        found.append({"figure": kind, "rows": len(live), "seconds": seconds, "bytes": bytes_of})
     return found
