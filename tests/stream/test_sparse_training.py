@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import io
+import itertools
 import math
 import os
 import random
@@ -146,6 +147,9 @@ def test_runs_in_place_end_and_go_on_where_they_should(tmp_path: Path, in_place:
         resumed = train(model, rows, until=lsh.until(epochs=2), resume=half, **settings)
         np.testing.assert_array_equal(resumed.parameters, whole.parameters)
         assert resumed.reason == "epochs"
+        paused: dict[str, Any] = {"checkpoint": half, "checkpoint_updates": 7, "threads": 1}
+        again = train(model, rows, until=lsh.until(epochs=2), **settings, **paused)
+        np.testing.assert_array_equal(again.parameters, whole.parameters)
     decaying = models.logistic_regression(FEATURES, l2=0.01)
     near = [
         train(decaying, rows, discipline=d, rule=lsh.SGD(0.05), until=lsh.until(epochs=5))
@@ -296,11 +300,11 @@ def test_bad_lines_are_told_by_file_and_number(tmp_path: Path):
     lines = lines_of(400)
     lines[200] = f"1 {FEATURES + 1}:1"
     path = write(tmp_path / "rows.svm", lines)
-    for threads in (1, 3):
+    for threads, how in itertools.product((1, 3), (lsh.Leashed(), lsh.Hogwild())):
         rows = stream.libsvm(path, FEATURES, part_bytes=100)
         message = rf"rows\.svm: line 201: column {FEATURES + 1} is beyond the {FEATURES} features"
         with pytest.raises(ValueError, match=message):
-            train(MODELS["fm"], rows, threads=threads)
+            train(MODELS["fm"], rows, threads=threads, discipline=how)
     result = train(MODELS["fm"], stream.libsvm(path, FEATURES, bad="skip"))
     reading = result.config["reading"]
     assert (reading["rows"], reading["bad"], result.examples) == (399, 1, 399)
@@ -321,14 +325,16 @@ def test_what_is_read_once_ends_a_run_and_what_reading_raises_is_raised(tmp_path
         train(model, stream.libsvm(failing, FEATURES, part_bytes=600), threads=2)
 
 
-def test_ctrl_c_ends_a_run_that_waits_for_its_rows(tmp_path: Path):
+@pytest.mark.parametrize("how", [lsh.Leashed(), lsh.Hogwild()], ids=lambda d: d.label)
+def test_ctrl_c_ends_a_run_that_waits_for_its_rows(tmp_path: Path, how: lsh.Discipline):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     text = "\n".join([*lines_of(400), ""]).encode()
     writer = threading.Thread(target=feed, args=(pipe, text))
     writer.start()
     begin = time.monotonic()
-    result = train(MODELS["fm"], stream.libsvm(pipe, FEATURES, part_bytes=500), threads=2)
+    rows = stream.libsvm(pipe, FEATURES, part_bytes=500)
+    result = train(models.fm(FEATURES), rows, threads=2, discipline=how)
     writer.join()
     assert result.reason == "interrupted"
     assert 0 < result.gradients <= 25
