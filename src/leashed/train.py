@@ -197,8 +197,8 @@ def train(
             and ``result.breakdown["data"]`` the seconds that threads waited for rows.
 
             So is a ``stream.SparseStream``, by linear models and factorisation machines, whose
-            columns are to be as many as the model's features. Whole vectors are updated then,
-            whatever the discipline: choose a large ``batch_size``.
+            columns are to be as many as the model's features. Updates are in place where they would
+            be in memory; ``Hogwild()`` writes straight to the shared vector then.
         until: ``leashed.until(...)``: when to stop.
         discipline: how threads share the parameters. Default: ``Leashed()``.
         mode: of ``leashed.modes``, in place of a discipline: the threads are the workers of a parameter

@@ -414,7 +414,9 @@ def test_bad_lines_of_sparse_streams(
     assert values["examples"] == ROWS - 1
 
 
-def test_a_pipe_is_trained_on_and_predicted(files: Path, tmp_path: Path):
+def test_a_pipe_is_trained_on_and_predicted(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     packed = gzip.compress((files / "a.svm").read_bytes())
     pipe, saved = tmp_path / "pipe.svm.gz", tmp_path / "m.safetensors"
     os.mkfifo(pipe)
@@ -429,6 +431,13 @@ def test_a_pipe_is_trained_on_and_predicted(files: Path, tmp_path: Path):
         assert cli.main(command) == 0
         writer.join()
     assert len(np.load(out)) == ROWS
+    once = ["train", "--stream", "--data", str(pipe), "--model"]
+    for model, told in (("fm", "give --features N"), ("softmax_regression", "--features N")):
+        capsys.readouterr()
+        assert cli.main([*once, model]) == 2
+        assert told in capsys.readouterr().err
+    assert cli.main([*once, "softmax_regression", "--features", "40"]) == 2
+    assert "give a file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

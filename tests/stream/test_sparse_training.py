@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
+import itertools
 import math
 import os
 import random
@@ -103,6 +105,58 @@ def test_rows_in_the_order_of_memory_train_to_the_same_bits(
         expected = model.evaluate(memory.parameters, as_given.read())[1]
         if model.classes:
             assert streamed.validation_accuracy[-1] == expected
+
+
+IN_PLACE = (lsh.Sequential(), lsh.Locked(), lsh.Hogwild(), lsh.Hogwild(copy=False))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("in_place", IN_PLACE, ids=lambda d: d.label)
+@pytest.mark.parametrize("batch_size", [1, 16, 300])
+def test_updates_in_place_have_the_bits_from_memory(
+    tmp_path: Path, name: str, in_place: lsh.Discipline, batch_size: int
+):
+    model = dataclasses.replace(MODELS[name], l2=0.0)
+    lines = lines_of(200, model.classes)
+    path = write(tmp_path / "given.svm", lines)
+    memory = stream.libsvm(path, FEATURES, classes=model.classes).read()
+    ordered = [lines[row] for row in order_in_memory(200, seed=5)]
+    path = write(tmp_path / "ordered.svm", ordered)
+    rows = stream.libsvm(path, FEATURES, classes=model.classes, threads=2, part_bytes=100)
+    for rule in (lsh.SGD(0.05), lsh.Adagrad(0.1)):
+        settings: dict[str, Any] = {"discipline": in_place, "rule": rule, "seed": 5}
+        expected = train(model, memory, **settings, batch_size=min(200, batch_size))
+        found = train(model, rows, **settings, batch_size=batch_size, validation=memory)
+        np.testing.assert_array_equal(found.parameters, expected.parameters)
+        assert found.config["sparse_updates"]
+        assert expected.config["sparse_updates"]
+        assert (found.gradients, found.examples) == (expected.gradients, 200)
+        assert math.isfinite(found.loss[-1])
+
+
+@pytest.mark.parametrize("in_place", IN_PLACE, ids=lambda d: d.label)
+def test_runs_in_place_end_and_go_on_where_they_should(tmp_path: Path, in_place: lsh.Discipline):
+    rows = stream.libsvm(write(tmp_path / "rows.svm", lines_of(300)), FEATURES)
+    settings: dict[str, Any] = {"discipline": in_place, "rule": lsh.Adagrad(0.05)}
+    for model in (models.logistic_regression(FEATURES), models.fm(FEATURES, 3)):
+        whole = train(model, rows, until=lsh.until(epochs=2), **settings)
+        assert (whole.total_updates, whole.reason) == (math.ceil(600 / BATCH), "epochs")
+        half = tmp_path / "half.safetensors"
+        begun = train(model, rows, until=lsh.until(updates=17), checkpoint=half, **settings)
+        assert (begun.total_updates, begun.reason) == (17, "updates")
+        resumed = train(model, rows, until=lsh.until(epochs=2), resume=half, **settings)
+        np.testing.assert_array_equal(resumed.parameters, whole.parameters)
+        assert resumed.reason == "epochs"
+        paused: dict[str, Any] = {"checkpoint": half, "checkpoint_updates": 7, "threads": 1}
+        again = train(model, rows, until=lsh.until(epochs=2), **settings, **paused)
+        np.testing.assert_array_equal(again.parameters, whole.parameters)
+    decaying = models.logistic_regression(FEATURES, l2=0.01)
+    near = [
+        train(decaying, rows, discipline=d, rule=lsh.SGD(0.05), until=lsh.until(epochs=5))
+        for d in (in_place, lsh.Leashed())
+    ]
+    assert near[0].config["sparse_updates"]
+    np.testing.assert_allclose(near[0].parameters, near[1].parameters, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -246,11 +300,11 @@ def test_bad_lines_are_told_by_file_and_number(tmp_path: Path):
     lines = lines_of(400)
     lines[200] = f"1 {FEATURES + 1}:1"
     path = write(tmp_path / "rows.svm", lines)
-    for threads in (1, 3):
+    for threads, how in itertools.product((1, 3), (lsh.Leashed(), lsh.Hogwild())):
         rows = stream.libsvm(path, FEATURES, part_bytes=100)
         message = rf"rows\.svm: line 201: column {FEATURES + 1} is beyond the {FEATURES} features"
         with pytest.raises(ValueError, match=message):
-            train(MODELS["fm"], rows, threads=threads)
+            train(MODELS["fm"], rows, threads=threads, discipline=how)
     result = train(MODELS["fm"], stream.libsvm(path, FEATURES, bad="skip"))
     reading = result.config["reading"]
     assert (reading["rows"], reading["bad"], result.examples) == (399, 1, 399)
@@ -271,14 +325,16 @@ def test_what_is_read_once_ends_a_run_and_what_reading_raises_is_raised(tmp_path
         train(model, stream.libsvm(failing, FEATURES, part_bytes=600), threads=2)
 
 
-def test_ctrl_c_ends_a_run_that_waits_for_its_rows(tmp_path: Path):
+@pytest.mark.parametrize("how", [lsh.Leashed(), lsh.Hogwild()], ids=lambda d: d.label)
+def test_ctrl_c_ends_a_run_that_waits_for_its_rows(tmp_path: Path, how: lsh.Discipline):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     text = "\n".join([*lines_of(400), ""]).encode()
     writer = threading.Thread(target=feed, args=(pipe, text))
     writer.start()
     begin = time.monotonic()
-    result = train(MODELS["fm"], stream.libsvm(pipe, FEATURES, part_bytes=500), threads=2)
+    rows = stream.libsvm(pipe, FEATURES, part_bytes=500)
+    result = train(models.fm(FEATURES), rows, threads=2, discipline=how)
     writer.join()
     assert result.reason == "interrupted"
     assert 0 < result.gradients <= 25

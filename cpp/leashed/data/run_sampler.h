@@ -17,7 +17,7 @@ class RunSampler {
   RunSampler(std::uint64_t seed, std::size_t rows, std::size_t batch_size)
       : rows_((assert(rows > 0 && batch_size > 0), rows)),
         batch_size_(batch_size),
-        run_(std::max<std::size_t>(1, kRows / batch_size)),
+        run_(run_of(batch_size)),
         per_pass_((rows + batch_size - 1) / batch_size),
         runs_(rows / (run_ * batch_size)),
         sampler_(seed, std::max<std::size_t>(1, runs_), 1) {}
@@ -25,6 +25,9 @@ class RunSampler {
   // The pass over the data that batch k belongs to.
   std::uint64_t pass(std::uint64_t k) const { return k / per_pass_; }
   // Batches of a run, which a worker claims together.
+  static std::size_t run_of(std::size_t batch_size) {
+    return std::max<std::size_t>(1, kRows / batch_size);
+  }
   std::size_t run() const { return run_; }
 
   struct Rows {

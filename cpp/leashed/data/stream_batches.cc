@@ -4,13 +4,13 @@
 
 namespace leashed {
 
-void StreamBatches::fill(std::uint64_t k, Batch& batch) const {
+void StreamBatches::fill_run(std::uint64_t k, std::uint64_t batches, Batch& batch) const {
   RowStream& stream = *data_.stream;
   if (!batch.streamed) batch.streamed = std::make_unique<StreamedRows>(stream.layout());
   StreamedRows& own = *batch.streamed;
   own.block.clear();
   own.waited_seconds = 0;
-  stream.take(k * batch_size_, batch_size_, own.block, own.waited_seconds);
+  stream.take(k * batch_size_, batches * batch_size_, own.block, own.waited_seconds);
   const std::size_t rows = own.block.rows(), numbers = stream.layout().numbers;
   batch.view.targets = own.block.targets();
   batch.view.size = rows;

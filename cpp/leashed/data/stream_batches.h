@@ -29,7 +29,9 @@ class StreamBatches final : public BatchSource {
   StreamBatches(const StreamedData& data, std::size_t batch_size)
       : data_(data), batch_size_(batch_size) {}
 
-  void fill(std::uint64_t k, Batch& batch) const override;
+  void fill(std::uint64_t k, Batch& batch) const override { fill_run(k, 1, batch); }
+  // Makes it the rows of so many batches, or of those of them that there are. Each is filled once.
+  void fill_run(std::uint64_t k, std::uint64_t batches, Batch& batch) const;
   bool has(std::uint64_t k) const override { return data_.stream->has(k * batch_size_); }
   std::uint64_t pass(std::uint64_t) const override { return 0; }
 

@@ -12,7 +12,7 @@ Hogwild::Hogwild(const DisciplineContext& context, bool copy)
       t_(context.t) {
   if (context.sparse.active == 0) return;
   runs_.emplace(buffer_.data(), updater_.layout(), updater_.rule(), t_, context.sparse,
-                context.workers, copy);
+                context.workers, copy && context.sparse.mean_squares);
   if (!runs_->shrinks().empty()) go_on(runs_->shrinks()[0], context.behind);
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "leashed/base/error.h"
-#include "leashed/data/run_batches.h"
+#include "leashed/data/run_sampler.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/discipline/updater.h"
 #include "leashed/engine/mode_replay.h"
@@ -123,7 +123,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   if (alone && parts.ordered && source.updates_in_place(rule) && parts.staleness.name == "none" &&
       (source.l2() == 0 ||  // an infinite rate times 0 would be NaN
        LazyShrink::suits(rule.largest_lr() * source.l2(),
-                         RunBatches(parts.data, options.batch_size, options.seed).run()))) {
+                         RunSampler::run_of(options.batch_size)))) {
     context.sparse = {order.shape().dimension(parts.ordered->active()), order.shape(),
                       parts.ordered->mean_squares()};
   }
@@ -166,17 +166,20 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
 }
 
 // run(parts, order) with the parts in the training's order: sparse rows and their columns have one
-// of their own, where they lie in memory.
+// of their own, of which on a stream the intercepts come first and all else stays as it is.
 template <class Run>
 auto in_order(const Assembly& parts, const Run& run) {
   const auto* sparse = dynamic_cast<const SparseModel*>(&parts.source);
-  if (!sparse || parts.stream) return run(parts, Order(nullptr, {}));
+  if (!sparse) return run(parts, Order(nullptr, {}));
 
-  const OrderedRows& rows = *parts.ordered;
+  const auto shared =
+      parts.stream ? std::make_shared<const OrderedRows>(sparse->features()) : parts.ordered;
+  const OrderedRows& rows = *shared;
   const auto source = sparse->for_ordered(rows);
   const ColumnShape& shape = sparse->shape();
   const std::vector<float> theta = rows.ordered(parts.theta, shape);
-  const OrderedData data(parts.ordered, parts.data.targets);
+  std::optional<OrderedData> data;
+  if (!parts.stream) data.emplace(shared, parts.data.targets);
   std::optional<OrderedData> validation;
   if (const auto& given = parts.validation) {
     validation.emplace(std::make_shared<const OrderedRows>(given->sparse, given->rows, rows),
@@ -184,14 +187,15 @@ auto in_order(const Assembly& parts, const Run& run) {
   }
   const Assembly ordered{*source,
                          theta.data(),
-                         data.view(),
+                         data ? data->view() : parts.data,
                          validation ? std::optional(validation->view()) : std::nullopt,
-                         parts.ordered,
+                         shared,
                          parts.discipline,
                          parts.rule,
                          parts.staleness,
                          {},
-                         parts.recording};
+                         parts.recording,
+                         parts.stream};
   return run(ordered, Order(&rows, shape));
 }
 

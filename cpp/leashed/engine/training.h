@@ -36,9 +36,10 @@ struct Training : Run {
   const std::unique_ptr<const BatchSource> batches;
   // Where workers make updates themselves, a run of them at a time; else null.
   SparseRuns* const sparse_runs;
-  const RunBatches* const run_batches;  // `batches`, then
-  const std::size_t claim;              // batches that a worker claims at once
-  const double curvature;               // in sparse runs: of the mean loss, at most
+  const RunBatches* const run_batches;        // `batches`, then; null where there is a stream
+  const StreamBatches* const stream_batches;  // `batches`, then, of a stream; null: of none
+  const std::size_t claim;                    // batches that a worker claims at once
+  const double curvature;                     // in sparse runs: of the mean loss, at most
   const Position from;
   Leases* const leases;                    // where batch numbers come from; null: 0, 1, …
   Synchronisation* const synchronisation;  // with other trainings, or null

@@ -107,11 +107,11 @@ bool Worker::wants_another() {
   }
   const std::uint64_t most = training_.until.updates;
   bool due = false;
-  if (!exists(next_.place)) {
+  if (training_.stream_batches ? next_.count == 0 : !exists(next_.place)) {
     if (training_.stop.stopped()) return false;
     // Then no update is claimed that another worker has a batch for.
     const bool updates = training_.sparse_runs
-                             ? training_.end < training_.until.batches
+                             ? training_.end < training_.until.batches && next_.k >= training_.end
                              : !may_publish_ && training_.next_update.load(kRelaxed) >= most;
     return training_.stop.finish(updates ? StopReason::updates : StopReason::epochs), false;
   }
@@ -148,6 +148,7 @@ void Worker::look_ahead() {
     const std::uint64_t end = std::min<std::uint64_t>(next_.k + training_.claim, training_.end);
     next_.k = std::max(next_.k, training_.from.batches);
     next_.count = Training::left(end, next_.k);
+    if (training_.stream_batches) fill_run(next_);
   } else {
     fill(next_);
   }
@@ -161,6 +162,12 @@ void Worker::fill(Claim& claim) {
   claim.located = false;
   // An id that no batch trains on is not to get a row, nor to be counted.
   if (training_.rows && claim.batch.view.size > 0 && !beyond_end(claim.place)) locate(claim);
+}
+
+void Worker::fill_run(Claim& claim) {
+  training_.stream_batches->fill_run(claim.k, claim.count, claim.batch);
+  telemetry_->data_seconds += claim.batch.streamed->waited_seconds;
+  claim.count = (claim.batch.view.size + training_.batch_size - 1) / training_.batch_size;
 }
 
 void Worker::locate(Claim& claim) {
@@ -261,23 +268,32 @@ void Worker::step() {
 }
 
 float Worker::update(const InPlaceView& view) {
+  if (training_.stream_batches) return update(view, current_.batch.view, 0);
   float check = 0;
   for (std::uint64_t done = 0; done < current_.count;) {
     std::size_t batches = 0;
-    BatchView batch =
+    const BatchView batch =
         training_.run_batches->follow(current_.k + done, current_.count - done, batches);
-    double loss = 0;
-    const SparseUpdate update{view.theta,           view.stride,
-                              training_.batch_size, *view.rule,
-                              view.t + done,        telemetry_->passes.empty() ? nullptr : &loss};
-    if (training_.metrics) batch.logits = training_.metrics->logits(id_, batch.size);
-    const float found = training_.source.update(update, batch, *workspace_);
-    if (training_.metrics && std::isfinite(found)) training_.metrics->add(id_, batch);
-    check += found;
-    record(current_.k + done, loss, batch.size);
+    check += update(view, batch, done);
     done += batches;
   }
   return check;
+}
+
+float Worker::update(const InPlaceView& view, BatchView batches, std::uint64_t done) {
+  const bool wants_loss = training_.stream_batches || !telemetry_->passes.empty();
+  double loss = 0;
+  const SparseUpdate update{view.theta, view.stride,   training_.batch_size,
+                            *view.rule, view.t + done, wants_loss ? &loss : nullptr};
+  if (training_.metrics) batches.logits = training_.metrics->logits(id_, batches.size);
+  const float found = training_.source.update(update, batches, *workspace_);
+  if (training_.metrics && std::isfinite(found)) training_.metrics->add(id_, batches);
+  record(current_.k + done, loss, batches.size);
+  if (training_.stream_batches) {  // as if each batch had told its own
+    const double kept = std::pow(1 - training_.loss_weight, static_cast<double>(current_.count));
+    telemetry_->loss.add(loss / static_cast<double>(batches.size), 1 - kept);
+  }
+  return found;
 }
 
 RunEffect Worker::effect_with(const InPlaceView& view) const {

@@ -48,6 +48,8 @@ class Worker {
   // The same for a run of updates that the worker makes where the parameters lie.
   void step_sparse();
   float update(const InPlaceView& view);
+  // Of batches that lie one after another, after so many of the run.
+  float update(const InPlaceView& view, BatchView batches, std::uint64_t done);
   // The effect of the worker's runs with that one's.
   RunEffect effect_with(const InPlaceView& view) const;
   // Claims the next batch number and fills that batch, so that its rows can come into the cache
@@ -56,6 +58,8 @@ class Worker {
   // Makes it the batch of its number, and has the rows of tables brought near where it may be
   // trained on.
   void fill(Claim& claim);
+  // The same for a run of batches of a stream, of which there may be fewer.
+  void fill_run(Claim& claim);
   void locate(Claim& claim);
   // Whether the run ends before the batch at that place, as far as can be told now: not where a
   // gradient under way turns out to be dropped.

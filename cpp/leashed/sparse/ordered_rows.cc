@@ -84,6 +84,12 @@ OrderedRows::OrderedRows(const SparseRows& sparse, std::size_t rows, std::size_t
   }
 }
 
+OrderedRows::OrderedRows(std::size_t features)
+    : rank_(features), active_(features), offsets_(std::size_t{1}) {
+  std::iota(rank_.begin(), rank_.end(), 0);
+  offsets_[0] = 0;
+}
+
 OrderedRows::OrderedRows(const SparseRows& sparse, std::size_t rows, const OrderedRows& like)
     : rank_(like.rank_), active_(like.active_), offsets_(rows + 1) {
   copy(sparse);

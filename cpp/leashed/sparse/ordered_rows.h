@@ -21,6 +21,8 @@ class OrderedRows {
  public:
   // The rows must have been checked. The shuffle depends on `seed` alone.
   OrderedRows(const SparseRows& sparse, std::size_t rows, std::size_t features, std::uint64_t seed);
+  // No rows, and columns that keep their numbers, of which any may occur.
+  explicit OrderedRows(std::size_t features);
   // Other rows, not shuffled, with the columns of `like`.
   OrderedRows(const SparseRows& sparse, std::size_t rows, const OrderedRows& like);
 
@@ -30,8 +32,8 @@ class OrderedRows {
   // Columns that occur; the others have the last numbers.
   std::size_t active() const { return active_; }
 
-  // Of each active column, the mean square of its values over all rows.
-  const float* mean_squares() const { return mean_squares_.data(); }
+  // Of each active column, the mean square of its values over all rows; null where there are none.
+  const float* mean_squares() const { return rows() > 0 ? mean_squares_.data() : nullptr; }
 
   // What belongs to the rows, in their order.
   template <class T>

@@ -20,6 +20,7 @@ struct SparseUse {
   std::size_t active = 0;  // parameters that change at all, which come first; 0: no such updates
   ColumnShape shape = {};  // of the model: its intercepts come first of all
   // Of each column that changes, the mean square of its values over all rows; outlives its user.
+  // Null: that is not known, nor that columns come by how often they occur.
   const float* mean_squares = nullptr;
 };
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LINES = 1 << 16  # of text that are made at once
 _CHUNK = 1 << 20  # bytes that are copied at once
-_RANKED = 1 << 24  # rows at most whose AUC is that of all pairs, which are kept for it
+_RANKED = 1 << 22  # rows at most whose AUC is that of all pairs, which are kept for it
 _OF_FILES = ("schema", "bad")  # options of files of clicks
 _GENERATED = (None, clicks.WORD)  # what --data is where it names no file of clicks
 

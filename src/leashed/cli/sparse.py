@@ -189,6 +189,11 @@ def streamed(options: argparse.Namespace) -> Streamed:
     regression = options.model == "linear_regression"
     features, fields, classes = options.features, None, 0 if regression else 2
     if features is None or options.model == "softmax_regression":
+        if not has_magic(str(path)) and not path.is_file():
+            remedy = "--features N, or a file" if fmt == "libsvm" and features is None else "a file"
+            raise ValueError(
+                f"{path} can be read once only, but its shape is found before; give {remedy}"
+            )
         found = (
             stream.scan_libffm(str(path))
             if fmt == "libffm"
