@@ -320,10 +320,15 @@ def test_an_export_is_replaced_whole(tmp_path, monkeypatch):
     assert not kept[0] & kept[2]
     for found, k in zip(seen, [0, 0, 0, 0, 1, 1, 1, 1, 2], strict=True):
         np.testing.assert_allclose(found, expected[k], rtol=1e-5)
+    others = {tmp_path / "m.onnx.data", tmp_path / "n.onnx.0123456789abcdef.data"}
+    left = tmp_path / ".m.onnx.0123456789abcdef.data.77.1"  # of one that was killed
+    for file in (left, *others):
+        file.touch()
     monkeypatch.setattr(lsh.export, "_ASIDE", 2**30)
     for files in (1, 0):
         lsh.export.onnx(path, model, thetas[0])
         assert len(beside(path)) == files
+    assert set(tmp_path.iterdir()) == {path, *others}
     np.testing.assert_allclose(served(path, x=x), expected[0], rtol=1e-5)
 
 

@@ -230,7 +230,8 @@ class _Beside:
 
 
 def _all_beside(model: Path) -> list[Path]:
-    ours = re.compile(re.escape(model.name) + r"\.[0-9a-f]{16}\.data")
+    """Files of constants of this export and of those before, also what a killed one has left."""
+    ours = re.compile(rf"\.?{re.escape(model.name)}\.[0-9a-f]{{16}}\.data(\.\d+\.\d+)?")
     return [file for file in model.parent.iterdir() if ours.fullmatch(file.name)]
 
 
