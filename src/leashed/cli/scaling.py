@@ -101,7 +101,7 @@ def add(benchmarks: Commands) -> None:
         action="store_true",
         help="in virtual time: real gradients and updates by one thread, of as many as --threads "
         "says, whose T_c and T_u are measured here with one thread, or given; SYNC is left out; "
-        "--seconds are virtual, by default those of the plan over its most threads",
+        "--seconds are virtual, of all threads of a run together",
     )
     plan.add_argument(
         "--costs",
@@ -148,8 +148,6 @@ def _plan(options: argparse.Namespace) -> scaling.Plan:
         given["algorithm"] = tuple(name for name in asked if name != "SYNC")
         if "SYNC" in asked:
             tell("left out: SYNC (not played in virtual time)")
-        # One thread plays all of them.
-        given.setdefault("seconds", base.seconds / max(given.get("threads", base.threads)))
     plan = dataclasses.replace(base, **given)
     if options.max_threads is not None:
         plan, cut = plan.capped(options.max_threads)

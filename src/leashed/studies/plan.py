@@ -101,8 +101,8 @@ class Plan:
         lr: step sizes η.
         repeats: runs of each combination; the k-th has the seed ``seed + k``.
         batch_size: examples per gradient.
-        seconds: most per run. What it ends is unfinished, or has diverged where its loss did not
-            fall.
+        seconds: most per run; in virtual time its threads' together, so that each run may make as
+            many gradients. What it ends is unfinished, or has diverged where its loss did not fall.
         seed: of the first repeat.
         init: initialisation, as for :func:`leashed.train`. The paper's is ``"normal"``, from which
             most of the time to ε goes into leaving a plateau; the presets have it.
@@ -229,7 +229,8 @@ class Plan:
         if self.repeats != full.repeats:
             told.append(f"repeats {self.repeats} instead of {full.repeats}")
         if self.seconds != full.seconds:
-            told.append(f"at most {self.seconds:g} s a run instead of {full.seconds:g} s")
+            of = "of a run's threads together" if self.costs else "a run"
+            told.append(f"at most {self.seconds:g} s {of} instead of {full.seconds:g} s")
         for name in ("batch_size", "seed", "init", "pixels", "evaluate_every", "isolated"):
             here, there = getattr(self, name), getattr(full, name)
             if here != there:
@@ -240,6 +241,7 @@ class Plan:
         """What the ``config`` of a setting's result has besides what ``leashed.train`` writes."""
         return {
             "fractions": list(self.epsilon),
+            "seconds": self.seconds,
             "repeat": setting.repeat,
             "pixels": self.pixels,
             "evaluate_every": self.evaluate_every,
@@ -282,7 +284,7 @@ def conditions_of(run: Run) -> dict[str, Any]:
     return {
         **{name: config.get(name) for name in plain},
         "epsilon": list(run.fractions),
-        "seconds": config["until"].get("seconds"),
+        "seconds": config.get("seconds", config["until"].get("seconds")),
         "seed": None if seed is None or repeat is None else seed - repeat,
         **{name: config.get(name) for name in after},
         "costs": config.get("costs", []),

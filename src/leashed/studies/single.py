@@ -61,8 +61,9 @@ def train_setting(
     """
     _forget_memory()
     model, costs = build_model(setting.model, data), plan.costs_of(setting.model)
+    seconds = plan.seconds if costs is None else plan.seconds / setting.threads
     asked: dict[str, Any] = {
-        "until": Until(loss_fraction=plan.epsilon, seconds=plan.seconds),
+        "until": Until(loss_fraction=plan.epsilon, seconds=seconds),
         "discipline": DISCIPLINES[setting.algorithm],
         "rule": SGD(setting.lr),
         "batch_size": plan.batch_size,
