@@ -43,7 +43,6 @@ class IdIndex {
   // always have a row.
   struct Handle {
     std::uint32_t row, incarnation;
-    bool operator==(const Handle&) const = default;
   };
 
   IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise, Score score);
@@ -59,13 +58,6 @@ class IdIndex {
     if (is_special(id)) return special_row(id);
     const std::uint64_t hash = mix(id);
     return current(shard_of(hash)).find(id, hash);
-  }
-  // Where it has that row by that insertion.
-  bool has(std::uint64_t id, const Handle& handle) const {
-    if (is_special(id)) return special_row(id) == handle.row;
-    const std::uint64_t hash = mix(id);
-    const Segment::Slot* const slot = current(shard_of(hash)).slot_of(id, hash);
-    return slot && slot->handle == handle;
   }
   // Brings the id's slot near; find() comes soon.
   void prefetch(std::uint64_t id) const {
@@ -143,17 +135,13 @@ class IdIndex {
     std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - kOfLine); }
 
     // Never full: who inserts leaves some slots empty.
-    const Slot* slot_of(std::uint64_t id, std::uint64_t hash) const {
+    std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
       for (std::size_t i = first(hash);; i = next(i)) {
         // Acquire: pairs with put(); the slot's handle is seen, and what the row began with.
         const std::uint64_t found = table[i].id.load(std::memory_order_acquire);
-        if (found == id) return &table[i];
-        if (found == kEmpty) return nullptr;
+        if (found == id) return table[i].handle.row;
+        if (found == kEmpty) return kNone;
       }
-    }
-    std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
-      const Slot* const slot = slot_of(id, hash);
-      return slot ? slot->handle.row : kNone;
     }
     void put(std::uint64_t id, std::uint64_t hash, Handle handle) const;
   };

@@ -169,7 +169,7 @@ bool Table::settle(const Watch& watch) {
 // An update of a row is counted first, and then made. So what was copied is of the version it is
 // saved with where all updates that had been counted were over before, and none was counted until
 // the copy began; one that is counted later makes the row another one for the next file. Any other
-// row is saved once more with that.
+// row is saved once more with that. models/row_changes.pml has the steps.
 void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, SavedHeader header,
                        bool quiet, const Watch& watch) {
   std::vector<std::uint64_t> gone;
@@ -182,8 +182,9 @@ void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, Sa
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (watch && i % kPart == 0) watch();
     const auto& [id, handle, before, _] = rows[i];
-    // Evicted since, though it may be back, as the next file tells.
-    if (index_ && !index_->has(id, handle)) continue;
+    // Evicted, which the next file tells. Where it is back in that row by now, its incarnation is
+    // another than the scan's, which is kept: the next file has it once more.
+    if (index_ && index_->find(id) != handle.row) continue;
     const RowHead& head = rows_->head(handle.row);
     const std::uint32_t version = head.version.load(kRelaxed);
     if (version & RowHead::kDead) continue;
