@@ -225,7 +225,8 @@ def test_files_of_fields_train_field_aware_machines(tmp_path: Path):
     plain = write(tmp_path / "rows.svm", lines_of(300))
     model = MODELS["ffm"]
     expected = train(model, stream.libsvm(plain, FEATURES)).parameters
-    for rows in (stream.libffm(path, FIELDS), stream.libffm(path, FEATURES)):
+    for fields in (FIELDS, FEATURES, np.int64(FEATURES)):
+        rows = stream.libffm(path, fields)
         np.testing.assert_array_equal(train(model, rows).parameters, expected)
     others = [0, *FIELDS[1:-1], 7]
     with pytest.raises(ValueError, match="columns of other fields than model ffm"):
