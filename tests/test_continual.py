@@ -187,6 +187,24 @@ def test_ctrl_c_keeps_what_was_reached(paths: list[Path], tmp_path: Path) -> Non
     np.testing.assert_array_equal(again.parameters, run(paths, tmp_path / "whole").parameters)
 
 
+@pytest.mark.parametrize("made_before", [False, True])
+def test_ctrl_c_while_a_day_is_looked_at_keeps_what_was_reached(
+    made_before: bool, paths: list[Path], tmp_path: Path
+) -> None:
+    def interrupting() -> Any:
+        signal.raise_signal(signal.SIGINT)
+
+    model = dlrm()
+    days: dict[str, Any] = {paths[0].name: lsh.stream.criteo(paths[0])} if made_before else {}
+    cut = lsh.continual(model, {**days, "second": interrupting}, folder=tmp_path / "run", **COMMON)
+    assert cut.outcome == "interrupted"
+    assert [day.name for day in cut.days] == list(days)
+    expected = (
+        run(paths[:1], tmp_path / "whole", model=model).parameters if made_before else model.init(0)
+    )
+    np.testing.assert_array_equal(cut.parameters, expected)
+
+
 def test_a_crash_leaves_the_state_of_before(paths: list[Path], tmp_path: Path) -> None:
     given = {"rule": lsh.SGD(lsh.schedules.step(0.01, every=25, factor=1e30))}
     first = run(paths[:1], tmp_path / "run", **given)

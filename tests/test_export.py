@@ -333,6 +333,17 @@ def test_an_export_is_replaced_whole(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("small_limit")
+def test_the_name_of_what_lies_beside_tells_where_in_it_constants_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(lsh.export, "_LARGE", 100)
+    path = tmp_path / "m.onnx"
+    for features, classes in ((12, 3), (3, 12)):  # of the same floats, one after another
+        model = models.mlp(features, [400], classes)
+        lsh.export.onnx(path, model, np.ones(model.dimension, np.float32))
+    first, second = (file.read_bytes() for file in beside(path))
+    assert first != second
+
+
+@pytest.mark.usefixtures("small_limit")
 def test_an_export_that_fails_leaves_the_one_before(tmp_path, monkeypatch):
     model = models.mlp(12, [400], 3)
     x = np.ones((2, 12), np.float32)

@@ -184,19 +184,23 @@ def continual(
     to_come: Iterable[tuple[str, OneDay]] = _not_done(days, run.journal)
     if isinstance(days, (Mapping, Sequence)):
         to_come = list(to_come)
-        run.look(to_come, settings)
+        try:
+            run.look(to_come, settings)
+        except KeyboardInterrupt:
+            return run.result("interrupted")
     for name, given in to_come:
-        data = _made(name, given)
+        try:
+            data = _made(name, given)
+            if not isinstance(data, _Empty):
+                run.check(name, data, settings)
+                run.begin(name, data)
+        except KeyboardInterrupt:
+            return run.result("interrupted")
         if isinstance(data, _Empty):
             day = run.pass_over(name, data)
             if finished is not None:
                 finished(day)
             continue
-        run.check(name, data, settings)
-        try:
-            run.begin(name, data)
-        except KeyboardInterrupt:
-            return run.result("interrupted")
         result = train(
             model,
             data,
@@ -392,8 +396,8 @@ class _Run:
             self._reached(reached)
         if (outcome == "crashed" or self._parameters is None) and self._is_there():
             self._load()
-        if self._parameters is None and self.journal.done:
-            if self.journal.done[-1].updates:
+        if self._parameters is None and (self.journal.done or outcome == "interrupted"):
+            if self.journal.done and self.journal.done[-1].updates:
                 raise ValueError(f"{self.state} is not there; use a whole copy of the folder")
             self._parameters = self._initial()
         if self._parameters is None:

@@ -197,13 +197,15 @@ class _Beside:
         self._library = library
         self._places: dict[str, int] = {}
         self._large: list[NDArray[Any]] = []
-        digest, end = hashlib.sha256(), 0
+        end = 0
         for name, array in constants.items():
             if array.nbytes >= _LARGE:
                 self._places[name] = end
                 self._large.append(array)
-                digest.update(array.data)
                 end += array.nbytes + -array.nbytes % _PAGE
+        digest = hashlib.sha256()
+        for content in self.content():
+            digest.update(content)
         self.path = model.with_name(f"{model.name}.{digest.hexdigest()[:16]}.data")
 
     def tensor(self, array: NDArray[Any], name: str) -> Any:

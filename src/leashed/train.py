@@ -351,6 +351,7 @@ def train(
     batch_size = _check.whole("batch_size", batch_size)
     streamed = train_set if isinstance(train_set, _Streamed) else None
     if streamed is not None:
+        _check.size("batch_size", batch_size)  # no number of rows bounds it
         _check_streams(until, cluster=cluster, mode=mode, record=record, auto=auto or None)
     elif batch_size > len(train_set):
         raise ValueError(

@@ -350,3 +350,13 @@ def test_ctrl_c_stops_a_run_in_a_process_of_its_own(tmp_path):
     (line,), err = interrupt_after_the_first_line(*sweep)
     assert "20 of 21 runs are left; the same command with --resume goes on" in err
     assert output.read_text(encoding="utf-8") == line
+
+
+def test_too_little_memory_is_told_in_a_line(monkeypatch, capsys):
+    def fail(*_, **__):
+        raise MemoryError("Unable to allocate 72.0 GiB")
+
+    monkeypatch.setattr("leashed.cli.train.train", fail)
+    assert cli.main(["train", "--updates", "5"]) == 2
+    err = capsys.readouterr().err
+    assert err.splitlines()[-1] == "leashed: error: out of memory: Unable to allocate 72.0 GiB"

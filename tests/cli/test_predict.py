@@ -498,6 +498,7 @@ def test_a_pipe_is_trained_on_and_predicted(
             ["--model", "fm", "--data", "{}/a.svm", "--stream", "--gauc", "user"],
             "do not tell whose they are",
         ),
+        (["--model", "fm", "--data", "{}", "--format", "libsvm", "--stream"], "is a folder; name"),
     ],
 )
 def test_what_does_not_go_on_sparse_streams_is_told(

@@ -225,7 +225,8 @@ def test_files_of_fields_train_field_aware_machines(tmp_path: Path):
     plain = write(tmp_path / "rows.svm", lines_of(300))
     model = MODELS["ffm"]
     expected = train(model, stream.libsvm(plain, FEATURES)).parameters
-    for rows in (stream.libffm(path, FIELDS), stream.libffm(path, FEATURES)):
+    for fields in (FIELDS, FEATURES, np.int64(FEATURES)):
+        rows = stream.libffm(path, fields)
         np.testing.assert_array_equal(train(model, rows).parameters, expected)
     others = [0, *FIELDS[1:-1], 7]
     with pytest.raises(ValueError, match="columns of other fields than model ffm"):
@@ -403,3 +404,22 @@ def test_files_tell_what_has_to_be_said_of_them(tmp_path: Path):
         stream.scan_libsvm(path, zero_based=1)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         stream.scan_libffm(tmp_path / "no.ffm")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_batch_larger_than_memory_is_all_rows_that_come(tmp_path: Path, name: str):
+    model = MODELS[name]
+    rows = stream.libsvm(
+        write(tmp_path / "rows.svm", lines_of(50, model.classes)), FEATURES, classes=model.classes
+    )
+    for discipline in (lsh.Sequential(), lsh.Leashed()):
+        fitting = train(model, rows, batch_size=50, discipline=discipline)
+        largest = train(model, rows, batch_size=2**31 - 1, discipline=discipline)
+        np.testing.assert_array_equal(largest.parameters, fitting.parameters)
+
+
+@pytest.mark.parametrize("batch_size", [2**31, 2**62, 2**64])
+def test_a_batch_whose_size_the_core_cannot_count_is_refused(tmp_path: Path, batch_size: int):
+    rows = stream.libsvm(write(tmp_path / "rows.svm", lines_of(50)), FEATURES)
+    with pytest.raises(ValueError, match=rf"batch_size must be at most {2**31 - 1}, got"):
+        train(MODELS["logistic_regression"], rows, batch_size=batch_size)

@@ -271,8 +271,10 @@ def test_what_is_no_such_file_is_said_before_it_is_read(tmp_path: Path):
         stream.criteo(tmp_path / "none.tsv")
     with pytest.raises(FileNotFoundError, match="no file matches"):
         stream.criteo(str(tmp_path / "day-*.tsv"))
-    with pytest.raises(IsADirectoryError):
-        stream.criteo(tmp_path)
+    (tmp_path / "weeks").mkdir()
+    for folder in (tmp_path / "weeks", str(tmp_path / "week*")):
+        with pytest.raises(IsADirectoryError, match=r"weeks is a folder; name the files in it"):
+            stream.criteo(folder)
     with pytest.raises(ValueError, match="its header has no column a"):
         csv(tmp_path, "y,b\n1,2\n").read()
 

@@ -52,8 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0; 1 if training ended without its loss, or crashed; 2 for a wrong
-        argument or a file that cannot be used, after one line on standard error; 3 if a sweep ended
-        with runs left; 130 after Ctrl-C.
+        argument, a file that cannot be used, or too little memory, after one line on standard
+        error; 3 if a sweep ended with runs left; 130 after Ctrl-C.
     """
     options = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = options.command
@@ -67,6 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except (OSError, ValueError, TypeError, ImportError) as error:
         print(f"leashed: error: {arguments.explain(error)}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"leashed: error: out of memory: {arguments.explain(error)}", file=sys.stderr)
         return 2
 
 

@@ -17,7 +17,7 @@ from leashed.cli.arguments import existing
 from leashed.datasets import SparseDataset
 from leashed.models import FactorisationMachine, Model
 from leashed.stream import SparseStream, Stream
-from leashed.stream.files import paths_of
+from leashed.stream.files import is_repeatable, paths_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
@@ -199,7 +199,7 @@ def streamed(options: argparse.Namespace) -> Streamed:
     regression = options.model == "linear_regression"
     features, fields, classes = options.features, None, 0 if regression else 2
     if features is None or options.model == "softmax_regression":
-        if not has_magic(str(path)) and not path.is_file():
+        if not is_repeatable(paths_of(str(path))):
             remedy = "--features N, or a file" if fmt == "libsvm" and features is None else "a file"
             raise ValueError(
                 f"{path} can be read once only, but its shape is found before; give {remedy}"

@@ -33,7 +33,8 @@ def paths_of(given: Paths) -> list[Path | IO[bytes]]:
     """The files, in order: a pattern such as ``"day-*.tsv.gz"`` in the order of its names.
 
     Raises:
-        FileNotFoundError: there is none of that name, or none that the pattern matches.
+        FileNotFoundError: there is none of that name, or none that the pattern matches; other
+            OSErrors where one is a folder, or cannot be read.
         TypeError: it is neither a path, several, nor an open binary file.
         ValueError: it is an empty sequence, or a file that is open for writing or closed.
     """
@@ -69,14 +70,18 @@ def _matched(given: str | os.PathLike[str]) -> list[Path]:
         found = [Path(name) for name in sorted(glob(str(given)))]  # noqa: PTH207
         if not found:
             raise FileNotFoundError(f"no file matches {given}")
-        return found
-    if not path.exists():
+    elif not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name the files in it, as {path / '*.tsv'}")
-    if path.is_file():
-        path.open("rb").close()  # that it cannot be read is said before any thread has started
-    return [path]
+    else:
+        found = [path]
+    for file in found:
+        if file.is_dir():
+            raise IsADirectoryError(
+                f"{file} is a folder; name the files in it, as {file / '*.tsv'}"
+            )
+        if file.is_file():
+            file.open("rb").close()  # that it cannot be read is said before any thread has started
+    return found
 
 
 def is_repeatable(files: list[Path | IO[bytes]]) -> bool:

@@ -91,11 +91,9 @@ def libffm(
         FileNotFoundError, TypeError, ValueError: as of :func:`libsvm`.
     """
     options = Options(bad, threads, shuffle, seed)
-    if isinstance(fields, int):
-        features, any_field = (
-            _check.whole("fields", fields, 1, _MOST_FEATURES),
-            np.empty(0, np.int32),
-        )
+    if isinstance(fields, (int, np.integer)):
+        features = _check.whole("fields", fields, 1, _MOST_FEATURES)
+        any_field = np.empty(0, np.int32)
         return SparseStream(path, features, 0, any_field, classes, options, part_bytes)
     given = _check.numeric("fields", fields)
     if given.dtype.kind not in "iu":
