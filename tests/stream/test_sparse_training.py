@@ -159,6 +159,19 @@ def test_runs_in_place_end_and_go_on_where_they_should(tmp_path: Path, in_place:
     np.testing.assert_allclose(near[0].parameters, near[1].parameters, atol=2e-3)
 
 
+@pytest.mark.parametrize("updates", [16, 20])  # a whole number of runs, and not
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_behind_the_last_update_in_place_are_not_waited_for(
+    tmp_path: Path, updates: int, threads: int
+):
+    path = write(tmp_path / "rows.svm", [*lines_of(updates * BATCH), "no row"])
+    limit = lsh.until(updates=updates)
+    how: dict[str, Any] = {"discipline": lsh.Hogwild(), "threads": threads, "until": limit}
+    result = train(MODELS["linear_svm"], stream.libsvm(path, FEATURES), **how)
+    assert result.config["sparse_updates"]
+    assert (result.gradients, result.reason) == (updates, "updates")
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_batches_are_the_rows_in_order(tmp_path: Path, name: str):
     """Beside plain NumPy: gradients of a batch's rows, one after the other."""
