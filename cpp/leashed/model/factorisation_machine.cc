@@ -54,8 +54,9 @@ float FactorisationMachine::update(const SparseUpdate& update, const BatchView& 
   auto& own = static_cast<Own&>(workspace);
   float* records = update.theta + columns();
   float* b = update.theta + intercepts();
-  float* o = own.outputs_for(update.batch_size);
-  float* sums = own.sums_for(update.batch_size * k());
+  const std::size_t most = std::min(update.batch_size, batch.size);
+  float* o = own.outputs_for(most);
+  float* sums = own.sums_for(most * k());
   const bool adagrad = update.rule.is<Adagrad>();
   const FactorsAhead ahead{batch.sparse.offsets[batch.size], adagrad ? update.stride : 0};
 

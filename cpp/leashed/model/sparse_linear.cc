@@ -21,8 +21,9 @@ float SparseLinear::update(const SparseUpdate& update, const BatchView& batch,
   auto& own = static_cast<Scratch&>(workspace);
   float* w = update.theta + columns();
   float* b = update.theta + intercepts();
-  float* o = own.outputs_for((update.batch_size + 1) * outputs_);
-  float* sums = o + update.batch_size * outputs_;
+  const std::size_t most = std::min(update.batch_size, batch.size);
+  float* o = own.outputs_for((most + 1) * outputs_);
+  float* sums = o + most * outputs_;
   const bool adagrad = update.rule.is<Adagrad>();
   float* gradient = adagrad ? own.gradient_for(dimension()) : nullptr;
   float check = 0;
