@@ -416,6 +416,10 @@ def test_files_tell_what_has_to_be_said_of_them(tmp_path: Path):
     assert stream.scan_libsvm(path, zero_based=True).features == 8
     assert stream.scan_libsvm(write(tmp_path / "three.svm", ["0 1:1", "2 2:1"])).classes == 3
     assert stream.scan_libsvm(write(tmp_path / "values.svm", ["0.5 1:1", "2 2:1"])).classes == 0
+    most = write(tmp_path / "most.svm", ["0", "16777215"])
+    assert stream.scan_libsvm(most).classes == 2**24
+    for beyond in ("16777217", "3000000000"):
+        assert stream.scan_libsvm(write(tmp_path / "beyond.svm", ["0", beyond])).classes == 0
     assert stream.scan_libsvm(write(tmp_path / "none.svm", ["1", "0"])).features == 1
     for name, lines in (("a.ffm", ["1 2:0:1 0:5:1"]), ("b.ffm", ["0 1:3:1 2:0:2", "0 9"])):
         write(tmp_path / name, lines)

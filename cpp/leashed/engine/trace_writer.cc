@@ -23,6 +23,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "as the file");
 
+constinit const std::byte zeros[trace::kPage] = {};
+
 [[noreturn]] void fail(int error, const std::string& path) {
   throw std::filesystem::filesystem_error("", path,
                                           std::error_code(error, std::generic_category()));
@@ -64,7 +66,7 @@ std::byte* TraceFile::map_page() {
   // already are mapped in one go, where those of a hole in the file are each cleared and, on the
   // first store, asked for once more.
   for (std::size_t written = 0; written < trace::kPage;) {
-    const ssize_t part = pwrite(descriptor_.get(), zeros_.data() + written, trace::kPage - written,
+    const ssize_t part = pwrite(descriptor_.get(), zeros + written, trace::kPage - written,
                                 offset + static_cast<off_t>(written));
     if (part < 0 && errno != EINTR) fail(errno, path_);
     if (part > 0) written += static_cast<std::size_t>(part);

@@ -33,7 +33,6 @@ class TraceFile {
  private:
   const std::string path_, partial_;
   const Descriptor descriptor_;
-  const std::vector<std::byte> zeros_ = std::vector<std::byte>(trace::kPage);
   bool settled_ = false;
   // Relaxed: distinct pages are all that is asked of it.
   alignas(kCacheLine) std::atomic<std::uint64_t> pages_{0};

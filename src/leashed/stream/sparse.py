@@ -19,6 +19,7 @@ __all__ = ["Scanned", "SparseStream", "libffm", "libsvm", "scan_libffm", "scan_l
 _MOST_FEATURES = 2**31 - 1
 _MOST_CLASSES = 2**31 - 1
 _SCANNED = 1 << 16  # rows in memory
+_MOST_TOLD = 2**24  # labels, which are read as float32: larger ones could not be told apart
 _FIELD = np.uint64(32)  # bits of a column where its field stands above
 _COLUMN = np.uint64(2**32 - 1)
 
@@ -118,7 +119,8 @@ class Scanned(NamedTuple):
     Attributes:
         rows: how many there are.
         features: the largest column's number, + 1 if columns are numbered from 0; at least 1.
-        classes: that the labels are below, at least 2; 0: not all targets are labels.
+        classes: that the labels are below, at least 2; 0: not all targets are labels, which are
+            whole numbers from 0 below 2²⁴, or −1 and 1.
         fields: of each column its field, int32 [features], of files in the libffm format; a column
             that does not occur is of field 0. Else None.
     """
@@ -187,6 +189,7 @@ def _scanned(path: Paths, first: int, any_field: NDArray[np.int32] | None) -> Sc
         signs = signs and bool((np.abs(y) == 1).all())
         labels = labels and bool((whole & (y >= 0)).all())
         largest = max(largest, float(y.max()))
+    labels = labels and largest < _MOST_TOLD
     classes = 2 if signs else max(2, int(largest) + 1) if labels else 0
     return Scanned(rows, features, classes, fields if tells else None)
 
