@@ -141,11 +141,11 @@ def _sparse(
 ) -> Iterator[SparseDataset]:
     path = sparse.named(options.data)
     fmt = sparse.format_of(path, options.format)
-    wrong = {"libsvm": [], "libffm": ["zero_based"], "criteo": ["zero_based", "bad"]}[fmt]
+    wrong = {"libsvm": [], "libffm": ["zero_based"], "criteo": ["zero_based"]}[fmt]
     _refuse(options, f"a file of the format {fmt}", "schema", "seed", *wrong)
     if fmt == "criteo":
-        none = argparse.Namespace(hash_bits=None)
-        data = sparse.read(existing(path), fmt, none, model.features)
+        given = argparse.Namespace(hash_bits=None, bad=options.bad)
+        data = sparse.read(existing(path), fmt, given, model.features)
         return iter([data if most is None else data.head(most)])
     _ = model.sparse
     fields = model.fields if isinstance(model, FactorisationMachine) else None
@@ -173,6 +173,9 @@ def _outputs(found: Restored, data: Dataset | SparseDataset | ClickDataset) -> N
 
 def _predict(options: argparse.Namespace) -> int:
     _check.writable(options.output)
+    read = files.read_for([options.model, options.data])
+    if options.output is not None and options.output.resolve() in read:
+        raise ValueError(f"--output {options.output} is read here; name another")
     kept = options.undo_downsampling
     if kept is not None and not 0 < kept <= 1:
         raise ValueError(f"--undo-downsampling must be above 0 and at most 1, got {kept:g}")

@@ -153,8 +153,8 @@ def load(options: argparse.Namespace) -> Rows:
         OSError, ValueError: a file is missing or wrong, or there is none.
     """
     path, fmt = _files_of(options)
-    if options.bad is not None:
-        raise ValueError("--bad goes with --stream; files in memory have no bad lines")
+    if options.bad is not None and fmt != "criteo":
+        raise ValueError("--bad goes with --stream, or with --format criteo; leave it out")
     regression = options.model == "linear_regression"
     fields = None
     if fmt == "libffm":
@@ -250,7 +250,7 @@ def read(
                     f"the model has {features} columns, which are no {numbers} numbers and 2^B "
                     f"hashes: it is not of Criteo's files"
                 )
-        return datasets.hashed(datasets.criteo(path), bits)
+        return datasets.hashed(datasets.criteo(path, bad=options.bad or "fail"), bits)
     if fmt == "libffm":
         (rows,), _ = datasets.read_libffm(path, fields=fields or None, regression=regression)
         if features is None or rows.features >= features:
