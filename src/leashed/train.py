@@ -217,7 +217,7 @@ def train(
             ``Sequential``). ``"auto"``: as many as train fastest here, found by training some tenths
             of a second with 1, 2, 4, … threads first (Ctrl-C then raises ``KeyboardInterrupt``:
             there is no state yet). ``result.config["threads"]`` tells how many they were.
-        batch_size: examples per gradient.
+        batch_size: examples per gradient, at most all there are; of a stream fewer than 2³¹.
         seed: of the initial parameters and of the batches.
         init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
         validation: evaluated for accuracy, without weights, beside the training set, and where the
@@ -353,6 +353,7 @@ def train(
     if streamed is not None:
         _check.size("batch_size", batch_size)  # no number of rows bounds it
         _check_streams(until, cluster=cluster, mode=mode, record=record, auto=auto or None)
+        _check.size("batch_size", batch_size)
     elif batch_size > len(train_set):
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"

@@ -30,7 +30,7 @@ ROWS = 600
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same examples in three formats."""
+    """The same examples in three formats, and others with schemas beside them."""
     folder = tmp_path_factory.mktemp("files")
     rng = np.random.default_rng(0)
     libsvm, libffm, values = [], [], []
@@ -42,6 +42,23 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         values.append(f"{sum(columns) / 100} " + " ".join(f"{c + 1}:1" for c in columns))
     for name, lines in (("a.svm", libsvm), ("a.ffm", libffm), ("values.libsvm", values)):
         (folder / name).write_text("\n".join(lines) + "\n")
+    by_schema = {
+        "rows": {
+            "clicked": {"kind": "label"},
+            "price": {"kind": "number", "missing": 0},
+            "city": {"kind": "hashed"},
+            "seen": {"kind": "id", "between": " "},
+        },
+        "prices": {"paid": {"kind": "target"}, "price": {"kind": "number"}},
+    }
+    rows, prices = ["city,clicked,price,seen"], ["price,paid"]
+    for i, price in enumerate(rng.random(ROWS)):
+        clicked = int(rng.random() < (0.8 if i % 7 < 3 else 0.2))
+        rows.append(f"c{i % 7},{clicked},{price:.3f},{' '.join('123'[: i % 4])}")
+        prices.append(f"{price:.3f},{2 * price + 1:.3f}")
+    for name, lines in (("rows", rows), ("prices", prices)):
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        (folder / f"{name}.json").write_text(json.dumps({"columns": by_schema[name]}))
     (folder / "day.tsv").write_bytes(b"".join(synthetic_click_lines(ROWS, 3, cardinalities=50)))
     return folder
 
@@ -65,6 +82,9 @@ def evaluated(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
         ("ffm", "a.ffm", ["--factors", "2"]),
         ("logistic_regression", "day.tsv", ["--hash-bits", "10"]),
         ("fm", "day.tsv", ["--lr", "0.02"]),
+        ("logistic_regression", "rows.csv", ["--hash-bits", "8"]),
+        ("fm", "rows.csv", ["--lr", "0.02", "--bad", "skip"]),
+        ("linear_regression", "prices.csv", []),
     ],
 )
 def test_sparse_files_from_training_to_predictions(
@@ -76,27 +96,33 @@ def test_sparse_files_from_training_to_predictions(
     capsys: pytest.CaptureFixture[str],
 ):
     saved, result = tmp_path / "model.safetensors", tmp_path / "result.json"
-    arguments = ["--model", model, "--data", str(files / file), *more, "--threads", "1"]
+    data = ["--data", str(files / file)]
+    if file.endswith(".csv"):
+        data += ["--schema", str((files / file).with_suffix(".json"))]
+    arguments = ["--model", model, *data, *more, "--threads", "1"]
     arguments += ["--epochs", "30", "--discipline", "hogwild"]
     told = ["--save", str(saved), "--output", str(result)]
     assert cli.main(["train", *arguments, *told]) == 0
     trained = json.loads(result.read_text())
     assert trained["loss"][-1] < trained["loss"][0]
 
-    values = evaluated(capsys, str(saved), "--data", str(files / file))
+    values = evaluated(capsys, str(saved), *data)
     assert values["examples"] == ROWS
     assert values["loss"] < trained["loss"][0]
     out = tmp_path / "said.npy"
-    assert cli.main(["predict", str(saved), "--data", str(files / file), "--output", str(out)]) == 0
+    assert cli.main(["predict", str(saved), *data, "--output", str(out)]) == 0
     said = np.load(out)
     assert said.shape == (ROWS, 2 if model == "softmax_regression" else 1)
     text = tmp_path / "said.csv"
-    arguments = [str(saved), "--data", str(files / file), "--rows", "10", "--output", str(text)]
+    arguments = [str(saved), *data, "--rows", "10", "--output", str(text)]
     assert cli.main(["predict", *arguments]) == 0
     lines = np.loadtxt(text, np.float32, delimiter=",", ndmin=2)
     np.testing.assert_array_equal(lines, said[:10])
     if model in ("logistic_regression", "fm", "ffm"):
-        labels = [int(line[0] == "1") for line in (files / file).read_text().splitlines()]
+        lines = (files / file).read_text().splitlines()
+        labels = [int(line[0] == "1") for line in lines]
+        if file == "rows.csv":
+            labels = [int(line.split(",")[1]) for line in lines[1:]]
         assert values["auc"] == pytest.approx(metrics.auc(said[:, 0], labels))
         assert values["auc"] > 0.6
         assert values["accuracy"] == np.mean((said[:, 0] > 0.5) == labels)
@@ -172,6 +198,12 @@ def test_clicks_with_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["train", "--model", "linear_svm", "--data", "{}/a.svm", "--factors", "3"], "fm or ffm"),
         (["train", "--model", "mlp", "--l2", "0.1"], "--l2 goes with --model"),
         (["train", "--model", "dlrm", "--zero-based"], "--zero-based goes with --model"),
+        (["train", "--model", "fm", "--data", "{}/rows.csv", "--format", "csv"], "takes --schema"),
+        (
+            ["train", "--model", "fm", "--data", "{}/a.svm", "--schema", "x", "--format", "libsvm"],
+            "--schema is of --format csv",
+        ),
+        (["train", "--model", "fm", "--data", "{}/a.svm", "--bad", "skip"], "--bad goes with"),
         (["train", "--model", "fm", "--data", "{}/none"], "/none: No such file"),
         (["train", "--model", "dlrm", "--data", "{}/none"], "/none: No such file"),
         (["train", "--data", "{}/none"], "/none: No such file"),
@@ -474,7 +506,10 @@ def test_a_pipe_is_trained_on_and_predicted(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "fm", "--data", "{}/day.tsv", "--stream"], "--stream of Criteo's files goes"),
+        (
+            ["--model", "fm", "--data", "{}/day.tsv", "--stream"],
+            "--stream of a file of the format criteo goes",
+        ),
         (["--model", "fm", "--stream"], "takes --data FILE of sparse rows"),
         (["--model", "mlp", "--stream"], "--stream goes with --model"),
         (["--model", "fm", "--data", "{}/a.svm", "--features", "40"], "--features goes with"),

@@ -160,6 +160,33 @@ def test_runs_in_place_end_and_go_on_where_they_should(tmp_path: Path, in_place:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("how", [lsh.Leashed(), lsh.Hogwild()], ids=lambda d: d.label)
+def test_a_batch_may_be_larger_than_the_stream(tmp_path: Path, name: str, how: lsh.Discipline):
+    model = dataclasses.replace(MODELS[name], l2=0.0)
+    lines = lines_of(300, model.classes)
+    rows = stream.libsvm(write(tmp_path / "rows.svm", lines), FEATURES, classes=model.classes)
+    whole = train(model, rows, batch_size=300, discipline=how)
+    larger = train(model, rows, batch_size=2**31 - 1, threads=3, discipline=how)
+    np.testing.assert_array_equal(larger.parameters, whole.parameters)
+    assert (larger.gradients, larger.examples) == (1, 300)
+    with pytest.raises(ValueError, match="batch_size must be at most 2147483647"):
+        train(model, rows, batch_size=2**62, threads=6, discipline=how)
+
+
+@pytest.mark.parametrize("updates", [16, 20])  # a whole number of runs, and not
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_behind_the_last_update_in_place_are_not_waited_for(
+    tmp_path: Path, updates: int, threads: int
+):
+    path = write(tmp_path / "rows.svm", [*lines_of(updates * BATCH), "no row"])
+    limit = lsh.until(updates=updates)
+    how: dict[str, Any] = {"discipline": lsh.Hogwild(), "threads": threads, "until": limit}
+    result = train(MODELS["linear_svm"], stream.libsvm(path, FEATURES), **how)
+    assert result.config["sparse_updates"]
+    assert (result.gradients, result.reason) == (updates, "updates")
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_batches_are_the_rows_in_order(tmp_path: Path, name: str):
     """Beside plain NumPy: gradients of a batch's rows, one after the other."""
     model = MODELS[name]

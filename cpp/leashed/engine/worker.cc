@@ -148,7 +148,8 @@ void Worker::look_ahead() {
     const std::uint64_t end = std::min<std::uint64_t>(next_.k + training_.claim, training_.end);
     next_.k = std::max(next_.k, training_.from.batches);
     next_.count = Training::left(end, next_.k);
-    if (training_.stream_batches) fill_run(next_);
+    // Rows behind the run's end are not waited for.
+    if (training_.stream_batches && next_.count > 0) fill_run(next_);
   } else {
     fill(next_);
   }

@@ -176,14 +176,14 @@ def _of_schema(name: str, path: Path) -> Graph:
     return _COLUMNS[name](bounds, dense=len(columns.numbers))
 
 
-def refuse(options: argparse.Namespace, *, stream: bool = False) -> None:
-    """ValueError where an argument is given that other models do not take; with ``stream`` they take
-    files that are read while they are trained on.
+def refuse(options: argparse.Namespace, *, files: bool = False) -> None:
+    """ValueError where an argument is given that other models do not take; with ``files`` they take
+    files of rows, also while these are read.
     """
     if options.data == WORD:
         raise ValueError(f"--data {WORD} goes with --model {', '.join(MODELS)}")
     for name in ("rows", "table_mib", "admit_after", "evict", "schema", "bad", "days", "stream"):
-        if stream and name in ("bad", "stream"):
+        if files and name in ("bad", "schema", "stream"):
             continue
         if getattr(options, name) not in (None, False):
             raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}")

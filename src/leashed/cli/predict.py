@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from leashed import _atomic, _check, metrics
 from leashed.cli import clicks, files, sparse
-from leashed.cli.arguments import existing
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.models import FactorisationMachine, Graph, Model
 from leashed.report.table import number, pairs
@@ -140,13 +139,11 @@ def _sparse(
     model: Model | FactorisationMachine | Graph, options: argparse.Namespace, most: int | None
 ) -> Iterator[SparseDataset]:
     path = sparse.named(options.data)
-    fmt = sparse.format_of(path, options.format)
-    wrong = {"libsvm": [], "libffm": ["zero_based"], "criteo": ["zero_based"]}[fmt]
-    _refuse(options, f"a file of the format {fmt}", "schema", "seed", *wrong)
-    if fmt == "criteo":
-        given = argparse.Namespace(hash_bits=None, bad=options.bad)
-        data = sparse.read(existing(path), fmt, given, model.features)
-        return iter([data if most is None else data.head(most)])
+    fmt = sparse.format_of(path, options.format, options.schema)
+    wrong = [] if fmt == "libsvm" else ["zero_based"]
+    _refuse(options, f"a file of the format {fmt}", "seed", *wrong)
+    if fmt in ("criteo", "csv"):
+        return sparse.hashed_parts(path, options, model.features, most)
     _ = model.sparse
     fields = model.fields if isinstance(model, FactorisationMachine) else None
     rows = sparse.stream_of(str(path), fmt, options, model.features, model.classes, fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import datasets, models, stream
+from leashed.cli import files
 from leashed.cli.arguments import existing
 from leashed.datasets import SparseDataset
 from leashed.models import FactorisationMachine, Model
-from leashed.stream import SparseStream
+from leashed.stream import SparseStream, Stream
 from leashed.stream.files import is_repeatable, paths_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "add_sparse",
     "build",
     "format_of",
+    "hashed_parts",
     "load",
     "named",
     "read",
@@ -45,7 +47,8 @@ MODELS = (
     "fm",
     "ffm",
 )
-FORMATS = ("libsvm", "libffm", "criteo")
+FORMATS = ("libsvm", "libffm", "criteo", "csv")
+_HASHED = ("criteo", "csv")  # files of clicks, whose ids are hashed
 
 _ENDINGS = {
     ".svm": "libsvm",
@@ -84,7 +87,8 @@ def add_sparse(parser: Arguments) -> None:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help="of the files (default: by their names' ends: .svm, .libsvm; .ffm; .tsv, .csv of Criteo's)",
+        help="of the files (default: csv with --schema, else by their names' ends: .svm, .libsvm; "
+        ".ffm; .tsv, .csv of Criteo's)",
     )
     parser.add_argument(
         "--test",
@@ -106,14 +110,20 @@ def add_sparse(parser: Arguments) -> None:
         "--hash-bits",
         type=int,
         metavar="B",
-        help=f"of Criteo's files: ids go into 2^B columns (default: {_BITS})",
+        help=f"of Criteo's files and CSV: ids go into 2^B columns (default: {_BITS})",
     )
     parser.add_argument("--factors", type=int, metavar="K", help="of fm (default: 8), ffm (4)")
     parser.add_argument("--l2", type=float, help="penalty λ (default: 0)")
 
 
-def format_of(path: Path, given: str | None) -> str:
+def format_of(path: Path, given: str | None, schema: Path | None) -> str:
     """The format of a file, or of the first that a pattern has; ValueError where nothing tells."""
+    if schema is not None:
+        if given not in (None, "csv"):
+            raise ValueError(f"--schema is of --format csv, not of {given}; leave it out")
+        return "csv"
+    if given == "csv":
+        raise ValueError("--format csv takes --schema FILE, which says what columns become")
     if given is not None:
         return given
     if has_magic(str(path)):
@@ -136,9 +146,9 @@ def _files_of(options: argparse.Namespace) -> tuple[Path, str]:
     path = named(options.data) if options.stream else existing(options.data)
     if options.test is not None:
         existing(options.test)
-    fmt = format_of(path, options.format)
-    if fmt != "criteo" and options.hash_bits is not None:
-        raise ValueError("--hash-bits goes with --format criteo")
+    fmt = format_of(path, options.format, options.schema)
+    if fmt not in _HASHED and options.hash_bits is not None:
+        raise ValueError(f"--hash-bits goes with --format {' or '.join(_HASHED)}")
     if fmt != "libsvm" and options.zero_based:
         raise ValueError("--zero-based goes with --format libsvm")
     if options.features is not None and not (options.stream and fmt == "libsvm"):
@@ -153,8 +163,8 @@ def load(options: argparse.Namespace) -> Rows:
         OSError, ValueError: a file is missing or wrong, or there is none.
     """
     path, fmt = _files_of(options)
-    if options.bad is not None and fmt != "criteo":
-        raise ValueError("--bad goes with --stream, or with --format criteo; leave it out")
+    if options.bad is not None and fmt not in _HASHED:
+        raise ValueError(f"--bad goes with --stream, or --format {' or '.join(_HASHED)}")
     regression = options.model == "linear_regression"
     fields = None
     if fmt == "libffm":
@@ -181,10 +191,10 @@ def streamed(options: argparse.Namespace) -> Streamed:
             be read twice where that is needed.
     """
     path, fmt = _files_of(options)
-    if fmt == "criteo":
+    if fmt in _HASHED:
         raise ValueError(
-            f"--stream of Criteo's files goes with models of clicks, not with {options.model}; leave "
-            "it out, or write libsvm or libffm"
+            f"--stream of a file of the format {fmt} goes with models of clicks, not with "
+            f"{options.model}; leave it out, or write libsvm or libffm"
         )
     regression = options.model == "linear_regression"
     features, fields, classes = options.features, None, 0 if regression else 2
@@ -240,17 +250,13 @@ def read(
     fields: tuple[int, ...] = (),
 ) -> SparseDataset:
     """The rows of a file, of so many columns where that is known."""
-    if fmt == "criteo":
-        numbers = 13
-        bits = _BITS if options.hash_bits is None else options.hash_bits
+    if fmt in _HASHED:
+        clicks = files.stream_of(path, options)
         if features is not None:
-            bits = (features - numbers).bit_length() - 1
-            if features != numbers + 2**bits:
-                raise ValueError(
-                    f"the model has {features} columns, which are no {numbers} numbers and 2^B "
-                    f"hashes: it is not of Criteo's files"
-                )
-        return datasets.hashed(datasets.criteo(path, bad=options.bad or "fail"), bits)
+            bits = _bits(clicks, features)
+        else:
+            bits = _BITS if options.hash_bits is None else options.hash_bits
+        return datasets.hashed(clicks.read(), bits)
     if fmt == "libffm":
         (rows,), _ = datasets.read_libffm(path, fields=fields or None, regression=regression)
         if features is None or rows.features >= features:
@@ -259,6 +265,26 @@ def read(
     return datasets.read_svmlight(
         path, features, zero_based=options.zero_based, regression=regression
     )
+
+
+def hashed_parts(
+    path: Path, options: argparse.Namespace, features: int, most: int | None
+) -> Iterator[SparseDataset]:
+    """The rows of files of clicks, or the first so many, for a model of so many columns."""
+    rows = files.stream_of(str(path), options)
+    bits = _bits(rows, features)
+    return (datasets.hashed(part, bits) for part in files.parts_of(rows, most))
+
+
+def _bits(rows: Stream, features: int) -> int:
+    """Of the hashes that the ids of rows have in a model of so many columns."""
+    bits = (features - rows.numbers).bit_length() - 1 if rows.names else _BITS
+    if features != rows.numbers + (2**bits if rows.names else 0):
+        raise ValueError(
+            f"the model has {features} columns, which are no {rows.numbers} numbers"
+            f"{' and 2^B hashes' if rows.names else ''}: it is not of {rows.name}'s columns"
+        )
+    return bits
 
 
 def build(

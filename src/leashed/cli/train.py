@@ -226,7 +226,7 @@ def _train(options: argparse.Namespace) -> int:
         data = clicks.streamed(options) if options.stream else clicks.load(options)
         given = clicks.make_tables(model, options, rule, staleness)
     elif options.model in sparse.MODELS:
-        clicks.refuse(options, stream=True)
+        clicks.refuse(options, files=True)
         data = sparse.streamed(options) if options.stream else sparse.load(options)
         model = sparse.build(options.model, data, options)
     else:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _check
 from leashed.datasets.clicks import Bags, ClickDataset
+from leashed.datasets.dataset import Dataset
 from leashed.datasets.sparse import SparseDataset
 
 __all__ = ["hashed"]
@@ -15,24 +18,25 @@ _MOST_BITS = 30
 _FEATURE = np.uint64(0x9E3779B97F4A7C15)  # of the golden ratio: features' ids go apart
 
 
-def hashed(data: ClickDataset, bits: int = 18) -> SparseDataset:
+def hashed(data: ClickDataset | Dataset, bits: int = 18) -> SparseDataset:
     """The rows for linear models and factorisation machines, by the hashing trick: number j is the
     value of column j, 0 left out; each id is a 1, or its weight, in one of 2^bits columns behind
     them, which one depends on its feature's place and the id alone. Ids that meet in a column count
     together.
 
     Args:
-        data: Rows.
+        data: Rows; those of a ``Dataset`` have no ids.
         bits: 1 to 30.
 
     Returns:
-        ``data.numbers`` + 2^bits columns, two classes.
+        As many columns as there are numbers, and 2^bits where there are ids; the classes are those
+        of ``data``.
 
     Raises:
         TypeError, ValueError: An argument is not of its type or out of range.
     """
-    if not isinstance(data, ClickDataset):
-        raise TypeError(f"data must be a ClickDataset, got {type(data).__name__}")
+    if not isinstance(data, (ClickDataset, Dataset)):
+        raise TypeError(f"data must be a ClickDataset or a Dataset, got {type(data).__name__}")
     bits = _check.whole("bits", bits, 1, _MOST_BITS)
     n = len(data)
     # Entries of all columns, put in the order of rows in the end.
@@ -43,15 +47,15 @@ def hashed(data: ClickDataset, bits: int = 18) -> SparseDataset:
     rows.append(row)
     columns.append(number.astype(np.int32))
     values.append(data.x[row, number])
-    for feature in range(data.features):
-        column = data.ids[feature] if isinstance(data.ids, tuple) else data.ids[:, feature]
+    numbers = data.x.shape[1]
+    for feature, column in enumerate(_ids_of(data)):
         if isinstance(column, Bags):
             ids, of_row = column.ids, np.repeat(np.arange(n), np.diff(column.offsets))
             weights = column.weights
         else:
             ids, of_row, weights = column, np.arange(n), None
         rows.append(of_row)
-        columns.append((data.numbers + _hash(ids, feature, bits)).astype(np.int32))
+        columns.append((numbers + _hash(ids, feature, bits)).astype(np.int32))
         values.append(np.ones(len(ids), np.float32) if weights is None else weights)
     of_entry = np.concatenate(rows)
     order = np.argsort(of_entry, kind="stable")
@@ -59,12 +63,18 @@ def hashed(data: ClickDataset, bits: int = 18) -> SparseDataset:
         np.append(0, np.cumsum(np.bincount(of_entry, minlength=n))).astype(np.int64),
         np.concatenate(columns)[order],
         np.concatenate(values)[order],
-        data.numbers + 2**bits,
+        numbers + (2**bits if isinstance(data, ClickDataset) else 0),
         data.y,
-        2,
+        data.classes,
         data.name,
         data.weights,
     )
+
+
+def _ids_of(data: ClickDataset | Dataset) -> Iterable[NDArray[np.uint64] | Bags]:
+    if isinstance(data, Dataset):
+        return ()
+    return data.ids if isinstance(data.ids, tuple) else data.ids.T
 
 
 def _hash(ids: NDArray[np.uint64], feature: int, bits: int) -> NDArray[np.uint64]:
