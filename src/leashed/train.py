@@ -370,7 +370,7 @@ def train(
         if checkpoint is None:
             raise ValueError("checkpoint_every needs checkpoint, the file to write")
     if checkpoint_updates is not None:
-        checkpoint_updates = _check.whole("checkpoint_updates", checkpoint_updates)
+        checkpoint_updates = _check.whole("checkpoint_updates", checkpoint_updates, 1, 2**53)
         if checkpoint is None:
             raise ValueError("checkpoint_updates needs checkpoint, the file to write")
         if checkpoint_every is not None or cluster is not None:
