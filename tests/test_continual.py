@@ -439,8 +439,9 @@ def test_a_day_without_a_row_is_passed_over(how: str, paths: list[Path], tmp_pat
     def finished(day: lsh.Day) -> None:
         told.append(day.name)
 
-    with pytest.warns(RuntimeWarning, match="day a has no row, and is passed over"):
+    with pytest.warns(RuntimeWarning, match="day a has no row, and is passed over") as warned:
         begun = lsh.continual(dlrm(), {"a": nothing()}, folder=folder, **COMMON)
+    assert warned[0].filename == __file__
     np.testing.assert_array_equal(begun.parameters, dlrm().init(0))
     with pytest.warns(RuntimeWarning, match="day [bc] has no row"):
         result = lsh.continual(dlrm(), days, folder=folder, **COMMON, finished=finished)

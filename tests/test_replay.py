@@ -387,8 +387,9 @@ def test_a_disk_that_is_full_ends_the_record_and_not_the_run(trace: Path) -> Non
     model = lsh.models.logistic_regression(4, 2)
     with pytest.warns(
         RuntimeWarning, match=r"record in .*run\.trace ends before the run: File too"
-    ):
+    ) as told:
         result = run(data, trace, model=model, batch_size=1, until=lsh.until(updates=300_000))
+    assert told[0].filename == __file__
     assert result.total_updates == 300_000
     made = lsh.replay(trace, model, data)
     assert 50_000 < made.updates < 300_000

@@ -224,8 +224,9 @@ def test_a_full_disk_stops_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(*FULL[what], fail)
-        with pytest.warns(RuntimeWarning, match="no checkpoint was written.*no space left"):
+        with pytest.warns(RuntimeWarning, match="no checkpoint was written.*no space left") as told:
             result = run(20, checkpoint=folder)
+    assert [warning.filename for warning in told] == [__file__]
     assert result.total_updates == 20
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
     assert run(20, resume=folder).gradients == 15

@@ -13,7 +13,6 @@ import errno
 import math
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from leashed import checkpoint, folders, resuming
 from leashed import staleness as policies
+from leashed._warning import warn
 from leashed.datasets import ClickDataset, Dataset
 from leashed.days import Day, Journal, Today, to_json
 from leashed.disciplines import Discipline
@@ -330,7 +330,7 @@ class _Run:
                 f"day {name} is under way in {self.journal.path}, and has no row any more; give it "
                 "as it was"
             )
-        warnings.warn(f"day {name} has no row, and is passed over", RuntimeWarning, stacklevel=3)
+        warn(f"day {name} has no row, and is passed over")
         done = self.journal.done
         day = Day(
             name=name,

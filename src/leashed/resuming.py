@@ -6,7 +6,6 @@ import json
 import math
 import os
 import threading
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from leashed import _check, _core, checkpoint, folders
 from leashed._running import Running, averaged
+from leashed._warning import warn
 from leashed.external import Description, External
 from leashed.models import FactorisationMachine, Graph, Model
 from leashed.sync import Position
@@ -177,7 +177,7 @@ class Checkpointer:
         if self._failure is not None:
             message = f"no checkpoint was written to {self._path}: {self._failure}"
             self._failure = None
-            warnings.warn(message, RuntimeWarning, stacklevel=5)
+            warn(message)
 
 
 class Reached(NamedTuple):

@@ -6,7 +6,6 @@ import functools
 import inspect
 import math
 import os
-import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from leashed import staleness as policies
 from leashed._fits import check_fits, check_labels
 from leashed._reads import check_stream
 from leashed._running import Running, check_batch, running, tracked
+from leashed._warning import warn
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
@@ -370,7 +370,7 @@ def train(
         if checkpoint is None:
             raise ValueError("checkpoint_every needs checkpoint, the file to write")
     if checkpoint_updates is not None:
-        checkpoint_updates = _check.whole("checkpoint_updates", checkpoint_updates)
+        checkpoint_updates = _check.whole("checkpoint_updates", checkpoint_updates, 1, 2**53)
         if checkpoint is None:
             raise ValueError("checkpoint_updates needs checkpoint, the file to write")
         if checkpoint_every is not None or cluster is not None:
@@ -738,11 +738,7 @@ def _check_mode(mode: Mode, **given: object) -> None:
 def _warn_of(record: str | os.PathLike[str] | None, outcome: dict[str, Any]) -> None:
     """Tells train's caller where the record ends before the run."""
     if outcome["recording_failure"]:
-        warnings.warn(
-            f"the record in {record} ends before the run: {outcome['recording_failure']}",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+        warn(f"the record in {record} ends before the run: {outcome['recording_failure']}")
 
 
 def _check_record(**given: object) -> None:

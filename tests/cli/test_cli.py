@@ -275,6 +275,19 @@ def test_what_training_writes_has_a_place_each(one, other, model, tmp_path, caps
 
 
 @pytest.mark.parametrize(
+    "data", ["--data {}/rows.svm", "--data {}/r*.svm --stream", "--test {}/rows.svm"]
+)
+@pytest.mark.parametrize("output", ["--save", "--output"])
+def test_what_training_reads_stays(data, output, tmp_path, capsys):
+    rows = tmp_path / "rows.svm"
+    rows.write_text("1 1:1\n0 2:1\n")
+    arguments = ["train", "--model", "fm", *data.format(tmp_path).split(), output, str(rows)]
+    assert cli.main(arguments) == 2
+    assert f"{output} {rows} is what {data.split()[0]} reads" in capsys.readouterr().err
+    assert rows.read_text() == "1 1:1\n0 2:1\n"
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["report", "runs.jsonl"],

@@ -446,6 +446,37 @@ def test_bad_lines_of_sparse_streams(
     assert values["examples"] == ROWS - 1
 
 
+def test_bad_lines_of_criteo_files_for_models_of_sparse_rows(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path, saved = tmp_path / "bad.tsv", tmp_path / "m.safetensors"
+    path.write_bytes(b"x\n" + (files / "day.tsv").read_bytes())
+    commands = (
+        ["train", "--model", "fm", "--data", str(path), "--epochs", "1", "--save", str(saved)],
+        ["evaluate", str(saved), "--data", str(path)],
+        ["predict", str(saved), "--data", str(path), "--output", str(tmp_path / "said.npy")],
+    )
+    for command in commands:
+        assert cli.main([*command, "--bad", "skip"]) == 0
+        assert cli.main(command) == 2
+        assert "--bad skip leaves such lines out" in capsys.readouterr().err
+    assert len(np.load(tmp_path / "said.npy")) == ROWS
+
+
+def test_predictions_take_no_place_of_what_is_read(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    data, saved = tmp_path / "a.svm", tmp_path / "m.safetensors"
+    data.write_bytes((files / "a.svm").read_bytes())
+    assert cli.main(["train", "--model", "fm", "--data", str(data), "--save", str(saved)]) == 0
+    for path in (data, saved):
+        before = path.read_bytes()
+        command = ["predict", str(saved), "--data", str(tmp_path / "a*.svm"), "--output", str(path)]
+        assert cli.main(command) == 2
+        assert f"--output {path} is read here; name another" in capsys.readouterr().err
+        assert path.read_bytes() == before
+
+
 def test_a_pipe_is_trained_on_and_predicted(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

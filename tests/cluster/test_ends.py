@@ -256,10 +256,13 @@ def test_where_the_master_stays_away_all_trainers_return_what_they_have_reached(
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             master.kill()
-            with pytest.warns(RuntimeWarning, match=r"the master is away for more than 0\.5 s"):
+            with pytest.warns(
+                RuntimeWarning, match=r"the master is away for more than 0\.5 s"
+            ) as told:
                 results = [each.result() for each in both]
         finally:
             master.kill()
+    assert {warning.filename for warning in told} == {__file__}
     for result in results:
         assert result.loss[-1] < result.loss[0]
         assert result.seconds[-1] < inside.PATIENCE

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "leashed"
 # rooms are what `import leashed` offers, and what that stands on.
 FLOORS = (
     "_core _janitor _atomic",  # _atomic: files that are whole or not there; the native part, below all Python; what cleans up after killed processes
-    "_check choice machine threads",  # checks of arguments, the processor, what the core is told
+    "_check _warning choice machine threads",  # checks of arguments, the processor, what the core is told
     "disciplines gradients histogram membership metrics modes network schedules staleness stopping sync",
     "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
     "stream",  # data that is read while it is used

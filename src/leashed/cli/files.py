@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
-from glob import has_magic
+from collections.abc import Iterable, Iterator, Sequence
+from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from leashed.stream import SparseStream, Stream
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
 
-__all__ = ["add_files", "expanded", "parts_of", "stream_of"]
+__all__ = ["add_files", "expanded", "parts_of", "read_for", "stream_of"]
 
 _PART = 65_536  # rows that are in memory at once, where not all are
 
@@ -62,6 +62,13 @@ def parts_of(stream: Stream | SparseStream, most: int | None) -> Iterator[Any]:
         yield taken
         if left == 0:
             return
+
+
+def read_for(given: Iterable[str | Path | None]) -> set[Path]:
+    """The files there are of those names and patterns, which nothing is to be written in place of."""
+    named = [str(each) for each in given if each is not None]
+    found = [Path(file) for each in named for file in glob(each) or [each]]  # noqa: PTH207
+    return {file.resolve() for file in found if file.is_file()}
 
 
 def expanded(patterns: Sequence[str]) -> dict[str, Path]:

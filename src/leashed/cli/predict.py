@@ -170,6 +170,9 @@ def _outputs(found: Restored, data: Dataset | SparseDataset | ClickDataset) -> N
 
 def _predict(options: argparse.Namespace) -> int:
     _check.writable(options.output)
+    read = files.read_for([options.model, options.data])
+    if options.output is not None and options.output.resolve() in read:
+        raise ValueError(f"--output {options.output} is read here; name another")
     kept = options.undo_downsampling
     if kept is not None and not 0 < kept <= 1:
         raise ValueError(f"--undo-downsampling must be above 0 and at most 1, got {kept:g}")

@@ -288,14 +288,20 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
-    written: dict[Path, str] = {}
+    taken: dict[Path, str] = {}
+    for name, given in (
+        ("data", [options.data]),
+        ("test", [options.test]),
+        ("days", options.days or []),
+    ):
+        taken |= dict.fromkeys(files.read_for(given), f"--{name} reads")
     for name in ("checkpoint", "save", "record", "output", "report"):
         path = getattr(options, name)
         if path is None:
             continue
-        other = written.setdefault(path.resolve(), name)
-        if other != name:
-            raise ValueError(f"--{name} {path} is what --{other} writes; name another")
+        use = taken.setdefault(path.resolve(), f"--{name} writes")
+        if use != f"--{name} writes":
+            raise ValueError(f"--{name} {path} is what {use}; name another")
 
 
 def _report(path: Path, result: TrainResult) -> None:

@@ -13,7 +13,6 @@ import queue
 import socket
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
+from leashed._warning import warn
 from leashed.cluster import collectives, packing
 from leashed.cluster.meeting import Collective, Meeting, all_gather
 from leashed.cluster.member import Lost, Member
@@ -590,11 +590,9 @@ class Session:
         if not self._lost:
             self._hand_in(result, summary)
         if self._cut_short is not None:
-            warnings.warn(
+            warn(
                 f"the run ended before its training did ({self._cut_short}); these are the parameters "
-                "that this trainer has reached",
-                RuntimeWarning,
-                stacklevel=3,
+                "that this trainer has reached"
             )
         return summary
 
