@@ -3,7 +3,6 @@
 #include <fcntl.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <new>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "leashed/cluster/server_links.h"
 #include "leashed/cluster/sync_server.h"
 #include "leashed/net/shared_rings.h"
+#include "replaced_new.h"
 
 namespace {
 
@@ -18,15 +18,11 @@ namespace {
 constexpr long kNever = 1L << 60;
 std::atomic<long> allocations_left{kNever};
 
-}  // namespace
-
-void* operator new(std::size_t bytes) {
+void allocating() {
   if (allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) throw std::bad_alloc();
-  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+}  // namespace
 
 using namespace leashed;
 

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <new>
@@ -27,6 +26,7 @@
 #include "leashed/staleness/registry.h"
 #include "leashed/table/local_rows.h"
 #include "leashed/update/registry.h"
+#include "replaced_new.h"
 
 namespace {
 
@@ -34,17 +34,13 @@ namespace {
 thread_local bool starved = false;
 std::atomic<long> allocations_left{0};  // relaxed: a count
 
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
+void allocating() {
   if (starved && allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) {
     throw std::bad_alloc();
   }
-  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
 }
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+}  // namespace
 
 using namespace leashed;
 using namespace leashed::modes;

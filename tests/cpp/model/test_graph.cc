@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
-#include <new>
 #include <random>
 #include <string>
 #include <utility>
@@ -16,23 +15,15 @@
 #include "leashed/base/error.h"
 #include "leashed/model/graph.h"
 #include "reference/graph.h"
+#include "replaced_new.h"
 
 namespace {
 
 std::atomic<std::size_t> allocations{0};
 
-}  // namespace
+void allocating() { allocations.fetch_add(1, std::memory_order_relaxed); }
 
-// Counted, for the test that nothing is allocated; not inlined, or GCC sees malloc meet delete.
-__attribute__((noinline)) void* operator new(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(size ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-__attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
-__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+}  // namespace
 
 namespace {
 

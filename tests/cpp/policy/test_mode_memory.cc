@@ -2,26 +2,19 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
 #include <utility>
 #include <vector>
 
 #include "leashed/policy/server_policy.h"
+#include "replaced_new.h"
 
 namespace {
 
 std::atomic<long> allocations{0};  // relaxed: the tests have one thread
 
-}  // namespace
+void allocating() { allocations.fetch_add(1, std::memory_order_relaxed); }
 
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+}  // namespace
 
 using namespace leashed;
 using namespace leashed::modes;

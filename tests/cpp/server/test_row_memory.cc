@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <numeric>
 #include <vector>
 
 #include "leashed/server/row_holder.h"
+#include "replaced_new.h"
 
 namespace {
 
@@ -18,15 +18,11 @@ namespace {
 constexpr long kNever = 1L << 60;
 std::atomic<long> allocations_left{kNever};  // relaxed: the tests that count have one thread
 
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
+void allocating() {
   if (allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) throw std::bad_alloc();
-  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
 }
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+}  // namespace
 
 using namespace leashed;
 

@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "leashed/table/table.h"
+#include "replaced_new.h"
 
 namespace {
 
@@ -17,15 +17,11 @@ namespace {
 constexpr long kNever = 1L << 60;
 std::atomic<long> allocations_left{kNever};
 
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
+void allocating() {
   if (allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) throw std::bad_alloc();
-  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
 }
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+}  // namespace
 
 using namespace leashed;
 
