@@ -411,7 +411,7 @@ def _backend(results: Results) -> list[Goal]:
         ),
         *(
             Goal(
-                f"1% of the rows changed, a {kind} table: {what}",
+                f"1% of the rows changed, {kind} table: {what}",
                 3.0,
                 partial(share, kind),
                 "increments",
