@@ -339,6 +339,6 @@ SHORT: dict[str, Plan] = {
     "S2": _shortened("S2", repeats=3, seconds=30.0),
     "S3": _shortened("S3", seconds=8.0),
     "S4": _shortened("S4", repeats=2, seconds=16.0),
-    "S5": _shortened("S5", repeats=2, seconds=8.0),
+    "S5": _shortened("S5", repeats=2, seconds=7.0),
 }
 """The same in ten minutes: fewer of everything, and less time for each."""
