@@ -1,14 +1,20 @@
 """What tests of more than one file share."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 import leashed as lsh
+
+if TYPE_CHECKING:
+    from model_checker import Checker
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, which some of them send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -30,6 +36,14 @@ CONCURRENT = (
     lsh.Leashed(1),
     lsh.Leashed(0),
 )
+
+
+@pytest.fixture
+def checker(tmp_path: Path) -> Checker:
+    """Of the models in ``models/``."""
+    from model_checker import Checker  # noqa: PLC0415 (it lies here, on the path by now)
+
+    return Checker(tmp_path)
 
 
 def _label(discipline: lsh.Discipline) -> str:

@@ -16,11 +16,6 @@ DOCUMENT = ROOT / "docs" / "transport.md"
 HEADER = ROOT / "cpp" / "leashed" / "net" / "byte_ring.h"
 
 
-@pytest.fixture
-def checker(tmp_path: Path) -> Checker:
-    return Checker(tmp_path)
-
-
 @pytest.mark.parametrize(
     "definitions", ["GRAINS=1 BATCH=1", "GRAINS=2", "GRAINS=4 BATCH=3 TOTAL=9"]
 )

@@ -16,11 +16,6 @@ DOCUMENT = ROOT / "docs" / "modes.md"
 HEADER = ROOT / "cpp" / "leashed" / "base" / "flags.h"
 
 
-@pytest.fixture
-def checker(tmp_path: Path) -> Checker:
-    return Checker(tmp_path)
-
-
 @pytest.mark.parametrize("definitions", ["WORKERS=1 ROUNDS=3", "WORKERS=2", "WORKERS=3"])
 def test_nobody_sleeps_through_a_grant_or_the_end(checker: Checker, definitions: str) -> None:
     assert_holds(checker, checker.verify("flags", definitions), DOCUMENT)

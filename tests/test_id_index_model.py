@@ -18,11 +18,6 @@ SOURCE = ROOT / "cpp" / "leashed" / "table" / "id_index.cc"
 ONE = "UPDATERS=1 LOOKS=2 CHANGES=5"
 
 
-@pytest.fixture
-def checker(tmp_path: Path) -> Checker:
-    return Checker(tmp_path)
-
-
 @pytest.mark.parametrize(
     "definitions",
     [ONE, "UPDATERS=2 LOOKS=2 CHANGES=3 IDS=1", "UPDATERS=2 LOOKS=1 CHANGES=4"],

@@ -16,11 +16,6 @@ DOCUMENT = ROOT / "docs" / "modes.md"
 HEADER = ROOT / "cpp" / "leashed" / "base" / "joint_work.h"
 
 
-@pytest.fixture
-def checker(tmp_path: Path) -> Checker:
-    return Checker(tmp_path)
-
-
 @pytest.mark.parametrize(
     "definitions", ["HELPERS=1 HELPS=3 WORKS=3", "HELPERS=2", "HELPERS=3 HELPS=1"]
 )

@@ -22,11 +22,6 @@ HEADER = ROOT / "cpp" / "leashed" / "vector" / "parameter_vector.h"
 STEPS = ("pin", "release", "claim", "publish", "transfer", "recycle")
 
 
-@pytest.fixture
-def checker(tmp_path: Path) -> Checker:
-    return Checker(tmp_path)
-
-
 def assert_holds(checker: Checker, found: Verification) -> None:
     model_checker.assert_holds(checker, found, DOCUMENT)
 

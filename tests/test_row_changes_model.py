@@ -17,11 +17,6 @@ DOCUMENT = ROOT / "docs" / "tables.md"
 SOURCE = ROOT / "cpp" / "leashed" / "table" / "saving.cc"
 
 
-@pytest.fixture
-def checker(tmp_path: Path) -> Checker:
-    return Checker(tmp_path)
-
-
 @pytest.mark.parametrize("definitions", ["SAVES=1", "SAVES=2"])
 def test_the_files_have_what_the_table_has(checker: Checker, definitions: str) -> None:
     assert_holds(checker, checker.verify("row_changes", definitions), DOCUMENT)

@@ -19,11 +19,6 @@ HEADER = ROOT / "cpp" / "leashed" / "vector" / "shared_vector.h"
 STEPS = ("join", "pin", "release", "claim", "publish", "recycle", "clear", "reap")
 
 
-@pytest.fixture
-def checker(tmp_path: Path) -> Checker:
-    return Checker(tmp_path)
-
-
 @pytest.mark.parametrize(
     "definitions",
     [

@@ -6,23 +6,13 @@
 #include <limits>
 #include <vector>
 
+#include "data/scored.h"
 #include "leashed/base/philox.h"
 #include "leashed/data/click_metrics.h"
 
 using namespace leashed;
 
 namespace {
-
-struct Scored {
-  std::vector<float> logits, weights;
-  std::vector<std::int32_t> labels;
-
-  Targets targets(bool weighted) const {
-    Targets t(labels.data());
-    if (weighted) t.weights = weights.data();
-    return t;
-  }
-};
 
 // Logits that know something of the labels, of many sizes and with ties.
 Scored scored(std::size_t n, std::uint64_t seed, float size) {

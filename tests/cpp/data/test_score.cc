@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/scored.h"
 #include "leashed/base/philox.h"
 #include "leashed/data/click_metrics.h"
 #include "leashed/data/kernels.h"
@@ -20,18 +21,6 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLargest = std::numeric_limits<float>::max();
-
-struct Scored {
-  std::vector<float> logits, weights;
-  std::vector<std::int32_t> labels;
-
-  std::size_t size() const { return logits.size(); }
-  Targets targets(bool weighted) const {
-    Targets t(labels.data());
-    if (weighted) t.weights = weights.data();
-    return t;
-  }
-};
 
 // Logits of that size; labels, of which some are neither 0 nor 1; weights, of which some are 0.
 Scored scored(std::size_t n, std::uint64_t seed, float size) {
