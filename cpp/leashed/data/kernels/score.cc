@@ -52,20 +52,23 @@ LEASHED_INLINE Mask signs(const vint& v, int half) {
 LEASHED_INLINE vdouble choose(Mask mask, vdouble a, vdouble b) { return mask ? a : b; }
 #endif
 
+// By Horner's rule, the coefficient of the highest power first.
+template <class... Coefficients>
+LEASHED_INLINE vdouble polynomial(vdouble x, double first, Coefficients... others) {
+  vdouble p = dset(first);
+  ((p = p * x + others), ...);
+  return p;
+}
+
 // e^x for x <= 0: 2^n e^r with |r| <= ln(2)/2 and e^r from its minimax polynomial, relative error
 // under 5e-11. 0 where the result would be denormal (x < -708); NaN for NaN.
 LEASHED_INLINE vdouble exp_negative(vdouble x) {
   const vdouble shift = dset(6755399441055744.0);  // 1.5 * 2^52: adding it rounds to a whole number
   const vdouble shifted = x * 1.4426950408889634 + shift;
   const vdouble r = x - (shifted - shift) * 0.69314718055994531;
-  vdouble p = dset(0.00019775160531026297);
-  p = p * r + 0.0013948195139022652;
-  p = p * r + 0.0083335611766106099;
-  p = p * r + 0.041666225250020369;
-  p = p * r + 0.16666665125242093;
-  p = p * r + 0.50000001045984631;
-  p = p * r + 1.0000000002432869;
-  p = p * r + 0.99999999996165149;
+  const vdouble p = polynomial(r, 0.00019775160531026297, 0.0013948195139022652,
+                               0.0083335611766106099, 0.041666225250020369, 0.16666665125242093,
+                               0.50000001045984631, 1.0000000002432869, 0.99999999996165149);
   // The shift falls out on top.
   const vlong power = reinterpret_cast<vlong>(p) + (reinterpret_cast<vlong>(shifted) << 52);
   return x < dset(-708.0) ? vdouble{} : reinterpret_cast<vdouble>(power);
@@ -74,13 +77,8 @@ LEASHED_INLINE vdouble exp_negative(vdouble x) {
 // log(1 + e) for e in [0, 1]: 2 atanh(s) with s = e / (2 + e), relative error under 1e-10.
 LEASHED_INLINE vdouble log_of_one_and(vdouble e) {
   const vdouble s = e / (2.0 + e), square = s * s;
-  vdouble p = dset(0.24413067815745709);
-  p = p * square + 0.21393250697162652;
-  p = p * square + 0.28620722106320493;
-  p = p * square + 0.39998690902876916;
-  p = p * square + 0.66666679307440023;
-  p = p * square + 1.9999999998028126;
-  return s * p;
+  return s * polynomial(square, 0.24413067815745709, 0.21393250697162652, 0.28620722106320493,
+                        0.39998690902876916, 0.66666679307440023, 1.9999999998028126);
 }
 
 // A vector's sums: of its lower and of its upper half.
