@@ -3,6 +3,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/isa.h"
+#include "leashed/data/row_stream.h"
 #include "parts.h"
 
 PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
@@ -11,7 +12,8 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
 
   m.doc() = "The native core; the package leashed checks what goes in and explains it.";
   m.attr("__version__") = LEASHED_VERSION;
-  py::register_exception<Error>(m, "Error", PyExc_ValueError);
+  const auto error = py::register_exception<Error>(m, "Error", PyExc_ValueError);
+  py::register_exception<NoRows>(m, "NoRows", error);
 
   m.def(
       "available_isas",

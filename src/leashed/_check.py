@@ -140,6 +140,18 @@ def writable(path: Path | None) -> None:
         raise PermissionError(errno.EACCES, "cannot be written", str(path))
 
 
+def writable_folder(folder: Path, of_a_file: str) -> None:
+    """OSError where ``folder`` could not be made, or nothing put into it; ``of_a_file`` is said where it
+    is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, of_a_file, str(folder))
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(folder))
+    if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, "cannot be written", str(folder))
+
+
 def drawable(path: Path | None) -> None:
     """As ``writable``, of a file with figures; ImportError where what draws them is missing."""
     writable(path)

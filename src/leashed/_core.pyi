@@ -25,6 +25,7 @@ __all__: list[str] = [
     "HistoryGenerator",
     "Leases",
     "Network",
+    "NoRows",
     "ParameterBlock",
     "ParameterVector",
     "PolicyMachine",
@@ -69,6 +70,9 @@ __all__: list[str] = [
 ]
 
 class Error(ValueError):
+    pass
+
+class NoRows(Error):
     pass
 
 class PolicyMachine:

@@ -286,10 +286,7 @@ def load_statistics(path: str | os.PathLike[str]) -> NDArray[np.float32]:
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged, as for ``load``, or holds none.
     """
-    if folders.is_one(path):
-        _, tensors, _ = folders.read(path, lambda folder: read(folder.model))
-    else:
-        _, tensors, _ = read(path)
+    _, tensors, _ = read_model(path)
     if STATISTICS not in tensors:
         raise ValueError(
             f"{path} holds no statistics; its model has none, or it was saved without them"
@@ -345,6 +342,15 @@ def read(
         reason = f"its header lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"cannot load {path}: {reason}") from error
     return model, tensors, metadata
+
+
+def read_model(
+    path: str | os.PathLike[str],
+) -> tuple[BuiltIn | Description, dict[str, NDArray[np.float32]], dict[str, str]]:
+    """As ``read``; of a folder with tables the model's file."""
+    if folders.is_one(path):
+        return folders.read(path, lambda folder: read(folder.model))
+    return read(path)
 
 
 def _split(content: bytes) -> tuple[dict[str, Any], bytes]:

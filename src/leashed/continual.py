@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import checkpoint, folders, resuming
+from leashed import _check, _core, checkpoint, folders, resuming
 from leashed import staleness as policies
 from leashed._warning import warn
 from leashed.datasets import ClickDataset, Dataset
@@ -48,7 +48,6 @@ _JOURNAL = "days.json"
 _STATE = "state"
 _UNFINISHED = re.compile(rf"\.(?:{re.escape(_JOURNAL)}|{re.escape(_STATE)}\.safetensors)\.\d+\.\d+")
 _SCORED = 65_536  # rows that are predicted at once
-_NO_ROW = ": there is no row in it"  # how what reads files ends its message then
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +285,7 @@ class _Run:
 
     def begin(self, name: str, data: Stream | ClickDataset | Dataset) -> None:
         """Where the day is not under way: score it, and write down that it is."""
-        begun_at = self._begun_at(name)
+        begun_at, _ = self._updates_of(name)
         self._make_folder()
         if self.journal.today is None or self.journal.today.name != name:
             scored = self._score(data) if self._is_there() else None
@@ -294,14 +293,14 @@ class _Run:
 
     def whence(self, name: str) -> Path | resuming.OtherData | None:
         """What a day goes on from, whose turn it is; None: from the beginning of all."""
-        begun_at = self._begun_at(name)
+        begun_at, at = self._updates_of(name)
         if not self._is_there():
             return None
-        return self.state if self._updates() > begun_at else resuming.OtherData(self.state)
+        return self.state if at > begun_at else resuming.OtherData(self.state)
 
-    def _begun_at(self, name: str) -> int:
-        """The updates before a day whose turn it is. ValueError where it is another's, or the journal
-        and the state are not of one run.
+    def _updates_of(self, name: str) -> tuple[int, int]:
+        """The updates before a day whose turn it is, and those there are. ValueError where it is
+        another's, or the journal and the state are not of one run.
         """
         today, at = self.journal.today, self._updates()
         # Of a day that has made no update nothing is in the state: another may take its place.
@@ -320,12 +319,12 @@ class _Run:
                 f"{self.state} has {at:,} updates, but {self.journal.path} says "
                 f"{self.journal.done[-1].updates:,}; use a whole copy of the folder"
             )
-        return at if today is None else today.begun_at
+        return (at if today is None else today.begun_at), at
 
     def pass_over(self, name: str, data: _Empty) -> Day:
         """A day without a row is done."""
-        begun_at = self._begun_at(name)
-        if self._updates() > begun_at:
+        begun_at, at = self._updates_of(name)
+        if at > begun_at:
             raise ValueError(
                 f"day {name} is under way in {self.journal.path}, and has no row any more; give it "
                 "as it was"
@@ -453,12 +452,7 @@ def _rows_in(tables: Mapping[str, Table]) -> int:
 
 def _check_folder(folder: Path) -> None:
     """OSError where it could not be a run's: FileExistsError where something else lies in it."""
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "is a file; name a folder", str(folder))
-    if not folder.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(folder))
-    if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
-        raise PermissionError(errno.EACCES, "cannot be written", str(folder))
+    _check.writable_folder(folder, "is a file; name a folder")
     if folder.exists() and not (folder / _JOURNAL).exists():
         others = [p.name for p in folder.iterdir() if not _UNFINISHED.fullmatch(p.name)]
         if others:
@@ -498,10 +492,8 @@ def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset | _Empty:
     """A day whose turn it is, of a stream its first row read."""
     try:
         made = given() if callable(given) else given
-    except ValueError as error:
-        if callable(given) and _tells_no_row(error):
-            return _Empty(name, 0)
-        raise
+    except _core.NoRows:
+        return _Empty(name, 0)
     if not isinstance(made, (Stream, ClickDataset, Dataset)):
         raise TypeError(
             f"days must be streams or data sets, or make such; day {name} is {type(made).__name__}"
@@ -515,10 +507,8 @@ def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset | _Empty:
         parts = made.parts(1)
         try:
             next(parts)
-        except ValueError as error:
-            if _tells_no_row(error):
-                return _Empty(made.name, parts.counts.bad)
-            raise
+        except _core.NoRows:
+            return _Empty(made.name, parts.counts.bad)
     return made
 
 
@@ -531,7 +521,3 @@ def _of_day(name: str) -> Iterator[None]:
         raise TypeError(f"day {name}: {error}") from error
     except ValueError as error:
         raise ValueError(f"day {name}: {error}") from error
-
-
-def _tells_no_row(error: ValueError) -> bool:
-    return str(error).endswith(_NO_ROW)

@@ -6,7 +6,6 @@ services that look them up themselves. Both need the extra ``leashed[export]``.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -310,16 +309,11 @@ def check_tables_path(path: Path) -> None:
     """OSError where ``tables`` could not write there."""
     if path.suffix == ".safetensors":
         _check.writable(path)
-    elif path.exists() and not path.is_dir():
-        raise NotADirectoryError(
-            errno.ENOTDIR,
+    else:
+        _check.writable_folder(
+            path,
             "is a file, and Arrow files take a folder; name one, or a file that ends in .safetensors",
-            str(path),
         )
-    elif not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(path))
-    elif not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise PermissionError(errno.EACCES, "cannot be written", str(path))
 
 
 def _count(rows: Rows) -> int:

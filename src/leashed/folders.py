@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leashed import _atomic
+from leashed import _atomic, _check
 from leashed.tables import Table
 
 __all__ = ["Opened", "is_one", "mark_exact", "opened", "prepare", "read", "write"]
@@ -48,15 +48,8 @@ def prepare(folder: Path) -> None:
     Raises:
         OSError: it cannot be made or written to, is a file, or has something else in it.
     """
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(
-            errno.ENOTDIR, "is a file, and a model with tables takes a folder", str(folder)
-        )
-    if not folder.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(folder))
+    _check.writable_folder(folder, "is a file, and a model with tables takes a folder")
     folder.mkdir(exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(errno.EACCES, "cannot be written", str(folder))
     others = [p.name for p in folder.iterdir() if not _number(p) and not _unfinished(p)]
     if others and not is_one(folder):
         raise FileExistsError(

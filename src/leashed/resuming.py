@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check, _core, checkpoint, folders
+from leashed import _check, _core, checkpoint
 from leashed._running import Running, averaged
 from leashed._warning import warn
 from leashed.external import Description, External
@@ -278,10 +278,7 @@ def updates_in(path: str | os.PathLike[str]) -> int:
         OSError: it cannot be read.
         ValueError: it is damaged, or holds no run.
     """
-    if folders.is_one(path):
-        _, _, metadata = folders.read(path, lambda folder: checkpoint.read(folder.model))
-    else:
-        _, _, metadata = checkpoint.read(path)
+    _, _, metadata = checkpoint.read_model(path)
     if "run" not in metadata:
         raise ValueError(f"{path} holds parameters but no run")
     return int(json.loads(metadata["run"])["updates"])

@@ -353,7 +353,6 @@ def train(
     if streamed is not None:
         _check.size("batch_size", batch_size)  # no number of rows bounds it
         _check_streams(until, cluster=cluster, mode=mode, record=record, auto=auto or None)
-        _check.size("batch_size", batch_size)
     elif batch_size > len(train_set):
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"

@@ -137,7 +137,7 @@ bool RowStream::begin_pass() {
   if (over()) return false;
   const bool empty = end_ == pass_begin_;
   if (empty && end_ == 0) {
-    fail(std::make_exception_ptr(Error(origin_->names().back() + ": there is no row in it")));
+    fail(std::make_exception_ptr(NoRows(origin_->names().back() + ": there is no row in it")));
     return false;
   }
   pass_begin_ = end_;

@@ -25,9 +25,16 @@
 #include <thread>
 #include <vector>
 
+#include "leashed/base/error.h"
 #include "leashed/data/row_origin.h"
 
 namespace leashed {
+
+// All that there was to read has not one row.
+class NoRows : public Error {
+ public:
+  using Error::Error;
+};
 
 // What was read, of the first pass.
 struct ReadCounts {
@@ -59,8 +66,8 @@ class RowStream {
   // no more; throws Error where it starts none.
   void start(std::uint64_t first = 0);
   // Appends rows [first, first + count), fewer where the stream ends or is stopped; waits for them,
-  // and adds the seconds to `waited`. Throws what reading has thrown, and Error where a line is bad
-  // and not to be skipped, or there is no row at all. From any thread, each row once.
+  // and adds the seconds to `waited`. Throws what reading has thrown, Error where a line is bad
+  // and not to be skipped, and NoRows. From any thread, each row once.
   std::size_t take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited);
   // Whether there is such a row; waits until that is known. False once it is stopped.
   bool has(std::uint64_t row);

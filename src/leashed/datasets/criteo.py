@@ -20,7 +20,7 @@ from typing import IO, cast
 
 import numpy as np
 
-from leashed import _check
+from leashed import _check, _core
 from leashed.datasets.clicks import ClickDataset, names_of
 
 __all__ = ["criteo"]
@@ -77,7 +77,7 @@ def criteo(
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if not read.labels:
-        raise ValueError(f"{path}: there is no row in it")
+        raise _core.NoRows(f"{path}: there is no row in it")
     return read.dataset(path.name)
 
 

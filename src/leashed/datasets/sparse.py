@@ -252,7 +252,7 @@ def read_svmlight(
     path = _check.path(path)
     targets, indptr, indices, data = _core.read_svmlight(os.fspath(path))
     if not len(targets):
-        raise ValueError(f"{path}: there is no row in it")
+        raise _core.NoRows(f"{path}: there is no row in it")
     lowest = int(indices.min()) if indices.size else 1
     if zero_based is None:
         zero_based = lowest == 0
@@ -312,7 +312,7 @@ def read_libffm(
     found = []
     for one, ((targets, indptr, indices, data), of_entry) in zip(paths, files, strict=True):
         if not len(targets):
-            raise ValueError(f"{one}: there is no row in it")
+            raise _core.NoRows(f"{one}: there is no row in it")
         if indices.size and int(indices.max()) >= len(field_of):
             raise ValueError(
                 f"{one}: column {int(indices.max())} occurs, but fields has {len(field_of)} columns; "

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import checkpoint, folders, tables
+from leashed import checkpoint, tables
 from leashed.disciplines import Sequential
 from leashed.rules import SWAP, Adagrad, RMSprop, Rule
 from leashed.stopping import Until
@@ -156,6 +156,6 @@ def _crash(rule: Rule, day: int) -> tuple[str, str]:
 
 def _squares(kept: Path) -> float:
     """The mean of what the rule has accumulated for the dense parameters."""
-    _, tensors, _ = checkpoint.read(folders.opened(kept).model)
+    _, tensors, _ = checkpoint.read_model(kept)
     states = [t.ravel() for name, t in tensors.items() if name.startswith("state.1.")]
     return float(np.concatenate(states).mean(dtype=np.float64))
