@@ -86,6 +86,8 @@ def test_modes_are_words() -> None:
         (["--compute", "-1"], "mean must be at least 0"),
         (["--bandwidth", "0"], "bandwidth must be greater than 0"),
         (["--latency", "0.1", "--transfer", "0.1"], "copy is not for clusters with a network"),
+        (["--slower", "nan"], "factors must be finite"),
+        (["--down", "-1"], "mean_down must be at least 0"),
         (["--fail", "0"], "mean_between must be greater than 0"),
         (["--fail", "1", "--term", "0"], "term must be greater than 0"),
         (["--times", "heavy_tail", "--slow", "1", "--slower", "0"], "factors must be greater"),

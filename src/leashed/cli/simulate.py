@@ -202,8 +202,9 @@ def _cluster(options: argparse.Namespace) -> Cluster:
         "heavy_tail": lambda: simulation.heavy_tail(workers, mean, copy=options.transfer),
     }[options.times]()
     slow = round(share * workers)
+    slower = made.slower([options.slower] * max(1, slow))  # also where nobody is: it is checked
     if slow:
-        made = made.slower([options.slower] * slow)
+        made = slower
     links = (options.bandwidth, options.server_bandwidth, options.latency)
     if any(one is not None for one in links):
         made = made.over(
@@ -213,7 +214,8 @@ def _cluster(options: argparse.Namespace) -> Cluster:
                 options.server_bandwidth,
             )
         )
-    return made if options.fail is None else made.failing(options.fail, options.down)
+    failing = made.failing(1.0 if options.fail is None else options.fail, options.down)  # as above
+    return made if options.fail is None else failing
 
 
 def _simulate(options: argparse.Namespace) -> int:
