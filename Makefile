@@ -1,26 +1,41 @@
-# make demo      virtual environment, build, every algorithm on the embedded digits, reports/demo.html
-# make test      the C++ tests on this machine's instruction set, pytest: minutes, while one works
-# make test-all  and on older instruction sets, for aarch64, under sanitizers, of the wheel, and what
-#                docs/extending.md tells, and a stream larger than memory
+# make           virtual environment, editable install; again after an edit: compiles what changed
+# make demo      every algorithm on the embedded digits, reports/demo.html
+# make check     while one works: style, types, the house, the tests of what the diff touches: a minute
+# make test      the C++ tests on this machine's instruction set, pytest: minutes
+# make ci        what .ci/run does besides: processes, sanitizers, NEON, the wheel, docs/extending.md
+# make test-all  what takes hours, as much of it as MINUTES= allows
 # make bench     everything that is said about speed, measured here: bench/results and docs/performance.md
 # make lint      ruff, mypy, clang-format, the type stubs
 PYTHON ?= python3
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all test-cpp test-python test-models test-isa test-aarch64 test-sanitizers \
-        test-wheel test-extending test-stream bench bench-page lint format stubs wheels clean
+.PHONY: dev demo check test ci test-all test-cpp test-python test-process test-thread test-address test-aarch64 \
+        test-wheel test-extending test-stream test-thread-whole test-levels-whole \
+        test-aarch64-whole bench bench-page lint format stubs wheels clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Where changes are judged, a warning is an error; a user's newer compiler may have new ones.
+# Where changes are judged, a warning is an error (a user's newer compiler may have new ones), and
+# what is compiled is compiled once, so in batches.
 STRICT := -DLEASHED_WERROR=$(if $(CI),ON,OFF)
+UNITY := $(if $(CI),ON,OFF)
 export CMAKE_ARGS := $(STRICT)
-SOURCES := $(shell find pyproject.toml CMakeLists.txt cmake cpp bindings src -type f -not -name '*.pyc')
+# Ninja would take part in the job server of `make -j2`, which its recipes do not hand on.
+unexport MAKEFLAGS
 CPP = git ls-files '*.h' '*.cc'
 WHEEL = $(wildcard dist/leashed-*-linux_*.whl)
 
-demo: .venv/installed
+# `make test` and the CI's log tell when each part began.
+BEGIN = @echo "=== $$(date +%T) $@"
+
+# Compiles what changed, and lays the extension module beside the package's sources. An import compiles
+# nothing.
+dev: .venv/installed
+	cmake --build build/dev --target _core -- --quiet
+	cmake --install build/dev --prefix src >build/dev/install.log
+
+demo: dev
 	$(BEGIN)
 	mkdir -p reports
 	rm -f reports/demo.jsonl
@@ -28,27 +43,22 @@ demo: .venv/installed
 	  --seconds 10 --evaluate-every 0.1 --output reports/demo.jsonl
 	leashed report reports/demo.jsonl -o reports/demo.html
 
-# Two at once: pytest keeps one core busy; the C++ tests, then the protocols' models, the other.
-test: .venv/test
-	$(MAKE) -j2 test-cpp test-python test-models
-
-test-all: test test-isa test-aarch64 test-sanitizers test-wheel test-extending test-stream
-
-.venv/created:
+# What building needs is installed beside the package, since an isolated build has its compiler's
+# arguments, and so all objects, for itself.
+.venv/created: pyproject.toml
 	.ci/require python
 	$(PYTHON) -m venv .venv
-	python -m pip install -q "build>=1.2,<2"
+	python -m pip install -q "build>=1.2,<2" "cmake>=3.20,<5" "ninja>=1.11,<2" \
+	  $$(sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ' "' | sed 's/,\([a-z]\)/ \1/g')
 	touch $@
 
-# The wheel is built from the sdist, so what is installed and tested is what is published.
-dist/built: .venv/created $(SOURCES)
-	rm -rf dist
-	python -m build --outdir dist
-	touch $@
-
-.venv/installed: dist/built
-	python -m pip install -q --force-reinstall --no-deps $(WHEEL)
-	python -m pip install -q "$(WHEEL)[plot]"
+# A path takes the place of scikit-build-core's finder, which would go before PYTHONPATH, so that no
+# other tree's package could be measured or compared, and knows the files that there were.
+.venv/installed: .venv/created
+	python -m pip install -q --no-build-isolation -C build-dir=build/dev -C build.targets=_core \
+	  -C cmake.define.LEASHED_UNITY=$(UNITY) -e ".[plot]"
+	cd "$$(python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')"; \
+	  rm -rf leashed *editable*leashed*; echo $(CURDIR)/src >leashed_sources.pth
 	touch $@
 
 # PyTorch's CPU build: from where pip is told to look, else from PyTorch's own index. The one on PyPI
@@ -58,89 +68,126 @@ TORCH = { python -m pip install -q "torch==2.13.0+cpu" || \
 
 .venv/test: .venv/installed
 	.ci/require test
-	python -m pip install -q "$(WHEEL)[test]"
+	python -m pip install -q "leashed[test]"
 	$(TORCH) || echo "PyTorch's CPU build cannot be had here: the tests that need it are skipped"
-	python -m pip install -q "$(WHEEL)[ray]" || echo "Ray cannot be had here: its tests are skipped"
-	python -m pip install -q "$(WHEEL)[mpi]" "mpich>=4,<6" || \
+	python -m pip install -q "leashed[ray]" || echo "Ray cannot be had here: its tests are skipped"
+	python -m pip install -q "leashed[mpi]" "mpich>=4,<6" || \
 	  echo "MPICH cannot be had here: its tests are skipped"
 	touch $@
 
-.venv/test-all: .venv/test
-	.ci/require test-all
-	python -m pip install -q "$(WHEEL)[wheel]"
+.venv/ci: .venv/test
+	.ci/require ci
+	python -m pip install -q "leashed[wheel]"
 	touch $@
 
 .venv/dev: .venv/installed
-	python -m pip install -q "$(WHEEL)[dev]"
+	python -m pip install -q "leashed[dev]"
 	touch $@
 
+# Two at once: pytest has both cores where it can, the C++ tests what is left of them.
+test: .venv/test dev
+	$(MAKE) -j2 test-cpp test-python
+
 # What a build prints is shown where it fails.
-BUILD = mkdir -p build/$(1) && { cmake -S . -B build/$(1) -G Ninja -DLEASHED_PYTHON=OFF \
-    -DLEASHED_TESTS=ON $(STRICT) $(2) && cmake --build build/$(1) $(3); } >build/$(1)/log 2>&1 \
-  || { cat build/$(1)/log; exit 1; }
+BUILD = mkdir -p build/$(1) && { cmake -S . -B build/$(1) -G Ninja $(STRICT) -DLEASHED_TESTS=ON $(2) && \
+    cmake --build build/$(1) $(3); } >build/$(1)/log 2>&1 || { cat build/$(1)/log; exit 1; }
+COLD = -DLEASHED_PYTHON=OFF -DLEASHED_UNITY=ON
+COMMA := ,
+ANY = $(subst $() $(),|,$(strip $(1)))
 CTEST = ctest --test-dir build/$(1) --output-on-failure --timeout 300 --no-tests=error
 
-# `make test` and the CI's log tell when each part began.
-BEGIN = @echo "=== $$(date +%T) $@"
-
-test-cpp: .venv/test
+# The C++ tests link the very objects that the extension module is made of.
+test-cpp: .venv/test dev
 	$(BEGIN)
-	$(call BUILD,release)
-	tests/packaging/check-kernels build/release
-	$(call CTEST,release)
+	$(call BUILD,dev)
+	tests/packaging/check-kernels build/dev
+	$(call CTEST,dev)
 
-test-python: .venv/test
+test-python: .venv/test dev
 	$(BEGIN)
-	pytest --ignore-glob='*_model.py'
+	pytest -n 2 --dist worksteal -m "not process and not long"
 
-test-models: .venv/test
-	$(BEGIN)
-	pytest tests/*_model.py
+check: .venv/test .venv/dev dev
+	ruff check
+	ruff format --check
+	mypy
+	python tests/touched.py >build/touched
+	pytest -q -n 2 -m "not process and not long" $$(<build/touched)
+	python tests/touched.py --cpp >build/touched
+	if [ -s build/touched ]; then \
+	  $(call BUILD,dev,,--target $$(sed 's/^/test_/' build/touched)); \
+	  $(call CTEST,dev) -R "^($$(paste -sd '|' build/touched))$$"; \
+	fi
 
-# The levels that a CPU newer than x86-64-v2 does not choose by itself; benchmarks compile.
-test-isa: .venv/test
-	$(BEGIN)
-	$(call BUILD,release,-DLEASHED_BENCH=ON)
-	for isa in $$(/lib64/ld-linux-x86-64.so.2 --help | sed -n 's/^  x86-64-\(v[23]\) (supported.*/\1/p'); do \
-	  LEASHED_ISA=$$isa $(call CTEST,release); \
-	done
+ci: test-process test-thread test-address test-aarch64 test-wheel test-extending test-stream
 
-test-aarch64: .venv/test-all
-ifeq ($(shell uname -m),x86_64)
+test-process: .venv/test dev
 	$(BEGIN)
-	$(call BUILD,aarch64,--toolchain cmake/aarch64-linux-gnu.cmake)
-	$(call CTEST,aarch64)
-endif
+	pytest -m "process and not long"
 
 # Some settings of Linux's address-space randomisation keep ThreadSanitizer from starting, so it is
 # switched off where that is allowed.
-test-sanitizers: .venv/test-all
+THREADS := base net vector update staleness data table row_store sparse discipline server trace engine \
+  backend modes training faults policy cluster simulation
+test-thread: .venv/ci
 	$(BEGIN)
-	$(call BUILD,thread,-DLEASHED_SANITIZE=thread,--target test_base test_vector test_update \
-	  test_staleness test_data test_table test_model test_sparse test_discipline test_engine test_net test_policy test_cluster \
-	  test_server test_simulation)
+	$(call BUILD,thread,$(COLD) -DLEASHED_SANITIZE=thread,--target $(addprefix test_,$(THREADS) graph))
 	tests/packaging/check-kernels build/thread
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -R '^(base|net|vector|update|staleness|data|table|sparse|discipline|engine|policy|cluster|server|simulation)$$'
-	# Nothing else of the models' has threads, and all of it would take many minutes.
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -j2 -R '^($(call ANY,$(THREADS)))$$'
+	# Nothing else of the graphs' has threads, and all of it would take many minutes.
 	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed build/thread/tests/cpp/test_model -tc='*while others write them'
-	$(call BUILD,address,-DLEASHED_SANITIZE=address)
-	tests/packaging/check-kernels build/address
-	ASAN_OPTIONS=detect_leaks=1 $(call CTEST,address)
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed build/thread/tests/cpp/test_graph -tc='*while others write them'
 
-test-wheel: .venv/test-all
+test-thread-whole: .venv/ci
+	$(call BUILD,thread,$(COLD) -DLEASHED_SANITIZE=thread)
+	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
+	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) --timeout 3000
+
+test-address: .venv/ci
 	$(BEGIN)
-	tests/packaging/check-wheel $(WHEEL)
+	$(call BUILD,address,$(COLD) -DLEASHED_SANITIZE=address$(COMMA)undefined)
+	tests/packaging/check-kernels build/address
+	ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 $(call CTEST,address) -j2
 
-test-extending: .venv/test-all
+# All C++ tests at each of the older levels; kernels are tested at every one by the loops that their
+# tests have.
+test-levels-whole: .venv/test test-cpp
+	levels=$$(python -c "import leashed._core as core; print(*core.available_isas())"); \
+	for isa in $${levels% *}; do LEASHED_ISA=$$isa $(call CTEST,dev); done
+
+# Rooms with kernels: what else there is, is compiled from the same source on x86-64.
+KERNELS := update data table kernels columns
+test-aarch64: .venv/ci
+ifeq ($(shell uname -m),x86_64)
+	$(BEGIN)
+	$(call BUILD,aarch64,$(COLD) --toolchain cmake/aarch64-linux-gnu.cmake,--target $(addprefix test_,$(KERNELS)))
+	$(call CTEST,aarch64) -j2 -R '^($(call ANY,$(KERNELS)))$$'
+endif
+
+test-aarch64-whole: .venv/ci
+	$(call BUILD,aarch64,$(COLD) --toolchain cmake/aarch64-linux-gnu.cmake)
+	$(call CTEST,aarch64) --timeout 3000
+
+# Built from the sdist, so what is tested is what is published; at every level of this CPU.
+test-wheel: .venv/ci
+	$(BEGIN)
+	rm -rf dist
+	python -m build --no-isolation --outdir dist
+	tests/packaging/check-wheel dist/leashed-*-linux_*.whl
+
+test-extending: .venv/ci
 	$(BEGIN)
 	tests/packaging/check-extending
 
-# A gzip stream of more than the memory there is to be; --gigabytes 20 --memory 2 takes an hour.
-test-stream: .venv/test-all
+# A gzip stream of more than the memory there is to be.
+test-stream: .venv/test dev
 	$(BEGIN)
 	python tests/stream/little_memory.py --gigabytes 1 --memory 0.9
+
+MINUTES ?= 60
+test-all: .venv/ci .venv/dev dev
+	tests/everything.py --minutes $(MINUTES)
 
 .venv/bench: .venv/installed bench/requirements.txt
 	$(TORCH)
@@ -148,7 +195,7 @@ test-stream: .venv/test-all
 	touch $@
 
 # BENCH: arguments of bench/run.py, such as BENCH="--scale 0.1" for a look of two minutes.
-bench: .venv/bench
+bench: .venv/bench dev
 	cmake -S . -B build/bench -G Ninja -DLEASHED_PYTHON=OFF -DLEASHED_BENCH=ON $(STRICT)
 	cmake --build build/bench
 	python -m bench.run $(BENCH)
@@ -158,7 +205,7 @@ bench: .venv/bench
 bench-page: .venv/bench
 	python -m bench.page
 
-lint: .venv/dev
+lint: .venv/dev dev
 	$(BEGIN)
 	ruff check
 	ruff format --check
@@ -173,10 +220,10 @@ format: .venv/dev
 
 # The type stubs of the extension module, from the module itself.
 STUBS = pybind11-stubgen leashed._core -o build/stubs && ruff format -q build/stubs/leashed/_core.pyi
-stubs: .venv/dev
+stubs: .venv/dev dev
 	$(STUBS) && cp build/stubs/leashed/_core.pyi src/leashed/_core.pyi
 
-wheels: .venv/test-all
+wheels: .venv/ci
 	tests/packaging/check-pythons $(PYTHONS)
 
 clean:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from leashed import _core
-from leashed.machine import cores, cpu_model
+from leashed.base.machine import cores, cpu_model
 
 
 def describe() -> dict[str, str | int]:

@@ -20,8 +20,8 @@ from typing import Any
 import leashed
 from bench import machine
 from bench.context import Bench
+from leashed.base.machine import cores
 from leashed.datasets import Dataset
-from leashed.machine import cores
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"

@@ -1,7 +1,7 @@
 #include "assembly.h"
 
 #include "data.h"
-#include "leashed/model/sparse_model.h"
+#include "leashed/columns/sparse_model.h"
 #include "sparse.h"
 #include "stream.h"
 

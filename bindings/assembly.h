@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "choice.h"
-#include "leashed/engine/assemble.h"
+#include "leashed/training/assemble.h"
 
 namespace leashed {
 

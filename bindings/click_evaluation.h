@@ -10,7 +10,7 @@
 #include "data.h"
 #include "evaluate.h"
 #include "leashed/base/team.h"
-#include "leashed/table/local_rows.h"
+#include "leashed/row_store/local_rows.h"
 
 namespace leashed {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "clicks.h"
-#include "leashed/model/sparse_model.h"
+#include "leashed/columns/sparse_model.h"
 #include "sparse.h"
 
 namespace leashed {

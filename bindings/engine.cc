@@ -1,4 +1,4 @@
-#include "leashed/engine/engine.h"
+#include "leashed/backend/engine.h"
 
 #include <algorithm>
 #include <thread>
@@ -26,7 +26,8 @@ auto without_gil(Engine& engine, std::size_t size, const F& f) {
   return f();
 }
 
-py::object push(Engine& engine, py::handle gradient, const std::optional<std::uint64_t>& t) {
+py::object push_gradient(Engine& engine, py::handle gradient,
+                         const std::optional<std::uint64_t>& t) {
   std::size_t size = engine.dimension();
   const GradientPiece whole{values_of<float>(gradient, "gradient", size), 0, size};
   return to_update(without_gil(engine, size, [&] {
@@ -81,7 +82,7 @@ std::uint64_t t(Engine& engine) {
 }
 
 // (theta, [state 1, …], t): copies, of one moment.
-py::tuple state(Engine& engine) {
+py::tuple engine_state(Engine& engine) {
   const Layout& layout = engine.layout();
   const auto d = static_cast<py::ssize_t>(layout.dimension);
   py::array_t<float> theta(d);
@@ -106,7 +107,7 @@ py::tuple state(Engine& engine) {
 }
 
 // The writable parameters where they lie; for leashed.torch.
-py::object memory(const std::shared_ptr<Engine>& engine) {
+py::object engine_memory(const std::shared_ptr<Engine>& engine) {
   if (!engine->memory()) return py::none();
   const py::capsule owner(new std::shared_ptr<Engine>(engine),
                           [](void* p) { delete static_cast<std::shared_ptr<Engine>*>(p); });
@@ -124,7 +125,7 @@ void begin(Engine& engine) {
 }
 
 // (place, number) of the next batch; None: there may be one later. StopIteration: there is none.
-py::object take(Engine& engine, Leases& leases, double seconds) {
+py::object take_batch(Engine& engine, Leases& leases, double seconds) {
   std::uint64_t place = 0, number = 0;
   Leases::Claim claim;
   {
@@ -163,12 +164,12 @@ void end(Engine* engine) {
   }
 }
 
-std::shared_ptr<Engine> make(const FloatArray& theta, const PyChoice& discipline,
-                             const PyChoice& rule, const PyChoice& staleness, std::size_t workers,
-                             std::size_t readers, std::vector<std::size_t> variable_ends,
-                             bool check_finite, const std::vector<FloatArray>& states,
-                             std::uint64_t t,
-                             const std::optional<std::shared_ptr<TrainerSync>>& others) {
+std::shared_ptr<Engine> make_engine(const FloatArray& theta, const PyChoice& discipline,
+                                    const PyChoice& rule, const PyChoice& staleness,
+                                    std::size_t workers, std::size_t readers,
+                                    std::vector<std::size_t> variable_ends, bool check_finite,
+                                    const std::vector<FloatArray>& states, std::uint64_t t,
+                                    const std::optional<std::shared_ptr<TrainerSync>>& others) {
   const auto d = static_cast<std::size_t>(theta.size());
   Engine::Parts parts{
       to_choice(discipline),    to_choice(rule), to_choice(staleness), workers, readers,
@@ -199,15 +200,15 @@ std::shared_ptr<Engine> make(const FloatArray& theta, const PyChoice& discipline
 
 void bind_engine(py::module_& m) {
   py::class_<Engine, std::shared_ptr<Engine>>(m, "Engine")
-      .def(py::init(&make), py::arg("theta").noconvert(), py::arg("discipline"), py::arg("rule"),
-           py::arg("staleness"), py::arg("workers"), py::arg("readers"), py::arg("variable_ends"),
-           py::arg("check_finite"), py::arg("states"), py::arg("t"),
+      .def(py::init(&make_engine), py::arg("theta").noconvert(), py::arg("discipline"),
+           py::arg("rule"), py::arg("staleness"), py::arg("workers"), py::arg("readers"),
+           py::arg("variable_ends"), py::arg("check_finite"), py::arg("states"), py::arg("t"),
            py::arg("synchronisation") = py::none())
       .def(
           "read", [](const std::shared_ptr<Engine>& e) { return new_read(e); },
           "A context manager that gives the latest parameters as a read-only float32 [d] array, "
           "with their version in the attribute ``t``.")
-      .def("push", &push, py::arg("gradient"), py::kw_only(), py::arg("t") = py::none(),
+      .def("push", &push_gradient, py::arg("gradient"), py::kw_only(), py::arg("t") = py::none(),
            "Apply a gradient, float32 [d], under the rule, the discipline and the staleness "
            "policy.")
       .def("push_sparse", &push_sparse, py::arg("indices"), py::arg("values"), py::kw_only(),
@@ -217,11 +218,11 @@ void bind_engine(py::module_& m) {
       .def("_push_pieces", &push_pieces, py::arg("pieces"), py::arg("t") = py::none())
       .def("_read_for_torch",
            [](const std::shared_ptr<Engine>& e) { return new_read(e, {.writable = true}); })
-      .def("_state", &state)
-      .def("_memory", &memory)
+      .def("_state", &engine_state)
+      .def("_memory", &engine_memory)
       .def("_begin", &begin)
       .def("_may_close", &may_close)
-      .def("_take", &take, py::arg("leases"), py::arg("seconds"))
+      .def("_take", &take_batch, py::arg("leases"), py::arg("seconds"))
       .def("_counters",
            [](const Engine& engine) {
              using namespace pybind11::literals;

@@ -1,4 +1,4 @@
-#include "leashed/model/graph.h"
+#include "leashed/graph/graph.h"
 
 #include <unordered_map>
 
@@ -224,9 +224,10 @@ std::pair<double, double> evaluate(const Graph& graph, const FloatArray& theta,
   return {sums.loss_sum / n, static_cast<double>(sums.correct) / n};
 }
 
-py::array_t<float> predict(const Graph& graph, const FloatArray& theta,
-                           const std::optional<FloatArray>& x, const std::vector<PyColumn>& columns,
-                           const std::vector<FloatArray>& tables) {
+py::array_t<float> predict_batch(const Graph& graph, const FloatArray& theta,
+                                 const std::optional<FloatArray>& x,
+                                 const std::vector<PyColumn>& columns,
+                                 const std::vector<FloatArray>& tables) {
   require_length(theta, graph.dimension(), "theta");
   const ArrayBatch batch(graph, x, nullptr, columns, tables, std::nullopt);
   py::array_t<float> predictions({batch.view.size, graph.outputs()});
@@ -299,7 +300,7 @@ void bind_graph(py::module_& m) {
       .def("evaluate", evaluate, py::arg("theta").noconvert(), py::arg("x").noconvert(),
            py::arg("y").noconvert(), py::arg("columns"), py::arg("tables"),
            py::arg("weights").noconvert() = py::none())
-      .def("predict", predict, py::arg("theta").noconvert(), py::arg("x").noconvert(),
+      .def("predict", predict_batch, py::arg("theta").noconvert(), py::arg("x").noconvert(),
            py::arg("columns"), py::arg("tables"))
       .def("evaluate_rows", evaluate_graph, py::arg("theta").noconvert(), py::arg("x"),
            py::arg("y").noconvert(), py::arg("tables"), py::arg("weights").noconvert() = py::none(),

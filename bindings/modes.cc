@@ -7,10 +7,11 @@
 #include "parts.h"
 
 namespace leashed {
-namespace {
 
 namespace py = pybind11;
-using namespace modes;
+
+namespace modes {
+namespace {
 
 constexpr const char* kEvents[] = {"push", "leave", "join", "command", "data_end", "pull", "wake"};
 constexpr const char* kActions[] = {"grant",    "hold", "apply", "drop",
@@ -117,19 +118,22 @@ class PolicyMachine {
 };
 
 }  // namespace
+}  // namespace modes
 
 void bind_modes(py::module_& m) {
-  py::class_<PolicyMachine>(m, "PolicyMachine",
-                            "A mode of training as a state machine: events in, actions out, and "
-                            "time only as an argument.")
+  py::class_<modes::PolicyMachine>(
+      m, "PolicyMachine",
+      "A mode of training as a state machine: events in, actions out, and "
+      "time only as an argument.")
       .def(py::init<const std::string&, const std::map<std::string, double>&>(), py::arg("name"),
            py::arg("arguments"))
-      .def("on", &PolicyMachine::on, py::arg("kind"), py::arg("now_ns"), py::arg("node"),
+      .def("on", &modes::PolicyMachine::on, py::arg("kind"), py::arg("now_ns"), py::arg("node"),
            py::arg("ticket") = 0, py::arg("version") = 0, py::arg("argument") = 0,
            "What an event is answered with, in order.")
-      .def("copy", [](const PolicyMachine& machine) { return PolicyMachine(machine); })
-      .def("rule", &PolicyMachine::rule, "What its workers do, as data.")
-      .def("weight", &PolicyMachine::weight, py::arg("n"), py::arg("c"),
+      .def("copy",
+           [](const modes::PolicyMachine& machine) { return modes::PolicyMachine(machine); })
+      .def("rule", &modes::PolicyMachine::rule, "What its workers do, as data.")
+      .def("weight", &modes::PolicyMachine::weight, py::arg("n"), py::arg("c"),
            "The weight of what is granted: of n nodes, after c updates by others.");
 }
 

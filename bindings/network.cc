@@ -1,4 +1,4 @@
-#include "leashed/model/network.h"
+#include "leashed/network/network.h"
 
 #include <array>
 
@@ -11,7 +11,8 @@
 namespace leashed {
 namespace {
 
-py::array_t<float> predict(const Network& network, const FloatArray& theta, const FloatArray& x) {
+py::array_t<float> predict_network(const Network& network, const FloatArray& theta,
+                                   const FloatArray& x) {
   require_length(theta, network.dimension(), "theta");
   if (x.ndim() != 2 || static_cast<std::size_t>(x.shape(1)) != network.features()) {
     throw py::value_error("x must have shape [rows, " + std::to_string(network.features()) + "]");
@@ -81,7 +82,7 @@ void bind_network(py::module_& m) {
           },
           py::arg("theta").noconvert(), py::arg("x").noconvert(), py::arg("y").noconvert(),
           py::arg("weights").noconvert() = py::none(), py::arg("threads") = py::none())
-      .def("predict", predict, py::arg("theta").noconvert(), py::arg("x").noconvert());
+      .def("predict", predict_network, py::arg("theta").noconvert(), py::arg("x").noconvert());
 }
 
 }  // namespace leashed

@@ -1,13 +1,13 @@
 // ParameterVector for Python.
-#include "leashed/engine/vector_engine.h"
+#include "leashed/backend/vector_engine.h"
 #include "parts.h"
 #include "read.h"
 
 namespace leashed {
 namespace {
 
-py::object update(VectorEngine& vector, const FloatArray& gradient, float lr, double persistence,
-                  std::uint64_t t_read) {
+py::object update_vector(VectorEngine& vector, const FloatArray& gradient, float lr,
+                         double persistence, std::uint64_t t_read) {
   require_length(gradient, vector.dimension(), "gradient");
   const float* g = gradient.data();
   const Publication result = [&] {
@@ -27,7 +27,7 @@ void bind_parameter_vector(py::module_& m) {
            }),
            py::arg("theta").noconvert(), py::arg("workers"), py::arg("readers"))
       .def("read", [](const std::shared_ptr<VectorEngine>& v) { return new_read(v); })
-      .def("update", &update, py::arg("gradient").noconvert(), py::arg("lr"),
+      .def("update", &update_vector, py::arg("gradient").noconvert(), py::arg("lr"),
            py::arg("persistence"), py::arg("t_read"))
       .def_property_readonly("t", &VectorEngine::t)
       .def_property_readonly("length", &VectorEngine::dimension)

@@ -163,8 +163,9 @@ py::object to_update(const Publication& publication) {
   static py::gil_safe_call_once_and_store<py::object> storage;
   const py::object& stored =
       storage
-          .call_once_and_store_result(
-              [] { return py::object(py::module_::import("leashed.vector").attr("Update")); })
+          .call_once_and_store_result([] {
+            return py::object(py::module_::import("leashed.engine.vector").attr("Update"));
+          })
           .get_stored();
   auto* type = reinterpret_cast<PyTypeObject*>(stored.ptr());
   py::object made = py::reinterpret_steal<py::object>(type->tp_alloc(type, 3));

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "arrays.h"
-#include "leashed/engine/engine.h"
+#include "leashed/backend/readable.h"
 
 namespace leashed {
 

@@ -73,7 +73,7 @@ void bind_replay(py::module_& m) {
         py::arg("staleness"), py::arg("mode"), py::arg("threads"), py::arg("batch_size"),
         py::arg("seed"), py::arg("until"), py::arg("resume"), py::arg("weights").noconvert(),
         "Makes a recorded training again, by a mode where `discipline` is one, and returns what "
-        "engine/replayed.h calls Replayed, as a dict.");
+        "trace/replayed.h calls Replayed, as a dict.");
 }
 
 }  // namespace leashed

@@ -6,8 +6,9 @@ py::object RowArrays::show(std::span<const TableShape> tables, std::size_t batch
   static py::gil_safe_call_once_and_store<py::object> storage;
   const py::object& type =
       storage
-          .call_once_and_store_result(
-              [] { return py::object(py::module_::import("leashed.external").attr("BatchRows")); })
+          .call_once_and_store_result([] {
+            return py::object(py::module_::import("leashed.models.external").attr("BatchRows"));
+          })
           .get_stored();
   const auto begins = layout_.entry_begins();
   const std::size_t features = begins.size() - 1;

@@ -1,4 +1,4 @@
-// The rows of a batch as NumPy arrays, for a Python callable: leashed.external.BatchRows.
+// The rows of a batch as NumPy arrays, for a Python callable: leashed.models.external.BatchRows.
 #pragma once
 
 #include <span>

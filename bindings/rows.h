@@ -2,7 +2,7 @@
 #pragma once
 
 #include "arrays.h"
-#include "leashed/table/row_store.h"
+#include "leashed/row_store/row_store.h"
 
 namespace leashed {
 

@@ -33,7 +33,7 @@ py::array_t<double> staleness_factors(const PyChoice& choice, const DoubleArray&
   return to_array(std::move(factors));
 }
 
-void update(RuleState& state, const FloatArray& gradient) {
+void update_state(RuleState& state, const FloatArray& gradient) {
   require_length(gradient, state.dimension(), "gradient");
   const py::gil_scoped_release release;
   state.update(gradient.data());
@@ -71,7 +71,7 @@ py::array_t<float> vector(const RuleState& state, std::size_t k) {
   return copy;
 }
 
-py::array_t<float> memory(const py::object& self, std::size_t k) {
+py::array_t<float> state_memory(const py::object& self, std::size_t k) {
   auto& state = py::cast<RuleState&>(self);
   return py::array_t<float>(length(state, k), state.memory(k), self);  // which keeps it alive
 }
@@ -90,12 +90,12 @@ void bind_rules(py::module_& m) {
                                                 static_cast<std::size_t>(theta.size()));
            }),
            py::arg("rule"), py::arg("theta").noconvert())
-      .def("update", update, py::arg("gradient").noconvert())
+      .def("update", update_state, py::arg("gradient").noconvert())
       .def("update_pieces", update_pieces, py::arg("places"),
            "A gradient of some parameters: (address, begin, end, updates) of each piece.")
       .def("set_rule", set_rule, py::arg("rule"))
       .def("vector", vector, py::arg("k"), "A copy of theta (0) or of state k.")
-      .def("memory", memory, py::arg("k"), "The same, where it lies.")
+      .def("memory", state_memory, py::arg("k"), "The same, where it lies.")
       .def_property("t", py::cpp_function(&RuleState::t, waits),
                     py::cpp_function(&RuleState::set_t, waits), "Updates applied.");
 }

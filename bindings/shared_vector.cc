@@ -1,7 +1,7 @@
 // SharedVector for Python. No call keeps the GIL: each may have to wait for its turn, and leaving
 // gives memory back.
 #include "choice.h"
-#include "leashed/engine/shared_engine.h"
+#include "leashed/backend/shared_engine.h"
 #include "parts.h"
 #include "read.h"
 
@@ -45,7 +45,7 @@ std::pair<FloatArray, std::uint64_t> read(const Shared& vector) {
 }
 
 // Copies of theta and of the rule's states, and their version.
-std::pair<py::array_t<float>, std::uint64_t> state(SharedEngine& vector) {
+std::pair<py::array_t<float>, std::uint64_t> shared_state(SharedEngine& vector) {
   py::array_t<float> copies({1 + vector.states(), vector.dimension()});
   float* to = copies.mutable_data();
   const std::uint64_t t = [&] {
@@ -56,7 +56,7 @@ std::pair<py::array_t<float>, std::uint64_t> state(SharedEngine& vector) {
 }
 
 // (published, staleness, failed attempts)
-py::tuple push(SharedEngine& vector, const FloatArray& gradient, std::uint64_t t_read) {
+py::tuple push_to_shared(SharedEngine& vector, const FloatArray& gradient, std::uint64_t t_read) {
   require_length(gradient, vector.dimension(), "gradient");
   const float* g = gradient.data();
   const Publication result = [&] {
@@ -81,8 +81,8 @@ void bind_shared_vector(py::module_& m) {
       .def_static("clean", &SharedMemory::clean, py::arg("name"),
                   "Removes what nobody uses any more; false where there is nothing of the kind.")
       .def("read", &read)
-      .def("state", &state)
-      .def("push", &push, py::arg("gradient").noconvert(), py::arg("t_read"))
+      .def("state", &shared_state)
+      .def("push", &push_to_shared, py::arg("gradient").noconvert(), py::arg("t_read"))
       .def("reap", &SharedEngine::reap, without_gil)
       .def("close", &SharedEngine::close, without_gil)
       .def_property_readonly("t", &SharedEngine::t)

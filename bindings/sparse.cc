@@ -2,10 +2,10 @@
 
 #include "data.h"
 #include "evaluate.h"
+#include "leashed/columns/factorisation_machine.h"
+#include "leashed/columns/field_aware_machine.h"
+#include "leashed/columns/sparse_linear.h"
 #include "leashed/data/svmlight.h"
-#include "leashed/model/factorisation_machine.h"
-#include "leashed/model/field_aware_machine.h"
-#include "leashed/model/sparse_linear.h"
 #include "parts.h"
 
 namespace leashed {
@@ -53,8 +53,8 @@ std::shared_ptr<const OrderedRows> PySparseRows::ordered(const SparseRows& view,
 
 namespace {
 
-py::array_t<float> predict(const SparseModel& source, const FloatArray& theta,
-                           const PySparseRows& x) {
+py::array_t<float> predict_sparse(const SparseModel& source, const FloatArray& theta,
+                                  const PySparseRows& x) {
   require_length(theta, source.dimension(), "theta");
   if (x.features() != source.features()) {
     throw py::value_error("x must have " + std::to_string(source.features()) + " columns");
@@ -106,7 +106,7 @@ void bind_sparse(py::module_& m) {
           },
           py::arg("theta").noconvert(), py::arg("x"), py::arg("y").noconvert(),
           py::arg("weights").noconvert() = py::none(), py::arg("threads") = py::none())
-      .def("predict", predict, py::arg("theta").noconvert(), py::arg("x"));
+      .def("predict", predict_sparse, py::arg("theta").noconvert(), py::arg("x"));
 
   py::class_<SparseLinear, SparseModel>(m, "SparseLinear")
       .def(py::init([](std::size_t features, std::size_t outputs, const std::string& loss,

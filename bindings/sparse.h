@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "arrays.h"
-#include "leashed/model/sparse_model.h"
+#include "leashed/columns/sparse_model.h"
 #include "leashed/sparse/distinct_columns.h"
 #include "leashed/sparse/ordered_rows.h"
 

@@ -65,8 +65,8 @@ class PythonBytes final : public ByteSource {
 
 using PyEncoder = std::tuple<std::string, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t,
                              std::optional<std::uint64_t>, std::vector<std::string>>;
-using PyColumn = std::tuple<std::string, std::string, bool, std::optional<float>,
-                            std::optional<PyEncoder>, std::string>;
+using PyStreamColumn = std::tuple<std::string, std::string, bool, std::optional<float>,
+                                  std::optional<PyEncoder>, std::string>;
 
 IdEncoder to_encoder(const PyEncoder& given) {
   const auto& [kind, digits, offset, seed, buckets, missing, words] = given;
@@ -80,7 +80,7 @@ IdEncoder to_encoder(const PyEncoder& given) {
   return encoder;
 }
 
-DelimitedColumn to_column(const PyColumn& given) {
+DelimitedColumn to_column(const PyStreamColumn& given) {
   using Kind = DelimitedColumn::Kind;
   const auto& [name, kind, log, missing, encoder, between] = given;
   DelimitedColumn column{name, Kind::number, log, missing};
@@ -111,8 +111,8 @@ TextOrigin::Open opener(py::function open) {
 }
 
 std::shared_ptr<PyRowStream> open_delimited(
-    const std::vector<PyColumn>& columns, const std::string& separators, const std::string& header,
-    std::vector<std::string> names, bool quotes, std::int32_t classes,
+    const std::vector<PyStreamColumn>& columns, const std::string& separators,
+    const std::string& header, std::vector<std::string> names, bool quotes, std::int32_t classes,
     std::vector<std::string> files, py::function open, bool again, std::size_t part_bytes,
     std::size_t threads, std::size_t places, std::uint64_t passes, bool skip_bad,
     std::uint64_t window, std::uint64_t seed) {
@@ -125,7 +125,7 @@ std::shared_ptr<PyRowStream> open_delimited(
                              std::move(names),
                              quotes,
                              classes};
-  for (const PyColumn& column : columns) settings.columns.push_back(to_column(column));
+  for (const PyStreamColumn& column : columns) settings.columns.push_back(to_column(column));
   auto format = std::make_unique<const Delimited>(std::move(settings));
   const RowLayout layout = format->layout();
   auto origin = std::make_unique<TextOrigin>(std::move(files), opener(std::move(open)),
@@ -136,14 +136,14 @@ std::shared_ptr<PyRowStream> open_delimited(
 }
 
 // open() → a capsule of the Arrow C stream interface.
-std::shared_ptr<PyRowStream> open_arrow(const std::vector<PyColumn>& columns, std::int32_t classes,
-                                        std::string name, py::function open, bool again,
-                                        std::size_t threads, std::size_t places,
+std::shared_ptr<PyRowStream> open_arrow(const std::vector<PyStreamColumn>& columns,
+                                        std::int32_t classes, std::string name, py::function open,
+                                        bool again, std::size_t threads, std::size_t places,
                                         std::uint64_t passes, bool skip_bad, std::uint64_t window,
                                         std::uint64_t seed) {
   DelimitedSettings settings{};
   settings.classes = classes;
-  for (const PyColumn& column : columns) settings.columns.push_back(to_column(column));
+  for (const PyStreamColumn& column : columns) settings.columns.push_back(to_column(column));
   const auto opener = [open = held(std::move(open))] {
     const py::gil_scoped_acquire acquire;
     const py::object capsule = (*open)();
@@ -188,7 +188,7 @@ std::shared_ptr<PyRowStream> open_svmlight(std::int32_t first, std::size_t featu
 
 // (x [n, numbers], of each feature ids [n] or (ids, offsets), with weights of ids behind these, y
 // [n], weights [n] or None); fewer than asked for at the end.
-py::tuple take(const PyRowStream& stream, std::uint64_t first, std::size_t count) {
+py::tuple take_rows(const PyRowStream& stream, std::uint64_t first, std::size_t count) {
   RowBlock block((*stream).layout());
   double waited = 0;
   without_gil([&] {
@@ -282,7 +282,7 @@ void bind_stream(py::module_& m) {
             (*self).start(first);
           },
           py::arg("first") = 0, "Once, by whoever takes rows.")
-      .def("take", take, py::arg("first"), py::arg("count"),
+      .def("take", take_rows, py::arg("first"), py::arg("count"),
            "Rows of it, each once: x, single ids [n, features], bags as (ids, offsets), y, "
            "weights. An "
            "error ends it.")

@@ -10,19 +10,19 @@
 namespace leashed {
 namespace {
 
-using IdArray = py::array_t<std::int64_t, py::array::c_style>;
+using RowIdArray = py::array_t<std::int64_t, py::array::c_style>;
 using VersionArray = py::array_t<std::uint32_t, py::array::c_style>;
 
 // (A negative id is its bit pattern.)
-const std::uint64_t* ids_of(const IdArray& ids) {
+const std::uint64_t* ids_of(const RowIdArray& ids) {
   return reinterpret_cast<const std::uint64_t*>(ids.data());
 }
 
-std::shared_ptr<Table> make(const std::string& name, std::size_t dim, std::size_t rows,
-                            std::size_t max_bytes, const PyChoice& initial, const PyChoice& rule,
-                            const PyChoice& staleness, std::uint32_t admit_after,
-                            const std::string& evict, std::uint64_t seed, std::uint32_t number,
-                            bool versions) {
+std::shared_ptr<Table> make_table(const std::string& name, std::size_t dim, std::size_t rows,
+                                  std::size_t max_bytes, const PyChoice& initial,
+                                  const PyChoice& rule, const PyChoice& staleness,
+                                  std::uint32_t admit_after, const std::string& evict,
+                                  std::uint64_t seed, std::uint32_t number, bool versions) {
   const Table::Settings settings{name,
                                  dim,
                                  rows,
@@ -40,7 +40,7 @@ std::shared_ptr<Table> make(const std::string& name, std::size_t dim, std::size_
 }
 
 // (values [n, dim], versions [n])
-py::tuple lookup(Table& table, const IdArray& ids) {
+py::tuple lookup(Table& table, const RowIdArray& ids) {
   const auto n = static_cast<std::size_t>(ids.size());
   py::array_t<float> values({n, table.dim()});
   VersionArray versions(static_cast<py::ssize_t>(n));
@@ -62,8 +62,8 @@ py::array_t<std::int64_t> ids_in(Table& table) {
                                    reinterpret_cast<const std::int64_t*>(found.data()));
 }
 
-py::dict update(Table& table, const IdArray& ids, const FloatArray& gradients,
-                const std::optional<VersionArray>& versions) {
+py::dict update_rows(Table& table, const RowIdArray& ids, const FloatArray& gradients,
+                     const std::optional<VersionArray>& versions) {
   const auto n = static_cast<std::size_t>(ids.size());
   require_length(gradients, n * table.dim(), "gradients");
   if (versions) require_length(*versions, n, "versions");
@@ -109,13 +109,13 @@ void load(Table& table, const std::vector<std::string>& paths, const std::string
 void bind_table(py::module_& m) {
   const py::call_guard<py::gil_scoped_release> without_gil;
   py::class_<Table, std::shared_ptr<Table>>(m, "Table", "Rows that threads read and update.")
-      .def(py::init(&make), py::kw_only(), py::arg("name"), py::arg("dim"), py::arg("rows"),
+      .def(py::init(&make_table), py::kw_only(), py::arg("name"), py::arg("dim"), py::arg("rows"),
            py::arg("max_bytes"), py::arg("initial"), py::arg("rule"), py::arg("staleness"),
            py::arg("admit_after"), py::arg("evict"), py::arg("seed"), py::arg("number"),
            py::arg("versions"))
       .def("lookup", &lookup, py::arg("ids").noconvert(), "(values [n, dim], versions [n])")
       .def("ids", &ids_in, "Of a table that grows: those that have a row, in no order.")
-      .def("update", &update, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
+      .def("update", &update_rows, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
       .def("statistics", &statistics)
       .def("save", in_file<&Table::save>, without_gil, py::arg("path"), py::arg("description"))

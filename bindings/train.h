@@ -12,7 +12,7 @@
 
 #include "arrays.h"
 #include "assembly.h"
-#include "leashed/engine/monitor.h"
+#include "leashed/engine/callbacks.h"
 #include "leashed/engine/progress_metrics.h"
 #include "leashed/engine/result.h"
 

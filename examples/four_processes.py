@@ -43,13 +43,15 @@ def work(name: str, worker: int, seconds: float) -> None:
     """Train for a while on examples of this process's own."""
     x, y = examples(worker + 1, 20_000)
     rng = np.random.default_rng(worker)
-    end = time.monotonic() + seconds
     with lsh.SharedVector.attach(name) as vector:
-        while time.monotonic() < end:
+        end = time.monotonic() + seconds
+        while True:
             rows = rng.integers(len(x), size=BATCH)
             with vector.read() as theta:
                 _, gradient = loss_and_gradient(theta, x[rows], y[rows])
             vector.push(gradient)
+            if time.monotonic() > end:
+                break
 
 
 def main(processes: int = 4, seconds: float = 2.0) -> None:

@@ -1,7 +1,7 @@
 /*
  * A byte ring between two processes, and how the one that has nothing to do sleeps and is woken
  * (cpp/leashed/net/byte_ring.h names the same steps). docs/transport.md explains it;
- * tests/test_byte_ring_model.py runs this model.
+ * tests/protocols/test_byte_ring_model.py runs this model.
  *
  *   sleep    store the own flag, then load the other's count: asleep where there is nothing to do
  *   wake     clear the own flag, read the bells; after a bell, or where there was something to do

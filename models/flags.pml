@@ -1,7 +1,7 @@
 /*
  * How a worker of a mode of training waits for what is granted to it (cpp/leashed/base/flags.h
- * names the same steps, engine/policy_threads.h says who takes them). docs/modes.md explains it;
- * tests/test_flags_model.py runs this model.
+ * names the same steps, modes/policy_threads.h says who takes them). docs/modes.md explains it;
+ * tests/protocols/test_flags_model.py runs this model.
  *
  *   ask     under the lock: here the last of a round to ask grants to all, as the barrier does; a
  *           grant is written before its flag is raised

@@ -1,7 +1,7 @@
 /*
  * The index of a growing table: ids that are found without a lock, while others are inserted and
  * evicted and the slots rebuilt (cpp/leashed/table/id_index.h and epochs.h name the same steps).
- * docs/tables.md explains it; tests/test_id_index_model.py runs this model.
+ * docs/tables.md explains it; tests/protocols/test_id_index_model.py runs this model.
  *
  *   locate   look (the epoch), load the current segment, find: probe its slots, then read the row
  *   hold     a row is used while the next one is located, then the epoch of that look is announced

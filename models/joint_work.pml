@@ -1,7 +1,7 @@
 /*
  * How the workers of a mode of training do an aggregate's work, or an update's, together
  * (cpp/leashed/base/joint_work.h names the same steps, server/parameter_server.h says what is cut
- * into parts). docs/modes.md explains it; tests/test_joint_work_model.py runs this model.
+ * into parts). docs/modes.md explains it; tests/protocols/test_joint_work_model.py runs this model.
  *
  *   open    write what is to be done and how many parts are not done, then the word: a number of
  *           the work and how many parts are left to begin

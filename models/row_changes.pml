@@ -1,7 +1,7 @@
 /*
  * Which rows of a table that evicts are written to a file of changes, while others update, evict and
  * insert (cpp/leashed/table/saving.cc names the same steps). docs/tables.md explains it;
- * tests/test_row_changes_model.py runs this model.
+ * tests/protocols/test_row_changes_model.py runs this model.
  *
  *   changed  along the slots: the row, the incarnation, then the version; what is not as it was saved
  *            is noted, and what was saved and has no row is gone, unless it was saved with another row

@@ -1,7 +1,7 @@
 /*
  * The protocol of SharedVector (cpp/leashed/vector/shared_vector.h names the same steps), of which
  * any participant may be killed before any instruction. docs/shared_memory.md explains it;
- * tests/test_shared_vector_model.py runs this model.
+ * tests/protocols/test_shared_vector_model.py runs this model.
  *
  * P is one word (slot, t). A seat has the identity of its participant (0: free) and one word that
  * announces the slot that is pinned. Each slot has a word for the seat that has claimed it.

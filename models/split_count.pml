@@ -1,6 +1,6 @@
 /*
  * The reclamation protocol of ParameterVector (cpp/leashed/vector/parameter_vector.h names the same
- * steps). docs/reclamation.md explains it; tests/test_reclamation_model.py runs this model.
+ * steps). docs/reclamation.md explains it; tests/protocols/test_reclamation_model.py runs this model.
  *
  * P is one word (slot, external count). Slots are type-stable: recycled, never freed. A slot's
  * signed counter is 0 whenever nobody uses the slot.

@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+# Tests run in several processes: one BLAS thread each, since those that wait spin. Before NumPy.
+for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(threads, "1")
+
 import pytest
 from hypothesis import settings
 
@@ -23,8 +27,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Pytest's importlib mode leaves the path alone; here lie reference.py and factories.py.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from drawing import examples
+
 # Deadlines measure the machine, not the code.
-settings.register_profile("leashed", deadline=None, print_blob=True)
+settings.register_profile("leashed", max_examples=examples(), deadline=None, print_blob=True)
 settings.load_profile("leashed")
 
 CONCURRENT = (

@@ -26,9 +26,9 @@ from typing import Any
 from table_files import rows_in
 
 import leashed as lsh
-from leashed import folders
-from leashed.days import Journal
+from leashed.files import folders
 from leashed.models import DataNorm
+from leashed.training.days import Journal
 
 CARDINALITY = 200
 BATCH = 16

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 
-from leashed.plots.style import COLOURS
+from leashed.training.plots.style import COLOURS
 
 GROUP = 0.84  # of the distance between two groups, which the boxes of one take
 

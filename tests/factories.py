@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from leashed.histogram import Histogram, TimeDistribution
-from leashed.result import TrainResult
 from leashed.studies.runs import ALGORITHMS, Run
+from leashed.training.histogram import Histogram, TimeDistribution
+from leashed.training.result import TrainResult
 
 EDGES = np.geomspace(1e-6, 1.0, 121)
 

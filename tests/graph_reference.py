@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leashed.graphs import Applied
 from leashed.models import (
     AUGRU,
     FM,
@@ -31,6 +30,7 @@ from leashed.models import (
     Sum,
     Zip,
 )
+from leashed.models.graphs import Applied
 
 torch = pytest.importorskip("torch")
 

@@ -1,7 +1,7 @@
 """What the papers on parameter servers compute, in plain NumPy and double precision.
 
 Written from SHAT (eqs. 1 to 4), GBA (eqs. 2 to 4 and the aggregation of section 4.1) and
-extreme-scale-asgd (the section on staleness), with the rulings on them.
+extreme-scale-asgd (the section on staleness), read as docs/readings.md says.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def shat_alpha(n: int, c: int, base: float = math.e) -> float:
     Args:
         n: workers.
         c: updates by others since the worker's last one.
-        base: of the logarithm; the paper does not say, and e is the ruling.
+        base: of the logarithm; the paper does not say; it is read as e.
     """
     return _alpha(n, c, math.log(n) / math.log(base))
 

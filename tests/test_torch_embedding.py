@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import leashed as lsh
-from leashed import tables
+from leashed.models import tables
 
 torch = pytest.importorskip("torch", reason="PyTorch is an optional extra")
 torch.set_num_threads(1)  # its own threads would only wait for each other here

@@ -18,7 +18,7 @@
 #include "ceiling.h"
 #include "json_line.h"
 #include "leashed/base/aligned.h"
-#include "leashed/model/kernels/dense.h"
+#include "leashed/kernels/dense.h"
 
 using namespace leashed;
 

@@ -16,7 +16,7 @@
 #include "ceiling.h"
 #include "json_line.h"
 #include "leashed/base/aligned.h"
-#include "leashed/model/graph.h"
+#include "leashed/graph/graph.h"
 #include "networks.h"
 
 using namespace leashed;

@@ -1,6 +1,6 @@
 // What a mode of training costs for each push and the pull after it: what it decides, without any
 // parameters, and a push of 1 kB with all that is done about it, under a lock and with the time of
-// every event, as threads do it (engine/policy_threads.h). Workers overtake each other, and wait
+// every event, as threads do it (modes/policy_threads.h). Workers overtake each other, and wait
 // where the mode makes them wait; one thread plays them all.
 //
 //   bench_modes <seconds per figure>

@@ -1,8 +1,8 @@
 // Where the time of one gradient of the MLP goes, by one thread: each stage with its FLOPs and the
 // bytes it must read and write at least, its time in the order and with the buffers, strides and
-// fused epilogues of the network (model/network.cc, model/dense_pass.cc), beside the whole gradient
-// as the network itself computes it and the multiply-add rate, in turns. The bytes mostly come from
-// the caches.
+// fused epilogues of the network (network/network.cc, model/dense_pass.cc), beside the whole
+// gradient as the network itself computes it and the multiply-add rate, in turns. The bytes mostly
+// come from the caches.
 //
 //   bench_profile <seconds per batch size>
 #include <atomic>
@@ -14,7 +14,7 @@
 
 #include "ceiling.h"
 #include "json_line.h"
-#include "leashed/model/kernels/dense.h"
+#include "leashed/kernels/dense.h"
 #include "leashed/model/loss.h"
 #include "leashed/update/passes.h"
 #include "networks.h"
@@ -23,7 +23,7 @@ using namespace leashed;
 
 namespace {
 
-constexpr std::size_t kMicroBatch = 64;  // as model/network.cc
+constexpr std::size_t kMicroBatch = 64;  // as network/network.cc
 constexpr std::size_t kWidths[] = {784, 128, 128, 128, 10};
 constexpr std::size_t kLayers = 4;
 

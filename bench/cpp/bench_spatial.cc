@@ -17,7 +17,7 @@
 #include "json_line.h"
 #include "leashed/base/aligned.h"
 #include "leashed/base/isa.h"
-#include "leashed/model/kernels/spatial.h"
+#include "leashed/kernels/spatial.h"
 
 using namespace leashed;
 

@@ -14,7 +14,7 @@
 
 #include "json_line.h"
 #include "leashed/base/aligned.h"
-#include "leashed/table/local_rows.h"
+#include "leashed/row_store/local_rows.h"
 #include "turns.h"
 #include "zipf.h"
 

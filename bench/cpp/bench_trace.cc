@@ -19,8 +19,8 @@
 
 #include "json_line.h"
 #include "leashed/discipline/registry.h"
-#include "leashed/engine/mode_trace.h"
 #include "leashed/engine/trainer.h"
+#include "leashed/modes/mode_trace.h"
 #include "leashed/update/registry.h"
 #include "networks.h"
 #include "turns.h"

@@ -9,7 +9,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/data/dataset_view.h"
-#include "leashed/model/network.h"
+#include "leashed/network/network.h"
 
 namespace bench {
 

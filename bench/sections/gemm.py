@@ -22,7 +22,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     return {
         "libraries": list(found),
         "products": bench.run("bench_gemm", bench.seconds(_SECONDS), *arguments),
-        "loops": inner_loops(bench.build, "model/kernels/dense.cc", _core.default_isa()),
+        "loops": inner_loops(bench.build, "kernels/dense.cc", _core.default_isa()),
     }
 
 

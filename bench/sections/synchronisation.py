@@ -2,7 +2,7 @@
 
 Training runs take turns with and without a synchroniser, and what is told is the ratio of each pair,
 with its 95% interval. The trainer is alone with its sync server, which has a process of its own,
-behind a link of limited bandwidth where that is said (``leashed.shadowsync.servers``).
+behind a link of limited bandwidth where that is said (``leashed.cluster.shadowsync.servers``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 import leashed as lsh
 from bench.context import Bench, Record
 from leashed import sync
-from leashed.shadowsync.fleet import Trained, train_together
-from leashed.shadowsync.servers import Servers
+from leashed.cluster.shadowsync.fleet import Trained, train_together
+from leashed.cluster.shadowsync.servers import Servers
 from leashed.studies.intervals import ratio
 
 _BATCH = 64

@@ -1,106 +1,122 @@
 """Asynchronous SGD on every core, without locks: `train` a `Model` on a `Dataset`."""
 
-import sys as _sys
-from typing import Any as _Any
+from typing import TYPE_CHECKING
 
-from leashed import (
-    datasets,
-    disciplines,
-    export,
-    gradients,
-    metrics,
-    models,
-    modes,
-    retrieval,
-    rules,
-    schedules,
-    simulation,
-    staleness,
-    stream,
-    sync,
-    tables,
+from leashed.base import moved
+from leashed.base.room import offer
+
+if TYPE_CHECKING:
+    from leashed import (
+        datasets,
+        disciplines,
+        gradients,
+        metrics,
+        models,
+        modes,
+        retrieval,
+        rules,
+        schedules,
+        simulation,
+        staleness,
+        stream,
+        sync,
+    )
+    from leashed._core import __version__
+    from leashed.datasets import ClickDataset, Dataset, SparseDataset
+    from leashed.disciplines import *
+    from leashed.engine.engine import Engine
+    from leashed.engine.shared import SharedVector
+    from leashed.engine.vector import ParameterVector, Update
+    from leashed.files import export
+    from leashed.files.checkpoint import load, load_statistics, save
+    from leashed.files.restoring import restore
+    from leashed.models import tables
+    from leashed.models.external import get_include
+    from leashed.models.network import Model
+    from leashed.models.tables import Table
+    from leashed.rules import *
+    from leashed.simulation.virtual_time import simulate
+    from leashed.stopping import Until, until
+    from leashed.studies import analysis
+    from leashed.studies.tune import Tuning, tune
+    from leashed.training.continual import Continual, Day, continual
+    from leashed.training.replaying import Replay, replay
+    from leashed.training.result import Histogram, TimeDistribution, TrainResult
+    from leashed.training.train import Progress, train
+
+    __all__ = [
+        "ClickDataset",
+        "Continual",
+        "Dataset",
+        "Day",
+        "Engine",
+        "Histogram",
+        "Model",
+        "ParameterVector",
+        "Progress",
+        "Replay",
+        "SharedVector",
+        "SparseDataset",
+        "Table",
+        "TimeDistribution",
+        "TrainResult",
+        "Tuning",
+        "Until",
+        "Update",
+        "__version__",
+        "analysis",
+        "continual",
+        "datasets",
+        "export",
+        "get_include",
+        "gradients",
+        "load",
+        "load_statistics",
+        "metrics",
+        "models",
+        "modes",
+        "replay",
+        "restore",
+        "retrieval",
+        "rules",
+        "save",
+        "schedules",
+        "simulate",
+        "simulation",
+        "staleness",
+        "stream",
+        "sync",
+        "tables",
+        "train",
+        "tune",
+        "until",
+    ]
+    __all__ += disciplines.__all__
+    __all__ += rules.__all__
+
+moved.install()
+offer(
+    __name__,
+    {
+        "_core": "__version__",
+        "datasets": "ClickDataset Dataset SparseDataset",
+        "engine.engine": "Engine",
+        "engine.shared": "SharedVector",
+        "engine.vector": "ParameterVector Update",
+        "files.checkpoint": "load load_statistics save",
+        "files.restoring": "restore",
+        "models.external": "get_include",
+        "models.network": "Model",
+        "models.tables": "Table",
+        "simulation.virtual_time": "simulate",
+        "stopping": "Until until",
+        "studies.tune": "Tuning tune",
+        "training.continual": "Continual Day continual",
+        "training.replaying": "Replay replay",
+        "training.result": "Histogram TimeDistribution TrainResult",
+        "training.train": "Progress train",
+    },
+    modules="analysis datasets export gradients metrics models modes retrieval rules schedules "
+    "simulation staleness stream sync tables",
+    every=("disciplines", "rules"),
 )
-from leashed._core import __version__
-from leashed.checkpoint import load, load_statistics, save
-from leashed.continual import Continual, Day, continual
-from leashed.datasets import ClickDataset, Dataset, SparseDataset
-from leashed.disciplines import *
-from leashed.engine import Engine
-from leashed.external import get_include
-from leashed.models import Model
-from leashed.replaying import Replay, replay
-from leashed.restoring import restore
-from leashed.result import Histogram, TimeDistribution, TrainResult
-from leashed.rules import *
-from leashed.shared import SharedVector
-from leashed.simulation import simulate
-from leashed.stopping import Until, until
-from leashed.studies import analysis
-from leashed.studies.tune import Tuning, tune
-from leashed.tables import Table
-from leashed.train import Progress, train
-from leashed.vector import ParameterVector, Update
-
-__all__ = [
-    "ClickDataset",
-    "Continual",
-    "Dataset",
-    "Day",
-    "Engine",
-    "Histogram",
-    "Model",
-    "ParameterVector",
-    "Progress",
-    "Replay",
-    "SharedVector",
-    "SparseDataset",
-    "Table",
-    "TimeDistribution",
-    "TrainResult",
-    "Tuning",
-    "Until",
-    "Update",
-    "__version__",
-    "analysis",
-    "continual",
-    "datasets",
-    "export",
-    "get_include",
-    "gradients",
-    "load",
-    "load_statistics",
-    "metrics",
-    "models",
-    "modes",
-    "replay",
-    "restore",
-    "retrieval",
-    "rules",
-    "save",
-    "schedules",
-    "simulate",
-    "simulation",
-    "staleness",
-    "stream",
-    "sync",
-    "tables",
-    "train",
-    "tune",
-    "until",
-]
-__all__ += disciplines.__all__ + rules.__all__
-
-# Their names from before they lay in a room: for `import leashed.analysis`, and for what is pickled.
-_sys.modules["leashed.analysis"] = analysis
-_sys.modules["leashed.tune"] = _sys.modules["leashed.studies.tune"]
-
-
-def __getattr__(name: str) -> _Any:
-    """``leashed.torch`` and ``leashed.cluster`` are imported when they are first asked for: PyTorch
-    and msgspec are extras.
-    """
-    if name in ("torch", "cluster"):
-        import importlib  # noqa: PLC0415
-
-        return importlib.import_module(f"leashed.{name}")
-    raise AttributeError(f"module 'leashed' has no attribute {name!r}")

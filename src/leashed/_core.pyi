@@ -1246,7 +1246,7 @@ def replay(
     weights: numpy.typing.NDArray[numpy.float32] | None,
 ) -> dict:
     """
-    Makes a recorded training again, by a mode where `discipline` is one, and returns what engine/replayed.h calls Replayed, as a dict.
+    Makes a recorded training again, by a mode where `discipline` is one, and returns what trace/replayed.h calls Replayed, as a dict.
     """
 
 def schedule_values(

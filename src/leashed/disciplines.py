@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from leashed import _check
+from leashed.base import checks
 
 __all__ = [  # noqa: RUF022  in the order of this file
     "Discipline",
@@ -124,14 +124,14 @@ class Leashed(Discipline):
         if not (isinstance(self.persistence, float) and self.persistence == math.inf):
             persistence = self.persistence
             if isinstance(persistence, float):
-                persistence = _check.real("persistence", persistence)
+                persistence = checks.real("persistence", persistence)
                 if persistence != int(persistence):
                     raise TypeError(
                         f"persistence must be a whole number or math.inf, got {persistence:g}"
                     )
                 persistence = int(persistence)
             object.__setattr__(
-                self, "persistence", _check.whole("persistence", persistence, 0, 2**53)
+                self, "persistence", checks.whole("persistence", persistence, 0, 2**53)
             )
 
     def choice(self) -> tuple[str, dict[str, float]]:

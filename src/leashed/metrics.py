@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core
+from leashed import _core
+from leashed.base import checks
 
 __all__ = [
     "ClickMetrics",
@@ -188,7 +189,7 @@ def undo_downsampling(probabilities: ArrayLike, negatives: float) -> NDArray[np.
         TypeError, ValueError: As for ``log_loss``, or ``negatives`` is out of range.
     """
     p = _probabilities(probabilities)
-    negatives = _check.real("negatives", negatives, 0.0)
+    negatives = checks.real("negatives", negatives, 0.0)
     if negatives > 1:
         raise ValueError(f"negatives must be at most 1, got {negatives:g}")
     return negatives * p / (negatives * p + (1 - p))
@@ -244,13 +245,14 @@ def progressive(gauc: str | ArrayLike | None = None, kept: int = KEPT) -> Progre
             ``Stream`` that has one id a row, which the model need not read; or whole numbers [n] for
             the rows of a training set in memory. Default: no GAUC.
         kept: rows of users that are kept, 16 bytes each; where there are more, half of the users are
-            left out, and half of those that stay, until they fit. (Beside them up to 3 · ``kept``
-            more lie with the threads and in the window.)
+            left out, and half of those that stay, until they fit: the same users however many
+            threads there are. (Beside them about 3 · ``kept`` more may lie with the threads and in
+            the window.)
 
     Raises:
         TypeError, ValueError: ``kept`` is no whole number of at least 1.
     """
-    return Progressive(gauc, _check.whole("kept", kept, 1, 2**40))
+    return Progressive(gauc, checks.whole("kept", kept, 1, 2**40))
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +321,7 @@ class ClickMetrics:
     """
 
     def __init__(self, kept: int = 0) -> None:
-        self._kept = _check.whole("kept", kept, 0, 2**40)
+        self._kept = checks.whole("kept", kept, 0, 2**40)
         self._native = _core.ClickMetrics(self._kept)
 
     def add(
@@ -353,7 +355,7 @@ class ClickMetrics:
             weighed = (
                 None
                 if weights is None
-                else np.ascontiguousarray(_check.numeric("weights", weights), np.float32)
+                else np.ascontiguousarray(checks.numeric("weights", weights), np.float32)
             )
         _weighed(labels, weighed, len(score))
         self._native.add(
@@ -387,7 +389,7 @@ def users_of(users: ArrayLike, rows: int) -> NDArray[np.uint64]:
 
 
 def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    array = _check.numeric(name, values)
+    array = checks.numeric(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape [n], got {array.shape}; flatten it with .ravel()")
     scores = array.astype(np.float64)
@@ -412,14 +414,14 @@ def _weighed(
     labels: ArrayLike, weights: ArrayLike | None, rows: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The weight of each row where it is a click, and where it is none; else 0."""
-    y = _check.numeric("labels", labels)
+    y = checks.numeric("labels", labels)
     if y.shape != (rows,) or not rows:
         raise ValueError(f"labels must have one value for each score, at least 1, got {y.shape}")
     wrong = (y != 0) & (y != 1)
     if wrong.any():
         first = int(np.argmax(wrong))
         raise ValueError(f"labels[{first}] is {y[first]}; a label is 0, or 1 for a click")
-    w = np.ones(rows) if weights is None else _check.numeric("weights", weights).astype(np.float64)
+    w = np.ones(rows) if weights is None else checks.numeric("weights", weights).astype(np.float64)
     if w.shape != (rows,):
         raise ValueError(f"weights must have one value for each score, {rows}, got shape {w.shape}")
     wrong = ~(np.isfinite(w) & (w >= 0))

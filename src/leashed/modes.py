@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check
-from leashed.choice import Setting
+from leashed.base import checks
+from leashed.base.choice import Setting
 
 __all__ = [  # noqa: RUF022  in the order of this file
     "Mode",
@@ -122,7 +122,7 @@ def _given(mode: Mode, without: str | None) -> dict[str, Any]:
 
 def _check_numbers(mode: Mode, without: str | None = None) -> None:
     for name, value in _given(mode, without).items():
-        _check.real(name, float(value) if isinstance(value, bool) else value)
+        checks.real(name, float(value) if isinstance(value, bool) else value)
 
 
 def _numbers(mode: Mode, without: str | None = None) -> dict[str, Setting]:
@@ -270,7 +270,7 @@ class Switching(GBA):
         if not all(isinstance(one, tuple) and len(one) == 2 for one in self.at):
             raise TypeError(f'at must be pairs such as (10.0, "gba"), got {self.at!r}')
         for seconds, to in self.at:
-            _check.real("at", seconds, 0.0, allow=True)
+            checks.real("at", seconds, 0.0, allow=True)
             if to not in COMMANDS:
                 raise ValueError(f"at must say {' or '.join(COMMANDS)}, got {to!r}")
         _check_numbers(self, "at")
@@ -332,7 +332,7 @@ class Automatic(GBA):
         if not 1e-9 <= self.window <= 9e6:
             raise ValueError(f"window must be from 1e-9 to 9e6 seconds, got {self.window:g}")
         if self.capacity is not None:
-            _check.real("capacity", self.capacity, 0.0)
+            checks.real("capacity", self.capacity, 0.0)
 
     def choice(self) -> tuple[str, dict[str, Setting]]:
         """The native mode's name, and the numbers that are given."""
@@ -352,7 +352,7 @@ class SHAT(Mode):
 
     def __post_init__(self) -> None:
         if self.base is not None:
-            _check.real("base", self.base, 1.0)
+            checks.real("base", self.base, 1.0)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check
+from leashed.base import checks
 from leashed.datasets import ClickDataset
-from leashed.graphs import Graph, SampledLogits
-from leashed.tables import Table
+from leashed.models.graphs import Graph, SampledLogits
+from leashed.models.tables import Table
 
 __all__ = ["Retrieved", "evaluate", "retrieve", "user_vectors"]
 
@@ -81,7 +81,7 @@ def retrieve(
     """
     items = _sampled(model).table.rows
     assert items is not None
-    k = _check.whole("k", k, 1, items)
+    k = checks.whole("k", k, 1, items)
     best = []
     for _, logits in _logits(model, parameters, data, tables, statistics):
         found = np.argpartition(-logits, k - 1, axis=1)[:, :k]
@@ -104,7 +104,7 @@ def evaluate(
     """
     node = _sampled(model)
     assert node.table.rows is not None
-    k = _check.whole("k", k, 1, node.table.rows)
+    k = checks.whole("k", k, 1, node.table.rows)
     feature = model.id_features[model.readers.index(node)]
     model.rows(data)  # for its errors
     column = data.ids[feature] if isinstance(data.ids, tuple) else data.ids[:, feature]

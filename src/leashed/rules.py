@@ -24,11 +24,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from leashed import _check, schedules
-from leashed.choice import Choice, Setting
+from leashed import schedules
+from leashed.base import checks
+from leashed.base.choice import Choice, Setting
 from leashed.schedules import Schedule
 
-__all__ = [  # noqa: RUF022  in the order of this file
+__all__: list[str] = [  # noqa: RUF022  in the order of this file
     "Rule",
     "SGD",
     "Momentum",
@@ -82,24 +83,24 @@ class Stepping(Rule):
 
     def __post_init__(self) -> None:
         if not isinstance(self.lr, Schedule):
-            self._set("lr", _check.rate("lr", self.lr))
+            self._set("lr", checks.rate("lr", self.lr))
         for item in dataclasses.fields(self):
             if item.default is False and not isinstance(getattr(self, item.name), bool):
                 raise TypeError(
                     f"{item.name} must be True or False, got {getattr(self, item.name)!r}"
                 )
-        self._set("weight_decay", _check.real("weight_decay", self.weight_decay, 0.0, allow=True))
+        self._set("weight_decay", checks.real("weight_decay", self.weight_decay, 0.0, allow=True))
         for name in ("clip_value", "clip_norm"):
             value = getattr(self, name)
             if value is not None:
-                self._set(name, _check.step(name, value))
+                self._set(name, checks.step(name, value))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     def _share(self, name: str) -> None:
         """Checks a decay rate: from 0 to below 1."""
-        value = _check.real(name, getattr(self, name), 0.0, allow=True)
+        value = checks.real(name, getattr(self, name), 0.0, allow=True)
         if value >= 1.0:
             raise ValueError(f"{name} must be less than 1, got {value:g}")
         self._set(name, value)
@@ -243,10 +244,10 @@ class Adagrad(Stepping):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("eps", _check.step("eps", self.eps))
+        self._set("eps", checks.step("eps", self.eps))
         self._set(
             "initial_accumulator",
-            _check.real("initial_accumulator", self.initial_accumulator, 0.0, allow=True),
+            checks.real("initial_accumulator", self.initial_accumulator, 0.0, allow=True),
         )
 
 
@@ -281,7 +282,7 @@ class RMSprop(Stepping):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._share("alpha")
-        self._set("eps", _check.step("eps", self.eps))
+        self._set("eps", checks.step("eps", self.eps))
 
     @property
     def native(self) -> str:
@@ -329,7 +330,7 @@ class Adam(Stepping):
         super().__post_init__()
         self._share("beta1")
         self._share("beta2")
-        self._set("eps", _check.step("eps", self.eps))
+        self._set("eps", checks.step("eps", self.eps))
 
     @property
     def native(self) -> str:
@@ -398,8 +399,8 @@ class FTRL(Stepping):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("l1", "l2"):
-            self._set(name, _check.real(name, getattr(self, name), 0.0, allow=True))
-        self._set("beta", _check.step("beta", self.beta))
+            self._set(name, checks.real(name, getattr(self, name), 0.0, allow=True))
+        self._set("beta", checks.step("beta", self.beta))
 
 
 @dataclass(frozen=True)
@@ -408,7 +409,8 @@ class SWAP(Rule):
     accumulates squared gradients: the accumulator v is multiplied by λ₀ at every ``period``-th
     update, and by nothing in between. Samples of one period count equally, and those of k periods
     ago λ₀ᵏ times as much: the accumulator of a run that lasts for weeks stays bounded, and steps
-    do not vanish. t counts updates of the whole vector; at t = 0 nothing is decayed (READINGS).
+    do not vanish. t counts updates of the whole vector; at t = 0 nothing is decayed
+    (docs/readings.md#staleness-and-data-normalisation-swap).
     Every entry of v decays, also of a parameter that gets no gradient then (``grad`` is None in
     PyTorch, or a stage-aware policy leaves its variable out).
 
@@ -451,8 +453,8 @@ class SWAP(Rule):
                 f"{centered}{name} does not keep{' alone' if centered else ''}; "
                 f"wrap {', '.join(others)} or {last}"
             )
-        object.__setattr__(self, "period", _check.whole("period", self.period, 1, 2**53))
-        object.__setattr__(self, "decay", _check.real("decay", self.decay, 0.0))
+        object.__setattr__(self, "period", checks.whole("period", self.period, 1, 2**53))
+        object.__setattr__(self, "decay", checks.real("decay", self.decay, 0.0))
         if self.decay > 1.0:
             raise ValueError(f"decay must be at most 1, got {self.decay:g}")
         if not isinstance(self.as_printed, bool):

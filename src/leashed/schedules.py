@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core
-from leashed.choice import Setting
+from leashed import _core
+from leashed.base import checks
+from leashed.base.choice import Setting
 
 __all__ = ["Schedule", "constant", "cosine", "scaled", "step", "warmup"]
 
@@ -69,7 +70,7 @@ class Schedule:
             raise TypeError(f"t must hold whole numbers, got dtype {times.dtype}")
         if times.size and times.min() < 0:
             raise ValueError(f"t must be at least 0, got {times.min()}")
-        workers = _check.whole("workers", workers)
+        workers = checks.whole("workers", workers)
         flat = np.ascontiguousarray(times.ravel(), dtype=np.uint64)
         values = _core.schedule_values(("schedule", {"lr": self.setting()}), flat, workers)
         return np.asarray(values, np.float64).reshape(times.shape)
@@ -88,7 +89,7 @@ def constant(lr: float) -> Schedule:
     Raises:
         TypeError, ValueError: ``lr`` is not a number from 0.
     """
-    return Schedule("constant", (("lr", _check.rate("lr", lr)),))
+    return Schedule("constant", (("lr", checks.rate("lr", lr)),))
 
 
 def step(lr: float, *, every: int, factor: float = 0.1) -> Schedule:
@@ -105,9 +106,9 @@ def step(lr: float, *, every: int, factor: float = 0.1) -> Schedule:
     return Schedule(
         "step",
         (
-            ("lr", _check.rate("lr", lr)),
-            ("every", float(_check.whole("every", every))),
-            ("factor", _check.real("factor", factor, 0.0)),
+            ("lr", checks.rate("lr", lr)),
+            ("every", float(checks.whole("every", every))),
+            ("factor", checks.real("factor", factor, 0.0)),
         ),
     )
 
@@ -126,9 +127,9 @@ def cosine(lr: float, *, total: int, final: float = 0.0) -> Schedule:
     return Schedule(
         "cosine",
         (
-            ("lr", _check.rate("lr", lr)),
-            ("total", float(_check.whole("total", total))),
-            ("final", _check.real("final", final, 0.0, allow=True)),
+            ("lr", checks.rate("lr", lr)),
+            ("total", float(checks.whole("total", total))),
+            ("final", checks.real("final", final, 0.0, allow=True)),
         ),
     )
 
@@ -144,10 +145,10 @@ def warmup(schedule: float | Schedule, *, steps: int, start: float = 0.0) -> Sch
     Raises:
         TypeError, ValueError: an argument is not such a number or schedule.
     """
-    begin = _check.real("start", start, 0.0, allow=True)
+    begin = checks.real("start", start, 0.0, allow=True)
     if begin > 1.0:
         raise ValueError(f"start must be at most 1, got {begin:g}")
-    steps = _check.whole("steps", steps)
+    steps = checks.whole("steps", steps)
     return Schedule(
         "warmup", (("schedule", of(schedule)), ("steps", float(steps)), ("start", begin))
     )

@@ -13,7 +13,7 @@ decay is not damped. Under ``Sequential`` and ``Synchronous`` τ is always 0.
 A gradient of factor 0 is left out: no update is made of it, and ``TrainResult.excluded`` counts it.
 
 extreme-scale-asgd counts τ from 1 (1 in synchronous training, mean n for n workers). Its formulas
-are used as printed, of τ + 1, and so are its μ (READINGS, "Words that differ").
+are used as printed, of τ + 1, and so are its μ (docs/readings.md#words-that-differ).
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core
-from leashed.choice import Choice, Setting
+from leashed import _core
+from leashed.base import checks
+from leashed.base.choice import Choice, Setting
 
 __all__ = [
     "Policy",
@@ -89,8 +90,8 @@ class Policy:
         Raises:
             TypeError, ValueError: ``tau`` or ``last_update`` is no number from 0.
         """
-        last_update = _check.real("last_update", last_update, 0.0, allow=True)
-        values = _check.numeric("tau", tau).astype(np.float64)
+        last_update = checks.real("last_update", last_update, 0.0, allow=True)
+        values = checks.numeric("tau", tau).astype(np.float64)
         if not (values >= 0).all() or not np.isfinite(values).all():
             raise ValueError("tau must be finite and at least 0")
         flat = np.ascontiguousarray(values.ravel())
@@ -125,7 +126,7 @@ def power(k: float) -> Policy:
     Raises:
         TypeError, ValueError: ``k`` is not such a number.
     """
-    k = _check.real("k", k, 0.0)
+    k = checks.real("k", k, 0.0)
     return Policy(f"power({k:g})", "power", (("k", k),))
 
 
@@ -135,7 +136,8 @@ def normalized(mu: float, k: float = 2.0) -> Policy:
 
     Eq. 7 of extreme-scale-asgd jumps at μ' as printed, against its own sentence about keeping a
     meaningful learning rate; this is continuous, and what Figure 2 calls "normalised to 1K"
-    (READINGS). The printed form is ``normalized_as_printed``.
+    (docs/readings.md#staleness-and-data-normalisation-swap). The printed form is
+    ``normalized_as_printed``.
 
     Args:
         mu: μ', the mean staleness of the baseline cluster, counted from 1: its number of workers.
@@ -162,8 +164,8 @@ def normalized_as_printed(mu: float, k: float = 2.0) -> Policy:
 
 
 def _normalized(label: str, mu: float, k: float, *, as_printed: bool) -> Policy:
-    mu = _check.real("mu", mu, 1.0, allow=True)
-    k = _check.real("k", k, 0.0)
+    mu = checks.real("mu", mu, 1.0, allow=True)
+    k = checks.real("k", k, 0.0)
     settings = (("mu", mu), ("k", k), ("as_printed", float(as_printed)))
     return Policy(f"{label}({mu:g}, {k:g})", "normalized", settings)
 
@@ -191,13 +193,13 @@ def tau_normalized(
         TypeError, ValueError: an argument is not such a number.
     """
     settings = [
-        ("baseline_mean", _check.real("baseline_mean", baseline_mean, 1.0, allow=True)),
-        ("baseline_deviation", _check.real("baseline_deviation", baseline_deviation, 0.0)),
+        ("baseline_mean", checks.real("baseline_mean", baseline_mean, 1.0, allow=True)),
+        ("baseline_deviation", checks.real("baseline_deviation", baseline_deviation, 0.0)),
     ]
     if mean is not None:
-        settings.append(("mean", _check.real("mean", mean, 1.0, allow=True)))
+        settings.append(("mean", checks.real("mean", mean, 1.0, allow=True)))
     if deviation is not None:
-        settings.append(("deviation", _check.real("deviation", deviation, 0.0)))
+        settings.append(("deviation", checks.real("deviation", deviation, 0.0)))
     label = f"tau_normalized({baseline_mean:g}, {baseline_deviation:.4g})"
     return Policy(label, "tau_normalized", tuple(settings))
 
@@ -215,9 +217,9 @@ def tau_normalized_short(
     Raises:
         TypeError, ValueError: an argument is not such a number.
     """
-    settings = [("baseline_deviation", _check.real("baseline_deviation", baseline_deviation, 0.0))]
+    settings = [("baseline_deviation", checks.real("baseline_deviation", baseline_deviation, 0.0))]
     if deviation is not None:
-        settings.append(("deviation", _check.real("deviation", deviation, 0.0)))
+        settings.append(("deviation", checks.real("deviation", deviation, 0.0)))
     label = f"tau_normalized_short({baseline_deviation:.4g})"
     return Policy(label, "tau_normalized", tuple(settings))
 
@@ -227,11 +229,12 @@ def stage_aware(policy: Policy, lam: float = 1.0) -> Policy:
     policy: while a variable still moves fast, staleness counts in full; once it hardly moves, half.
 
     trans multiplies the staleness counted from 0, so that a fresh gradient stays one: of the
-    paper's staleness, which counts from 1, ρ is taken at 1 + τ · trans (READINGS). The printed form
-    is ``stage_aware_as_printed``.
+    paper's staleness, which counts from 1, ρ is taken at 1 + τ · trans
+    (docs/readings.md#staleness-and-data-normalisation-swap). The printed form is
+    ``stage_aware_as_printed``.
 
     |Δw| is the Euclidean norm of the last update of the variable: each weight matrix and each bias
-    of the model is one, with a factor of its own (READINGS). Before the first update it is 0.
+    of the model is one, with a factor of its own. Before the first update it is 0.
 
     Args:
         policy: ρ.
@@ -266,7 +269,7 @@ def _stage_aware(label: str, policy: Policy, lam: float, *, as_printed: bool) ->
     policy = of("policy", policy)
     if policy.native == "stage_aware":
         raise ValueError("policy is stage-aware already; wrap the one inside it")
-    lam = _check.real("lam", lam, 0.0)
+    lam = checks.real("lam", lam, 0.0)
     settings = (("policy", policy), ("lam", lam), ("as_printed", float(as_printed)))
     return Policy(f"{label}({policy.label}, {lam:g})", "stage_aware", settings)
 
@@ -276,7 +279,8 @@ def cutoff(iota: int) -> Policy:
 
     τ is gradient staleness: updates between reading the parameters and applying the gradient. Eq. 1
     has data staleness in its place, k − the batch's token: global steps between handing the batch
-    out and applying its gradient, of an aggregation that is not built yet (READINGS).
+    out and applying its gradient (docs/readings.md#words-that-differ). That one is ``iota`` of
+    ``modes.GBA``.
 
     Args:
         iota: ι, from 0; the paper's: 4.
@@ -284,7 +288,7 @@ def cutoff(iota: int) -> Policy:
     Raises:
         TypeError, ValueError: ``iota`` is not a whole number from 0.
     """
-    iota = _check.whole("iota", iota, 0, 2**53)
+    iota = checks.whole("iota", iota, 0, 2**53)
     return Policy(f"cutoff({iota})", "cutoff", (("iota", float(iota)),))
 
 
@@ -309,10 +313,10 @@ def tail_tau(amplitude: float = 0.9, warmup: int = 1000) -> Policy:
     Raises:
         TypeError, ValueError: an argument is not such a number.
     """
-    amplitude = _check.real("amplitude", amplitude, 0.0)
+    amplitude = checks.real("amplitude", amplitude, 0.0)
     if amplitude > 1.0:
         raise ValueError(f"amplitude must be at most 1, got {amplitude:g}")
-    warmup = _check.whole("warmup", warmup, maximum=2**53)
+    warmup = checks.whole("warmup", warmup, maximum=2**53)
     settings = (("amplitude", amplitude), ("warmup", float(warmup)))
     return Policy(f"tail_tau({amplitude:g})", "tail_tau", settings)
 
@@ -336,10 +340,10 @@ def fleet(threshold: float | None = None, percentile: float = 99.7) -> Policy:
     Raises:
         TypeError, ValueError: an argument is not such a number.
     """
-    percentile = _check.real("percentile", percentile, 0.0)
+    percentile = checks.real("percentile", percentile, 0.0)
     if percentile > 100.0:
         raise ValueError(f"percentile must be at most 100, got {percentile:g}")
-    fixed = 0.0 if threshold is None else _check.real("threshold", threshold, 0.0)
+    fixed = 0.0 if threshold is None else checks.real("threshold", threshold, 0.0)
     label = f"fleet({percentile:g}%)" if threshold is None else f"fleet({fixed:g})"
     return Policy(label, "fleet", (("threshold", fixed), ("percentile", percentile)))
 
@@ -376,13 +380,13 @@ def mindthestep(
     Raises:
         TypeError, ValueError: an argument is not such a number, or ``scaled`` no bool.
     """
-    momentum = _check.real("momentum", momentum, 0.0, allow=True)
+    momentum = checks.real("momentum", momentum, 0.0, allow=True)
     if momentum > 1.0:
         raise ValueError(f"momentum must be at most 1, got {momentum:g}")
     if not isinstance(scaled, bool):
         raise TypeError(f"scaled must be True or False, got {scaled!r}")
-    bound = _check.real("bound", bound, 1.0 if scaled else 0.0)
-    fixed = 0.0 if mean is None else _check.real("mean", mean, 0.0)
+    bound = checks.real("bound", bound, 1.0 if scaled else 0.0)
+    fixed = 0.0 if mean is None else checks.real("mean", mean, 0.0)
     given = [] if mean is None else [f"{fixed:g}"]
     shown = ", ".join([*given, *(["scaled"] if scaled else [])])
     settings = (
@@ -404,7 +408,7 @@ def table(values: ArrayLike) -> Policy:
     Raises:
         TypeError, ValueError: ``values`` is not such a vector.
     """
-    array = _check.numeric("values", values).astype(np.float64)
+    array = checks.numeric("values", values).astype(np.float64)
     if array.ndim != 1 or not 1 <= array.size <= _MAX_TABLE:
         raise ValueError(
             f"values must be one-dimensional, of length 1 to {_MAX_TABLE}, got shape {array.shape}"
@@ -431,8 +435,8 @@ def from_function(f: Callable[[int], float], length: int = 1024) -> Policy:
     """
     if not callable(f):
         raise TypeError(f"f must be callable, got {f!r}")
-    length = _check.whole("length", length, maximum=_MAX_TABLE)
-    values = [_check.real(f"f({tau})", f(tau)) for tau in range(length)]
+    length = checks.whole("length", length, maximum=_MAX_TABLE)
+    values = [checks.real(f"f({tau})", f(tau)) for tau in range(length)]
     return table(values)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from leashed import _check
+from leashed.base import checks
 
 __all__ = ["Until", "until"]
 
@@ -53,7 +53,7 @@ class Until:
             if not several:
                 raise ValueError("loss_fraction must hold at least one share of the initial loss")
             for share in several:
-                if _check.real("loss_fraction", share, 0.0) >= 1.0:
+                if checks.real("loss_fraction", share, 0.0) >= 1.0:
                     raise ValueError(
                         "loss_fraction must be less than 1 (a share of the initial loss), "
                         f"got {share}"
@@ -63,15 +63,15 @@ class Until:
                 self, "loss_fraction", tuple(shares) if len(shares) > 1 else shares[0]
             )
         if self.loss is not None:
-            _check.real("loss", self.loss)
+            checks.real("loss", self.loss)
         if self.updates is not None:
-            _check.whole("updates", self.updates, maximum=2**53)
-        if self.epochs is not None and _check.real("epochs", self.epochs, 0.0) > _MOST_EPOCHS:
+            checks.whole("updates", self.updates, maximum=2**53)
+        if self.epochs is not None and checks.real("epochs", self.epochs, 0.0) > _MOST_EPOCHS:
             raise ValueError(f"epochs must be at most {_MOST_EPOCHS:g}, got {self.epochs:g}")
         if self.seconds is not None:
-            _check.real("seconds", self.seconds, 0.0)
+            checks.real("seconds", self.seconds, 0.0)
         if self.divergence is not None:
-            _check.real("divergence", self.divergence, 1.0)
+            checks.real("divergence", self.divergence, 1.0)
 
     @property
     def loss_fractions(self) -> tuple[float, ...]:

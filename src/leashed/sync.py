@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check, _core
-from leashed.choice import Choice
+from leashed import _core
+from leashed.base import checks
+from leashed.base.choice import Choice
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -94,12 +95,12 @@ def every(
     if 0 not in steps:
         raise ValueError(f"{kind} must tell the gap from iteration 0 on, got {given!r}")
     gaps: dict[int, float] = {}
-    for start in sorted(_check.whole(f"an iteration of {kind}", each, 0) for each in steps):
+    for start in sorted(checks.whole(f"an iteration of {kind}", each, 0) for each in steps):
         gap = steps[start]
         gaps[start] = (
-            _check.whole("iterations", gap)
+            checks.whole("iterations", gap)
             if kind == "iterations"
-            else _check.real("seconds", gap, 0.0)
+            else checks.real("seconds", gap, 0.0)
         )
     return When(kind, gaps)
 
@@ -147,7 +148,7 @@ class Synchroniser:
     def __post_init__(self) -> None:
         if not isinstance(self.when, When):
             raise TypeError(f"when must be background() or every(...), got {self.when!r}")
-        _check.whole("parts", self.parts, 1, _MOST_PARTS)
+        checks.whole("parts", self.parts, 1, _MOST_PARTS)
         if self.compression not in COMPRESSIONS:
             raise ValueError(
                 f"compression must be one of {', '.join(COMPRESSIONS)}, got {self.compression!r}"
@@ -267,8 +268,8 @@ class BMUF(_Native):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_alpha(self.alpha)
-        _check.real("eta", self.eta, 0.0)
-        if not 0 <= _check.real("momentum", self.momentum) < 1:
+        checks.real("eta", self.eta, 0.0)
+        if not 0 <= checks.real("momentum", self.momentum) < 1:
             raise ValueError(f"momentum must be from 0 to below 1, got {self.momentum:g}")
         if not isinstance(self.nesterov, bool):
             raise TypeError(f"nesterov must be True or False, got {self.nesterov!r}")
@@ -405,7 +406,7 @@ def check(sync: object, cluster: object) -> None:
 
 
 def _check_alpha(alpha: float) -> float:
-    if not 0 <= _check.real("alpha", alpha) <= 1:
+    if not 0 <= checks.real("alpha", alpha) <= 1:
         raise ValueError(f"alpha must be from 0 to 1, got {alpha:g}")
     return float(alpha)
 

@@ -1,3 +1,4 @@
+import gzip
 import json
 import signal
 import subprocess
@@ -9,9 +10,9 @@ import pytest
 import leashed as lsh
 from leashed import cli
 from leashed.cli import scaling
-from leashed.result import TrainResult
 from leashed.studies import runs
 from leashed.studies import scaling as studies
+from leashed.training.result import TrainResult
 
 
 @pytest.fixture(autouse=True)
@@ -196,6 +197,25 @@ def test_a_file_that_is_there_is_neither_overwritten_nor_added_to(tmp_path, caps
     assert cli.main([*QUICK, "--output", str(output)]) == 2
     assert "runs.jsonl has results already: --resume adds" in capsys.readouterr().err
     assert output.read_text() == "something\n"
+
+
+def test_a_report_is_drawn_from_packed_runs_too_but_nothing_is_appended_to_them(tmp_path, capsys):
+    output, page = tmp_path / "runs.jsonl", tmp_path / "report.html"
+    sweep = [*QUICK, "--repeats", "1"]
+    assert cli.main([*sweep, "--output", str(output)]) == 0
+    packed = gzip.compress(output.read_bytes(), mtime=0)
+    capsys.readouterr()
+    for name in ("runs.jsonl.gz", "packed.jsonl"):
+        (tmp_path / name).write_bytes(packed)
+        assert cli.main(["report", str(tmp_path / name), "-o", str(page)]) == 0
+        assert f"{page}: 2 runs" in capsys.readouterr().out
+        assert cli.main([*sweep, "--output", str(tmp_path / name), "--resume"]) == 2
+        error = capsys.readouterr().err
+        assert "file without .gz" in error if name.endswith(".gz") else "unpack it first" in error
+        assert (tmp_path / name).read_bytes() == packed
+    assert cli.main([*sweep, "--output", str(tmp_path / "new.jsonl.gz")]) == 2
+    assert "name a file without .gz" in capsys.readouterr().err
+    assert not (tmp_path / "new.jsonl.gz").exists()
 
 
 def test_a_sweep_in_slices_is_the_whole_sweep(tmp_path, capsys):

@@ -14,8 +14,9 @@ import pytest
 from table_files import rows_in
 
 import leashed as lsh
-from leashed import cli, folders
+from leashed import cli
 from leashed.cli.clicks import MODELS
+from leashed.files import folders
 
 HEADER = ",".join(
     ["Id", "Label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27))]

@@ -29,20 +29,14 @@ def small(monkeypatch):
         "leashed.datasets.synthetic_digits",
         lambda digits=lsh.datasets.synthetic_digits: digits(n=256, seed=0),
     )
-    monkeypatch.setattr("leashed.cli.cluster.command", fake)
-
-
-def fake(plan):
-    def of(role, index):
-        return [sys.executable, fakes.__file__, role, str(plan), str(index)]
-
-    return of
+    monkeypatch.setattr("leashed.cli.cluster.command", fakes.command)
 
 
 def up(*arguments):
     return cli.main(["cluster", "up", *arguments])
 
 
+@pytest.mark.process
 def test_a_run_ends_with_its_table(tmp_path, capsys):
     folder = tmp_path / "run"
     assert up("--run", str(folder), "--batch-size", "50") == 0
@@ -68,6 +62,7 @@ def test_a_run_ends_with_its_table(tmp_path, capsys):
     assert report["test_accuracy"] == model.evaluate(parameters, data.test)[1]
 
 
+@pytest.mark.process
 def test_what_dies_is_started_again_and_told(tmp_path, capsys):
     folder = tmp_path / "run"
     folder.mkdir()
@@ -79,6 +74,7 @@ def test_what_dies_is_started_again_and_told(tmp_path, capsys):
     assert restarts == {"master": 1, "sync-ps-0": 0, "trainer-0": 0, "trainer-1": 1}
 
 
+@pytest.mark.process
 def test_the_temporary_folder_goes_unless_it_is_kept(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert up() == 0
@@ -89,6 +85,7 @@ def test_the_temporary_folder_goes_unless_it_is_kept(tmp_path, capsys, monkeypat
     assert (kept / "output.safetensors").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("output", "told"), [("average", "average of 2"), ("best", "best of 2")])
 def test_other_outputs(tmp_path, capsys, output, told):
     folder = tmp_path / "run"
@@ -104,6 +101,7 @@ def test_other_outputs(tmp_path, capsys, output, told):
         assert np.array_equal(parameters, best)
 
 
+@pytest.mark.process
 def test_a_plan_says_everything(tmp_path, capsys):
     (tmp_path / "plan.toml").write_text(
         '[cluster]\ntrainers = 1\nrun = "here"\n[sync]\nkind = "ma"\n[train]\nepochs = 1\n'
@@ -187,6 +185,7 @@ def test_a_run_that_fails_has_status_1(tmp_path, capsys, monkeypatch):
     assert "ZeroDivisionError" in (tmp_path / "run" / "master.log").read_text()
 
 
+@pytest.mark.process
 def test_a_run_that_nobody_is_left_for_has_status_1_and_says_so(tmp_path, capsys, monkeypatch):
     why = "no trainer is left; 0 of 2 have finished"
     failed = fakes.report(state="failed", reason=why)
@@ -222,7 +221,7 @@ import sys
 sys.path.insert(0, {str(Path(fakes.__file__).parents[1])!r})
 from cluster import fakes
 import leashed.cli.cluster as cluster
-cluster.command = lambda plan: lambda role, index: [sys.executable, fakes.__file__, role, str(plan), str(index)]
+cluster.command = fakes.command
 sys.exit(__import__("leashed.cli").cli.main(["cluster", "up", *sys.argv[1:]]))
 """
 
@@ -239,7 +238,7 @@ def waiting(folder):
     )
     deadline = time.monotonic() + PATIENCE
     names = ("master", "sync-ps-0", "trainer-0", "trainer-1")
-    while not all(
+    while not (folder / "run.json").exists() or not all(
         (folder / f"{name}.log").is_file() and (folder / f"{name}.log").read_text()
         for name in names
     ):
@@ -256,9 +255,17 @@ def ended(pid):
         return True
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_all_processes_and_tells_what_there_is(tmp_path, number):
+    """No key stands on a command line or in the environment meanwhile."""
     process, pids = waiting(tmp_path / "run")
+    key = (tmp_path / "run" / "key").read_bytes()
+    told = b"".join(
+        Path(f"/proc/{pid}/{what}").read_bytes()
+        for pid in (process.pid, *pids)
+        for what in ("cmdline", "environ")
+    )
     process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
@@ -266,24 +273,12 @@ def test_ctrl_c_ends_all_processes_and_tells_what_there_is(tmp_path, number):
     assert "ledger" in out
     assert all(ended(pid) for pid in pids)
     assert not (tmp_path / "run" / "key").exists()
-
-
-def test_no_key_stands_on_a_command_line_or_in_the_environment(tmp_path):
-    process, pids = waiting(tmp_path / "run")
-    with process:
-        key = (tmp_path / "run" / "key").read_bytes()
-        told = b"".join(
-            Path(f"/proc/{pid}/{what}").read_bytes()
-            for pid in (process.pid, *pids)
-            for what in ("cmdline", "environ")
-        )
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE)
     assert len(key) >= 32
     assert key not in told
     assert key.hex().encode() not in told
 
 
+@pytest.mark.process
 def test_nothing_is_left_when_up_is_killed(tmp_path):
     process, pids = waiting(tmp_path / "run")
     os.kill(pids[2], signal.SIGSTOP)

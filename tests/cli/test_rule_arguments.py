@@ -132,7 +132,7 @@ def test_figure_2_is_drawn(tmp_path: object, capsys: pytest.CaptureFixture[str])
 
 def test_figure_2_shows_what_the_paper_says() -> None:
     pytest.importorskip("matplotlib")
-    from leashed.plots.policies import decay_factors  # noqa: PLC0415
+    from leashed.report.plots.policies import decay_factors  # noqa: PLC0415
 
     (axes,) = decay_factors(up_to=2000).axes
     lines = {line.get_label(): line.get_xydata() for line in axes.lines}

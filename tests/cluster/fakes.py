@@ -1,22 +1,21 @@
 """Programs that stand for roles: they keep a run's folder as the real ones do, and train nothing.
 
-``python fakes.py ROLE PLAN INDEX``. A trainer hands in parameters of its own making as its result;
-the master ends when all have. A file ``fail-NAME`` in the run's folder lets a process fail once.
+``command`` starts them, in the place of the supervisor's. A trainer hands in parameters of its own
+making as its result; the master ends when all have. A file ``fail-NAME`` in the run's folder lets a
+process fail once. They start in no time: of leashed only the master imports more than its tie.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from leashed import datasets
-from leashed.cluster import history
-from leashed.cluster import plan as plans
-from leashed.cluster.supervisor import name_of, tie
 
 TERMS = {"batch_size": 50, "parameters": 1000, "trainers": 2}
 
@@ -90,11 +89,39 @@ def _over(file: Path) -> bool:
     return file.exists() and json.loads(file.read_text())["state"] == "ended"
 
 
-def main(role: str, path: str, index: int) -> None:
-    tie()
-    plan = plans.read(path)
-    folder, name = plan.cluster.run, name_of(role, index)
-    assert plan.cluster.key_file.stat().st_mode & 0o777 == 0o600
+def command(file: Path) -> Callable[[str, int], list[str]]:
+    """What starts a role, by its name and index, with the plan in that file."""
+    from leashed import datasets  # noqa: PLC0415
+    from leashed.cluster import plan as plans  # noqa: PLC0415
+    from leashed.cluster import supervisor  # noqa: PLC0415
+
+    plan = plans.read(file)
+    cluster = plan.cluster
+    if not (cluster.run / "wait").exists():
+        model = plan.train.build(datasets.synthetic_digits().train)
+        for index in range(cluster.trainers):
+            model.init(index).astype("<f4").tofile(cluster.run / f"trainer-{index}.made")
+
+    def of(role: str, index: int) -> list[str]:
+        name = supervisor.name_of(role, index)
+        given = (supervisor.__file__, role, name, cluster.run, cluster.key_file, cluster.trainers)
+        return [sys.executable, __file__, *map(str, given)]
+
+    return of
+
+
+def _tie(file: str) -> None:
+    """As the roles are, without what else their package imports."""
+    spec = importlib.util.spec_from_file_location("supervisor", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.tie()
+
+
+def main(role: str, name: str, folder: Path, key: Path, trainers: int) -> None:
+    assert key.stat().st_mode & 0o777 == 0o600
     (folder / f"{name}.pid").write_text(str(os.getpid()))
     if (folder / f"fail-{name}").exists():
         (folder / f"fail-{name}").unlink()
@@ -107,18 +134,17 @@ def main(role: str, path: str, index: int) -> None:
     if role == "trainer":
         if (folder / "wait").exists():
             time.sleep(600)
-        model = plan.train.build(datasets.synthetic_digits(n=10).train)
-        parameters = model.init(index).astype("<f4")
-        beside = folder / f"{name}.part"
-        parameters.tofile(beside)
-        beside.replace(folder / f"{name}.f32")
+        shutil.copyfile(folder / f"{name}.made", folder / f"{name}.part")
+        (folder / f"{name}.part").replace(folder / f"{name}.f32")
         return
+    from leashed.cluster import history  # noqa: PLC0415
+
     with history.Recorder(folder) as record:
         for second in range(10_000):
             now = report(float(second), "running", 50.0 * second)
             record(now)
             _write(folder / "run.json", json.dumps(now))
-            if len(list(folder.glob("trainer-*.f32"))) == plan.cluster.trainers:
+            if len(list(folder.glob("trainer-*.f32"))) == trainers:
                 break
             time.sleep(0.05)
         now = report()
@@ -127,4 +153,6 @@ def main(role: str, path: str, index: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    _tie(sys.argv[1])
+    role, name, folder, key, trainers = sys.argv[2:]
+    main(role, name, Path(folder), Path(key), int(trainers))

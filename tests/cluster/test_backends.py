@@ -90,10 +90,10 @@ def test_gloo_waits_as_long_as_it_is_told_and_can_be_closed_meanwhile():
     made[2].sum(np.ones(5, np.float32))
     begun = time.monotonic()
     # In the middle of it, by a thread as those of the core are; what goes on is waited for at the end.
-    closing = threading.Thread(target=made[0].close, daemon=True)
-    closing.start()
-    closing.join()
-    (left,) = [each for each in threading.enumerate() if each.name == "leashed-closing"]
+    thread = threading.Thread(target=made[0].close, daemon=True)
+    thread.start()
+    thread.join()
+    (left,) = closing()
     assert not left.daemon
     made[1].close()  # who has not come, and nobody waits for
     assert time.monotonic() - begun < SOON / 10
@@ -105,6 +105,40 @@ def test_gloo_waits_as_long_as_it_is_told_and_can_be_closed_meanwhile():
     finish(again)
     for member in again:
         member.close()
+
+
+@gloo_needed
+def test_gloo_leaves_nothing_open_of_rounds_that_broke():
+    """Though a member of each stays silent, as one that is stopped does."""
+    for member in alike.meet("gloo", 2):  # what it opens once for all
+        member.close()
+    until(lambda: not closing())
+    before = descriptors()
+    silent = []
+    for epoch in range(2, 6):
+        *others, last = alike.meet("gloo", 3, epoch=epoch, timeout=0.5)
+        silent.append(last)
+        for member in others:
+            member.sum(np.ones(5, np.float32))
+            assert not member.done(0.02)
+            member.close()
+    until(lambda: not closing())  # by their own timeout
+    assert descriptors() - before < MOST_OF_SILENT * len(silent)
+    for member in silent:
+        member.close()
+    until(lambda: not closing())
+    assert descriptors() <= before
+
+
+MOST_OF_SILENT = 12  # descriptors of a group of three; all three have 31
+
+
+def closing():
+    return [each for each in threading.enumerate() if each.name == "leashed-closing"]
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @gloo_needed
@@ -313,12 +347,14 @@ def test_three_trainers_of_a_run_come_and_go(when, tmp_path):
         assert np.linalg.norm(parameters - 1) < 0.5 * np.sqrt(1000)
 
 
+@pytest.mark.process
 @gloo_needed
-@pytest.mark.parametrize(("trainers", "when"), [(2, "background"), (3, "every:iterations=5")])
-def test_processes_of_a_run(trainers, when, tmp_path, capsys):
-    folder = tmp_path / "run"
-    arguments = ["--sync", "ma", "--backend", "gloo", "--when", when, "--trainers", str(trainers)]
-    assert cli.main(["cluster", "up", *arguments, "--epochs", "3", "--run", str(folder)]) == 0
+def test_processes_of_a_run(tmp_path, capsys):
+    """Two in the background: tests/cluster/test_docs.py."""
+    folder, trainers = tmp_path / "run", 3
+    arguments = ["--sync", "ma", "--backend", "gloo", "--when", "every:iterations=5"]
+    arguments += ["--trainers", str(trainers), "--epochs", "1", "--run", str(folder)]
+    assert cli.main(["cluster", "up", *arguments]) == 0
     report = json.loads((folder / "run.json").read_text())
     assert report["ledger"]["complete"] == report["ledger"]["total"]
     assert sum(report["restarts"].values()) == 0
@@ -330,13 +366,17 @@ def test_processes_of_a_run(trainers, when, tmp_path, capsys):
     assert 'backend = "gloo"' in (folder / "plan.toml").read_text()
 
 
+@pytest.mark.process
 @gloo_needed
 @pytest.mark.parametrize(
-    "when", ["background", {"iterations": 5}], ids=["background", "foreground"]
+    "when",
+    ["background", pytest.param({"iterations": 5}, marks=pytest.mark.long)],
+    ids=["background", "foreground"],
 )
 def test_one_is_killed_and_one_stopped_and_the_others_go_on(when, tmp_path):
-    plan = faults.make_plan(tmp_path / "run", "bmuf", when, epochs=150.0, sync_ps=0, backend="gloo")
-    planned = [(-1.0, faults.Fault("trainer-1", None)), (4.0, faults.Fault("trainer-0", 2.5))]
+    plan = faults.make_plan(tmp_path / "run", "bmuf", when, epochs=100.0, sync_ps=0, backend="gloo")
+    stopped = faults.Fault("trainer-0", 1.7 * faults.TIMEOUT, after="trainer-1")
+    planned = [(-0.3, faults.Fault("trainer-1", None)), (0.0, stopped)]
     played = faults.play(plan, planned)
     faults.check(played)
     assert len(played.injector.injected) == 2
@@ -363,6 +403,7 @@ lsh.train(
 """
 
 
+@pytest.mark.process
 @gloo_needed
 @pytest.mark.parametrize("when", WHEN)
 def test_processes_that_join_end_in_peace(when, tmp_path):
@@ -445,9 +486,17 @@ with open(f"{sys.argv[1]}/{cluster.index}", "w") as file:
 """
 
 
-@pytest.mark.parametrize("members", [2, 3])
-@pytest.mark.parametrize("when", WHEN)
-def test_processes_of_mpirun(when, members, tmp_path):
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("members", "when"),
+    [
+        (2, "background"),
+        (3, "foreground"),
+        pytest.param(2, "foreground", marks=pytest.mark.long),
+        pytest.param(3, "background", marks=pytest.mark.long),
+    ],
+)
+def test_processes_of_mpirun(members, when, tmp_path):
     beside = Path(sys.executable).parent / "mpiexec"
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
     if mpiexec is None or importlib.util.find_spec("mpi4py") is None:

@@ -98,8 +98,16 @@ def test_what_there_is_not_is_refused():
         )
 
 
-@pytest.mark.parametrize("compression", LOSSY)
-@pytest.mark.parametrize("sync", ["easgd", "ma"])
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("sync", "compression"),
+    [
+        ("easgd", "bfloat16"),
+        ("ma", "int8"),
+        pytest.param("easgd", "int8", marks=pytest.mark.long),
+        pytest.param("ma", "bfloat16", marks=pytest.mark.long),
+    ],
+)
 def test_roles_of_a_run_send_less(sync, compression, tmp_path):
     folder = tmp_path / "run"
     arguments = ["--sync", sync, "--compression", compression, "--epochs", "2"]

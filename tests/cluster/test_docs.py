@@ -54,6 +54,7 @@ def needed(program: str) -> None:
         pytest.skip(f"{program} is not installed here")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "line", [line for line in LINES if line.startswith(("leashed cluster up", "leashed elp"))]
 )
@@ -72,6 +73,7 @@ def test_on_one_machine(line: str, tmp_path: Path) -> None:
         assert (folder / "output.safetensors").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("line", [line for line in LINES if "train.py" in line])
 def test_started_by_others(line: str, tmp_path: Path) -> None:
     program = line.split(maxsplit=1)[0]
@@ -83,6 +85,7 @@ def test_started_by_others(line: str, tmp_path: Path) -> None:
     assert sorted(re.findall(r"^(\d) \d", printed, re.MULTILINE)) == ["0", "1"]
 
 
+@pytest.mark.process
 def test_by_hand(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -107,6 +110,8 @@ def test_by_hand(tmp_path: Path) -> None:
     assert report["ledger"]["complete"] == report["ledger"]["total"] > 0
 
 
+@pytest.mark.long
+@pytest.mark.process
 def test_over_ray(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     (tmp_path / "plan.toml").write_text(
@@ -123,6 +128,7 @@ def test_over_ray(tmp_path: Path) -> None:
     assert ledger["complete"] == ledger["total"] > 0
 
 
+@pytest.mark.process
 def test_nothing_on_the_page_is_left_out() -> None:
     tried = ("leashed cluster up", "leashed elp", "leashed cluster role", "(umask 077;")
     assert [line for line in LINES if "train.py" not in line and not line.startswith(tried)] == []

@@ -17,11 +17,11 @@ import pytest
 from cluster import inside
 
 import leashed as lsh
-from leashed import checkpoint
 from leashed.cluster.member import Member, master_address
 from leashed.cluster.messages import Account
 from leashed.cluster.opening import Listener
 from leashed.cluster.session import Cluster
+from leashed.files import checkpoint
 
 DATA = lsh.datasets.synthetic_digits(n=200)
 MODEL = lsh.models.mlp(784, [4], 10)
@@ -180,6 +180,7 @@ def written(path: Path) -> dict[str, Any]:
     return {"batches": 0, "open": []}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["EASGD", "MA"])
 def test_a_run_goes_on_from_its_checkpoints_with_the_batches_that_are_left(
     kind: str, tmp_path: Path
@@ -231,6 +232,7 @@ master.run(
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["ma", "bmuf"])
 def test_where_the_master_stays_away_all_trainers_return_what_they_have_reached(
     kind: str, tmp_path: Path

@@ -22,6 +22,7 @@ from cluster import inside
 from numpy.typing import NDArray
 
 import leashed as lsh
+from leashed.cluster.session import Cluster
 
 D = 3000
 GOAL = np.random.default_rng(0).standard_normal(D).astype(np.float32)
@@ -153,6 +154,26 @@ def check_bits(kind, when, discipline, tmp_path):
         sync = KINDS[kind](alpha=0.0, when=when)
         found = parameters(sync=sync, cluster=run.cluster())
     np.testing.assert_array_equal(found, parameters())
+
+
+def test_connections_are_closed_when_a_training_is_over_though_its_session_is_kept(
+    tmp_path, monkeypatch
+):
+    kept = []
+    begin = Cluster.session
+
+    def session(self, *given, **named):
+        kept.append(begin(self, *given, **named))
+        return kept[-1]
+
+    monkeypatch.setattr(Cluster, "session", session)
+    with inside.run(tmp_path, D, servers=1, total=50) as run:
+        sync = lsh.sync.EASGD(when=WHEN["background"])
+        with lsh.Engine(ZEROS, sync=sync, cluster=run.cluster(), batches=50) as engine:
+            train(engine, 1)
+            assert kept[0].native is not None
+        # Nobody else has the core's half of the session: with it its sockets are closed.
+        assert kept[0].native is None
 
 
 def test_a_ledger_without_synchronisation(tmp_path):
@@ -340,6 +361,7 @@ def server(run: inside.Run, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("when", WHEN)
 def test_close_does_not_wait_for_a_server_that_hangs(when, tmp_path):
     with (
@@ -438,6 +460,7 @@ print(int(engine.cluster["batches_used"]))
 """
 
 
+@pytest.mark.process
 def test_two_processes(tmp_path):
     def process(rank):
         return subprocess.run(
@@ -470,6 +493,7 @@ print("over")
 """
 
 
+@pytest.mark.process
 def test_an_interpreter_ends_with_an_engine_that_is_not_closed(tmp_path):
     program = [sys.executable, "-c", UNCLOSED, str(tmp_path)]
     ended = subprocess.run(program, capture_output=True, text=True, check=False, timeout=200)

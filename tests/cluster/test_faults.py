@@ -35,14 +35,17 @@ TIMEOUT, GRACE = 1.0, 5.0
 SLACK = 20.0  # seconds that a loaded machine takes for what takes none
 
 
+@pytest.mark.long
+@pytest.mark.process
 def test_20_faults_in_a_row(tmp_path: Path) -> None:
     """``python tests/cluster/faults.py --faults 200`` for more."""
     assert faults.attempts(20, 0, None, tmp_path, mean=0.8) == 0
 
 
+@pytest.mark.process
 def test_a_trainer_is_killed_a_server_stopped_and_the_master_restarted(tmp_path: Path) -> None:
     """``python tests/cluster/faults.py --acceptance 60`` for a run of a minute."""
-    played = faults.acceptance(tmp_path / "run", 10.0, stopped=3.0)
+    played = faults.acceptance(tmp_path / "run", 7.0, stopped=2.0)
     faults.check(played)
     assert [fault.name for fault in played.injector.injected] == [
         "trainer-1",
@@ -51,6 +54,7 @@ def test_a_trainer_is_killed_a_server_stopped_and_the_master_restarted(tmp_path:
     ]
 
 
+@pytest.mark.process
 def test_a_master_killed_after_the_end_ends_again_as_it_did(tmp_path: Path) -> None:
     plan = faults.make_plan(tmp_path / "run", "easgd", "background", epochs=1.0, trainers=1)
     played = faults.play(plan, [])
@@ -66,9 +70,10 @@ def test_a_master_killed_after_the_end_ends_again_as_it_did(tmp_path: Path) -> N
             assert report[name] == played.report[name]
 
 
+@pytest.mark.process
 def test_without_a_master_nobody_waits_for_longer_than_the_grace(tmp_path: Path) -> None:
     """Whoever started them is told by their status, and starts them again or not."""
-    plan = faults.make_plan(tmp_path / "run", "easgd", "background")
+    plan = faults.make_plan(tmp_path / "run", "easgd", "background", grace=1.0)
     begun: list[float] = []
     of = command(tmp_path / "run" / "plan.toml")
     with Supervisor(plan.cluster.processes(), of, tmp_path / "run", restarts=0) as supervisor:
@@ -80,7 +85,7 @@ def test_without_a_master_nobody_waits_for_longer_than_the_grace(tmp_path: Path)
             if report is not None and report["ledger"]["complete"] > 0 and not begun:
                 begun.append(time.monotonic())
                 os.kill(supervisor.pids()["master"], signal.SIGKILL)
-                end = begun[0] + faults.GRACE + faults.TIMEOUT + SLACK
+                end = begun[0] + plan.cluster.grace + faults.TIMEOUT + SLACK
             time.sleep(0.02)
         assert begun
         assert supervisor.statuses("trainer") == [1, 1, 1]
@@ -480,10 +485,10 @@ two_machines = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 
 @contextlib.contextmanager
 def _apart(
-    link: namespaces.Link, folder: Path, kind: str, when: Any, **train: Any
+    link: namespaces.Link, folder: Path, kind: str, when: Any, epochs: float, **train: Any
 ) -> Iterator[tuple[Supervisor, plans.Plan]]:
     plan = faults.make_plan(
-        folder, kind, when, epochs=30.0, trainers=2, transport="tcp", master=f"{namespaces.HERE}:28500", key=folder / "key",
+        folder, kind, when, epochs=epochs, trainers=2, transport="tcp", master=f"{namespaces.HERE}:28500", key=folder / "key",
         **train,
     )  # fmt: skip
     start = command(folder / "plan.toml")
@@ -502,14 +507,19 @@ def _complete(folder: Path) -> int:
     return 0 if report is None else int(report["ledger"]["complete"])
 
 
+@pytest.mark.process
 @two_machines
-@pytest.mark.parametrize("down", [0.5, 4.0], ids=["shortly", "for longer than the timeout"])
+@pytest.mark.parametrize(
+    "down",
+    [pytest.param(0.5, marks=pytest.mark.long), 4.0],
+    ids=["shortly", "for longer than the timeout"],
+)
 @pytest.mark.parametrize("kind", ["easgd", "ma"])
 def test_the_link_is_down_for_a_while(kind: str, down: float, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with (
         namespaces.link() as link,
-        _apart(link, folder, kind, "background", grace=20.0) as (run, plan),
+        _apart(link, folder, kind, "background", epochs=30.0, grace=20.0) as (run, plan),
     ):
         begun = time.monotonic()
         changes = [(0.5, link.down), (down, link.up)]
@@ -538,6 +548,7 @@ def test_the_link_is_down_for_a_while(kind: str, down: float, tmp_path: Path) ->
         assert all(m["why"].startswith("silent") for m in gone)
 
 
+@pytest.mark.process
 @two_machines
 @pytest.mark.parametrize("kind", ["easgd", "ma"])
 def test_own_bytes_are_the_kernels(kind: str, tmp_path: Path) -> None:
@@ -545,7 +556,7 @@ def test_own_bytes_are_the_kernels(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with namespaces.link() as link:
         link.limit("200mbit")
-        with _apart(link, folder, kind, "background") as (run, plan):
+        with _apart(link, folder, kind, "background", epochs=8.0) as (run, plan):
             begun = time.monotonic()
 
             def look() -> None:

@@ -24,6 +24,7 @@ def test_a_folder_with_a_run_is_refused(tmp_path: Path) -> None:
         join(0, tmp_path)
 
 
+@pytest.mark.process
 def test_what_a_dead_rank_0_has_told_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

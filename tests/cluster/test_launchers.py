@@ -44,6 +44,7 @@ def expected(rank, told_by):
     return {"rank": rank, "size": 2, **where, "local_rank": rank, "told_by": told_by}
 
 
+@pytest.mark.process
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is None,
     reason="NOTHING WAS TESTED UNDER TORCHRUN: PyTorch is not installed",
@@ -53,6 +54,7 @@ def test_under_torchrun(tmp_path):
     assert places(tmp_path, *torchrun) == [expected(rank, "torchrun") for rank in range(2)]
 
 
+@pytest.mark.process
 def test_under_mpirun(tmp_path):
     beside = Path(sys.executable).parent / "mpiexec"
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")

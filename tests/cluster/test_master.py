@@ -291,6 +291,7 @@ def process(tmp_path: Path) -> Iterator[Callable[[Terms], subprocess.Popen[str]]
 Process = Callable[[Terms], "subprocess.Popen[str]"]
 
 
+@pytest.mark.process
 def test_a_killed_master_is_replaced_and_training_goes_on(
     process: Process, joined: Join, tmp_path: Path
 ) -> None:
@@ -321,6 +322,7 @@ def test_a_killed_master_is_replaced_and_training_goes_on(
     assert len(standing["members"]) == 1
 
 
+@pytest.mark.process
 def test_a_master_that_stays_away_is_told_and_still_looked_for(
     process: Process, joined: Join, tmp_path: Path
 ) -> None:
@@ -338,6 +340,7 @@ def test_a_master_that_stays_away_is_told_and_still_looked_for(
     trainer.finish()
 
 
+@pytest.mark.process
 def test_a_stopped_master_kills_nobody_when_it_wakes(
     process: Process, joined: Join, tmp_path: Path
 ) -> None:
@@ -354,6 +357,7 @@ def test_a_stopped_master_kills_nobody_when_it_wakes(
     assert trainer.member.welcome.id == was.id
 
 
+@pytest.mark.process
 def test_sigterm_tells_the_members_and_ends(process: Process, joined: Join, tmp_path: Path) -> None:
     master = process(terms())
     trainer = joined(master_address(tmp_path / "run"))
@@ -376,6 +380,7 @@ member.wait(60)
 """
 
 
+@pytest.mark.process
 def test_a_stopped_trainer_is_dead_and_joins_anew_when_it_wakes(
     started: Start, joined: Join
 ) -> None:
@@ -516,6 +521,7 @@ def test_one_folder_has_one_master(started: Start) -> None:
         started()
 
 
+@pytest.mark.process
 def test_a_run_goes_on_by_the_same_terms_only(process: Process, started: Start) -> None:
     master = process(terms())
     master.kill()

@@ -88,6 +88,17 @@ def test_what_a_trainer_has_counted_is_over_all_its_lives():
     assert list(counted(report, "sync-ps")) == [0]
 
 
+def test_what_was_not_finite_is_over_all_lives_of_trainers_and_servers():
+    report = members(
+        fakes.member(1, "trainer", 0, 6.0, {**fakes.trainer(1000.0), "sync_not_finite": 3.0}),
+        fakes.member(2, "trainer", 0, 9.0, {**fakes.trainer(500.0), "sync_not_finite": 1.0}),
+        fakes.member(3, "sync-ps", 0, 6.0, {**fakes.SERVER, "not_finite": 2.0}),
+        fakes.member(4, "sync-ps", 0, None, {**fakes.SERVER, "not_finite": 5.0}, 20.0),
+    )
+    assert counted(report, "trainer")[0]["sync_not_finite"] == 4.0
+    assert counted(report, "sync-ps")[0]["not_finite"] == 7.0
+
+
 def test_one_that_was_taken_for_dead_goes_on_counting():
     # Stopped from 3 s on, removed at 6 s, back at 8 s as another member: the same process.
     report = members(
@@ -109,11 +120,13 @@ def test_a_life_that_told_nothing_hides_no_other():
     assert [len(several) for several in lives(report, "trainer").values()] == [2, 1]
 
 
-def test_a_count_that_a_life_lacks_is_none_of_them_all():
-    alone = fakes.trainer(10.0)
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_a_count_that_a_life_lacks_is_none_of_them_all(lacking):
+    told = [{**fakes.trainer(10.0), "kernel_out": 5.0} for _ in range(2)]
+    del told[lacking]["kernel_out"]
     report = members(
-        fakes.member(1, "trainer", 0, 6.0, {**alone, "kernel_out": 5.0}),
-        fakes.member(2, "trainer", 0, 7.0, alone, joined=6.5),
+        fakes.member(1, "trainer", 0, 6.0, told[0]),
+        fakes.member(2, "trainer", 0, 7.0, told[1], joined=6.5),
     )
     assert "kernel_out" not in counted(report, "trainer")[0]
 

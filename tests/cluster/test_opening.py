@@ -353,6 +353,20 @@ def test_a_flood_that_never_speaks_keeps_nobody_out(
         assert len(door.listener._half_open) <= 20
 
 
+def test_a_listener_whose_thread_ends_before_it_is_woken_is_closed(door: Door) -> None:
+    wake = door.listener._wake
+
+    class Late:
+        close = wake.close
+
+        def send(self, data: bytes) -> int:
+            wake.send(data)
+            door.listener._thread.join()
+            return wake.send(data)
+
+    door.listener._wake = Late()
+
+
 def test_who_speaks_too_slowly_is_cut_off(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "_TIME_TO_PROVE", 0.2)
     with door.raw() as client:

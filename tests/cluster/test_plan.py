@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leashed as lsh
-from leashed import spelled
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
+from leashed.training import spelled
 
 HERE = Path("/somewhere")
 POSITIVE = st.floats(1e-3, 1e3)

@@ -67,6 +67,7 @@ ray.shutdown()
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(
     importlib.util.find_spec("ray") is None or importlib.util.find_spec("msgspec") is None,
     reason="NOTHING WAS TESTED OVER RAY: ray or msgspec is not installed",

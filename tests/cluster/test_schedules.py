@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from leashed.cluster.measures import counted
 from leashed.cluster.state import Terms
 
-MANY = int(os.environ.get("LEASHED_SCHEDULES", "100"))
+MANY = int(os.environ.get("LEASHED_SCHEDULES", "40"))
 LONG = 600.0  # seconds of the world's time, by which every run has long ended
 
 chance = st.sampled_from([0.0, 0.0, 0.02, 0.1, 0.3])

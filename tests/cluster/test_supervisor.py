@@ -76,6 +76,7 @@ def test_one_that_fails_is_started_again_as_often_as_allowed(tmp_path):
     assert supervisor.counts() == {"trainer-0": 2}
 
 
+@pytest.mark.process
 def test_one_that_is_killed_is_started_again(tmp_path):
     with Supervisor([("sync-ps", 0)], programs(sync_ps=SLEEPS), tmp_path, restarts=9) as supervisor:
         killed = set()
@@ -92,6 +93,7 @@ def test_one_that_is_killed_is_started_again(tmp_path):
     assert gone(last)
 
 
+@pytest.mark.process
 def test_restarts_wait_longer_and_longer(tmp_path):
     program = programs(trainer="import sys; sys.exit(1)")
     with Supervisor([("trainer", 0)], program, tmp_path, restarts=3) as supervisor:
@@ -188,6 +190,7 @@ with Supervisor([("trainer", k) for k in range(3)], each, folder) as supervisor:
 """
 
 
+@pytest.mark.process
 def test_nothing_is_left_when_the_supervisor_is_killed(tmp_path):
     supervisor = subprocess.Popen(
         [sys.executable, "-c", SUPERVISES, str(tmp_path)], stdout=subprocess.PIPE, text=True

@@ -48,6 +48,7 @@ def check(folder: Path) -> dict:
     return report
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("sync", ["easgd", "ma", "none"])
 def test_two_trainers_train_every_batch_once(sync, tmp_path, capsys):
     folder = tmp_path / "run"
@@ -75,6 +76,7 @@ def test_two_trainers_train_every_batch_once(sync, tmp_path, capsys):
     assert page.stat().st_size > 10_000
 
 
+@pytest.mark.process
 def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
     folder = tmp_path / "run"
     process = subprocess.Popen(

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 import leashed as lsh
-from leashed import checkpoint, models, staleness
+from leashed import models, staleness
+from leashed.files import checkpoint
 
 D = 5
 N = 120

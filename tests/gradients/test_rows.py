@@ -36,9 +36,9 @@ from rows_models import (
 )
 
 import leashed as lsh
-from leashed import gradients, staleness, tables
+from leashed import gradients, staleness
 from leashed.datasets import Bags, ClickDataset
-from leashed.models import BatchRows, External, TableSpec
+from leashed.models import BatchRows, External, TableSpec, tables
 
 BATCH, SEED = 8, 5
 GRAPH = graph()

@@ -17,7 +17,7 @@ def page() -> Page:
 
 
 def test_every_kind_has_an_example(page):
-    rooms = ("discipline", "update", "staleness", "model/losses", "model/layers")
+    rooms = ("discipline", "update", "staleness", "model/losses", "network/layers")
     for room in rooms:
         assert any(name.startswith(f"cpp/leashed/{room}/") for name in page.files), room
 

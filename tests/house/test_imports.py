@@ -1,98 +1,124 @@
-"""Python's imports go down only, and never in a circle.
-
-Counted is every import, also one within a function (it looks up as well, only later) and one for
-types alone (it makes two files know each other that cannot be read apart).
-"""
+"""Python's imports go down only, from room to room, and never in a circle from file to file."""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import pytest
 from house.order import ROOT, circle, heights
+from house.rooms import TOP, Package, room_of, upwards
 
-PACKAGE = ROOT / "src" / "leashed"
+LEASHED = Package(ROOT / "src" / "leashed", native=("_core",))
 
-# From below; those of one line do not know each other. A folder is a room; the files beside the
-# rooms are what `import leashed` offers, and what that stands on.
+# From below; those of one line do not know each other.
 FLOORS = (
-    "_core _janitor _atomic",  # _atomic: files that are whole or not there; the native part, below all Python; what cleans up after killed processes
-    "_check _warning choice machine threads",  # checks of arguments, the processor, what the core is told
-    "disciplines gradients histogram membership metrics modes network schedules staleness stopping sync",
-    "rules datasets plots",  # plots: pictures of arrays and histograms, for results and reports
-    "stream",  # data that is read while it is used
-    "spelled",  # what words of the command line and of plans stand for
-    "_fits _parameters _running layers",  # what models are made of, and average in training
-    "tables _reads",  # _reads: features that are ids, and what models say of their tables
-    "external graphs result vector",
-    "factorisation recommenders retrieval",
-    "models engine shared _graph_json folders days",  # folders: of a model and its tables; days: what is known of each that is trained on
-    "checkpoint sharding _onnx_graph",  # sharding: the parameters on several servers; _onnx_graph: models as another library's operations
-    "resuming recordings restoring export",  # recordings: what a trace says of its run; restoring: a model and its tables, anew; export: for those who serve it
-    "table_checkpoints",
-    "train",
-    "embeddings replaying simulation continual",  # a recorded run made again; trainings in virtual time
-    "torch sklearn",
+    "base",  # what all stand on: checks, warnings, the machine, names found when asked for
+    "disciplines gradients metrics modes schedules staleness stopping sync",
+    "rules datasets",
+    "stream",  # data that is read while it is trained on
+    "models",  # and the tables whose rows they read
+    "engine files retrieval",  # parameters for loops of one's own; what is written and read again
+    "training",
+    "simulation sklearn torch",
     "studies",  # many trainings, and what they tell together
     "report",  # tables, figures and the page of what studies found
-    "cluster",  # several processes and machines: what trains in each, and who starts and watches them
-    "shadowsync",  # the paper's experiments, on trainers and sync servers of this machine
+    "cluster",  # several processes and machines
     "cli",
-    "__init__ __main__",  # what users see
+    f"{TOP} __main__",  # what users see
 )
 HEIGHTS = heights(FLOORS)
 
-
-def module_of(path: Path) -> str:
-    """Its name below the package: "train", "cli.train", "datasets" for datasets/__init__.py."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
-
-
-FILES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-MODULES = {*FILES, "_core"}
-
-
-def room_of(module: str) -> str:
-    return module.partition(".")[0]
-
-
-def imported(path: Path) -> set[str]:
-    """The modules of the package that a file imports; a name that is none counts as what has it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name.split(".", 1) for alias in node.names]
-            found |= {name[1] if name[1:] else "__init__" for name in names if name[0] == "leashed"}
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path} imports relatively"
-            package, _, module = (node.module or "").partition(".")
-            if package == "leashed":
-                names = [f"{module}.{alias.name}".lstrip(".") for alias in node.names]
-                found |= {name if name in MODULES else module or "__init__" for name in names}
-    return found
-
-
-GRAPH = {module: imported(path) for module, path in FILES.items()}
+# What a paper varies is one room, though it lies at the top, where users import it.
+CHOICES = dict.fromkeys(
+    ("disciplines", "modes", "rules", "schedules", "staleness", "stopping", "sync"), "choices"
+)
+DOORS = {TOP, "__main__"}
 
 
 def test_every_file_and_room_has_its_height():
-    assert {room_of(module) for module in MODULES} == set(HEIGHTS), (
-        "a new one has a place in FLOORS"
+    assert {room_of(module) for module in LEASHED.files} == set(HEIGHTS), "FLOORS has all rooms"
+
+
+def test_imports_go_down():
+    wrong = upwards(LEASHED.arrows({}), HEIGHTS)
+    assert not wrong, "\n".join(sorted(line for files in wrong.values() for line in files))
+
+
+def test_the_house_is_small(record_property, capsys):
+    """Fewer is easier to know: who needs more has a reason to give here."""
+    one_by_one = {arrow for arrow in LEASHED.arrows({}) if arrow[0] not in DOORS}
+    arrows = {arrow for arrow in LEASHED.arrows(CHOICES) if arrow[0] not in DOORS}
+    rooms = {CHOICES.get(room, room) for room in HEIGHTS} - DOORS
+    files = LEASHED.at_the_top
+    told = (
+        f"src/leashed: {len(files)} files at the top; {len(rooms)} rooms, {len(arrows)} arrows "
+        f"(with each choice by itself {len(HEIGHTS) - len(DOORS)} and {len(one_by_one)}); "
+        f"{len(upwards(LEASHED.arrows({}), HEIGHTS))} upwards"
     )
-
-
-@pytest.mark.parametrize("module", sorted(FILES))
-def test_imports_go_down(module):
-    room = room_of(module)
-    wrong = {
-        other
-        for other in GRAPH[module]
-        if room_of(other) != room and HEIGHTS.get(room_of(other), len(FLOORS)) >= HEIGHTS[room]
-    }
-    assert not wrong, f"{module} is not above {wrong}"
+    record_property("house", told)
+    with capsys.disabled():
+        print(f"\n{told}")
+    assert len(files) <= 12
+    assert len(rooms) <= 20
+    assert len(one_by_one) <= 120
 
 
 def test_files_import_each_other_in_no_circle():
-    assert circle(GRAPH) == []
+    assert circle(LEASHED.graph) == []
+
+
+def package(folder, **files):
+    for name, text in files.items():
+        path = folder / "small" / f"{name.replace('__in__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Package(folder / "small")
+
+
+BELOW = {
+    "__init__": "if TYPE_CHECKING:\n    from small.upper import two",
+    "lower__in____init__": "",
+    "lower__in__one": "",
+    "upper": "from small.lower.one import x\nimport small.lower",
+}
+SMALL = {"lower": 0, "upper": 1, TOP: 2}
+
+
+def test_arrows_are_counted_room_by_room(tmp_path):
+    arrows = package(tmp_path, **BELOW).arrows({})
+    assert set(arrows) == {("upper", "lower"), (TOP, "upper")}
+    assert arrows["upper", "lower"] == {"upper imports lower.one", "upper imports lower"}
+    assert not upwards(arrows, SMALL)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from small.upper import x",
+        "import small.upper",
+        "from small import upper",
+        "def f():\n    from small.upper import x",
+        "if TYPE_CHECKING:\n    from small.upper import x",
+    ],
+)
+def test_an_arrow_upwards_is_found(tmp_path, line):
+    arrows = package(tmp_path, **{**BELOW, "lower__in__one": line}).arrows({})
+    assert upwards(arrows, SMALL) == {("lower", "upper"): {"lower.one imports upper"}}
+
+
+def test_an_arrow_upwards_through_init_is_found(tmp_path):
+    files = {**BELOW, "lower__in__two": "import small.lower.one", "__init__": "import small.upper"}
+    arrows = package(tmp_path, **files).arrows({})
+    assert upwards(arrows, SMALL) == {
+        ("lower", "upper"): {"lower.two imports upper (through __init__)"}
+    }
+
+
+def test_a_name_of_the_package_is_imported_from_above(tmp_path):
+    arrows = package(tmp_path, **{**BELOW, "lower__in__one": "from small import train"}).arrows({})
+    assert list(upwards(arrows, SMALL)) == [("lower", TOP)]
+
+
+def test_a_room_without_a_height_is_found(tmp_path):
+    arrows = package(tmp_path, **BELOW).arrows({})
+    assert upwards(arrows, {"lower": 0, TOP: 2}) == {
+        arrow: arrows[arrow] for arrow in [("upper", "lower"), (TOP, "upper")]
+    }

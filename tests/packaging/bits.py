@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 import leashed as lsh
-from leashed import checkpoint, gradients, models, schedules, staleness
+from leashed import gradients, models, schedules, staleness
+from leashed.files import checkpoint
 
 Digests = dict[str, str]
 

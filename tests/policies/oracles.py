@@ -1,6 +1,6 @@
 """The parameter-server algorithms, each the plainest program that does what its paper says.
 
-Written from the papers and the rulings on them alone, without a look at the C++ machines, which
+Written from the papers and docs/readings.md alone, without a look at the C++ machines, which
 ``compare.py`` holds against them. ``server.py`` says what all share. The docstring of each says what
 its paper leaves open and how it is read here.
 """
@@ -75,8 +75,8 @@ class HopBw(Server):
 class Sync(HopBw):
     """The barrier (SHAT 3.1, Figure 2a): the mean over all workers that are there, staleness 0.
 
-    The number of gradients in a mean follows the number of workers: the ruling makes the divisor
-    the number of workers, and a barrier is one of those who are there.
+    The number of gradients in a mean follows the number of workers: the divisor is how many there
+    are, and a barrier is one of those who are there.
     """
 
     def __init__(self, **shared: int) -> None:
@@ -84,7 +84,7 @@ class Sync(HopBw):
 
 
 class Ssp(Server):
-    """SSP(s), which is Hop-BS(b1 = s) by the ruling: clocks are gradients pushed.
+    """SSP(s), which is Hop-BS(b1 = s) (docs/readings.md#gba): clocks are gradients pushed.
 
     Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server",
     NIPS 2013: a worker at clock c has seen all updates up to clock c − s − 1, so it may start when
@@ -192,7 +192,7 @@ class Dssp(Ssp):
 class Gba(Server):
     """GBA (4.1, eq. 1): M gradients an update, those of tokens more than ι behind left out.
 
-    Token of batch i: ⌊i/M⌋, by the ruling. k, the global step, counts full buffers, also those of
+    Token of batch i: ⌊i/M⌋ (docs/readings.md#gba). k, the global step, counts full buffers, also those of
     which nothing is kept; these make no update, so k may be ahead of the version. The mean is over
     those kept, or, with ``divide_by_m``, their sum is divided by M.
     """

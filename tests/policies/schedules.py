@@ -2,7 +2,7 @@
 
 A schedule says how fast each worker is and what befalls whom. Pushes and pulls are made from what
 the algorithm answers: who is granted a batch pushes later, then pulls. Events of one moment come
-as ruled, pushes before pulls and both before what only time brings; who leaves, comes, commands or
+in one order, pushes before pulls and both before what only time brings; who leaves, comes, commands or
 ends the data is between pushes and pulls.
 """
 

@@ -1,7 +1,7 @@
 """What the oracles of the parameter-server algorithms share: who is there, and whose batch is whose.
 
-Plain lists, dicts and scans, written from GBA's section 4.1 (data list and token list) and from the
-rulings on it, to be compared with and not to be fast. An oracle takes one event at a time and
+Plain lists, dicts and scans, written from GBA's section 4.1 (data list and token list) and from
+docs/readings.md, to be compared with and not to be fast. An oracle takes one event at a time and
 answers actions, all of them dicts with a ``kind``:
 
 ``grant`` {node, lease, version, n, c}, ``hold`` {slot}, ``apply`` {slots, divisor, version},

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from factories import make_comparison, make_run
 
-from leashed.plots import style
-from leashed.plots.boxes import Box, Boxes
 from leashed.report import figures
+from leashed.report.plots.boxes import Box, Boxes
+from leashed.training.plots import style
 
 ALL = [
     figures.time_to_epsilon,

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from factories import make_run
 
-from leashed.histogram import Histogram, TimeDistribution
-from leashed.plots import boxes as boxes_module
 from leashed.report import figures, summary
+from leashed.report.plots import boxes as boxes_module
 from leashed.studies import comparison, shown
 from leashed.studies.comparison import Cell, SectionIV
 from leashed.studies.runs import Run
+from leashed.training.histogram import Histogram, TimeDistribution
 
 ALGORITHMS = ["SEQ", "SYNC", "ASYNC", "HOG", "LSH_ps∞", "LSH_ps0"]
 ROWS = {

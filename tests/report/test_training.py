@@ -15,8 +15,8 @@ import leashed as lsh
 from leashed import staleness
 from leashed.report import page, training
 from leashed.report.facts import facts, tables
-from leashed.result import TrainResult
 from leashed.studies.runs import Run
+from leashed.training.result import TrainResult
 
 
 @pytest.fixture(scope="module", params=[lsh.Hogwild(), lsh.Synchronous()], ids=["hogwild", "sync"])

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -186,12 +185,10 @@ def test_ctrl_c_ends_waiting_for_a_pipe_that_somebody_opened(pack: Any):
     packed = pack(TEXT[:1000].encode())
     with os.fdopen(reading, "rb") as file:
         os.write(writing, packed[: len(packed) // 2])
-        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
-        begin = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):  # the pipe never ends, so nothing else ends it
             stream.csv(file, LABELLED).read()
         timer.join()
-        assert time.monotonic() - begin < 30
         assert not file.closed
     os.close(writing)

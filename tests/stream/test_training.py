@@ -8,12 +8,14 @@ import math
 import os
 import signal
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupting import wait_until_all_wait
 from made_clicks import ROWS, clicks, shared, small
 
 import leashed as lsh
@@ -222,24 +224,32 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_rows(tmp_path: Path):
     data = clicks(model)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=feed, args=(pipe, text_of(data).encode()))
-    writer.start()
-    begin = time.monotonic()
-    result = train(model, stream.csv(pipe, columns_of(data), part_bytes=500), threads=2)
-    writer.join()
+    with feeding(pipe, text_of(data).encode()):
+        result = train(model, stream.csv(pipe, columns_of(data), part_bytes=500), threads=2)
     assert result.reason == "interrupted"
     assert 0 < result.gradients <= 25
-    assert time.monotonic() - begin < 30
 
 
-def feed(pipe: Path, content: bytes) -> None:
-    """Writes to a pipe and keeps it open until the signal that it sends has been seen."""
-    with pipe.open("wb") as file:
-        file.write(content)
-        file.flush()
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.5)
+@contextmanager
+def feeding(pipe: Path, content: bytes) -> Iterator[None]:
+    """A pipe that has this much and stays open; Ctrl-C comes when all of it was used."""
+    over = threading.Event()
+
+    def feed() -> None:
+        with pipe.open("wb") as file:
+            file.write(content)
+            file.flush()
+            wait_until_all_wait()
+            os.kill(os.getpid(), signal.SIGINT)
+            over.wait()
+
+    writer = threading.Thread(target=feed)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
 
 
 def test_numbers_alone_train_a_network(tmp_path: Path):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from factories import make_comparison, make_result, make_run
 
-from leashed.histogram import Histogram, TimeDistribution
 from leashed.studies import comparison
+from leashed.training.histogram import Histogram, TimeDistribution
 
 
 def test_cells_hold_the_repeats_in_the_papers_order():

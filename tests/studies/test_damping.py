@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from leashed.cli import main
-from leashed.plots.damping import over_time
+from leashed.report.plots.damping import over_time
 from leashed.studies import damping
 from leashed.studies.damping import DAMPING, Asked, curves
 

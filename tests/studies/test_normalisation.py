@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from leashed.cli import main
-from leashed.plots.normalisation import over_time
+from leashed.report.plots.normalisation import over_time
 from leashed.studies.normalisation import ARMS, Asked, curves
 
 SMALL = Asked(workers=(4,), updates=6, rows=500, repeats=2, batch_size=8)

@@ -1,4 +1,5 @@
 import dataclasses
+import gzip
 import math
 
 import numpy as np
@@ -101,6 +102,29 @@ def test_a_last_line_without_an_end_is_passed_over_before_others_are_appended(tm
     path.write_text(line + "{\n" + line, encoding="utf-8")
     with pytest.raises(ValueError, match=r"runs\.jsonl, line 2: "):
         runs.read_to_append(path)
+
+
+def test_a_packed_file_is_read_as_the_plain_one_whatever_its_name(tmp_path):
+    text = "".join(run.result.to_json() + "\n" for run in make_comparison(repeats=1)).encode()
+    plain = tmp_path / "runs.jsonl"
+    plain.write_bytes(text)
+    for name in ("runs.jsonl.gz", "packed.jsonl"):
+        (tmp_path / name).write_bytes(gzip.compress(text, mtime=0))
+        read = [run.result.to_json() for run in runs.read(tmp_path / name)]
+        assert read == [run.result.to_json() for run in runs.read(plain)]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_a_damaged_packed_file_is_named(tmp_path, damage):
+    path = tmp_path / "runs.jsonl.gz"
+    packed = bytearray(gzip.compress(make_run().result.to_json().encode() + b"\n", mtime=0))
+    if damage == "cut":
+        del packed[-9:]
+    else:
+        packed[-5] ^= 1
+    path.write_bytes(packed)
+    with pytest.raises(ValueError, match=r"runs\.jsonl\.gz: corrupt gzip file: "):
+        runs.read(path)
 
 
 def test_a_file_without_runs_is_refused(tmp_path):

@@ -11,7 +11,6 @@ import pytest
 from leashed.cli import main
 from leashed.report.switching import Found, _staleness, parts, tendencies
 from leashed.report.table import MISSING
-from leashed.result import Histogram
 from leashed.studies import recommender
 from leashed.studies.gba_bound import both_updated, bounds
 from leashed.studies.switching import (
@@ -26,6 +25,7 @@ from leashed.studies.switching import (
     rates,
     to_sync,
 )
+from leashed.training.result import Histogram
 
 SMALL = Setting(workers=4, batch_size=8, rows=500, base=1, days=2, repeats=2)
 

@@ -1,6 +1,7 @@
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a
 // counter-based generator. The same (key, counter) gives the same four words on every machine and
-// from every thread, which is what makes a batch depend on (seed, k) alone (DESIGN decision 9).
+// from every thread, which is what makes a batch depend on (seed, k) alone (docs/architecture.md,
+// decision 9).
 #pragma once
 
 #include <array>

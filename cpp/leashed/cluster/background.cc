@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <chrono>
 
+#include "leashed/base/relaxed.h"
 #include "leashed/base/team.h"
 
 namespace leashed {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr double kHurry = 1;   // seconds for leaving, where the run was stopped
-constexpr double kLong = 1e6;  // more than anybody waits
-constexpr auto kPause = std::chrono::milliseconds(2);  // where there is nobody to synchronise with
+constexpr double kLeaveHurried = 1;  // seconds for leaving, where the run was stopped
+constexpr double kLong = 1e6;        // more than anybody waits
+constexpr auto kNobody = std::chrono::milliseconds(2);  // where there is nobody to synchronise with
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void Background::shadow(const Synchronised& training, Round& round) {
     for (;;) {
       if (cancelled_.load(kRelaxed) || (ended_.load(kRelaxed) && ring().has_left())) return;
       if (!round.run(training.discipline, deadline(cancelled_)) || round.alone()) {
-        std::this_thread::sleep_for(kPause);
+        std::this_thread::sleep_for(kNobody);
       }
     }
   } catch (...) {  // out of memory, or the synchroniser's own
@@ -53,7 +53,7 @@ void Background::end() {
   if (thread_.joinable()) {
     ring().want_to_leave();
     ended_.store(true, kRelaxed);
-    const double most = stopped_->load(kRelaxed) ? kHurry : kLong;
+    const double most = stopped_->load(kRelaxed) ? kLeaveHurried : kLong;
     const std::chrono::duration<double> time(uses_servers() ? 0 : std::min(most, plan_.timeout));
     {
       std::unique_lock lock(mutex_);

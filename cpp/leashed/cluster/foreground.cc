@@ -5,11 +5,12 @@
 #include <string>
 
 #include "leashed/base/clock.h"
+#include "leashed/base/relaxed.h"
+#include "leashed/discipline/discipline.h"
 
 namespace leashed {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr auto kLook = std::chrono::milliseconds(20);  // between two looks at whether to stop
 constexpr double kHurry = 1;  // seconds for the last rounds, where the run was stopped
 

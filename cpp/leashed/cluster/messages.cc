@@ -11,7 +11,7 @@
 namespace leashed {
 namespace {
 
-constexpr double kPatience = 5;  // seconds for both sides to agree
+constexpr double kAgreement = 5;  // seconds for both sides to agree
 
 }  // namespace
 
@@ -23,7 +23,7 @@ std::unique_ptr<Connection> connected(int socket, std::span<const std::uint64_t>
   if (own.get() < 0) throw Error(std::string("duplicating a socket: ") + std::strerror(errno));
   auto connection = std::make_unique<Connection>(own.get(), limits, checked);
   own.take();
-  share(*connection, kShare, role, wish, Deadline::in(kPatience));
+  share(*connection, kShare, role, wish, Deadline::in(kAgreement));
   close(socket);
   return connection;
 }

@@ -4,14 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "leashed/base/relaxed.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
-namespace {
-
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
-}  // namespace
+namespace {}  // namespace
 
 void RingGroup::form(Ring ring) {
   if (ring.rank >= ring.fresh.size()) {

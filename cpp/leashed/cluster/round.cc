@@ -3,15 +3,13 @@
 #include <algorithm>
 
 #include "leashed/base/clock.h"
+#include "leashed/base/relaxed.h"
 #include "leashed/cluster/averaging.h"
+#include "leashed/discipline/discipline.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
-namespace {
-
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
-}  // namespace
+namespace {}  // namespace
 
 Round::Round(const Synchroniser& machine, Servers* servers, Peers* peers, const CustomMix& custom,
              std::size_t dimension, RoundCounters& counters)
@@ -50,6 +48,8 @@ bool Round::run(Discipline& discipline, const Deadline& deadline) {
   } catch (const Error&) {  // of a connection, or somebody has sent what does not belong there
   }
   if (outcome == Outcome::nobody) return false;
+  // An exchange that is under way when the training ends is no failed one: nobody else loses by it.
+  if (outcome == Outcome::failed && servers_ && deadline.called_off()) return false;
   if (outcome == Outcome::not_finite) counters_.not_finite.fetch_add(1, kRelaxed);
   (outcome == Outcome::done ? counters_.rounds : counters_.failed).fetch_add(1, kRelaxed);
   counters_.nanoseconds.fetch_add(static_cast<std::uint64_t>((now() - start) * 1e9), kRelaxed);

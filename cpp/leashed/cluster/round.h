@@ -8,10 +8,11 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/cluster/partners.h"
-#include "leashed/discipline/discipline.h"
 #include "leashed/policy/synchroniser.h"
 
 namespace leashed {
+
+class Discipline;
 
 // A synchroniser from outside: changes theta, a copy, by `other` and the number of members. What it
 // has changed theta by is then added to what theta has become.

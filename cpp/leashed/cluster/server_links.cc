@@ -6,14 +6,14 @@
 #include <cmath>
 
 #include "leashed/base/clock.h"
+#include "leashed/base/relaxed.h"
 #include "leashed/net/feedback.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr double kLook = 0.05;               // seconds between two looks at whether to give up
+constexpr double kGiveUpLook = 0.05;         // seconds between two looks at whether to give up
 constexpr std::uint64_t kMostDoublings = 4;  // of the pause for a server that is late again
 
 bool answers(Connection& connection, double patience) {
@@ -265,7 +265,7 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
       }
     }
     if (something) continue;
-    const double left = std::clamp(deadline.at - now(), 0.0, kLook);
+    const double left = std::clamp(deadline.at - now(), 0.0, kGiveUpLook);
     const auto waits = [&waiting](int milliseconds) {
       return poll(waiting.data(), waiting.size(), milliseconds);
     };

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "leashed/base/error.h"
+#include "leashed/base/relaxed.h"
 #include "leashed/base/team.h"
 #include "leashed/cluster/averaging.h"
 #include "leashed/net/feedback.h"
@@ -20,7 +21,6 @@
 namespace leashed {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr int kEvents = 64;        // looked at at once
 constexpr std::size_t kTurn = 32;  // frames of one connection before the next has its turn
 

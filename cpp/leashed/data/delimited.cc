@@ -105,11 +105,11 @@ bool split_quoted(std::string_view line, char separator, std::vector<std::string
   }
 }
 
-class Parser final : public LineParser {
+class DelimitedParser final : public LineParser {
  public:
   // places: of each column, which field of a line it is.
-  Parser(std::shared_ptr<const DelimitedSettings> settings, RowLayout layout, char separator,
-         std::size_t fields, const std::vector<std::size_t>& places)
+  DelimitedParser(std::shared_ptr<const DelimitedSettings> settings, RowLayout layout,
+                  char separator, std::size_t fields, const std::vector<std::size_t>& places)
       : settings_(std::move(settings)),
         layout_(std::move(layout)),
         separator_(separator),
@@ -174,7 +174,7 @@ class Parser final : public LineParser {
   std::size_t numbers_ = 0, ids_ = 0;
 };
 
-Parser::Way Parser::way_of(const DelimitedColumn& column) {
+DelimitedParser::Way DelimitedParser::way_of(const DelimitedColumn& column) {
   if (column.kind == Kind::number) return Way::numbers;
   if (column.kind != Kind::id) return Way::one_by_one;
   if (column.encoder.kind == IdEncoder::Kind::hash) return Way::hashes;
@@ -183,7 +183,7 @@ Parser::Way Parser::way_of(const DelimitedColumn& column) {
   return eight ? Way::hexadecimal : Way::one_by_one;
 }
 
-void Parser::forget(RowBlock& block, std::size_t row) {
+void DelimitedParser::forget(RowBlock& block, std::size_t row) {
   for (RowBlock::Bag& bag : block.bags) {
     bag.offsets.resize(row + 1);
     bag.ids.resize(static_cast<std::size_t>(bag.offsets.back()));
@@ -192,8 +192,8 @@ void Parser::forget(RowBlock& block, std::size_t row) {
 
 // What most fields are takes no branch that depends on their text: an empty one among others is
 // hard to foresee.
-bool Parser::read_line(const char* text, std::size_t begin, const std::uint32_t* ends,
-                       RowBlock& block, std::size_t row) const {
+bool DelimitedParser::read_line(const char* text, std::size_t begin, const std::uint32_t* ends,
+                                RowBlock& block, std::size_t row) const {
   float* const x = block.x.data() + row * numbers_;
   std::uint64_t* const ids = block.ids.data() + row * ids_;
   for (const Run& run : runs_) {
@@ -240,8 +240,8 @@ bool Parser::read_line(const char* text, std::size_t begin, const std::uint32_t*
 }
 
 // False where the text is none of that kind.
-bool Parser::read(const Read& field, std::string_view text, RowBlock& block,
-                  std::size_t row) const {
+bool DelimitedParser::read(const Read& field, std::string_view text, RowBlock& block,
+                           std::size_t row) const {
   const DelimitedColumn& column = *field.column;
   switch (column.kind) {
     case Kind::id: {
@@ -296,7 +296,7 @@ bool Parser::read(const Read& field, std::string_view text, RowBlock& block,
   return false;
 }
 
-std::string Parser::reason(const Read& field, std::string_view text) const {
+std::string DelimitedParser::reason(const Read& field, std::string_view text) const {
   const DelimitedColumn& column = *field.column;
   const std::string is = column.name + " is " + (text.empty() ? "missing" : quoted(text));
   switch (column.kind) {
@@ -314,7 +314,7 @@ std::string Parser::reason(const Read& field, std::string_view text) const {
   }
 }
 
-ParsedRows Parser::parse(std::string_view lines) const {
+ParsedRows DelimitedParser::parse(std::string_view lines) const {
   ParsedRows rows;
   rows.block = RowBlock(layout_);
   if (lines.empty()) return rows;  // of a part that is a header alone
@@ -328,7 +328,7 @@ ParsedRows Parser::parse(std::string_view lines) const {
   return rows;
 }
 
-void Parser::parse_plain(std::string_view lines, ParsedRows& rows) const {
+void DelimitedParser::parse_plain(std::string_view lines, ParsedRows& rows) const {
   const auto ends = std::make_unique_for_overwrite<std::uint32_t[]>(lines.size() + 64);
   std::size_t count =
       scan_kernels(default_isa()).separators(lines.data(), lines.size(), separator_, ends.get());
@@ -394,7 +394,7 @@ void Parser::parse_plain(std::string_view lines, ParsedRows& rows) const {
   block.resize(row);
 }
 
-void Parser::parse_quoted(std::string_view lines, ParsedRows& rows) const {
+void DelimitedParser::parse_quoted(std::string_view lines, ParsedRows& rows) const {
   RowBlock& block = rows.block;
   block.resize(static_cast<std::size_t>(std::count(lines.begin(), lines.end(), '\n')) + 1);
   std::vector<std::string> fields;
@@ -507,7 +507,8 @@ std::shared_ptr<const LineParser> Delimited::begin(std::string_view& lines) cons
     const std::size_t newline = lines.find('\n');
     lines.remove_prefix(newline == std::string_view::npos ? lines.size() : newline + 1);
   }
-  return std::make_shared<const Parser>(settings_, layout_, separator, fields.size(), places);
+  return std::make_shared<const DelimitedParser>(settings_, layout_, separator, fields.size(),
+                                                 places);
 }
 
 }  // namespace leashed

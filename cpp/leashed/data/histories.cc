@@ -13,14 +13,14 @@ namespace leashed {
 namespace {
 
 // What a key is for; numbers that ClickGenerator has not.
-enum Purpose : std::uint64_t { kTrain = 16, kTest, kCalibration, kModel, kInterest };
+enum HistoryPurpose : std::uint64_t { kTrain = 16, kTest, kCalibration, kModel, kInterest };
 
 constexpr double kStays = 0.85, kKeen = 0.8, kFades = 0.9;
 
 // In a row's counters: who and how long, what is shown, and from here the entries; so many further
 // for each attempt.
 constexpr std::uint64_t kWho = 0, kShown = 1, kEntries = 2;
-constexpr std::uint64_t kAttempt = std::uint64_t{1} << 32;
+constexpr std::uint64_t kNextAttempt = std::uint64_t{1} << 32;
 
 std::uint64_t below(std::uint64_t n, double u) {
   return std::min(static_cast<std::uint64_t>(u * static_cast<double>(n)), n - 1);
@@ -52,7 +52,7 @@ std::uint64_t HistoryGenerator::item_of(std::uint64_t category, std::uint64_t ke
                                         double first) const {
   auto k = within_(first);
   for (std::uint64_t attempt = 1; !k; ++attempt) {
-    const auto words = philox(key, row, counter + attempt * kAttempt);
+    const auto words = philox(key, row, counter + attempt * kNextAttempt);
     k = within_(uniform53(words[2], words[3]));
   }
   return (*k - 1) * categories_ + category;

@@ -1,6 +1,6 @@
 // Which rows make up batch k of sparse data: a run of rows that lie one after another, so that
 // memory is read in order. The batches follow each other along longer runs, and these come in
-// another order in every pass: a function of (seed, k) alone (DESIGN decision 9).
+// another order in every pass: a function of (seed, k) alone (docs/architecture.md, decision 9).
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// Which rows make up batch k: a function of (seed, k) alone (DESIGN decision 9), whichever thread
-// asks. The stream of examples is one pass over a random permutation of the rows after another,
-// without replacement within a pass; batch k is its positions k·B to (k+1)·B − 1, so a batch may
-// reach from one pass into the next.
+// Which rows make up batch k: a function of (seed, k) alone, whichever thread asks
+// (docs/architecture.md, decision 9). The stream of examples is one pass over a random permutation
+// of the rows after another, without replacement within a pass; batch k is its positions k·B to
+// (k+1)·B − 1, so a batch may reach from one pass into the next.
 #pragma once
 
 #include <cstddef>

@@ -24,9 +24,10 @@ struct Scores {
 // One thread's; those of several are merged.
 class ScoredRows {
  public:
-  // kept: rows of users, at most; 0: users are not known.
-  explicit ScoredRows(std::size_t kept) {
-    if (kept > 0) users_.emplace(kept);
+  // kept: rows of users, at most; 0: users are not known. A limit, and how many rows are counted
+  // there at once, as of UserSample.
+  explicit ScoredRows(std::size_t kept, UserLimit* shared = nullptr, std::size_t at_once = 1) {
+    if (kept > 0) users_.emplace(kept, shared, at_once);
   }
 
   void add(std::span<const float> logits, const Targets& targets);

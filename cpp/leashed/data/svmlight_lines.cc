@@ -60,9 +60,9 @@ std::string shown(double number) {
   return text.str();
 }
 
-class Parser final : public LineParser {
+class SvmlightLineParser final : public LineParser {
  public:
-  explicit Parser(std::shared_ptr<const SvmlightSettings> settings)
+  explicit SvmlightLineParser(std::shared_ptr<const SvmlightSettings> settings)
       : settings_(std::move(settings)) {}
 
   ParsedRows parse(std::string_view lines) const override {
@@ -150,7 +150,7 @@ class Parser final : public LineParser {
 RowLayout SvmlightLines::layout() const { return layout_of(*settings_); }
 
 std::shared_ptr<const LineParser> SvmlightLines::begin(std::string_view&) const {
-  return std::make_shared<const Parser>(settings_);
+  return std::make_shared<const SvmlightLineParser>(settings_);
 }
 
 }  // namespace leashed

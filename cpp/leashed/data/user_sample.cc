@@ -6,7 +6,7 @@
 namespace leashed {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 constexpr double kDeviations = 1.96;  // of a normal distribution, that 95% are within
 
 // The finaliser of MurmurHash3: one to one, so that no two users become one. It leaves 0 as it is,
@@ -23,28 +23,32 @@ std::uint64_t hashed(std::uint64_t user) {
 }  // namespace
 
 void UserSample::add(std::span<const float> logits, const Targets& targets) {
+  if (shared_) halve(std::max(halvings_, shared_->halvings()));
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const float weight = targets.weights ? targets.weights[i] : 1;
-    const std::uint64_t user = hashed(targets.users[i]);
-    if (weight == 0 || !keeps(user)) continue;
+    if (weight == 0) continue;
     nan_ |= std::isnan(logits[i]);
-    make_room();
-    if (keeps(user)) rows_.push_back({user, logits[i], targets.labels[i] == 1 ? weight : -weight});
+    const std::uint64_t user = hashed(targets.users[i]);
+    const bool kept = keep({user, logits[i], targets.labels[i] == 1 ? weight : -weight});
+    if (!kept || !shared_) continue;
+    ++uncounted_[UserLimit::outlives(user)];
+    if (++uncounted_rows_ < at_once_) continue;
+    shared_->count(uncounted_);
+    uncounted_ = {};
+    uncounted_rows_ = 0;
+    halve(std::max(halvings_, shared_->halvings()));
   }
 }
 
 void UserSample::merge(const UserSample& other) {
   nan_ |= other.nan_;
   halve(std::max(halvings_, other.halvings_));
-  for (const Row& row : other.rows_) {
-    if (!keeps(row.user)) continue;
-    make_room();
-    if (keeps(row.user)) rows_.push_back(row);
-  }
+  for (const Row& row : other.rows_) keep(row);
 }
 
+// Its memory goes too: another of those that share it may need it next.
 void UserSample::clear(unsigned halvings) {
-  rows_.clear();
+  rows_ = std::vector<Row>();
   sorted_ = 0;
   nan_ = false;
   halvings_ = halvings;
@@ -57,8 +61,11 @@ void UserSample::sort() {
   sorted_ = rows_.size();
 }
 
-void UserSample::make_room() {
-  while (rows_.size() >= most_ && halvings_ <= kHash) halve(halvings_ + 1);
+bool UserSample::keep(const Row& row) {
+  while (keeps(row.user) && rows_.size() >= most_) halve(halvings_ + 1);
+  if (!keeps(row.user)) return false;
+  rows_.push_back(row);
+  return true;
 }
 
 void UserSample::halve(unsigned halvings) {
@@ -73,7 +80,7 @@ void UserSample::halve(unsigned halvings) {
 
 UserSample::Grouped UserSample::area_under_curves() {
   const double share = std::ldexp(1.0, -static_cast<int>(halvings_));
-  if (nan_) return {kNaN, kNaN, 0, share};
+  if (nan_) return {kUndefined, kUndefined, 0, share};
   sort();
   // Over users, of the weight w and the AUC a: so that Σ w² (a − value)² comes of one pass.
   double w = 0, wa = 0, ww = 0, wwa = 0, wwaa = 0;
@@ -101,10 +108,10 @@ UserSample::Grouped UserSample::area_under_curves() {
     wwa += weight * weight * auc;
     wwaa += weight * weight * auc * auc;
   }
-  if (users == 0) return {kNaN, kNaN, users, share};
+  if (users == 0) return {kUndefined, kUndefined, users, share};
   const double value = wa / w;
   if (halvings_ == 0) return {value, 0, users, share};
-  if (users == 1) return {value, kNaN, users, share};
+  if (users == 1) return {value, kUndefined, users, share};
   const double n = static_cast<double>(users);
   const double squares = std::max(0.0, wwaa - 2 * value * wwa + value * value * ww);
   const double deviation = std::sqrt((1 - share) * n / (n - 1) * squares) / w;

@@ -94,7 +94,8 @@ class Hogwild final : public InPlace, public Open {
   const bool copy_;
   const UpdateKernels& kernels_ = update_kernels();
   std::vector<LocalCopy> workers_;
-  // One shared counter, incremented once an update before its first write (READINGS).
+  // One shared counter, incremented once an update before its first write
+  // (docs/readings.md#words-that-differ).
   alignas(kCacheLine) std::atomic<std::uint64_t> t_;
   std::optional<RacyRuns> runs_;
 };

@@ -1,4 +1,4 @@
-// For threads that are not the training loop's and that come and go (engine/engine.h): reading and
+// For threads that are not the training loop's and that come and go (backend/engine.h): reading and
 // updating without being a numbered worker. Whoever calls keeps the version read. At most `readers`
 // views are held and `workers` pushes made at once.
 #pragma once

@@ -29,7 +29,8 @@ struct SparseGradient {
 };
 
 // What became of a gradient. Staleness τ = τᶜ + τˢ counts the updates applied between the read and
-// this one (READINGS, "Words that differ"): τᶜ until the worker was ready to update, τˢ after that.
+// this one (docs/readings.md#words-that-differ): τᶜ until the worker was ready to update, τˢ after
+// that.
 struct Publication {
   bool published = false;
   bool abandoned = false;  // in lockstep, because the run is being stopped: as if never computed

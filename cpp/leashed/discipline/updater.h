@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
-#include "leashed/discipline/discipline.h"
-#include "leashed/update/layout.h"
+#include "leashed/discipline/context.h"
+#include "leashed/discipline/publication.h"
+#include "leashed/update/rule.h"
 
 namespace leashed {
 

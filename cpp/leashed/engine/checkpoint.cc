@@ -4,10 +4,12 @@
 #include <string>
 
 #include "leashed/base/error.h"
-#include "leashed/discipline/discipline.h"
+#include "leashed/discipline/context.h"
+#include "leashed/discipline/observed.h"
 #include "leashed/sparse/lazy_shrink.h"
 #include "leashed/staleness/statistics.h"
 #include "leashed/update/layout.h"
+#include "leashed/update/rule.h"
 
 namespace leashed {
 

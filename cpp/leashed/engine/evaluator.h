@@ -14,7 +14,7 @@
 #include "leashed/data/batch_source.h"
 #include "leashed/data/click_metrics.h"
 #include "leashed/model/gradient_source.h"
-#include "leashed/table/row_store.h"
+#include "leashed/row_store/row_store.h"
 
 namespace leashed {
 

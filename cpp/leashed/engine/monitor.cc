@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "leashed/engine/executor.h"
+#include "leashed/engine/saving.h"
+
 namespace leashed {
 namespace {
 
@@ -15,7 +18,7 @@ constexpr double kShare = 0.1;   // of one thread, for evaluation, where no inte
 constexpr double kCopyInterval = 0.0002;
 constexpr double kCopyShare = 0.1;
 constexpr double kCopyTime = 1.0 / 128;  // of the time so far: updates may be slow, or copies none
-constexpr double kPatience = 0.1;        // seconds of evaluation after an interruption
+constexpr double kLastEvaluation = 0.1;  // seconds of evaluation after an interruption
 // Of an evaluation's time on one thread, after one, before an alarm may ask for the next: workers
 // have more than half of the processors even where alarms are false again and again.
 constexpr double kAlarm = 0.25;
@@ -87,7 +90,7 @@ void Monitor::remember() {
 void Monitor::look() {
   if (callbacks_.interrupted && callbacks_.interrupted()) {
     run_.stop.stop(StopReason::interrupted);
-    if (!interrupted_) patience_ends_ = now() + kPatience;
+    if (!interrupted_) patience_ends_ = now() + kLastEvaluation;
     interrupted_ = true;
   }
   if (clock_.running() && clock_.seconds() >= run_.until.seconds) {

@@ -3,26 +3,16 @@
 // checkpoints, and stops the training where a stop rule holds.
 #pragma once
 
-#include <functional>
 #include <limits>
 
 #include "leashed/base/clock.h"
-#include "leashed/engine/executor.h"
+#include "leashed/engine/callbacks.h"
 #include "leashed/engine/history.h"
-#include "leashed/engine/saving.h"
 
 namespace leashed {
 
-struct TrainCallbacks {
-  // Asked on the calling thread about every 20 ms; true: stop and return the state reached. May
-  // throw: the training is stopped and the exception passed on.
-  std::function<bool()> interrupted;
-  // Told of each evaluation, on the calling thread. May throw likewise.
-  std::function<void(const Evaluated&, double initial_loss)> progress;
-  // Given a checkpoint, on the calling thread: while the workers go on, and of the final state
-  // unless it is not finite. May throw likewise.
-  std::function<void(Checkpoint)> checkpoint;
-};
+class Executor;
+class Saving;
 
 class Monitor {
  public:

@@ -7,7 +7,7 @@
 namespace leashed {
 namespace {
 
-constexpr auto kPatience = std::chrono::milliseconds(20);  // between two looks at the stop flag
+constexpr auto kLook = std::chrono::milliseconds(20);  // between two looks at the stop flag
 
 }  // namespace
 
@@ -24,7 +24,7 @@ double Pause::pass(bool ask, const StopFlag& stop) {
     tell();
     lock.lock();
   }
-  while (pauses_ == before && !stop.stopped()) over_.wait_for(lock, kPatience);
+  while (pauses_ == before && !stop.stopped()) over_.wait_for(lock, kLook);
   if (pauses_ == before) --waiting_;
   return now() - start;
 }

@@ -1,11 +1,15 @@
 #include "leashed/engine/progress_metrics.h"
 
+#include <algorithm>
+
 namespace leashed {
 
 ProgressMetrics::ProgressMetrics(std::size_t workers, std::size_t kept)
-    : window_(kept), total_(kept) {
+    : limit_(kept), window_(kept), total_(kept) {
+  // Both parts of all workers have no more uncounted than an eighth of what is kept.
+  const std::size_t at_once = std::max<std::size_t>(1, kept / (16 * workers));
   for (std::size_t i = 0; i < workers; ++i) {
-    workers_.push_back(std::make_unique<Worker>((kept + workers - 1) / workers));
+    workers_.push_back(std::make_unique<Worker>(kept, &limit_, at_once));
   }
 }
 

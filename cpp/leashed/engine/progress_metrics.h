@@ -7,6 +7,9 @@
 // in the other. So what is looked at is made of whole batches, nobody waits and nothing is locked;
 // what is not handed over by the time the monitor takes it is in the next window.
 //
+// Users are let go by all workers together (user_limit.h), and no more of them than one alone that
+// had counted all rows would: GAUC is of the same users whoever trained on which batches.
+//
 // A worker's turn is one word: counting → asked, by the monitor; asked → handed, by the worker;
 // handed → counting, by the monitor, who has merged and cleared that part by then.
 #pragma once
@@ -26,8 +29,9 @@ namespace leashed {
 
 class ProgressMetrics {
  public:
-  // GAUC of so many rows at most, by the targets' users, and as many again of the window, and twice
-  // as many that workers have not handed over; 0: none.
+  // GAUC of so many rows at most, by the targets' users, and as many again of the window. Of rows
+  // that have not been collected workers have about as many in the parts that they count in, and in
+  // those that they have handed over; one that stands still has what it had. 0: none.
   ProgressMetrics(std::size_t workers, std::size_t kept);
 
   // Worker's. Where a batch of so many rows is to have its logits written.
@@ -46,7 +50,8 @@ class ProgressMetrics {
  private:
   enum class Turn : std::uint8_t { counting, asked, handed };
   struct alignas(kCacheLine) Worker {
-    explicit Worker(std::size_t kept) : parts{ScoredRows(kept), ScoredRows(kept)} {}
+    Worker(std::size_t kept, UserLimit* limit, std::size_t at_once)
+        : parts{ScoredRows(kept, limit, at_once), ScoredRows(kept, limit, at_once)} {}
 
     std::atomic<Turn> turn{Turn::counting};
     std::size_t counting = 0;  // the part, the worker's
@@ -57,6 +62,7 @@ class ProgressMetrics {
 
   void collect(ScoredRows& part);
 
+  UserLimit limit_;
   std::vector<std::unique_ptr<Worker>> workers_;
   ScoredRows window_, total_;
   bool ended_ = false;

@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "leashed/engine/stop.h"
 #include "leashed/engine/telemetry.h"
-#include "leashed/engine/worker.h"
 
 namespace leashed {
 
 struct TrainResult {
-  std::string outcome;  // converged, unfinished, diverged, crashed, stopped (READINGS, "Outcome")
+  // converged, unfinished, diverged, crashed or stopped (docs/readings.md#outcome)
+  std::string outcome;
   StopReason reason = StopReason::none;
   std::vector<float> parameters;
   bool sparse_runs = false;            // workers made runs of updates themselves

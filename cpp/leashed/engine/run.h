@@ -12,7 +12,7 @@
 #include "leashed/engine/progress_metrics.h"
 #include "leashed/engine/stop.h"
 #include "leashed/model/gradient_source.h"
-#include "leashed/table/row_store.h"
+#include "leashed/row_store/row_store.h"
 
 namespace leashed {
 

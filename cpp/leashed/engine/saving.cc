@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "leashed/discipline/discipline.h"
 #include "leashed/staleness/statistics.h"
 
 namespace leashed {

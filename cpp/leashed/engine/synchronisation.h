@@ -7,9 +7,9 @@
 #include <exception>
 #include <functional>
 
-#include "leashed/discipline/discipline.h"
-
 namespace leashed {
+
+class Discipline;
 
 // What of a training a synchronisation works with.
 struct Synchronised {

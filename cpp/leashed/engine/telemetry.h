@@ -11,7 +11,7 @@
 #include "leashed/base/aligned.h"
 #include "leashed/data/scored_rows.h"
 #include "leashed/engine/histogram.h"
-#include "leashed/table/row_store.h"
+#include "leashed/table/row_publication.h"
 
 namespace leashed {
 

@@ -5,8 +5,12 @@
 #include <optional>
 #include <utility>
 
+#include "leashed/discipline/discipline.h"
 #include "leashed/discipline/updater.h"
+#include "leashed/engine/executor.h"
+#include "leashed/engine/saving.h"
 #include "leashed/engine/watched_run.h"
+#include "leashed/engine/worker.h"
 
 namespace leashed {
 namespace {

@@ -4,10 +4,20 @@
 #include <limits>
 
 #include "leashed/data/stream_batches.h"
-#include "leashed/engine/monitor.h"
+#include "leashed/discipline/context.h"
+#include "leashed/engine/callbacks.h"
+#include "leashed/engine/leases.h"
+#include "leashed/engine/position.h"
+#include "leashed/engine/progress_metrics.h"
 #include "leashed/engine/result.h"
+#include "leashed/engine/stop.h"
+#include "leashed/engine/synchronisation.h"
+#include "leashed/row_store/row_store.h"
+#include "leashed/trace/trace_writer.h"
 
 namespace leashed {
+
+class Discipline;
 
 struct TrainOptions {
   std::size_t workers;

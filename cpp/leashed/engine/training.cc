@@ -2,16 +2,10 @@
 
 #include <algorithm>
 
-#include "leashed/data/indexed_batches.h"
+#include "leashed/data/make_batches.h"
+#include "leashed/discipline/discipline.h"
 
 namespace leashed {
-
-std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
-                                                std::uint64_t seed, const StreamedData* stream) {
-  if (stream) return std::make_unique<StreamBatches>(*stream, batch_size);
-  if (data.sparse) return std::make_unique<RunBatches>(data, batch_size, seed);
-  return std::make_unique<IndexedBatches>(data, batch_size, seed);
-}
 
 Training::Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
                    const StopRules& until, std::size_t workers, std::size_t batch_size,

@@ -8,19 +8,16 @@
 #include "leashed/base/aligned.h"
 #include "leashed/data/run_batches.h"
 #include "leashed/data/stream_batches.h"
-#include "leashed/discipline/discipline.h"
 #include "leashed/engine/leases.h"
 #include "leashed/engine/position.h"
 #include "leashed/engine/run.h"
 #include "leashed/engine/synchronisation.h"
-#include "leashed/engine/trace_writer.h"
+#include "leashed/trace/trace_writer.h"
 
 namespace leashed {
 
-// The mini-batches of a training on that data, or on the stream, where there is one.
-std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
-                                                std::uint64_t seed,
-                                                const StreamedData* stream = nullptr);
+class Discipline;
+class SparseRuns;
 
 struct Training : Run {
   Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,

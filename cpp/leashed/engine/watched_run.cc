@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "leashed/engine/executor.h"
 #include "leashed/engine/memory.h"
 
 namespace leashed {

@@ -5,11 +5,13 @@
 
 #include "leashed/base/clock.h"
 #include "leashed/base/fault.h"
+#include "leashed/base/relaxed.h"  // of claims: training.h says why
+#include "leashed/discipline/discipline.h"
+#include "leashed/update/rule.h"
 
 namespace leashed {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;  // of claims: training.h says why
 constexpr double kPatience = 0.02;  // seconds of waiting for a lease between two looks
 
 }  // namespace

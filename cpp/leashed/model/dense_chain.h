@@ -7,8 +7,8 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/isa.h"
-#include "leashed/model/kernels/activation.h"
-#include "leashed/model/kernels/dense.h"
+#include "leashed/kernels/activation.h"
+#include "leashed/kernels/dense.h"
 
 namespace leashed {
 

@@ -7,7 +7,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/data/batch_view.h"
-#include "leashed/model/kernels/dense.h"
+#include "leashed/kernels/dense.h"
 #include "leashed/model/micro_batches.h"
 
 namespace leashed {

@@ -1,5 +1,5 @@
-// The gradient source contract (DESIGN decision 5): where gradients come from is one choice among
-// the others, so the engine knows a model only through this interface.
+// The gradient source contract (docs/architecture.md, decision 8): where gradients come from
+// is one choice among the others, so the engine knows a model only through this interface.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "leashed/data/batch_view.h"
-#include "leashed/update/rule.h"
 
 namespace leashed {
+
+class Rule;
 
 // Scratch memory of one thread; a source makes it and alone knows what is in it.
 class Workspace {

@@ -1,8 +1,8 @@
 #include "leashed/net/connection.h"
 
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -69,13 +69,15 @@ void until_ready(std::span<pollfd> waiting, const Deadline& deadline) {
 
 Deadline Deadline::in(double seconds) { return {now() + seconds}; }
 
-void Deadline::check() const {
+bool Deadline::called_off() const {
   const auto set = [](const std::atomic<bool>* flag) {
     return flag && flag->load(std::memory_order_relaxed);
   };
-  if (set(cancelled) || set(ended) || (go_on && !(*go_on)())) {
-    throw ConnectionError(Reason::cancelled, "given up");
-  }
+  return set(cancelled) || set(ended) || (go_on && !(*go_on)());
+}
+
+void Deadline::check() const {
+  if (called_off()) throw ConnectionError(Reason::cancelled, "given up");
   if (!(at > now())) {
     throw ConnectionError(Reason::late, "the other side has not answered in time");
   }

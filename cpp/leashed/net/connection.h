@@ -25,6 +25,8 @@ struct Deadline {
   static Deadline in(double seconds);
   // Throws `late` or `cancelled` where it is.
   void check() const;
+  // Whether this side gives up, however much time is left.
+  bool called_off() const;
 
   double at = std::numeric_limits<double>::infinity();  // on the monotonic clock
   // Whether to give up at once, for either reason; looked at some times a second. Relaxed: they

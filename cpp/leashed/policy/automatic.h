@@ -13,6 +13,8 @@ class Automatic {
       : gba_(job, gba), forecast_(forecast) {}
 
   const WorkerRule& rule() const { return gba_.rule(); }
+  static constexpr bool kHolds = Gba::kHolds;
+
   bool divides_by_containing() const { return gba_.divides_by_containing(); }
   Gba::Mode mode() const { return gba_.mode(); }
 

@@ -47,6 +47,9 @@ class Coordinated {
         term_ns_(job.term_ns),
         divides_by_containing_(job.divide_by_containing) {}
 
+  // Whether a server holds parameters.
+  static constexpr bool kHolds = true;
+
   const WorkerRule& rule() const { return rule_; }
   bool divides_by_containing() const { return divides_by_containing_; }
   bool present(Node node) const { return node < states_.size() && states_[node] != State::away; }

@@ -38,6 +38,8 @@ class Peers : public Coordinated<Peers> {
     std::uint64_t seed = 0;
   };
 
+  static constexpr bool kHolds = false;
+
   Peers(const Job& job, const Meetings& meetings, std::uint32_t local_steps)
       : Coordinated(job, own_models(local_steps)), set_(meetings) {
     begin(job.workers);

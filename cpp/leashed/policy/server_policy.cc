@@ -1,6 +1,18 @@
 #include "leashed/policy/server_policy.h"
 
+#include <map>
+#include <string>
+
 #include "leashed/policy/arguments.h"
+#include "leashed/policy/automatic.h"
+#include "leashed/policy/bsp.h"
+#include "leashed/policy/dssp.h"
+#include "leashed/policy/gba.h"
+#include "leashed/policy/hop_bw.h"
+#include "leashed/policy/peers.h"
+#include "leashed/policy/server_easgd.h"
+#include "leashed/policy/shat.h"
+#include "leashed/policy/ssp.h"
 
 namespace leashed::modes {
 namespace {

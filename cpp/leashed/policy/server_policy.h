@@ -1,30 +1,65 @@
-// The modes of training by name.
+// Any mode of training as one value, and the modes by name. Who holds one knows none of their
+// machines, which are compiled with server_policy.cc alone.
 #pragma once
 
-#include <variant>
+#include <concepts>
+#include <memory>
+#include <utility>
 
 #include "leashed/base/choice.h"
-#include "leashed/policy/automatic.h"
-#include "leashed/policy/bsp.h"
-#include "leashed/policy/dssp.h"
-#include "leashed/policy/gba.h"
-#include "leashed/policy/hop_bw.h"
-#include "leashed/policy/peers.h"
-#include "leashed/policy/server_easgd.h"
-#include "leashed/policy/shat.h"
-#include "leashed/policy/ssp.h"
+#include "leashed/policy/server_machine.h"
+#include "leashed/policy/worker_rule.h"
 
 namespace leashed::modes {
 
-using ServerPolicy = std::variant<Bsp,        // and ASP
-                                  Ssp,        // and Hop-BS
-                                  Dssp,       //
-                                  HopBw,      // and Sync, local SGD
-                                  Easgd,      //
-                                  Gba,        // switching to Sync and back
-                                  Automatic,  // which switches itself
-                                  Shat,       // and SHAT-root and ENSEMBLE
-                                  Peers>;     // SwarmSGD, GoSGD, AD-PSGD, D-PSGD, Prague
+class ServerPolicy {
+ public:
+  template <class M>
+  requires(!std::same_as<M, ServerPolicy> && Machine<M>) ServerPolicy(M machine)
+      : kept_(std::make_unique<Kept<M>>(std::move(machine))) {}
+  ServerPolicy(const ServerPolicy& other) : kept_(other.kept_->copy()) {}
+  ServerPolicy(ServerPolicy&&) = default;
+  ServerPolicy& operator=(ServerPolicy other) {
+    kept_.swap(other.kept_);
+    return *this;
+  }
+
+  void on(const Event& event, Time now, Out& out) { kept_->on(event, now, out); }
+  const WorkerRule& rule() const { return kept_->rule(); }
+  bool divides_by_containing() const { return kept_->divides_by_containing(); }
+  // Whether a server holds parameters; among peers nobody does.
+  bool holds() const { return kept_->holds(); }
+
+  // Null: it is another machine.
+  template <Machine M>
+  const M* as() const {
+    const auto* const kept = dynamic_cast<const Kept<M>*>(kept_.get());
+    return kept ? &kept->machine : nullptr;
+  }
+
+ private:
+  struct Any {
+    virtual ~Any() = default;
+    virtual std::unique_ptr<Any> copy() const = 0;
+    virtual void on(const Event& event, Time now, Out& out) = 0;
+    virtual const WorkerRule& rule() const = 0;
+    virtual bool divides_by_containing() const = 0;
+    virtual bool holds() const = 0;
+  };
+  template <class M>
+  struct Kept final : Any {
+    explicit Kept(M m) : machine(std::move(m)) {}
+    std::unique_ptr<Any> copy() const override { return std::make_unique<Kept>(machine); }
+    void on(const Event& event, Time now, Out& out) override { machine.on(event, now, out); }
+    const WorkerRule& rule() const override { return machine.rule(); }
+    bool divides_by_containing() const override { return machine.divides_by_containing(); }
+    bool holds() const override { return M::kHolds; }
+
+    M machine;
+  };
+
+  std::unique_ptr<Any> kept_;
+};
 
 // Throws Error where there is none of that name, or an argument is wrong. Arguments of all:
 //
@@ -40,13 +75,8 @@ using ServerPolicy = std::variant<Bsp,        // and ASP
 ServerPolicy make_server_policy(const Choice& choice);
 
 inline void on(ServerPolicy& machine, const Event& event, Time now, Out& out) {
-  std::visit([&](auto& m) { m.on(event, now, out); }, machine);
+  machine.on(event, now, out);
 }
-inline const WorkerRule& rule(const ServerPolicy& machine) {
-  return std::visit([](const auto& m) -> const WorkerRule& { return m.rule(); }, machine);
-}
-inline bool divides_by_containing(const ServerPolicy& machine) {
-  return std::visit([](const auto& m) { return m.divides_by_containing(); }, machine);
-}
+inline const WorkerRule& rule(const ServerPolicy& machine) { return machine.rule(); }
 
 }  // namespace leashed::modes

@@ -23,7 +23,7 @@ ParameterServer::ParameterServer(const modes::ServerPolicy& machine,
         "the rows of tables are shared by all workers, which send models in this mode; take one "
         "whose workers push gradients");
   }
-  if (rows) rows_.emplace(*rows, modes::divides_by_containing(machine_));
+  if (rows) rows_.emplace(*rows, machine_.divides_by_containing());
   counts_.worker_examples.resize(context.workers);
   counts_.worker_kept.resize(context.workers);
 }

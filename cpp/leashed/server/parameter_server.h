@@ -94,7 +94,7 @@ class ParameterServer {
 
   const modes::WorkerRule& rule() const { return modes::rule(machine_); }
   // Peers have nobody who holds anything: their first grant brings what all begin with.
-  bool holds() const { return !std::holds_alternative<modes::Peers>(machine_); }
+  bool holds() const { return machine_.holds(); }
   // Whether what is held is what is trained, rather than the mean of the workers' own models.
   bool has_global_model() const;
   Holder& holder() { return holder_; }

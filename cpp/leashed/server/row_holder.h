@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "leashed/row_store/find_rows.h"
 #include "leashed/server/row_sharding.h"
-#include "leashed/table/find_rows.h"
 
 namespace leashed {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "leashed/model/gradient_source.h"
+#include "leashed/row_store/local_rows.h"
 #include "leashed/server/row_holder.h"
-#include "leashed/table/local_rows.h"
 
 namespace leashed {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "leashed/base/choice.h"
-#include "leashed/discipline/discipline.h"
+#include "leashed/discipline/context.h"
 #include "leashed/server/parameter_server.h"
 #include "leashed/server/row_sharding.h"
 #include "leashed/server/sharding.h"

@@ -86,9 +86,9 @@ std::unique_ptr<Durations> make(const Choice& choice) {
   return std::make_unique<D>(choice);
 }
 
-using Maker = std::function<std::unique_ptr<Durations>(const Choice&)>;
-const std::map<std::string, Maker>& registry() {
-  static const std::map<std::string, Maker> makers = {
+using DurationsMaker = std::function<std::unique_ptr<Durations>(const Choice&)>;
+const std::map<std::string, DurationsMaker>& registry() {
+  static const std::map<std::string, DurationsMaker> makers = {
       {"constant", make<Constant>},       {"normal", make<Normal>},
       {"exponential", make<Exponential>}, {"rates", make<Rates>},
       {"heavy_tail", make<HeavyTail>},    {"trace", make<Trace>},

@@ -4,6 +4,7 @@
 
 #include "leashed/cluster/averaging.h"
 #include "leashed/cluster/messages.h"
+#include "leashed/discipline/discipline.h"
 #include "leashed/net/feedback.h"
 #include "leashed/net/frame.h"
 #include "leashed/update/kernels.h"

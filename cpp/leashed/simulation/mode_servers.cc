@@ -3,12 +3,12 @@
 namespace leashed {
 
 using Push = ModePlayer::Part::Push;
-using Kind = modes::Event::Kind;
+using EventKind = modes::Event::Kind;
 
 void ModeServers::pull(std::uint32_t worker, std::size_t shard) {
   if (!played_.members.there(worker) && !played_.members.unheard(worker)) return;
-  if (shard == 0) return first({Kind::pull, worker}, nullptr);
-  tell(shard, {Kind::pull, worker}, nullptr, played_.now);
+  if (shard == 0) return first({EventKind::pull, worker}, nullptr);
+  tell(shard, {EventKind::pull, worker}, nullptr, played_.now);
 }
 
 void ModeServers::push(std::uint32_t worker, std::size_t shard) {
@@ -17,7 +17,7 @@ void ModeServers::push(std::uint32_t worker, std::size_t shard) {
   if (played_.shards.agree() && shard > 0) return go_on(shard);
   const Payload payload = gradients_.payload(worker, shard);
   part.push = Push::none;
-  modes::Event event{Kind::push, worker, part.ticket, part.version};
+  modes::Event event{EventKind::push, worker, part.ticket, part.version};
   event.lease = played_.players[worker].sent;
   if (shard == 0) return first(event, &payload);
   tell(shard, event, &payload, played_.now);
@@ -35,9 +35,9 @@ void ModeServers::finish() {
     go_on(s);
     if (played_.shards.agree()) continue;
     for (modes::Node node = 0; node < played_.players.size(); ++node) {
-      tell(s, {Kind::leave, node}, nullptr, played_.now);
+      tell(s, {EventKind::leave, node}, nullptr, played_.now);
     }
-    tell(s, {Kind::data_end}, nullptr, played_.now);
+    tell(s, {EventKind::data_end}, nullptr, played_.now);
   }
 }
 
@@ -46,7 +46,7 @@ void ModeServers::first(const modes::Event& event, const Payload* payload) {
   if (!played_.shards.agree()) return;
   for (std::size_t s = 1; s < played_.shards.size(); ++s) {
     queues_[s].push_back({event, played_.now});
-    if (event.kind == Kind::push) played_.players[event.node].parts[s].awaited = true;
+    if (event.kind == EventKind::push) played_.players[event.node].parts[s].awaited = true;
     go_on(s);
   }
 }
@@ -61,7 +61,7 @@ void ModeServers::go_on(std::size_t shard) {
   std::deque<Told>& queue = queues_[shard];
   while (!queue.empty()) {
     const Told told = queue.front();
-    if (told.event.kind != Kind::push) {
+    if (told.event.kind != EventKind::push) {
       queue.pop_front();
       tell(shard, told.event, nullptr, told.ns);
       continue;

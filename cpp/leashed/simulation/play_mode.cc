@@ -13,7 +13,6 @@
 namespace leashed {
 namespace {
 
-using modes::Event;
 using modes::WorkerRule;
 
 class ModePlay final : Sink {
@@ -29,7 +28,7 @@ class ModePlay final : Sink {
         outcome_(played_),
         servers_(played_, gradients_, *this),
         members_(played_, transfers_, outcome_,
-                 [this](const Event& event) { servers_.tell_all(event); }) {}
+                 [this](const modes::Event& event) { servers_.tell_all(event); }) {}
 
   ModeResult run() {
     const auto attached = played_.source.attach();
@@ -88,7 +87,8 @@ class ModePlay final : Sink {
         servers_.pull(worker, played_.shard_of(moment));
         break;
       case ModeEvent::command:  // the worker is the number of the command
-        servers_.tell_all({Event::Kind::command, 0, 0, 0, played_.options.commands[worker].second});
+        servers_.tell_all(
+            {modes::Event::Kind::command, 0, 0, 0, played_.options.commands[worker].second});
         break;
       case ModeEvent::wake:
         servers_.wake();

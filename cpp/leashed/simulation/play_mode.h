@@ -3,7 +3,7 @@
 // own kernels when their push falls due, on the version that was pulled; what they take is drawn.
 #pragma once
 
-#include "leashed/discipline/discipline.h"
+#include "leashed/discipline/context.h"
 #include "leashed/server/parameter_server.h"
 #include "leashed/server/sharding.h"
 #include "leashed/simulation/simulate.h"

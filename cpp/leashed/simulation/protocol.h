@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "leashed/base/choice.h"
+#include "leashed/discipline/context.h"
 #include "leashed/discipline/discipline.h"
 
 namespace leashed {

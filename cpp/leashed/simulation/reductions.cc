@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "leashed/cluster/averaging.h"
+#include "leashed/discipline/discipline.h"
 #include "leashed/simulation/link.h"
 #include "leashed/update/kernels.h"
 

@@ -18,7 +18,8 @@
 namespace leashed {
 namespace {
 
-// In the order of one moment: pushes come before pulls (READINGS, "State machines and time").
+// In the order of one moment: pushes come before pulls
+// (docs/readings.md#state-machines-and-time).
 enum class Kind : std::uint8_t {
   step,      // of an update or a read under way
   computed,  // a gradient
@@ -27,12 +28,12 @@ enum class Kind : std::uint8_t {
   evaluate,
 };
 
-using Replicas = std::span<const std::unique_ptr<Discipline>>;
+using TrainerReplicas = std::span<const std::unique_ptr<Discipline>>;
 
 class Simulation final : public SyncStage {
  public:
   Simulation(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
-             const Choice& choice, Replicas replicas, const DisciplineContext& context,
+             const Choice& choice, TrainerReplicas replicas, const DisciplineContext& context,
              const SimulationOptions& options, const TrainCallbacks& callbacks,
              const TrainersPlan& plan)
       : source_(source),
@@ -352,7 +353,7 @@ class Simulation final : public SyncStage {
   }
 
   const GradientSource& source_;
-  const Replicas replicas_;
+  const TrainerReplicas replicas_;
   const SimulationOptions& options_;
   const TrainersPlan& plan_;
   const IndexedBatches batches_;
@@ -381,9 +382,10 @@ class Simulation final : public SyncStage {
 }  // namespace
 
 SimulationResult simulate(const GradientSource& source, const DatasetView& data,
-                          const DatasetView* validation, const Choice& choice, Replicas replicas,
-                          const DisciplineContext& context, const SimulationOptions& options,
-                          const TrainCallbacks& callbacks, const TrainersPlan& plan) {
+                          const DatasetView* validation, const Choice& choice,
+                          TrainerReplicas replicas, const DisciplineContext& context,
+                          const SimulationOptions& options, const TrainCallbacks& callbacks,
+                          const TrainersPlan& plan) {
   return Simulation(source, data, validation, choice, replicas, context, options, callbacks, plan)
       .run();
 }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "leashed/engine/monitor.h"
+#include "leashed/engine/callbacks.h"
 #include "leashed/engine/result.h"
 #include "leashed/simulation/membership.h"
 #include "leashed/simulation/trainers.h"

@@ -1,5 +1,6 @@
 #include "leashed/simulation/trainers.h"
 
+#include "leashed/discipline/discipline.h"
 #include "leashed/simulation/exchanges.h"
 #include "leashed/simulation/reductions.h"
 

@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "leashed/cluster/pace.h"
-#include "leashed/discipline/discipline.h"
 #include "leashed/net/codec.h"
 #include "leashed/policy/synchroniser.h"
 
 namespace leashed {
+
+class Discipline;
 
 struct TrainersPlan {
   std::size_t count = 1;

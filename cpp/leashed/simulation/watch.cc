@@ -6,11 +6,12 @@
 #include "leashed/base/clock.h"
 #include "leashed/base/team.h"
 #include "leashed/engine/memory.h"
+#include "leashed/engine/monitor.h"
 
 namespace leashed {
 namespace {
 
-constexpr double kPatience = 0.02;  // real seconds between two looks at signals
+constexpr double kLook = 0.02;  // real seconds between two looks at signals
 
 }  // namespace
 
@@ -18,7 +19,7 @@ bool Watch::looked() {
   if (interrupted_ || now() < next_look_) return interrupted_;
   interrupted_ = callbacks_.interrupted && callbacks_.interrupted();
   if (interrupted_) stop.stop(StopReason::interrupted);
-  next_look_ = now() + kPatience;
+  next_look_ = now() + kLook;
   return interrupted_;
 }
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "leashed/engine/callbacks.h"
 #include "leashed/engine/evaluator.h"
-#include "leashed/engine/monitor.h"
 #include "leashed/engine/result.h"
 
 namespace leashed {

@@ -1,5 +1,6 @@
 // Policies from other publications, which adapt to the staleness of the run; Python's docstrings
-// say which parts of them could be verified (READINGS, "Policies the papers only name").
+// say which parts of them could be verified
+// (docs/readings.md#policies-the-papers-only-name).
 #pragma once
 
 #include <math.h>  // lgamma_r

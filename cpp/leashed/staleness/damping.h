@@ -29,7 +29,8 @@ class PowerDamping final : public StalenessPolicy {
   const double k_;
 };
 
-// 1 up to μ', (μ' / (τ + 1))^k above (READINGS on eq. 7); as printed, (τ + 1)^−k above.
+// 1 up to μ', (μ' / (τ + 1))^k above; as printed, (τ + 1)^−k above
+// (docs/readings.md#staleness-and-data-normalisation-swap).
 class NormalizedDamping final : public StalenessPolicy {
  public:
   NormalizedDamping(double mu, double k, bool as_printed)

@@ -1,5 +1,5 @@
 // A staleness policy: what a gradient is multiplied by for its staleness τ, counted from 0
-// (READINGS, "Words that differ"). It multiplies the gradient and not the step size
+// (docs/readings.md#words-that-differ). It multiplies the gradient and not the step size
 // (extreme-scale-asgd, eq. 8), so momentum and accumulators are not punished for a stale gradient.
 #pragma once
 

@@ -1,6 +1,7 @@
 // The stage-aware transform over any policy (extreme-scale-asgd, eqs. 5 and 6): ρ(τ · trans(Δw)),
 // trans(Δw) = sigmoid(λ |Δw|), |Δw| the Euclidean norm of the variable's last update. What trans
-// multiplies is the staleness counted from 0; as printed, that counted from 1 (READINGS).
+// multiplies is the staleness counted from 0; as printed, that counted from 1
+// (docs/readings.md#staleness-and-data-normalisation-swap).
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,7 @@
-// τ-normalisation (extreme-scale-asgd; READINGS): 1 / max(1, τ') with τ' = δ'(τ − μ)/δ + μ', which
-// gives staleness here (mean μ, deviation δ) the distribution of a baseline cluster (μ', δ'). The
-// short form is τ' = δ'τ/δ. μ and δ are given, or measured while training goes on.
+// τ-normalisation (docs/readings.md#staleness-and-data-normalisation-swap): 1 / max(1, τ') with
+// τ' = δ'(τ + 1 − μ)/δ + μ', which gives staleness here (mean μ, deviation δ) the distribution of a
+// baseline cluster (μ', δ'). The short form is τ' = δ'(τ + 1)/δ. μ and δ are given, or measured
+// while training goes on.
 #pragma once
 
 #include <algorithm>

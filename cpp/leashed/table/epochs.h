@@ -20,6 +20,9 @@ namespace leashed {
 
 class Epochs {
  public:
+  // Of oldest(): nobody holds anything.
+  static constexpr std::uint64_t kLeft = std::numeric_limits<std::uint64_t>::max();
+
   // For readers 0 to readers − 1, none of which has joined.
   explicit Epochs(std::size_t readers) : announced_(std::make_unique<Announced[]>(readers)) {}
 
@@ -61,7 +64,6 @@ class Epochs {
   }
 
  private:
-  static constexpr std::uint64_t kLeft = std::numeric_limits<std::uint64_t>::max();
   struct alignas(kCacheLine) Announced {
     std::atomic<std::uint64_t> number{kLeft};
   };

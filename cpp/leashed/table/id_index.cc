@@ -8,13 +8,13 @@
 #include <optional>
 
 #include "leashed/base/error.h"
+#include "leashed/base/relaxed.h"
 
 namespace leashed {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr unsigned kLeastBits = 6;               // of a segment's slots
-constexpr std::size_t kSample = 16, kWorst = 4;  // rows that are compared, and evicted of them
+constexpr unsigned kLeastBits = 6;  // of a segment's slots
+constexpr std::size_t kWorst = 4;   // rows that are evicted of those that are compared
 
 // Slots for so many rows, of which at most 0.6 are to be in use.
 unsigned bits_for(std::size_t rows) {
@@ -47,8 +47,16 @@ void IdIndex::Segment::put(std::uint64_t id, std::uint64_t hash, Handle handle) 
 }
 
 struct alignas(kCacheLine) IdIndex::Shard {
+  static constexpr std::uint64_t kNotFull = Epochs::kLeft, kForGood = kNotFull - 1;
+
   // Relaxed: counted without the lock.
   std::atomic<std::uint64_t> deferred{0};
+  // Of what was held when the last id was refused, the oldest epoch: until it changes nothing comes
+  // back. kNotFull: that id got a row, or some are to be evicted. Relaxed: what comes back is taken
+  // under the lock, and who sees an older one is refused, or looks in vain.
+  std::atomic<std::uint64_t> full_since{kNotFull};
+  // Relaxed: counted without the lock.
+  std::atomic<std::uint64_t> refused{0};
 
   // Under the lock.
   std::mutex lock;
@@ -70,7 +78,7 @@ struct alignas(kCacheLine) IdIndex::Shard {
   std::vector<std::uint32_t> free;
   std::size_t unused = 0;  // rows that it may take and never has
   std::size_t live = 0, hand = 0;
-  std::uint64_t inserted = 0, evicted = 0, refused = 0, rebuilt = 0;
+  std::uint64_t inserted = 0, evicted = 0, rebuilt = 0;
 
   std::size_t at_hand() const { return unused + free.size() + waiting; }
 };
@@ -135,12 +143,23 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
 
 IdIndex::~IdIndex() = default;
 
+// Who holds the lock and is not running keeps others from inserting: so what takes long, beginning
+// a row and comparing those to evict, is done without it, and who would be refused does not take
+// it.
 IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period,
                                bool may_evict) {
   if (is_special(id)) return {find(id), Outcome::known};
   const std::uint64_t hash = mix(id);
   Shard& shard = shards_[shard_of(hash)];
-  const std::unique_lock lock(shard.lock, std::try_to_lock);
+  const std::uint64_t full_since = shard.full_since.load(kRelaxed);
+  if (full_since == Shard::kForGood ||
+      (full_since != Shard::kNotFull && full_since == epochs_.oldest())) {
+    if (const std::uint32_t row = find(id); row != kNone) return {row, Outcome::known};
+    shard.refused.fetch_add(1, kRelaxed);
+    return {kNone, Outcome::refused};
+  }
+  const float* const values = begun(id);
+  std::unique_lock lock(shard.lock, std::try_to_lock);
   if (!lock) {
     shard.deferred.fetch_add(1, kRelaxed);
     return {kNone, Outcome::deferred};
@@ -148,22 +167,38 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
   if (const std::uint32_t row = shard.owned.find(id, hash); row != kNone) {
     return {row, Outcome::known};
   }
-  reclaim(shard);
+  const std::uint64_t oldest = reclaim(shard);
   const std::uint32_t row = make_room(shard) ? take_row(shard) : kNone;
   if (row != kNone) {
     rows_.head(row).version.store(0, kRelaxed);
     rows_.head(row).touched.store(touched, kRelaxed);
     rows_.head(row).period.store(period, kRelaxed);
-    initialise_(id, rows_.values(row));
+    std::copy_n(values, rows_.floats(), rows_.values(row));
     ++shard.inserted;
     shard.owned.put(id, hash, {row, static_cast<std::uint32_t>(shard.inserted)});
     ++shard.used;
     ++shard.live;
   } else {
-    ++shard.refused;
+    shard.refused.fetch_add(1, kRelaxed);
   }
-  if (score_ && may_evict && shard.at_hand() < settings_.reserve) evict(shard, row);
+  const bool evicts = score_ && may_evict && shard.at_hand() < settings_.reserve;
+  const bool for_good = !score_ && shard.at_hand() == 0;
+  const bool full = row == kNone && !evicts && (for_good || may_evict);
+  shard.full_since.store(!full ? Shard::kNotFull : for_good ? Shard::kForGood : oldest, kRelaxed);
+  if (evicts) {
+    const Sample sample = sampled(shard, row);
+    lock.unlock();
+    evict(shard, sample);
+  }
   return {row, row == kNone ? Outcome::refused : Outcome::inserted};
+}
+
+// What a row of that id begins with; until the thread asks for another one's.
+const float* IdIndex::begun(std::uint64_t id) const {
+  thread_local AlignedArray<float> values;
+  if (values.size() < rows_.floats()) values = AlignedArray<float>(rows_.floats());
+  initialise_(id, values.data());
+  return values.data();
 }
 
 // Whether one slot more may be used.
@@ -221,9 +256,9 @@ bool IdIndex::rebuild(Shard& shard, unsigned bits) {
   return true;
 }
 
-// Takes back what nobody holds any more.
-void IdIndex::reclaim(Shard& shard) {
-  if (shard.retired.empty() && shard.waiting == 0) return;
+// Takes back what nobody holds any more; the epoch that it went by, kNotFull where nothing waits.
+std::uint64_t IdIndex::reclaim(Shard& shard) {
+  if (shard.retired.empty() && shard.waiting == 0) return Shard::kNotFull;
   const std::uint64_t oldest = epochs_.oldest();
   std::erase_if(shard.retired, [&](const Shard::Retired& each) { return each.number <= oldest; });
   while (shard.waiting > 0 && shard.limbo[shard.oldest].number <= oldest) {
@@ -231,6 +266,7 @@ void IdIndex::reclaim(Shard& shard) {
     shard.oldest = (shard.oldest + 1) % shard.limbo.size();
     --shard.waiting;
   }
+  return oldest;
 }
 
 std::uint32_t IdIndex::take_row(Shard& shard) {
@@ -245,40 +281,51 @@ std::uint32_t IdIndex::take_row(Shard& shard) {
   return next_row_.fetch_add(1, kRelaxed);
 }
 
-// The worst of the next rows under the hand, but for the newest; one epoch for all of them.
-void IdIndex::evict(Shard& shard, std::uint32_t newest) {
+// The next rows under the hand, but for the newest.
+IdIndex::Sample IdIndex::sampled(Shard& shard, std::uint32_t newest) {
   const Segment segment = shard.owned;
-  struct Candidate {
-    float score;
-    std::size_t slot;
-  };
-  std::array<Candidate, kSample> sample;
-  std::size_t count = 0;
-  for (std::size_t seen = 0; seen < slots(segment.bits) && count < kSample; ++seen) {
+  Sample sample;
+  sample.rebuilt = shard.rebuilt;
+  for (std::size_t seen = 0; seen < slots(segment.bits) && sample.count < sample.candidates.size();
+       ++seen) {
     shard.hand = segment.next(shard.hand);
     if (is_special(segment.table[shard.hand].id.load(kRelaxed))) continue;
     const std::uint32_t row = segment.table[shard.hand].handle.row;
-    if (row == newest) continue;
-    const float score = score_(rows_.head(row), rows_.values(row));
-    sample[count++] = {std::isnan(score) ? std::numeric_limits<float>::infinity() : score,
-                       shard.hand};
+    if (row != newest) sample.candidates[sample.count++] = {0, row, shard.hand};
   }
-  const std::size_t worst = std::min(kWorst, count);
-  std::partial_sort(sample.begin(), sample.begin() + worst, sample.begin() + count,
+  return sample;
+}
+
+// The worst of the sample; one epoch for all of them. Without the lock none of them begins anew for
+// another id: the caller may have found it.
+void IdIndex::evict(Shard& shard, Sample sample) {
+  const auto begin = sample.candidates.begin(), end = begin + sample.count;
+  for (auto each = begin; each != end; ++each) {
+    const float score = score_(rows_.head(each->row), rows_.values(each->row));
+    each->score = std::isnan(score) ? std::numeric_limits<float>::infinity() : score;
+  }
+  const auto worst = begin + std::min(kWorst, sample.count);
+  std::partial_sort(begin, worst, end,
                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
-  for (std::size_t k = 0; k < worst; ++k) {
-    const std::uint32_t row = segment.table[sample[k].slot].handle.row;
-    segment.table[sample[k].slot].id.store(kTomb, kRelaxed);
-    rows_.head(row).version.fetch_or(RowHead::kDead, kRelaxed);
-    shard.limbo[(shard.oldest + shard.waiting++) % shard.limbo.size()] = {row, 0};
+  const std::unique_lock lock(shard.lock, std::try_to_lock);
+  // Else the next who inserts sees to it.
+  if (!lock || shard.rebuilt != sample.rebuilt || shard.at_hand() >= settings_.reserve) return;
+  std::size_t count = 0;
+  for (auto each = begin; each != worst; ++each) {
+    std::atomic<std::uint64_t>& id = shard.owned.table[each->slot].id;
+    if (is_special(id.load(kRelaxed))) continue;  // somebody else has evicted it
+    id.store(kTomb, kRelaxed);
+    rows_.head(each->row).version.fetch_or(RowHead::kDead, kRelaxed);
+    shard.limbo[(shard.oldest + shard.waiting++) % shard.limbo.size()] = {each->row, 0};
+    ++count;
   }
-  if (worst == 0) return;
+  if (count == 0) return;
   const std::uint64_t number = epochs_.begin();
-  for (std::size_t k = 1; k <= worst; ++k) {
+  for (std::size_t k = 1; k <= count; ++k) {
     shard.limbo[(shard.oldest + shard.waiting - k) % shard.limbo.size()].number = number;
   }
-  shard.live -= worst;
-  shard.evicted += worst;
+  shard.live -= count;
+  shard.evicted += count;
 }
 
 IdIndex::Counts IdIndex::counts() const {
@@ -290,7 +337,7 @@ IdIndex::Counts IdIndex::counts() const {
     const std::lock_guard lock(shard.lock);
     counts.inserted += shard.inserted;
     counts.evicted += shard.evicted;
-    counts.refused += shard.refused;
+    counts.refused += shard.refused.load(kRelaxed);
     counts.rebuilt += shard.rebuilt;
     counts.deferred += shard.deferred.load(kRelaxed);
     counts.live += shard.live;

@@ -10,6 +10,7 @@
 // more (epochs.h).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -35,8 +36,10 @@ class IdIndex {
     std::size_t reserve;  // rows of each shard that are kept free, where some can be evicted
   };
   // What a row holds when its id is inserted: θ and the states.
+  // By any thread.
   using Initialise = std::function<void(std::uint64_t id, float* values)>;
-  // Of rows to evict, those of the largest score. Read while others write; null: none ever is.
+  // Of rows to evict, those of the largest score. Read while others write, by any thread; null:
+  // none ever is.
   using Score = std::function<float(RowHead& head, const float* values)>;
   // Which row an id has, and the how manieth of its shard's insertions, modulo 2^32, has given it:
   // an id that was evicted and has come back to the same row has another one. 0: of the ids that
@@ -76,9 +79,9 @@ class IdIndex {
     std::uint32_t row;
     Outcome outcome;
   };
-  // For who has not found it; its row was touched then, in that period of SWAP's. Takes no rows
-  // beyond the settings', and for slots no more than most_bytes(). Evicts others where few rows are
-  // left, and where it may.
+  // For readers that have joined, and have not found it; its row was touched then, in that period
+  // of SWAP's. Takes no rows beyond the settings', and for slots no more than most_bytes(). Evicts
+  // others where few rows are left, and where it may.
   Entry insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period = 0,
                bool may_evict = true);
 
@@ -146,6 +149,18 @@ class IdIndex {
     void put(std::uint64_t id, std::uint64_t hash, Handle handle) const;
   };
 
+  // Rows of which the worst are to be evicted.
+  struct Candidate {
+    float score;
+    std::uint32_t row;
+    std::size_t slot;
+  };
+  struct Sample {
+    std::uint64_t rebuilt = 0;  // how often the shard had been, when they were in these slots
+    std::array<Candidate, 16> candidates;
+    std::size_t count = 0;
+  };
+
   static std::size_t segment_bytes(const Settings& settings);
   static std::size_t most_retired(const Settings& settings);
   static std::size_t shard_bytes(const Settings& settings);
@@ -159,8 +174,10 @@ class IdIndex {
   bool make_room(Shard& shard);
   std::byte* place_for(const Shard& shard, unsigned bits) const;
   bool rebuild(Shard& shard, unsigned bits);
-  void reclaim(Shard& shard);
-  void evict(Shard& shard, std::uint32_t newest);
+  std::uint64_t reclaim(Shard& shard);
+  const float* begun(std::uint64_t id) const;
+  Sample sampled(Shard& shard, std::uint32_t newest);
+  void evict(Shard& shard, Sample sample);
   std::uint32_t take_row(Shard& shard);
 
   Rows& rows_;

@@ -19,11 +19,11 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'l', 's', 'h', 't', 'a', 'b', 'l', 'e'};
-constexpr std::uint32_t kFormat = 1, kChanges = 2;    // all rows; changes, with ids that are gone
-constexpr std::size_t kBlock = std::size_t{1} << 20;  // bytes, about
-constexpr std::uint32_t kEnd = ~std::uint32_t{0};     // in place of a block's rows
-constexpr std::uint32_t kLongest = 1 << 24;           // description
-constexpr std::uint32_t kMostNumbers = 1 << 16;       // of the staleness policy
+constexpr std::uint32_t kFormat = 1, kChanges = 2;  // all rows; changes, with ids that are gone
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // bytes, about
+constexpr std::uint32_t kEnd = ~std::uint32_t{0};          // in place of a block's rows
+constexpr std::uint32_t kLongest = 1 << 24;                // description
+constexpr std::uint32_t kMostNumbers = 1 << 16;            // of the staleness policy
 
 struct FileHeader {
   char magic[8];
@@ -37,7 +37,7 @@ struct BlockHeader {
 static_assert(sizeof(FileHeader) == 48 && sizeof(BlockHeader) == 8 && sizeof(SavedRow) == 16);
 
 std::size_t rows_of_block(std::size_t row_bytes) {
-  return std::max<std::size_t>(1, kBlock / row_bytes);
+  return std::max<std::size_t>(1, kBlockBytes / row_bytes);
 }
 
 std::uint32_t checksum_of(const FileHeader& begin, const SavedHeader& header) {

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "leashed/base/error.h"
+#include "leashed/base/relaxed.h"
 #include "leashed/staleness/statistics.h"
 #include "leashed/table/saved.h"
 #include "leashed/table/table.h"
@@ -13,8 +14,7 @@
 namespace leashed {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr std::size_t kPart = 1024;                        // rows between two looks at signals
+constexpr std::size_t kLookRows = 1024;                    // rows between two looks at signals
 constexpr auto kSettled = std::chrono::milliseconds(200);  // in which a step ends, as a rule
 
 }  // namespace
@@ -44,7 +44,7 @@ void Table::save(const std::string& path, const std::string& description, const 
   SavedWriter file(path, header(description));
   std::size_t seen = 0;
   each_row([&](std::uint64_t id, IdIndex::Handle handle) {
-    if (watch && seen++ % kPart == 0) watch();
+    if (watch && seen++ % kLookRows == 0) watch();
     const std::uint32_t row = handle.row;
     SavedRow saved{id, 0, 0, 0};
     if (settings_.versions) {
@@ -131,7 +131,7 @@ std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64
   };
   std::size_t seen = 0;
   each_row([&](std::uint64_t id, IdIndex::Handle handle) {
-    if (watch && seen++ % kPart == 0) watch();
+    if (watch && seen++ % kLookRows == 0) watch();
     const RowHead& head = rows_->head(handle.row);
     const Changed now{id, handle, head.version.load(kRelaxed), head.touched.load(kRelaxed)};
     if (now.version & RowHead::kDead) return;
@@ -180,7 +180,7 @@ void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, Sa
   const auto copy = update_kernels().copy_racy;
   SavedWriter file(path, header);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (watch && i % kPart == 0) watch();
+    if (watch && i % kLookRows == 0) watch();
     const auto& [id, handle, before, _] = rows[i];
     // Evicted, which the next file tells. Where it is back in that row by now, its incarnation is
     // another than the scan's, which is kept: the next file has it once more.
@@ -280,7 +280,7 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
   const std::string& path = paths.back();
   std::size_t rows = 0;
   files.each([&](const SavedRow& row, const float*) {
-    if (watch && rows % kPart == 0) watch();
+    if (watch && rows % kLookRows == 0) watch();
     ++rows;
     check(&row.id, 1);
   });

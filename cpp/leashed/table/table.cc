@@ -8,12 +8,12 @@
 #include <thread>
 
 #include "leashed/base/error.h"
+#include "leashed/base/relaxed.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr std::size_t kLeastRows = 64;  // of a table that grows
 constexpr std::size_t kMostRows = std::numeric_limits<std::uint32_t>::max() - 2;
 constexpr std::size_t kMostFloats = std::size_t{1} << 20;  // of a row

@@ -22,8 +22,8 @@
 #include "leashed/table/epochs.h"
 #include "leashed/table/id_index.h"
 #include "leashed/table/initial.h"
+#include "leashed/table/row_publication.h"
 #include "leashed/table/row_rule.h"
-#include "leashed/table/row_store.h"
 #include "leashed/table/rows.h"
 #include "leashed/table/saved.h"
 

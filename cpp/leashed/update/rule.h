@@ -1,6 +1,6 @@
-// An update rule: how a gradient changes theta and the rule's own state, as one fused pass (DESIGN
-// decision 2). What is one rule's alone is a struct of its own (rules.h); what all rules share is
-// here: learning rate, weight decay, clipping, the gradient's sign, SWAP.
+// An update rule: how a gradient changes theta and the rule's own state, as one fused pass
+// (docs/architecture.md, decision 2). What is one rule's alone is a struct of its own (rules.h);
+// what all rules share is here: learning rate, weight decay, clipping, the gradient's sign, SWAP.
 #pragma once
 
 #include <cmath>

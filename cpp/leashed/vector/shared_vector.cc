@@ -18,7 +18,7 @@ constexpr std::size_t kMostSlots = std::size_t{1} << kSlotBits;
 // many in vain looks at words that nobody has written.
 constexpr std::size_t kLooks = std::size_t{1} << 24;
 
-constexpr std::size_t slot_of(std::uint64_t word) { return word & (kMostSlots - 1); }
+constexpr std::size_t published_slot(std::uint64_t word) { return word & (kMostSlots - 1); }
 constexpr std::uint64_t t_of(std::uint64_t word) { return word >> kSlotBits; }
 constexpr std::uint64_t word_of(std::size_t slot, std::uint64_t t) { return t << kSlotBits | slot; }
 
@@ -102,7 +102,7 @@ SharedVector::Sizes SharedVector::checked(const SharedMemory& memory) {
 
 void SharedVector::check_words() const {
   // Relaxed: they are only looked at.
-  bool sound = slot_of(header().published.load(std::memory_order_relaxed)) < slots();
+  bool sound = published_slot(header().published.load(std::memory_order_relaxed)) < slots();
   for (std::size_t i = 0; i < participants(); ++i) {
     for (const auto& pin : seat(i).pins) sound &= pin.load(std::memory_order_relaxed) <= slots();
   }
@@ -150,12 +150,13 @@ bool SharedVector::announced(std::size_t slot) const {
 }
 
 bool SharedVector::published(std::size_t slot) const {
-  return slot_of(header().published.load(std::memory_order_seq_cst)) == slot;  // as in announced
+  return published_slot(header().published.load(std::memory_order_seq_cst)) ==
+         slot;  // as in announced
 }
 
 std::size_t SharedVector::live() const {
   // Of one moment, for the vector would else be missed that moves between two looks.
-  const std::size_t current = slot_of(header().published.load(std::memory_order_relaxed));
+  const std::size_t current = published_slot(header().published.load(std::memory_order_relaxed));
   std::size_t live = 0;
   for (std::size_t slot = 0; slot < slots(); ++slot) {  // relaxed: telemetry
     live += slot == current || announced(slot) || claimed(slot).load(std::memory_order_relaxed);
@@ -240,7 +241,7 @@ SharedVector::Participant::~Participant() {
 }
 
 const float* SharedVector::Participant::data_at(const Announced& place) const {
-  return vector_.vector(slot_of(place.word));
+  return vector_.vector(published_slot(place.word));
 }
 
 std::uint64_t SharedVector::Participant::t_at(const Announced& place) const {
@@ -253,7 +254,7 @@ SharedVector::Participant::Pin SharedVector::Participant::pin(std::size_t index)
   for (;;) {
     // seq_cst, both: see announced. The load's acquire pairs with the release CAS in publish, so
     // the vector's values are visible.
-    seat_.pins[index].store(slot_of(word) + 1, std::memory_order_seq_cst);
+    seat_.pins[index].store(published_slot(word) + 1, std::memory_order_seq_cst);
     fault_point("announced");
     const std::uint64_t again = published.load(std::memory_order_seq_cst);
     if (again == word) break;
@@ -261,7 +262,7 @@ SharedVector::Participant::Pin SharedVector::Participant::pin(std::size_t index)
   }
   held_[index] = true;
   Pin pin(this, {index, word});
-  if (slot_of(word) >= vector_.slots()) refuse_damaged(vector_.memory_);
+  if (published_slot(word) >= vector_.slots()) refuse_damaged(vector_.memory_);
   fault_point("pinned");
   return pin;
 }
@@ -335,7 +336,7 @@ bool SharedVector::Participant::count(std::uint64_t& t) {
   std::uint64_t word = word_of(0, t);
   const bool counted = vector_.header().published.compare_exchange_strong(
       word, word_of(0, t + 1), std::memory_order_acq_rel, std::memory_order_relaxed);
-  if (slot_of(word) != 0) refuse_damaged(vector_.memory_);  // or it would never be counted
+  if (published_slot(word) != 0) refuse_damaged(vector_.memory_);  // or it would never be counted
   t = t_of(word);
   return counted;
 }

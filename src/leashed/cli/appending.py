@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from leashed.studies.packed import SUFFIX, is_packed
+
 __all__ = ["before", "opened", "tell", "tell_left"]
 
 T = TypeVar("T")
@@ -36,15 +38,25 @@ def before(
 
     Raises:
         FileExistsError: there is something, and it is not to be added to.
+        ValueError: the file is packed, or is named as one that is.
     """
     path: Path | None = options.output
-    if path is None or not path.exists() or not path.stat().st_size:
+    if path is None:
+        return [], 0
+    if path.suffix == SUFFIX:
+        raise ValueError(
+            f"{path}: results are written as text, line by line: name a file without {SUFFIX}, and "
+            f"pack it afterwards"
+        )
+    if not path.exists() or not path.stat().st_size:
         return [], 0
     if not options.resume:
         raise FileExistsError(
             f"{path} has results already: --resume adds what is missing, another --output starts "
             "anew"
         )
+    if is_packed(path):
+        raise ValueError(f"{path} is packed by gzip, nothing can be appended: unpack it first")
     found, size = read(path)
     if size < path.stat().st_size:
         tell(f"{path}: its last line was not written to the end and is dropped")

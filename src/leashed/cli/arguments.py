@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from leashed.datasets import Split
-from leashed.spelled import DISCIPLINE_WORDS, data_of
+from leashed.training.spelled import DISCIPLINE_WORDS, data_of
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from leashed import _check
+from leashed.base import checks
 from leashed.datasets import synthetic_click_lines
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def add(commands: Commands) -> None:
 
 
 def _clicks(options: argparse.Namespace) -> int:
-    _check.writable(options.output)
+    checks.writable(options.output)
     lines = synthetic_click_lines(
         options.rows,
         options.seed,

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from leashed import datasets, models, stream, tables
+from leashed import datasets, models, stream
 from leashed.cli.files import parts_of, stream_of
 from leashed.datasets import ClickDataset, ClickSplit
-from leashed.models import Graph
+from leashed.models import tables
+from leashed.models.graphs import Graph
+from leashed.models.tables import Table
 from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stream import Stream
-from leashed.tables import Table
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments

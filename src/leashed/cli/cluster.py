@@ -15,7 +15,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leashed import spelled
 from leashed.cli.arguments import add_data, add_discipline
 from leashed.cli.progress import Line, bar
 from leashed.cli.rule_arguments import add_rule
@@ -26,8 +25,9 @@ from leashed.cluster.supervisor import Supervisor, command, supervise
 from leashed.cluster.table import line as told
 from leashed.cluster.table import render
 from leashed.datasets import Split
-from leashed.models import INITIALISATIONS
+from leashed.models._parameters import INITIALISATIONS
 from leashed.studies.scaling import MODELS
+from leashed.training import spelled
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check
 from leashed._core import __version__
+from leashed.base import checks
+from leashed.base.machine import cores, cpu_model
 from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import Line
-from leashed.machine import cores, cpu_model
 from leashed.studies.combinations import (
     DISCIPLINES,
     POLICIES,
@@ -52,7 +52,7 @@ def add(benchmarks: Commands) -> None:
 
 
 def _combinations(options: argparse.Namespace) -> int:
-    _check.writable(options.output)
+    checks.writable(options.output)
     if options.merge and (options.output is None or not options.output.exists()):
         raise ValueError("--merge needs --output, a page that is there")
     rules = tuple(RULES) if options.rules is None else options.rules

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check, models, simulation
+from leashed import models, simulation
+from leashed.base import checks
 from leashed.cli.appending import tell
 from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import Line
 from leashed.report.table import duration, number, spread, text
-from leashed.simulation import Costs
+from leashed.simulation.virtual_time import Costs
 from leashed.studies.contention import Contention, Point, study
 from leashed.studies.plan import MODELS, build_model
 
@@ -78,7 +79,7 @@ def _bound(word: str) -> float:
 
 
 def _contention(options: argparse.Namespace) -> int:
-    _check.drawable(options.report)
+    checks.drawable(options.report)
     data = load_data(options).train
     measured = build_model(options.model, data)
     if options.costs is None:
@@ -97,8 +98,8 @@ def _contention(options: argparse.Namespace) -> int:
         costs,
         threads=options.threads,
         persistence=options.persistence,
-        repeats=_check.whole("repeats", options.repeats),
-        seed=_check.whole("seed", options.seed, 0),
+        repeats=checks.whole("repeats", options.repeats),
+        seed=checks.whole("seed", options.seed, 0),
         real=not options.virtual,
     )
     small = models.softmax_regression(data.features, data.classes)
@@ -134,8 +135,8 @@ def _row(point: Point) -> list[str]:
 
 
 def _write(path: Path, points: list[Point], rows: list[list[str]]) -> None:
-    from leashed.plots import contention  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report import html_page  # noqa: PLC0415
+    from leashed.report.plots import contention  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report.summary import Table  # noqa: PLC0415
 
     html_page.study(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cli.progress import Line
 from leashed.report.table import number, text
 from leashed.studies.damping import BASELINE, Asked, Curve, curves
@@ -61,11 +61,11 @@ def damping(options: argparse.Namespace) -> int:
     asked = Asked(
         workers=options.workers,
         times=options.times or default.times,
-        lr=default.lr if options.lr is None else _check.real("lr", options.lr, 0.0),
+        lr=default.lr if options.lr is None else checks.real("lr", options.lr, 0.0),
         repeats=default.repeats
         if options.repeats is None
-        else _check.whole("repeats", options.repeats),
-        seed=_check.whole("seed", options.seed, 0),
+        else checks.whole("repeats", options.repeats),
+        seed=checks.whole("seed", options.seed, 0),
     )
     if options.full:
         asked = replace(asked, updates=_FULL * asked.updates, rows=_FULL * asked.rows)
@@ -96,8 +96,8 @@ def _row(curve: Curve) -> list[str]:
 
 
 def _write(path: Path, found: list[Curve], rows: list[list[str]]) -> None:
-    from leashed.plots import damping as plots  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report import html_page  # noqa: PLC0415
+    from leashed.report.plots import damping as plots  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report.summary import Table  # noqa: PLC0415
 
     html_page.study(

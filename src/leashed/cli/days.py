@@ -7,17 +7,18 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from leashed import _check, checkpoint, folders
+from leashed.base import checks
 from leashed.cli import clicks
 from leashed.cli.files import expanded, stream_of
 from leashed.cli.progress import Line, describe
 from leashed.cli.rule_arguments import rule_of, staleness_of
-from leashed.continual import Continual, continual
-from leashed.days import Day, to_json
 from leashed.disciplines import Discipline
+from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
 from leashed.report import days as report
-from leashed.train import Progress
+from leashed.training.continual import Continual, continual
+from leashed.training.days import Day, to_json
+from leashed.training.train import Progress
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
@@ -123,8 +124,8 @@ def _check_options(options: argparse.Namespace) -> None:
         raise ValueError("--days takes --checkpoint FOLDER, where the state lies between days")
     if options.threads == "auto":
         raise ValueError("--threads auto does not go with --days: give a number")
-    _check.writable(options.output)
-    _check.drawable(options.report)
+    checks.writable(options.output)
+    checks.drawable(options.report)
 
 
 def _write(options: argparse.Namespace, model: str, result: Continual) -> None:

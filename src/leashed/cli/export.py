@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check, export
-from leashed.restoring import restore
+from leashed.base import checks
+from leashed.files import export
+from leashed.files.restoring import restore
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -47,7 +48,7 @@ def _export(options: argparse.Namespace) -> int:
     if options.bags is not None and options.onnx is None:
         raise ValueError("--bags goes with --onnx; leave it out")
     bags = _features(options.bags)
-    _check.writable(options.onnx)
+    checks.writable(options.onnx)
     if options.tables is not None:
         export.check_tables_path(options.tables)
         if options.onnx is not None and options.onnx.resolve() == options.tables.resolve():

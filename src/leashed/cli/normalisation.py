@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cli.arguments import listed
 from leashed.cli.progress import Line
 from leashed.report.table import text
@@ -68,16 +68,16 @@ def add(commands: Commands) -> None:
 def _normalisation(options: argparse.Namespace) -> int:
     default = Asked()
     asked = Asked(
-        workers=tuple(_check.whole("workers", n) for n in options.workers),
+        workers=tuple(checks.whole("workers", n) for n in options.workers),
         times=options.times,
-        lr=_check.real("lr", options.lr, 0.0),
-        batch_size=_check.whole("batch-size", options.batch_size, 2, default.rows),
-        repeats=_check.whole("repeats", options.repeats),
-        seed=_check.whole("seed", options.seed, 0),
+        lr=checks.real("lr", options.lr, 0.0),
+        batch_size=checks.whole("batch-size", options.batch_size, 2, default.rows),
+        repeats=checks.whole("repeats", options.repeats),
+        seed=checks.whole("seed", options.seed, 0),
     )
     if options.full:
         asked = replace(asked, updates=_FULL * asked.updates, rows=_FULL * asked.rows)
-    _check.drawable(options.report)
+    checks.drawable(options.report)
     line, found = Line(sys.stderr), []
     for curve in curves(asked):
         found.append(curve)
@@ -116,8 +116,8 @@ def _note(asked: Asked) -> str:
 
 
 def _write(path: Path, found: list[Curve], rows: list[list[str]], note: str) -> None:
-    from leashed.plots import normalisation as plots  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report import html_page  # noqa: PLC0415
+    from leashed.report.plots import normalisation as plots  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report.summary import Table  # noqa: PLC0415
 
     html_page.study(

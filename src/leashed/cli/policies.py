@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cli.rule_arguments import policy_of
 from leashed.staleness import POLICIES
 
@@ -38,8 +38,8 @@ def add(commands: Commands) -> None:
 
 
 def _policies(options: argparse.Namespace) -> int:
-    _check.drawable(options.output)
-    from leashed.plots.policies import decay_factors  # noqa: PLC0415 (matplotlib is optional)
+    checks.drawable(options.output)
+    from leashed.report.plots.policies import decay_factors  # noqa: PLC0415 (matplotlib is optional)
 
     named = [policy_of(text, "policy") for text in options.policies] or None
     decay_factors(named, options.up_to).savefig(options.output)

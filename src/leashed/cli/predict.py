@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _atomic, _check, metrics
+from leashed import metrics
+from leashed.base import atomic, checks
 from leashed.cli import clicks, files, sparse
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
-from leashed.models import FactorisationMachine, Graph, Model
+from leashed.files.restoring import Restored, restore
+from leashed.models.factorisation import FactorisationMachine
+from leashed.models.graphs import Graph
+from leashed.models.network import Model
 from leashed.report.table import number, pairs
-from leashed.restoring import Restored, restore
-from leashed.spelled import data_of
+from leashed.training.spelled import data_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -99,7 +102,7 @@ def _parts(
     """
     most = options.rows
     if most is not None:
-        most = _check.whole("--rows", most)
+        most = checks.whole("--rows", most)
     if isinstance(found.model, Graph) and found.model.readers and options.data not in _GENERATED:
         _refuse(options, "a file of clicks", "format", "zero_based", "seed")
         return clicks.parts(options.data, options, most)
@@ -169,7 +172,7 @@ def _outputs(found: Restored, data: Dataset | SparseDataset | ClickDataset) -> N
 
 
 def _predict(options: argparse.Namespace) -> int:
-    _check.writable(options.output)
+    checks.writable(options.output)
     read = files.read_for([options.model, options.data])
     if options.output is not None and options.output.resolve() in read:
         raise ValueError(f"--output {options.output} is read here; name another")
@@ -206,7 +209,7 @@ def _write(path: Path, says: Iterator[NDArray[np.float32]]) -> None:
         with path.open("wb") as file:
             file.writelines(content)
     else:
-        _atomic.write(path, content)
+        atomic.write(path, content)
 
 
 def _array(says: Iterator[NDArray[np.float32]], folder: Path) -> Iterator[bytes | memoryview]:

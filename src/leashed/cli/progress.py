@@ -9,7 +9,7 @@ from typing import TextIO
 
 from leashed.report.table import number
 from leashed.stopping import Until
-from leashed.train import Progress
+from leashed.training.train import Progress
 
 _BAR = 10
 _QUIET_SECONDS = 5.0

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed.cli.arguments import add_data, load_data
-from leashed.replaying import Applied, Replay, replay
 from leashed.report.table import number, pairs
+from leashed.training.replaying import Applied, Replay, replay
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

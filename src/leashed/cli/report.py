@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check
+from leashed.base import checks
 from leashed.studies import runs
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def add(commands: Commands) -> None:
         nargs="+",
         type=Path,
         metavar="RUNS",
-        help="results from 'leashed bench scaling --output' or 'leashed train --output', or the "
-        "folder of a run of 'leashed cluster up'",
+        help="results from 'leashed bench scaling --output' or 'leashed train --output', plain or "
+        "packed by gzip, or the folder of a run of 'leashed cluster up'",
     )
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), help="default: %(default)s"
@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    _check.drawable(options.output)
+    checks.drawable(options.output)
     if any(file.is_dir() for file in options.files):
         return _cluster(options)
     from leashed.report import page  # noqa: PLC0415 (matplotlib is optional)

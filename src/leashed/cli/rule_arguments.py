@@ -1,6 +1,6 @@
 """The commands' arguments for update rule, schedule and staleness policy.
 
-What ``NAME:key=value,…`` makes is told in :mod:`leashed.spelled`.
+What ``NAME:key=value,…`` makes is told in :mod:`leashed.training.spelled`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 
 from leashed.rules import RULES
-from leashed.spelled import SCHEDULES, policy_of, rule_of, staleness_of
 from leashed.staleness import POLICIES
+from leashed.training.spelled import SCHEDULES, policy_of, rule_of, staleness_of
 
 __all__ = ["add_rule", "policy_of", "rule_of", "staleness_of"]
 

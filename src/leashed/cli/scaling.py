@@ -10,17 +10,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leashed import _check, simulation
+from leashed import simulation
+from leashed.base import checks
 from leashed.cli.appending import before, opened, tell, tell_left
 from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import Line, describe
-from leashed.models import INITIALISATIONS
+from leashed.models._parameters import INITIALISATIONS
 from leashed.report import summary
 from leashed.report.table import duration, number, percent
 from leashed.studies import scaling
 from leashed.studies.plan import PIXELS
 from leashed.studies.runs import Run, read_to_append
-from leashed.train import Progress
+from leashed.training.train import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,11 +162,11 @@ def _scaling(options: argparse.Namespace) -> int:
     if options.resume and options.output is None:
         raise ValueError("--resume goes with --output, the file to go on with")
     if options.minutes is not None:
-        _check.real("minutes", options.minutes, 0.0)
+        checks.real("minutes", options.minutes, 0.0)
     if options.costs is not None and not options.virtual:
         raise ValueError("--costs goes with --virtual")
     plan = _plan(options)
-    _check.writable(options.output)
+    checks.writable(options.output)
     data = load_data(options).train
     runs, size = before(options, read_to_append)
     if options.virtual:

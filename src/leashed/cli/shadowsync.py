@@ -11,17 +11,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cli.appending import before, opened, tell, tell_left
 from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import Line
+from leashed.cluster.shadowsync.figure5 import Figure5
+from leashed.cluster.shadowsync.quality import Sweep, Table2
+from leashed.cluster.shadowsync.scaling import Scaling
+from leashed.cluster.shadowsync.study import Record, Study, left, read
+from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualTable2
 from leashed.datasets import Split, synthetic_digits
 from leashed.report.table import number
-from leashed.shadowsync.figure5 import Figure5
-from leashed.shadowsync.quality import Sweep, Table2
-from leashed.shadowsync.scaling import Scaling
-from leashed.shadowsync.study import Record, Study, left, read
-from leashed.shadowsync.virtual import VirtualFigure5, VirtualTable2
 from leashed.studies.scaling import MODELS
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _study(options: argparse.Namespace) -> AnyStudy:
         study = study.full()
     if options.scale is None:
         return study
-    return study.scaled(_check.real("scale", options.scale, 0.0))
+    return study.scaled(checks.real("scale", options.scale, 0.0))
 
 
 def _data(options: argparse.Namespace, study: AnyStudy) -> Split | None:
@@ -237,10 +237,10 @@ def _shadowsync(options: argparse.Namespace) -> int:
     if options.plot is not None and options.study != "figure5":
         raise ValueError(f"--plot does not go with --{options.study}")
     if options.minutes is not None:
-        _check.real("minutes", options.minutes, 0.0)
+        checks.real("minutes", options.minutes, 0.0)
     study = _study(options)
-    _check.writable(options.output)
-    _check.drawable(options.plot)
+    checks.writable(options.output)
+    checks.drawable(options.plot)
     records, size = before(options, read)
     data = _data(options, study)
     try:
@@ -289,7 +289,7 @@ def _shadowsync(options: argparse.Namespace) -> int:
 
 
 def _draw(study: Scaling, records: list[Record], path: Path) -> None:
-    from leashed.plots.shadowsync import scaling  # noqa: PLC0415 (matplotlib is optional)
+    from leashed.report.plots.shadowsync import scaling  # noqa: PLC0415 (matplotlib is optional)
 
     losses = study.loss_panels(records) if isinstance(study, VirtualFigure5) else {}
     scaling(*study.panels(records), study.told, losses).savefig(path)

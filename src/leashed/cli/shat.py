@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import Line
 from leashed.report.summary import Table
@@ -87,16 +87,16 @@ def add(benchmarks: Commands) -> None:
 def _asked(options: argparse.Namespace) -> Asked:
     asked = _FULL if options.full else Asked()
     for n in options.workers:
-        _check.whole("workers", n, 2)
+        checks.whole("workers", n, 2)
     return dataclasses.replace(
         asked,
         workers=tuple(dict.fromkeys(options.workers)),
-        epochs=_check.real("epochs", _or(options.epochs, asked.epochs), 0.0),
-        repeats=_check.whole("repeats", _or(options.repeats, asked.repeats)),
-        lr=_check.real("lr", options.lr, 0.0),
-        momentum=_check.real("momentum", options.momentum, 0.0, allow=True),
-        batch_size=_check.whole("batch_size", options.batch_size),
-        seed=_check.whole("seed", options.seed, 0),
+        epochs=checks.real("epochs", _or(options.epochs, asked.epochs), 0.0),
+        repeats=checks.whole("repeats", _or(options.repeats, asked.repeats)),
+        lr=checks.real("lr", options.lr, 0.0),
+        momentum=checks.real("momentum", options.momentum, 0.0, allow=True),
+        batch_size=checks.whole("batch_size", options.batch_size),
+        seed=checks.whole("seed", options.seed, 0),
     )
 
 
@@ -105,7 +105,7 @@ def _or(given: float | None, default: float) -> float:
 
 
 def _shat(options: argparse.Namespace) -> int:
-    _check.drawable(options.report)
+    checks.drawable(options.report)
     asked, data = _asked(options), load_data(options)
     total, line, runs = len(settings(asked)), Line(sys.stderr), []
     for run in train_all(asked, data):
@@ -255,9 +255,9 @@ def _write(
     found: Sequence[Throughput],
     tables: dict[str, Table],
 ) -> None:
-    from leashed.plots import shat  # noqa: PLC0415 (matplotlib is optional)
-    from leashed.plots.style import style  # noqa: PLC0415
     from leashed.report import html_page  # noqa: PLC0415
+    from leashed.report.plots import shat  # noqa: PLC0415 (matplotlib is optional)
+    from leashed.training.plots.style import style  # noqa: PLC0415
 
     compared = [run for run in runs if run.method in HETEROGENEOUS]
     n = max((run.workers for run in runs if run.cluster != "HO"), default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from leashed import shared
+from leashed.engine import shared
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

@@ -7,20 +7,23 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from leashed import _check, simulation
+from leashed import simulation
+from leashed.base import checks
 from leashed.cli import clicks
 from leashed.cli.arguments import add_data, load_data
 from leashed.cli.progress import Line
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
 from leashed.datasets import ClickSplit, Split
-from leashed.models import Graph, Model
+from leashed.models.graphs import Graph
+from leashed.models.network import Model
 from leashed.modes import Mode
 from leashed.report.table import MISSING, duration, number, text
-from leashed.sharding import Sharding
-from leashed.simulation import Cluster, Network, Simulation, simulate
-from leashed.spelled import MODE_WORDS, mode_of
+from leashed.simulation.network import Network
+from leashed.simulation.sharding import Sharding
+from leashed.simulation.virtual_time import Cluster, Simulation, check_shards, simulate
 from leashed.stopping import Until
 from leashed.studies.plan import MODELS, build_model
+from leashed.training.spelled import MODE_WORDS, mode_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -182,7 +185,7 @@ def parse_modes(words: str) -> list[Mode]:
 
 
 def _sharding(options: argparse.Namespace) -> Sharding | None:
-    servers = _check.whole("servers", options.servers)
+    servers = checks.whole("servers", options.servers)
     if servers > 1:
         return _SHARDS[options.shards or "memorywise"](servers)
     if options.shards is not None:
@@ -191,10 +194,10 @@ def _sharding(options: argparse.Namespace) -> Sharding | None:
 
 
 def _cluster(options: argparse.Namespace) -> Cluster:
-    share = _check.real("slow", options.slow, 0.0, allow=True)
+    share = checks.real("slow", options.slow, 0.0, allow=True)
     if share > 1:
         raise ValueError(f"slow must be at most 1, a share of the workers, got {share:g}")
-    mean, workers = options.compute, _check.whole("workers", options.workers)
+    mean, workers = options.compute, checks.whole("workers", options.workers)
     made = {
         "constant": lambda: simulation.constant(workers, mean, copy=options.transfer),
         "exponential": lambda: simulation.exponential(workers, mean, copy=options.transfer),
@@ -224,7 +227,7 @@ def _simulate(options: argparse.Namespace) -> int:
     default = _GRADIENTS if reads_rows else _DEFAULT if shards is None else _SERVED
     chosen = parse_modes(options.modes or default)
     for mode in chosen:
-        simulation.check_shards(shards, mode)
+        check_shards(shards, mode)
     cluster = _cluster(options)
     rule, staleness = rule_of(options), staleness_of(options)
     model: Model | Graph

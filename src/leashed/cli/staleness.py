@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cli import damping
 from leashed.cli.arguments import listed
 from leashed.cli.progress import Line
@@ -47,15 +47,15 @@ def add(benchmarks: Commands) -> None:
 
 
 def _staleness(options: argparse.Namespace) -> int:
-    _check.drawable(options.report)
+    checks.drawable(options.report)
     for workers in options.workers:
-        _check.whole("workers", workers)
+        checks.whole("workers", workers)
     if options.damping:
         return damping.damping(options)
     damping.refuse(options)
-    updates = _UPDATES if options.updates is None else _check.whole("updates", options.updates)
+    updates = _UPDATES if options.updates is None else checks.whole("updates", options.updates)
     line, found = Line(sys.stderr), []
-    for counted in counts_of(options.workers, updates, _check.whole("seed", options.seed, 0)):
+    for counted in counts_of(options.workers, updates, checks.whole("seed", options.seed, 0)):
         found.append(counted)
         line.show(f"{counted.workers} workers, {counted.times}")
     line.clear()
@@ -84,8 +84,8 @@ def _row(counted: Counted) -> list[str]:
 
 
 def _write(path: Path, found: list[Counted], rows: list[list[str]]) -> None:
-    from leashed.plots import stale  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report import html_page  # noqa: PLC0415
+    from leashed.report.plots import stale  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report.summary import Table  # noqa: PLC0415
 
     html_page.study(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cli.progress import Line
 from leashed.report.table import number, text
 from leashed.studies.recommender import NAME
@@ -60,13 +60,13 @@ def add(commands: Commands) -> None:
 
 def _swap(options: argparse.Namespace) -> int:
     asked = Asked(
-        days=_check.whole("days", options.days),
-        drift=_check.real("drift", options.drift, 0.0, allow=True),
-        periods=_check.whole("periods", options.periods),
-        lr=_check.real("lr", options.lr, 0.0),
-        decayed_lr=_check.real("decayed-lr", options.decayed_lr, 0.0),
-        repeats=_check.whole("repeats", options.repeats),
-        seed=_check.whole("seed", options.seed, 0),
+        days=checks.whole("days", options.days),
+        drift=checks.real("drift", options.drift, 0.0, allow=True),
+        periods=checks.whole("periods", options.periods),
+        lr=checks.real("lr", options.lr, 0.0),
+        decayed_lr=checks.real("decayed-lr", options.decayed_lr, 0.0),
+        repeats=checks.whole("repeats", options.repeats),
+        seed=checks.whole("seed", options.seed, 0),
     )
     if options.full:
         asked = replace(asked, rows=_FULL * asked.rows)
@@ -75,7 +75,7 @@ def _swap(options: argparse.Namespace) -> int:
             f"--periods must be at most {asked.steps // LEAST_PERIOD} in a day of {asked.steps} steps: "
             f"the decay at each step to compare with takes periods of {LEAST_PERIOD}, got {asked.periods}"
         )
-    _check.drawable(options.report)
+    checks.drawable(options.report)
     line, found = Line(sys.stderr), []
     for curve in curves(asked):
         found.append(curve)
@@ -119,8 +119,8 @@ def _note(asked: Asked, found: list[Curve]) -> str:
 def _write(
     path: Path, found: list[Curve], header: list[str], rows: list[list[str]], note: str
 ) -> None:
-    from leashed.plots import swap as plots  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report import html_page  # noqa: PLC0415
+    from leashed.report.plots import swap as plots  # noqa: PLC0415 (matplotlib is optional)
     from leashed.report.summary import Table  # noqa: PLC0415
 
     html_page.study(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cli.progress import Line
 from leashed.report.switching import Found, parts
 from leashed.studies.gba_bound import bounds
@@ -69,17 +69,17 @@ def add(benchmarks: Commands) -> None:
 def _setting(options: argparse.Namespace) -> Setting:
     setting = replace(Setting(), **(_FULL if options.full else {}))
     given = {
-        name: _check.whole(name, value, 2 if name == "workers" else 1)
+        name: checks.whole(name, value, 2 if name == "workers" else 1)
         for name in ("workers", "batch_size", "rows", "repeats")
         if (value := getattr(options, name)) is not None
     }
     setting = replace(
         setting,
         **given,
-        lr=_check.real("lr", options.lr, 0.0),
-        async_lr=_check.real("async_lr", options.async_lr, 0.0),
-        rows_lr=_check.real("rows_lr", options.rows_lr, 0.0),
-        seed=_check.whole("seed", options.seed, 0),
+        lr=checks.real("lr", options.lr, 0.0),
+        async_lr=checks.real("async_lr", options.async_lr, 0.0),
+        rows_lr=checks.real("rows_lr", options.rows_lr, 0.0),
+        seed=checks.whole("seed", options.seed, 0),
     )
     least = 10 * setting.workers * setting.batch_size
     if setting.rows < least:
@@ -91,7 +91,7 @@ def _setting(options: argparse.Namespace) -> Setting:
 
 
 def _switching(options: argparse.Namespace) -> int:
-    _check.drawable(options.report)
+    checks.drawable(options.report)
     setting = _setting(options)
     line = Line(sys.stderr)
     line.show("throughput over a day")

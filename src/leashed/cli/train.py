@@ -10,23 +10,27 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leashed import _check, checkpoint, folders
+from leashed.base import checks
 from leashed.cli import clicks, days, files, sparse
 from leashed.cli.arguments import add_data, add_discipline, load_data
 from leashed.cli.progress import Line, bar, completed, describe
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
 from leashed.datasets import ClickSplit, Split
 from leashed.disciplines import Leashed
+from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
-from leashed.models import INITIALISATIONS, FactorisationMachine, Graph, Model
+from leashed.models._parameters import INITIALISATIONS
+from leashed.models.factorisation import FactorisationMachine
+from leashed.models.graphs import Graph
+from leashed.models.network import Model
 from leashed.report.facts import facts
 from leashed.report.table import pairs
-from leashed.result import TrainResult
-from leashed.spelled import MODE_WORDS, discipline_of, mode_of
 from leashed.stopping import Until
 from leashed.stream import SparseStream, Stream
 from leashed.studies.scaling import MODELS, build_model
-from leashed.train import Progress, train
+from leashed.training.result import TrainResult
+from leashed.training.spelled import MODE_WORDS, discipline_of, mode_of
+from leashed.training.train import Progress, train
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -210,11 +214,11 @@ def _train(options: argparse.Namespace) -> int:
         return days.train(options, discipline)
     until = _until(options)
     rule, staleness = rule_of(options), staleness_of(options)
-    _check.writable(options.output)
-    _check.drawable(options.report)
+    checks.writable(options.output)
+    checks.drawable(options.report)
     for path in (options.save, options.checkpoint):
         if options.model not in clicks.MODELS:
-            _check.writable(path)
+            checks.writable(path)
         elif path is not None:
             folders.prepare(path)
     given = None

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from leashed.cli.arguments import add_data, listed, load_data
-from leashed.models import INITIALISATIONS
+from leashed.models._parameters import INITIALISATIONS
 from leashed.report.table import duration
 from leashed.studies.scaling import MODELS, build_model
 from leashed.studies.tune import BATCH_SIZES, Trial, tune

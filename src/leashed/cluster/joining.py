@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cluster import collectives, placing
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import format_address, make_key, read_key
@@ -85,11 +85,11 @@ def join(
         OSError: the key cannot be read, or the folder not be written; or it has a run already.
         TimeoutError: rank 0 does not come.
     """
-    _check.whole("servers", servers, 0)
+    checks.whole("servers", servers, 0)
     if transport not in TRANSPORTS:
         raise ValueError(f"transport must be one of {', '.join(TRANSPORTS)}, got {transport!r}")
-    _check.real("timeout", timeout, 0.0)
-    _check.real("grace", grace, 0.0)
+    checks.real("timeout", timeout, 0.0)
+    checks.real("grace", grace, 0.0)
     place = placing.find(os.environ, rank=rank, size=size, rendezvous=rendezvous)
     collectives.check(backend, place.size)
     local = is_local(format_address(place.host, place.port))

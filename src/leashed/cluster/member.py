@@ -17,7 +17,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cluster import wire
 from leashed.cluster.messages import (
     Account,
@@ -120,13 +120,13 @@ class Member:
     ) -> None:
         if role not in ("trainer", "sync-ps"):
             raise ValueError(f"role must be 'trainer' or 'sync-ps', got {role!r}")
-        index = _check.whole("index", index, 0, (1 << 16) - 1)
+        index = checks.whole("index", index, 0, (1 << 16) - 1)
         if listening:
             parse_address(listening, "listening")
         if not callable(address):
             parse_address(address)
-        deadline = _check.real("deadline", deadline, 0.0)
-        self._grace = _check.real("grace", grace, 0.0)
+        deadline = checks.real("deadline", deadline, 0.0)
+        self._grace = checks.real("grace", grace, 0.0)
         self._address = address
         self._key = key
         self._heard = heard
@@ -216,7 +216,7 @@ class Member:
         """Ask for a lease of at most so many batches. One ``Lease`` answers it, or ``End``; asking
         again before that changes how many are wanted.
         """
-        batches = _check.whole("batches", batches, maximum=(1 << 32) - 1)
+        batches = checks.whole("batches", batches, maximum=(1 << 32) - 1)
         with self._said():
             self._standing.want(batches)
         self._alarm()
@@ -233,13 +233,13 @@ class Member:
         Until then it is fresh in every epoch: nobody takes θ from it.
         """
         with self._said():
-            self._standing.settled(_check.whole("epoch", epoch))
+            self._standing.settled(checks.whole("epoch", epoch))
         self._alarm()
 
     def broken(self, epoch: int) -> None:
         """Tell that a round of an epoch has failed."""
         with self._said():
-            self._standing.broken(_check.whole("epoch", epoch))
+            self._standing.broken(checks.whole("epoch", epoch))
         self._alarm()
 
     def leave(self, apart: Iterable[Apart] = ()) -> None:
@@ -270,7 +270,7 @@ class Member:
         view = memoryview(data).cast("B")
         if len(view) % 4 or not view:
             raise ValueError(f"data must be float32 values, got {len(view)} bytes")
-        end = time.monotonic() + _check.real("deadline", deadline, 0.0)
+        end = time.monotonic() + checks.real("deadline", deadline, 0.0)
         count, sum_ = len(view) // 4, zlib.crc32(view)
         with self._connect("result", min(deadline, _CONNECTING)) as connection:
             try:

@@ -452,7 +452,8 @@ class Listener:
         """Stop listening; connections that were passed on stay. May be called again."""
         if not self._closing:
             self._closing = True
-            self._wake.send(b"x")
+            with contextlib.suppress(OSError):  # the thread may have seen it, and be gone
+                self._wake.send(b"x")
         if threading.current_thread() is not self._thread:
             self._thread.join()
             self._wake.close()

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import checkpoint
 from leashed.cluster import traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
 from leashed.datasets import Dataset, Split
-from leashed.models import Model
+from leashed.files import checkpoint
+from leashed.models.network import Model
 from leashed.studies.elp import Parallelism
 
 __all__ = ["MODEL", "REPORT", "choose", "conclude", "read_report", "replicas", "together"]

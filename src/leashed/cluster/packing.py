@@ -17,7 +17,8 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leashed import _check, _core
+from leashed import _core
+from leashed.base import checks
 
 __all__ = [
     "BY_LENGTH",
@@ -86,7 +87,7 @@ def fragments(dimension: int) -> list[tuple[int, int]]:
     Raises:
         TypeError, ValueError: ``dimension`` is no whole number from 1.
     """
-    dimension = _check.whole("dimension", dimension)
+    dimension = checks.whole("dimension", dimension)
     return [(at, min(at + FRAGMENT, dimension)) for at in range(0, dimension, FRAGMENT)]
 
 
@@ -101,10 +102,10 @@ def pack(costs: Sequence[float], servers: int) -> Packing:
         TypeError, ValueError: there is no fragment, a cost is not positive and finite, or
             ``servers`` is no whole number from 1.
     """
-    servers = _check.whole("servers", servers)
+    servers = checks.whole("servers", servers)
     if not len(costs):
         raise ValueError("costs must hold the cost of at least one fragment")
-    checked = [_check.real(f"costs[{k}]", cost, 0.0) for k, cost in enumerate(costs)]
+    checked = [checks.real(f"costs[{k}]", cost, 0.0) for k, cost in enumerate(costs)]
     held: list[list[int]] = [[] for _ in range(servers)]
     least = [(0.0, server) for server in range(servers)]
     for fragment in sorted(range(len(checked)), key=lambda k: (-checked[k], k)):

@@ -10,10 +10,10 @@ from typing import Any
 
 from leashed.cluster import history, outcome, table, traffic
 from leashed.cluster.measures import Pulse
-from leashed.plots import cluster as plot
-from leashed.plots.style import style
 from leashed.report import html_page
+from leashed.report.plots import cluster as plot
 from leashed.report.summary import Table
+from leashed.training.plots.style import style
 
 __all__ = ["render", "write"]
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from leashed import _check
+from leashed.base import checks
 
 __all__ = ["PORT", "Place", "address", "find", "hosts"]
 
@@ -47,10 +47,10 @@ class Place:
     told_by: str
 
     def __post_init__(self) -> None:
-        _check.whole("size", self.size)
-        _check.whole("rank", self.rank, 0, self.size - 1)
-        _check.whole("local_rank", self.local_rank, 0, self.size - 1)
-        _check.whole("port", self.port, 1, 65_535)
+        checks.whole("size", self.size)
+        checks.whole("rank", self.rank, 0, self.size - 1)
+        checks.whole("local_rank", self.local_rank, 0, self.size - 1)
+        checks.whole("port", self.port, 1, 65_535)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def find(
     if (rank is None) != (size is None):
         raise ValueError("rank and size go together: give both, or neither")
     if rank is not None and size is not None:
-        size = _check.whole("size", size)
+        size = checks.whole("size", size)
         host, port = _meeting("rank and size", rendezvous, environment, alone=size == 1)
         return Place(rank, size, host, port, 0, "arguments")
     for launcher in _LAUNCHERS:

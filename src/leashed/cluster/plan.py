@@ -30,13 +30,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leashed import _check, spelled, sync
+from leashed import sync
+from leashed.base import checks
 from leashed.cluster import collectives, opening
 from leashed.datasets import Dataset, Split
-from leashed.models import INITIALISATIONS, Model
+from leashed.models._parameters import INITIALISATIONS
+from leashed.models.network import Model
 from leashed.stopping import Until, batches_in
 from leashed.studies.scaling import MODELS, build_model
-from leashed.train import MAX_SEED, MAX_THREADS
+from leashed.training import spelled
+from leashed.training.train import MAX_SEED, MAX_THREADS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -114,20 +117,20 @@ class Cluster:
             raise ValueError(
                 f"cluster.master must name a port, which other machines can know, got {self.master}"
             )
-        _check.whole("cluster.trainers", self.trainers, 1, _MOST_PROCESSES)
-        _check.whole("cluster.sync_ps", self.sync_ps, 0, _MOST_PROCESSES)
+        checks.whole("cluster.trainers", self.trainers, 1, _MOST_PROCESSES)
+        checks.whole("cluster.sync_ps", self.sync_ps, 0, _MOST_PROCESSES)
         _choice("cluster.transport", self.transport, _TRANSPORTS)
         collectives.check_launcher("cluster.backend", self.backend)
-        _check.real("cluster.beat", self.beat, 0.0)
-        if _check.real("cluster.timeout", self.timeout, 0.0) < 3.0 * self.beat:
+        checks.real("cluster.beat", self.beat, 0.0)
+        if checks.real("cluster.timeout", self.timeout, 0.0) < 3.0 * self.beat:
             raise ValueError(
                 f"cluster.timeout must be at least three beats ({3.0 * self.beat:g} s), so that one "
                 f"late heartbeat is no death; got {self.timeout:g}"
             )
-        _check.real("cluster.grace", self.grace, 0.0)
-        _check.whole("cluster.restarts", self.restarts, 0)
+        checks.real("cluster.grace", self.grace, 0.0)
+        checks.whole("cluster.restarts", self.restarts, 0)
         if self.prometheus is not None:
-            _check.whole("cluster.prometheus", self.prometheus, 1, 65_535)
+            checks.whole("cluster.prometheus", self.prometheus, 1, 65_535)
         for name in ("run", "key"):
             value = getattr(self, name)
             if value is not None:
@@ -187,7 +190,7 @@ class Sync:
             if not name.isidentifier():
                 raise ValueError(f"sync.{name} is unknown: no synchroniser has such a setting")
             if not isinstance(value, bool):
-                _check.real(f"sync.{name}", value)
+                checks.real(f"sync.{name}", value)
         _choice("sync.compression", self.compression, sync.COMPRESSIONS)
         self.synchroniser()
 
@@ -293,9 +296,9 @@ class Train:
         _choice("train.model", self.model, MODELS)
         _choice("train.init", self.init, INITIALISATIONS)
         _choice("train.output", self.output, OUTPUTS)
-        _check.whole("train.threads", self.threads, 1, MAX_THREADS)
-        _check.whole("train.batch_size", self.batch_size)
-        _check.whole("train.seed", self.seed, 0, MAX_SEED)
+        checks.whole("train.threads", self.threads, 1, MAX_THREADS)
+        checks.whole("train.batch_size", self.batch_size)
+        checks.whole("train.seed", self.seed, 0, MAX_SEED)
         if self.epochs is None and self.seconds is None:
             object.__setattr__(self, "epochs", _EPOCHS)
         Until(epochs=self.epochs, seconds=self.seconds)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
-from leashed._warning import warn
+from leashed.base.warning import warn
 from leashed.cluster import collectives, packing
 from leashed.cluster.meeting import Collective, Meeting, all_gather
 from leashed.cluster.member import Lost, Member

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from leashed import _check
+from leashed.base import checks
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Membership
 from leashed.cluster.messages import Account, Apart, Role
@@ -69,15 +69,15 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def check(self) -> Terms:
         """These, if they are sound; TypeError or ValueError otherwise."""
         if self.total is not None:
-            _check.whole("total", self.total)
+            checks.whole("total", self.total)
         if self.parameters is not None:
-            _check.whole("parameters", self.parameters)
-        _check.whole("batch_size", self.batch_size)
-        _check.whole("trainers", self.trainers, maximum=4096)
-        _check.whole("sync_ps", self.sync_ps, 0, 4096)
+            checks.whole("parameters", self.parameters)
+        checks.whole("batch_size", self.batch_size)
+        checks.whole("trainers", self.trainers, maximum=4096)
+        checks.whole("sync_ps", self.sync_ps, 0, 4096)
         for name in ("beat", "timeout", "grace", "patience"):
-            _check.real(name, getattr(self, name), 0.0)
-        _check.real("gather", self.gather, 0.0, allow=True)
+            checks.real(name, getattr(self, name), 0.0)
+        checks.real("gather", self.gather, 0.0, allow=True)
         if self.timeout < 3 * self.beat:
             raise ValueError(
                 f"timeout must be at least three beats ({3 * self.beat:g} s), so that one late "

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leashed import spelled
 from leashed.cluster.member import master_address
 from leashed.cluster.session import Cluster, everywhere, is_local
 from leashed.stopping import Until
-from leashed.train import train
+from leashed.training import spelled
+from leashed.training.train import train
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan

@@ -14,39 +14,62 @@
 Nothing here uses the network except ``download``.
 """
 
-from leashed.datasets.clicks import Bags, ClickDataset, ClickSplit
-from leashed.datasets.criteo import criteo
-from leashed.datasets.dataset import Dataset, Split
-from leashed.datasets.digits import synthetic_digits
-from leashed.datasets.downsampling import downsample
-from leashed.datasets.hashing import hashed
-from leashed.datasets.idx import read_idx, write_idx
-from leashed.datasets.mnist import download, fashion_mnist, mnist
-from leashed.datasets.next_items import next_items
-from leashed.datasets.sparse import SparseDataset, read_libffm, read_svmlight
-from leashed.datasets.synthetic_clicks import synthetic_click_lines, synthetic_clicks
-from leashed.datasets.synthetic_histories import synthetic_histories
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Bags",
-    "ClickDataset",
-    "ClickSplit",
-    "Dataset",
-    "SparseDataset",
-    "Split",
-    "criteo",
-    "download",
-    "downsample",
-    "fashion_mnist",
-    "hashed",
-    "mnist",
-    "next_items",
-    "read_idx",
-    "read_libffm",
-    "read_svmlight",
-    "synthetic_click_lines",
-    "synthetic_clicks",
-    "synthetic_digits",
-    "synthetic_histories",
-    "write_idx",
-]
+from leashed.base.room import offer
+
+if TYPE_CHECKING:
+    from leashed.datasets.clicks import Bags, ClickDataset, ClickSplit
+    from leashed.datasets.criteo import criteo
+    from leashed.datasets.dataset import Dataset, Split
+    from leashed.datasets.digits import synthetic_digits
+    from leashed.datasets.downsampling import downsample
+    from leashed.datasets.hashing import hashed
+    from leashed.datasets.idx import read_idx, write_idx
+    from leashed.datasets.mnist import download, fashion_mnist, mnist
+    from leashed.datasets.next_items import next_items
+    from leashed.datasets.sparse import SparseDataset, read_libffm, read_svmlight
+    from leashed.datasets.synthetic_clicks import synthetic_click_lines, synthetic_clicks
+    from leashed.datasets.synthetic_histories import synthetic_histories
+
+    __all__ = [
+        "Bags",
+        "ClickDataset",
+        "ClickSplit",
+        "Dataset",
+        "SparseDataset",
+        "Split",
+        "criteo",
+        "download",
+        "downsample",
+        "fashion_mnist",
+        "hashed",
+        "mnist",
+        "next_items",
+        "read_idx",
+        "read_libffm",
+        "read_svmlight",
+        "synthetic_click_lines",
+        "synthetic_clicks",
+        "synthetic_digits",
+        "synthetic_histories",
+        "write_idx",
+    ]
+
+offer(
+    __name__,
+    {
+        "clicks": "Bags ClickDataset ClickSplit",
+        "criteo": "criteo",
+        "dataset": "Dataset Split",
+        "digits": "synthetic_digits",
+        "downsampling": "downsample",
+        "hashing": "hashed",
+        "idx": "read_idx write_idx",
+        "mnist": "download fashion_mnist mnist",
+        "next_items": "next_items",
+        "sparse": "SparseDataset read_libffm read_svmlight",
+        "synthetic_clicks": "synthetic_click_lines synthetic_clicks",
+        "synthetic_histories": "synthetic_histories",
+    },
+)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core, metrics
+from leashed import _core, metrics
+from leashed.base import checks
 from leashed.datasets.dataset import (
     _check_finite,
     _numeric_array,
@@ -329,7 +330,7 @@ class ClickDataset:
         """
         if len(self) < 2:
             raise ValueError("one row cannot be split; it takes two, one of them to test")
-        test = _check.whole("test", test, 1, len(self) - 1)
+        test = checks.whole("test", test, 1, len(self) - 1)
         return ClickSplit(self[:-test], self[-test:])
 
     def _of(self, rows: Any) -> ClickDataset:

@@ -20,7 +20,8 @@ from typing import IO, cast
 
 import numpy as np
 
-from leashed import _check, _core
+from leashed import _core
+from leashed.base import checks
 from leashed.datasets.clicks import ClickDataset, names_of
 
 __all__ = ["criteo"]
@@ -61,8 +62,8 @@ def criteo(
             line is bad: the message names the file, the line's number and what is wrong.
         FileNotFoundError: There is no such file.
     """
-    path = _check.path(path)
-    most = math.inf if rows is None else _check.whole("rows", rows)
+    path = checks.path(path)
+    most = math.inf if rows is None else checks.whole("rows", rows)
     if bad not in _BAD:
         raise ValueError(f"bad must be one of {', '.join(_BAD)}, got {bad!r}")
     read = _Rows()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check
+from leashed.base import checks
 
 _INT32_MAX = 2**31 - 1
 
@@ -219,7 +219,7 @@ def _check_storage(name: str, array: object, dtype: type[np.generic]) -> None:
 def number_of_classes(labels: NDArray[Any], classes: int | None) -> int:
     """Checks labels against the number of classes, which by default is the largest + 1."""
     if classes is not None:
-        classes = _check.whole("classes", classes, 2, _INT32_MAX)
+        classes = checks.whole("classes", classes, 2, _INT32_MAX)
         _check_labels(labels, classes)
         return classes
     classes = min(max(int(labels.max()), 0) + 1, _INT32_MAX)
@@ -241,7 +241,7 @@ def check_y(y: NDArray[Any], classes: int) -> int:
                 f"y is NaN, infinite or beyond float32 at index {first}; remove such examples"
             )
         return 0
-    classes = _check.whole("classes", classes, 2, _INT32_MAX)
+    classes = checks.whole("classes", classes, 2, _INT32_MAX)
     _check_labels(y, classes)
     return classes
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check
+from leashed.base import checks
 from leashed.datasets.dataset import Dataset, Split
 
 _SIDE = 28
@@ -277,9 +277,9 @@ def synthetic_digits(n: int = 10_000, seed: int = 0, test: int = 2_000) -> Split
         TypeError: An argument is not a whole number.
         ValueError: An argument is out of range.
     """
-    n = _check.whole("n", n)
-    seed = _check.whole("seed", seed, 0, 2**64 - 1)
-    test = _check.whole("test", test)
+    n = checks.whole("n", n)
+    seed = checks.whole("seed", seed, 0, 2**64 - 1)
+    test = checks.whole("test", test)
     name = f"synthetic_digits(seed={seed})"
     return Split(_draw(n, seed, 0, f"{name}/train"), _draw(test, seed, 1, f"{name}/test"))
 

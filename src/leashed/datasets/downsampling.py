@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from leashed import _check
+from leashed.base import checks
 from leashed.datasets.clicks import ClickDataset
 
 __all__ = ["downsample"]
@@ -31,10 +31,10 @@ def downsample(data: ClickDataset, negatives: float, seed: int = 0) -> ClickData
     """
     if not isinstance(data, ClickDataset):
         raise TypeError(f"data must be a ClickDataset, got {type(data).__name__}")
-    negatives = _check.real("negatives", negatives, 0.0)
+    negatives = checks.real("negatives", negatives, 0.0)
     if negatives > 1:
         raise ValueError(f"negatives must be at most 1, got {negatives:g}")
-    seed = _check.whole("seed", seed, 0, 2**64 - 1)
+    seed = checks.whole("seed", seed, 0, 2**64 - 1)
     drawn = np.random.Generator(np.random.Philox(key=seed)).random(len(data))
     rows = np.flatnonzero((data.y == 1) | (drawn < negatives))
     if len(rows) == 0:

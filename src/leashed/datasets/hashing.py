@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check
+from leashed.base import checks
 from leashed.datasets.clicks import Bags, ClickDataset
 from leashed.datasets.dataset import Dataset
 from leashed.datasets.sparse import SparseDataset
@@ -37,7 +37,7 @@ def hashed(data: ClickDataset | Dataset, bits: int = 18) -> SparseDataset:
     """
     if not isinstance(data, (ClickDataset, Dataset)):
         raise TypeError(f"data must be a ClickDataset or a Dataset, got {type(data).__name__}")
-    bits = _check.whole("bits", bits, 1, _MOST_BITS)
+    bits = checks.whole("bits", bits, 1, _MOST_BITS)
     n = len(data)
     # Entries of all columns, put in the order of rows in the end.
     rows: list[NDArray[np.intp]] = []

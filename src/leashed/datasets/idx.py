@@ -24,7 +24,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check
+from leashed.base import checks
 
 _DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: "i2", 0x0C: "i4", 0x0D: "f4", 0x0E: "f8"}
 _CODES = {name: code for code, name in _DTYPES.items()}
@@ -45,7 +45,7 @@ def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
             than it can hold, or is corrupt as a gzip file. The message names the file.
         FileNotFoundError: There is no such file.
     """
-    path = _check.path(path)
+    path = checks.path(path)
     try:
         with path.open("rb") as file:
             stored = os.fstat(file.fileno()).st_size

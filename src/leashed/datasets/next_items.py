@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from leashed import _check
+from leashed.base import checks
 from leashed.datasets.clicks import Bags, ClickDataset, ClickSplit
 
 __all__ = ["next_items"]
@@ -29,7 +29,7 @@ def next_items(sequences: Bags, length: int = 50, name: str = "next_items") -> C
     """
     if not isinstance(sequences, Bags):
         raise TypeError(f"sequences must be Bags, one for each user, got {sequences!r}")
-    length = _check.whole("length", length)
+    length = checks.whole("length", length)
     lengths = np.diff(sequences.offsets)
     if not (lengths > 2).any():
         raise ValueError("sequences must have a user with at least three items")

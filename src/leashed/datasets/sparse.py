@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core
+from leashed import _core
+from leashed.base import checks
 from leashed.datasets.dataset import (
     _numeric_array,
     _whole_labels,
@@ -61,7 +62,7 @@ class SparseDataset:
     weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
-        _check.whole("features", self.features, 1, _LARGEST_COLUMN + 1)
+        checks.whole("features", self.features, 1, _LARGEST_COLUMN + 1)
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {type(self.name).__name__}")
         dtypes = {
@@ -177,7 +178,7 @@ class SparseDataset:
         """
         if len(self) < 2:
             raise ValueError("one row cannot be split; it takes two, one of them to test")
-        test = _check.whole("test", test, 1, len(self) - 1)
+        test = checks.whole("test", test, 1, len(self) - 1)
         return self[:-test], self[-test:]
 
     def __repr__(self) -> str:
@@ -249,7 +250,7 @@ def read_svmlight(
         ValueError: The file cannot be read, or is no such file: the message names the file, the
             line and the column. Or ``features`` is too small, or targets are no labels.
     """
-    path = _check.path(path)
+    path = checks.path(path)
     targets, indptr, indices, data = _core.read_svmlight(os.fspath(path))
     if not len(targets):
         raise _core.NoRows(f"{path}: there is no row in it")
@@ -261,7 +262,7 @@ def read_svmlight(
             raise ValueError(f"{path}: column 0 occurs; pass zero_based=True")
         indices -= 1
     found = int(indices.max()) + 1 if indices.size else 1
-    features = found if features is None else _check.whole("features", features, 1)
+    features = found if features is None else checks.whole("features", features, 1)
     if found > features:
         raise ValueError(
             f"{path}: the largest column makes {found} features; features must be at least that, "
@@ -295,7 +296,7 @@ def read_libffm(
             names the file, the line and the column. Or a column is in two fields, or beyond
             ``fields``.
     """
-    paths = [_check.path(one) for one in (path, *others)]
+    paths = [checks.path(one) for one in (path, *others)]
     files = [_core.read_libffm(os.fspath(one)) for one in paths]
     if fields is None:
         columns = max((1 + int(rows[2].max()) for rows, _ in files if rows[2].size), default=1)

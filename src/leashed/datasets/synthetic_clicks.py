@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check, _core
+from leashed import _core
+from leashed.base import checks
+from leashed.base.machine import cores
 from leashed.datasets.clicks import ClickDataset, ClickSplit, names_of
-from leashed.machine import cores
 
 __all__ = ["synthetic_click_lines", "synthetic_clicks"]
 
@@ -70,9 +71,9 @@ def synthetic_clicks(
     Raises:
         TypeError, ValueError: An argument is not of its type or out of range.
     """
-    rows = _check.whole("rows", rows)
-    test = _check.whole("test", test)
-    days = _check.whole("days", days, 1, _DAYS)
+    rows = checks.whole("rows", rows)
+    test = checks.whole("test", test)
+    days = checks.whole("days", days, 1, _DAYS)
     seed, counts, exponent, drift, delay = _model(seed, cardinalities, exponent, drift, delay)
     threads = _threads(threads)
     train, testing = _empty(rows * days, len(counts)), _empty(test, len(counts))
@@ -115,8 +116,8 @@ def synthetic_click_lines(
     Raises:
         TypeError, ValueError: An argument is not of its type or out of range.
     """
-    rows = None if rows is None else _check.whole("rows", rows)
-    day = _check.whole("day", day, 0, _DAYS - 1)
+    rows = None if rows is None else checks.whole("rows", rows)
+    day = checks.whole("day", day, 0, _DAYS - 1)
     seed, counts, exponent, drift, delay = _model(seed, cardinalities, exponent, drift, delay)
     if max(counts) > _HASHES:
         raise ValueError(
@@ -163,20 +164,20 @@ def _model(
     seed: int, cardinalities: int | Sequence[int], exponent: float, drift: float, delay: float
 ) -> tuple[int, list[int], float, float, float]:
     """What every generator of clicks is made of, checked."""
-    drift = _check.real("drift", drift, 0.0, allow=True)
+    drift = checks.real("drift", drift, 0.0, allow=True)
     if drift > 1:
         raise ValueError(f"drift must be at most 1, got {drift:g}")
     return (
-        _check.whole("seed", seed, 0, 2**64 - 1),
+        checks.whole("seed", seed, 0, 2**64 - 1),
         _cardinalities(cardinalities),
-        _check.real("exponent", exponent, 0.0),
+        checks.real("exponent", exponent, 0.0),
         drift,
-        _check.real("delay", delay, 0.0, allow=True),
+        checks.real("delay", delay, 0.0, allow=True),
     )
 
 
 def _threads(given: int | None) -> int:
-    return cores() if given is None else _check.whole("threads", given, 1, 1024)
+    return cores() if given is None else checks.whole("threads", given, 1, 1024)
 
 
 def _cardinalities(given: int | Sequence[int]) -> list[int]:
@@ -184,5 +185,5 @@ def _cardinalities(given: int | Sequence[int]) -> list[int]:
     if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
         if not given:
             raise ValueError("cardinalities must have at least one entry")
-        return [_check.whole(f"cardinalities[{f}]", n, 1, largest) for f, n in enumerate(given)]
-    return [_check.whole("cardinalities", given, 1, largest)] * _FEATURES
+        return [checks.whole(f"cardinalities[{f}]", n, 1, largest) for f, n in enumerate(given)]
+    return [checks.whole("cardinalities", given, 1, largest)] * _FEATURES

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from leashed import _check, _core
+from leashed import _core
+from leashed.base import checks
+from leashed.base.machine import cores
 from leashed.datasets.clicks import Bags, ClickDataset, ClickSplit
-from leashed.machine import cores
 
 __all__ = ["HISTORY_FEATURES", "synthetic_histories"]
 
@@ -61,23 +62,23 @@ def synthetic_histories(
     Raises:
         TypeError, ValueError: An argument is not of its type or out of range.
     """
-    rows = _check.whole("rows", rows)
-    test = _check.whole("test", test)
-    users = _check.whole("users", users, 1, _MOST)
-    categories = _check.whole("categories", categories, 1, _MOST)
-    items = _check.whole("items", items, 1, _MOST)
+    rows = checks.whole("rows", rows)
+    test = checks.whole("test", test)
+    users = checks.whole("users", users, 1, _MOST)
+    categories = checks.whole("categories", categories, 1, _MOST)
+    items = checks.whole("items", items, 1, _MOST)
     if items % categories:
         raise ValueError(f"items must be a multiple of categories, {categories}, got {items}")
-    longest = _check.whole("longest", longest, 1, 2**16)
+    longest = checks.whole("longest", longest, 1, 2**16)
     native = _core.HistoryGenerator(
-        _check.whole("seed", seed, 0, 2**64 - 1),
+        checks.whole("seed", seed, 0, 2**64 - 1),
         users,
         items,
         categories,
         longest,
-        _check.real("exponent", exponent, 0.0),
+        checks.real("exponent", exponent, 0.0),
     )
-    threads = cores() if threads is None else _check.whole("threads", threads, 1, 1024)
+    threads = cores() if threads is None else checks.whole("threads", threads, 1, 1024)
     name = f"synthetic_histories(seed={seed})"
     return ClickSplit(
         _rows(native, False, rows, categories, longest, threads, f"{name}/train"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from leashed.days import Day
-from leashed.plots.days import by_day
 from leashed.report import html_page
 from leashed.report.days import NOTE, table
+from leashed.report.plots.days import by_day
+from leashed.training.days import Day
 
 __all__ = ["write"]
 

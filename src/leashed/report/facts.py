@@ -8,7 +8,7 @@ from typing import Any
 
 from leashed.report.summary import Table
 from leashed.report.table import MISSING, duration, mebibytes, number
-from leashed.result import TrainResult
+from leashed.training.result import TrainResult
 
 TABLES_NOTE = (
     "Counted since each table was made, also by trainings before this one. rows: that ids have, and "

@@ -13,22 +13,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from leashed.histogram import Histogram
-from leashed.plots.boxes import Box, Boxes, draw_distributions
-from leashed.plots.style import (
-    PLAIN,
-    colour,
-    dashes,
-    lines,
-    maybe_log,
-    patches,
-    shares,
-    side_labels,
-    style,
-    time_axis,
-)
+from leashed.report.plots.boxes import Box, Boxes, draw_distributions
 from leashed.report.table import change, percent
-from leashed.result import TrainResult
 from leashed.studies import shown
 from leashed.studies.comparison import (
     Cell,
@@ -43,6 +29,20 @@ from leashed.studies.comparison import (
     yardstick,
 )
 from leashed.studies.runs import Run
+from leashed.training.histogram import Histogram
+from leashed.training.plots.style import (
+    PLAIN,
+    colour,
+    dashes,
+    lines,
+    maybe_log,
+    patches,
+    shares,
+    side_labels,
+    style,
+    time_axis,
+)
+from leashed.training.result import TrainResult
 
 _WIDTH = 13.0  # inches, of every figure: the page shows them all at its own width
 _COLUMNS = 3

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from leashed.plots.style import style
 from leashed.report.summary import Table
+from leashed.training.plots.style import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed.plots.style import style
 from leashed.report import figures, html_page, summary, training
 from leashed.studies import shown
 from leashed.studies.comparison import yardstick
 from leashed.studies.runs import Run
+from leashed.training.plots.style import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

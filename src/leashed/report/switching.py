@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from leashed.report.summary import Table
 from leashed.report.table import MISSING, number
-from leashed.result import Histogram
 from leashed.studies.gba_bound import Bound
 from leashed.studies.intervals import interval
 from leashed.studies.recommender import NAME
@@ -24,6 +23,7 @@ from leashed.studies.switching import (
     after_sync,
     to_sync,
 )
+from leashed.training.result import Histogram
 
 __all__ = ["Found", "Part", "parts", "tendencies"]
 

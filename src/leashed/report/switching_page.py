@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from leashed import simulation
-from leashed.plots import switching as plots
 from leashed.report import html_page
 from leashed.report.html_page import Section
+from leashed.report.plots import switching as plots
 from leashed.report.switching import Found, parts, tendencies
 from leashed.studies.intervals import interval
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
-from leashed.plots.style import style
 from leashed.report import html_page
 from leashed.report.facts import TABLES_NOTE, facts, tables
 from leashed.report.summary import Table
-from leashed.result import TrainResult
+from leashed.training.plots.style import style
+from leashed.training.result import TrainResult
 
 __all__ = ["parts", "render", "write"]
 

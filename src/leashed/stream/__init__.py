@@ -12,32 +12,56 @@ Threads of their own parse, in C++, into a bounded number of rows; batch k is th
 number.
 """
 
-from leashed.stream.arrow import arrow
-from leashed.stream.columns import Hashed, Id, Label, Number, Target, Vocabulary, Weight
-from leashed.stream.schema import schema
-from leashed.stream.sparse import Scanned, SparseStream, libffm, libsvm, scan_libffm, scan_libsvm
-from leashed.stream.stream import BadLine, ReadCounts, Stream
-from leashed.stream.text import criteo, csv
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BadLine",
-    "Hashed",
-    "Id",
-    "Label",
-    "Number",
-    "ReadCounts",
-    "Scanned",
-    "SparseStream",
-    "Stream",
-    "Target",
-    "Vocabulary",
-    "Weight",
-    "arrow",
-    "criteo",
-    "csv",
-    "libffm",
-    "libsvm",
-    "scan_libffm",
-    "scan_libsvm",
-    "schema",
-]
+from leashed.base.room import offer
+
+if TYPE_CHECKING:
+    from leashed.stream.arrow import arrow
+    from leashed.stream.columns import Hashed, Id, Label, Number, Target, Vocabulary, Weight
+    from leashed.stream.schema import schema
+    from leashed.stream.sparse import (
+        Scanned,
+        SparseStream,
+        libffm,
+        libsvm,
+        scan_libffm,
+        scan_libsvm,
+    )
+    from leashed.stream.stream import BadLine, ReadCounts, Stream
+    from leashed.stream.text import criteo, csv
+
+    __all__ = [
+        "BadLine",
+        "Hashed",
+        "Id",
+        "Label",
+        "Number",
+        "ReadCounts",
+        "Scanned",
+        "SparseStream",
+        "Stream",
+        "Target",
+        "Vocabulary",
+        "Weight",
+        "arrow",
+        "criteo",
+        "csv",
+        "libffm",
+        "libsvm",
+        "scan_libffm",
+        "scan_libsvm",
+        "schema",
+    ]
+
+offer(
+    __name__,
+    {
+        "arrow": "arrow",
+        "columns": "Hashed Id Label Number Target Vocabulary Weight",
+        "schema": "schema",
+        "sparse": "Scanned SparseStream libffm libsvm scan_libffm scan_libsvm",
+        "stream": "BadLine ReadCounts Stream",
+        "text": "criteo csv",
+    },
+)

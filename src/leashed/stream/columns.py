@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from leashed import _check
+from leashed.base import checks
 
 __all__ = [
     "Column",
@@ -38,7 +38,7 @@ class Label:
     classes: int = 2
 
     def __post_init__(self) -> None:
-        _check.size("classes", self.classes, 2)
+        checks.size("classes", self.classes, 2)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Number:
     missing: float | None = None
 
     def __post_init__(self) -> None:
-        if self.missing is not None and abs(_check.real("missing", self.missing)) > _MOST:
+        if self.missing is not None and abs(checks.real("missing", self.missing)) > _MOST:
             raise ValueError(
                 f"missing must be at most {_MOST:g}, as float32 is, got {self.missing:g}"
             )
@@ -101,10 +101,10 @@ class Id:
         if self.digits is not None:
             if self.base == 10:
                 raise ValueError("digits are for base 16; leave them out")
-            _check.whole("digits", self.digits, 1, 16)
-        _check.whole("offset", self.offset, 0, _LARGEST)
+            checks.whole("digits", self.digits, 1, 16)
+        checks.whole("offset", self.offset, 0, _LARGEST)
         if self.missing is not None:
-            _check.whole("missing", self.missing, 0, _LARGEST)
+            checks.whole("missing", self.missing, 0, _LARGEST)
         _check_between(self.between)
 
     @property
@@ -139,8 +139,8 @@ class Hashed:
 
     def __post_init__(self) -> None:
         if self.buckets is not None:
-            _check.whole("buckets", self.buckets, 1, _LARGEST)
-        _check.whole("seed", self.seed, 0, _LARGEST)
+            checks.whole("buckets", self.buckets, 1, _LARGEST)
+        checks.whole("seed", self.seed, 0, _LARGEST)
         _check_between(self.between)
 
     @property

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from leashed import _check
+from leashed.base import checks
 from leashed.stream.columns import Hashed, Id, Label, Number, Schema, Target, Vocabulary, Weight
 
 __all__ = ["schema"]
@@ -37,7 +37,7 @@ def schema(path: str | os.PathLike[str]) -> dict[str, Any]:
         TypeError: ``path`` is no path.
         ValueError: it is no such JSON; the message names the column.
     """
-    file = _check.path(path)
+    file = checks.path(path)
     try:
         told = json.loads(file.read_bytes())
         if not isinstance(told, dict) or not isinstance(told.get("columns"), dict):

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check, _core
+from leashed import _core
+from leashed.base import checks
 from leashed.datasets import SparseDataset
 from leashed.stream.files import Paths, check_readable, is_repeatable, name_of, open_file, paths_of
 from leashed.stream.stream import Opened, Options, Parts
@@ -63,7 +64,7 @@ def libsvm(
             line's number and what is wrong.
     """
     _check_zero_based(zero_based)
-    features = _check.whole("features", features, 1, _MOST_FEATURES)
+    features = checks.whole("features", features, 1, _MOST_FEATURES)
     options = Options(bad, threads, shuffle, seed)
     return SparseStream(path, features, 0 if zero_based else 1, None, classes, options, part_bytes)
 
@@ -93,10 +94,10 @@ def libffm(
     """
     options = Options(bad, threads, shuffle, seed)
     if isinstance(fields, (int, np.integer)):
-        features = _check.whole("fields", fields, 1, _MOST_FEATURES)
+        features = checks.whole("fields", fields, 1, _MOST_FEATURES)
         any_field = np.empty(0, np.int32)
         return SparseStream(path, features, 0, any_field, classes, options, part_bytes)
-    given = _check.numeric("fields", fields)
+    given = checks.numeric("fields", fields)
     if given.dtype.kind not in "iu":
         raise TypeError(f"fields must be whole numbers, got {given.dtype}")
     if given.ndim != 1 or not 0 < given.size <= _MOST_FEATURES:
@@ -223,11 +224,11 @@ class SparseStream:
         others = f" and {len(self._files) - 1} more" if len(self._files) > 1 else ""
         self.name = name_of(self._files[0]) + others
         self.features = features
-        self.classes = _check.whole("classes", classes, 0, _MOST_CLASSES)
+        self.classes = checks.whole("classes", classes, 0, _MOST_CLASSES)
         if self.classes == 1:
             raise ValueError("classes must be at least 2, or 0 for values, got 1")
         self._first, self._fields, self._options = first, fields, options
-        self._part_bytes = _check.whole("part_bytes", part_bytes, 1, 1 << 30)
+        self._part_bytes = checks.whole("part_bytes", part_bytes, 1, 1 << 30)
 
     @property
     def repeatable(self) -> bool:
@@ -245,7 +246,7 @@ class SparseStream:
         Raises:
             TypeError, ValueError: ``rows`` is no whole number from 1.
         """
-        return Parts(self.open, _check.size("rows", rows), self._dataset)
+        return Parts(self.open, checks.size("rows", rows), self._dataset)
 
     def read(self, rows: int | None = None) -> SparseDataset:
         """The rows in memory, all or the first so many.
@@ -254,7 +255,7 @@ class SparseStream:
             ValueError: there is no row, or a bad line and ``bad="fail"``.
             OSError: a file cannot be read.
         """
-        most = None if rows is None else _check.whole("rows", rows)
+        most = None if rows is None else checks.whole("rows", rows)
         return self._dataset(self.open().read(most))
 
     def has_fields(self, fields: Sequence[int] | None) -> bool:

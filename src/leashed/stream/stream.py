@@ -12,9 +12,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import _check, _core
+from leashed import _core
+from leashed.base import checks
+from leashed.base.machine import cores
 from leashed.datasets import Bags, ClickDataset, Dataset
-from leashed.machine import cores
 from leashed.stream.columns import Schema
 
 __all__ = ["BadLine", "Opened", "Options", "Parts", "ReadCounts", "Stream"]
@@ -74,9 +75,9 @@ class Options:
         if self.bad not in _BAD:
             raise ValueError(f"bad must be one of {', '.join(_BAD)}, got {self.bad!r}")
         if self.threads is not None:
-            _check.whole("threads", self.threads, 1, 1024)
-        _check.whole("shuffle", self.shuffle, 0, 2**32)
-        _check.whole("seed", self.seed, 0, 2**64 - 1)
+            checks.whole("threads", self.threads, 1, 1024)
+        checks.whole("shuffle", self.shuffle, 0, 2**32)
+        checks.whole("seed", self.seed, 0, 2**64 - 1)
 
     def reading_threads(self, beside: int) -> int:
         """How many threads read, beside so many that compute."""
@@ -198,7 +199,7 @@ class Stream(ABC):
         Raises:
             TypeError, ValueError: ``rows`` is no whole number from 1.
         """
-        return Parts(self.open, _check.size("rows", rows), self._dataset)
+        return Parts(self.open, checks.size("rows", rows), self._dataset)
 
     def read(self, rows: int | None = None) -> ClickDataset | Dataset:
         """The rows in memory, all or the first so many.
@@ -207,7 +208,7 @@ class Stream(ABC):
             ValueError: there is no row, or a bad line and ``bad="fail"``.
             OSError: a file cannot be read.
         """
-        most = None if rows is None else _check.whole("rows", rows)
+        most = None if rows is None else checks.whole("rows", rows)
         opened = self.open()
         return self._dataset(opened.read(most), opened.counts.bad)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from leashed import _check, _core
+from leashed import _core
+from leashed.base import checks
 from leashed.stream.columns import Column, Id, Label, Number, Schema
 from leashed.stream.files import Paths, check_readable, is_repeatable, name_of, open_file, paths_of
 from leashed.stream.stream import Options, Stream
@@ -155,7 +156,7 @@ class _Text(Stream):
         super().__init__(first + others, schema, options)
         self._separators, self._header = separators, header
         self._names, self._quotes = list(names), quotes
-        self._part_bytes = _check.whole("part_bytes", part_bytes, 1, 1 << 30)
+        self._part_bytes = checks.whole("part_bytes", part_bytes, 1, 1 << 30)
 
     @property
     def repeatable(self) -> bool:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _check
-from leashed.result import gamma
+from leashed.base import checks
+from leashed.training.result import gamma
 
 __all__ = [
     "closed_form",
@@ -28,15 +28,15 @@ __all__ = [
 
 
 def _positive(name: str, value: float) -> float:
-    return _check.real(name, value, 0.0)
+    return checks.real(name, value, 0.0)
 
 
 def _gamma(value: float, *, infinite: bool = True) -> float:
-    return _check.real("gamma", value, 0.0, infinite=infinite, allow=True)
+    return checks.real("gamma", value, 0.0, infinite=infinite, allow=True)
 
 
 def _start(n0: float, m: int) -> float:
-    if _check.real("n0", n0, 0.0, allow=True) > m:
+    if checks.real("n0", n0, 0.0, allow=True) > m:
         raise ValueError(f"n0 must be at most m = {m}, got {n0:g}")
     return float(n0)
 
@@ -73,7 +73,7 @@ def fixed_point_persistence(m: int, T_c: float, T_u: float, gamma: float) -> flo
     Raises:
         TypeError, ValueError: an argument is out of range; the message names it.
     """
-    m = _check.whole("m", m, 1)
+    m = checks.whole("m", m, 1)
     ratio = _positive("T_c", T_c) / _positive("T_u", T_u)
     return m / (ratio * (1.0 + _gamma(gamma)) + 1.0)
 
@@ -144,7 +144,7 @@ def recurrence(
     Raises:
         TypeError, ValueError: an argument is out of range; the message names it.
     """
-    steps, m = _check.whole("steps", steps, 0), _check.whole("m", m, 1)
+    steps, m = checks.whole("steps", steps, 0), checks.whole("m", m, 1)
     arrival = _positive("dt", dt) / _positive("T_c", T_c)
     departure = dt * (1.0 + _gamma(gamma, infinite=False)) / _positive("T_u", T_u)
     n = np.empty(steps + 1, dtype=np.float64)

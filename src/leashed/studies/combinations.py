@@ -18,7 +18,7 @@ from leashed.rules import SWAP, Rule, Stepping
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.studies.scaling import build_model
-from leashed.train import train
+from leashed.training.train import train
 
 __all__ = ["DISCIPLINES", "POLICIES", "RULES", "Outcome", "combinations", "merged", "page"]
 

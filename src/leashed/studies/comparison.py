@@ -12,9 +12,9 @@ from operator import add
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed.histogram import Histogram, TimeDistribution
 from leashed.studies import analysis
 from leashed.studies.runs import ALGORITHMS, Run
+from leashed.training.histogram import Histogram, TimeDistribution
 
 _BASELINES = ("ASYNC", "HOG")
 

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import simulation
+from leashed.base.machine import cores
 from leashed.datasets import Dataset
 from leashed.disciplines import Leashed
-from leashed.machine import cores
-from leashed.models import Model
-from leashed.result import TrainResult, gamma
+from leashed.models.network import Model
 from leashed.rules import SGD
-from leashed.simulation import Costs, Simulation
+from leashed.simulation.virtual_time import Costs, Simulation
 from leashed.stopping import Until
 from leashed.studies import analysis
-from leashed.train import train
+from leashed.training.result import TrainResult, gamma
+from leashed.training.train import train
 
 __all__ = ["Contention", "Point", "study"]
 

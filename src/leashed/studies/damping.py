@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import modes, staleness
-from leashed.result import TrainResult
 from leashed.rules import Adagrad
-from leashed.simulation import simulate
+from leashed.simulation.virtual_time import simulate
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.intervals import Interval, interval
 from leashed.studies.side_by_side import side_by_side
 from leashed.studies.stale import TIMES
+from leashed.training.result import TrainResult
 
 __all__ = ["BASELINE", "DAMPING", "Asked", "Curve", "curves"]
 
@@ -32,7 +32,8 @@ DAMPING: dict[str, Policy] = {
     "printed": staleness.normalized_as_printed(BASELINE),
     "normalised": staleness.normalized(BASELINE),
 }
-"""No damping, 1/τ (Zhang et al., 2016), eq. 7 to the letter, and as it is read (READINGS)."""
+"""No damping, 1/τ (Zhang et al., 2016), eq. 7 to the letter, and as it is read
+(docs/readings.md#staleness-and-data-normalisation-swap)."""
 
 _EVALUATIONS = 10
 _TESTED = 20_000

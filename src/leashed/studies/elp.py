@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leashed import _check
+from leashed.base import checks
 
 __all__ = ["TABLE_1", "Parallelism"]
 
@@ -34,9 +34,9 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         if self.batch_size is not None:
-            _check.whole("batch_size", self.batch_size)
-        _check.whole("threads", self.threads)
-        _check.whole("replicas", self.replicas)
+            checks.whole("batch_size", self.batch_size)
+        checks.whole("threads", self.threads)
+        checks.whole("replicas", self.replicas)
 
     @property
     def elp(self) -> int | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed.datasets import ClickDataset
-from leashed.simulation import Simulation, simulate
+from leashed.simulation.virtual_time import Simulation, simulate
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side

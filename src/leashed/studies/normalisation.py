@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import modes, staleness
-from leashed.models import BatchNorm, DataNorm
-from leashed.result import TrainResult
+from leashed.models.layers import BatchNorm, DataNorm
 from leashed.rules import Adagrad
-from leashed.simulation import simulate
+from leashed.simulation.virtual_time import simulate
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.studies import recommender
@@ -22,6 +21,7 @@ from leashed.studies.damping import BASELINE
 from leashed.studies.intervals import Interval, interval
 from leashed.studies.side_by_side import side_by_side
 from leashed.studies.stale import TIMES
+from leashed.training.result import TrainResult
 
 __all__ = ["ARMS", "Arm", "Asked", "Curve", "curves"]
 
@@ -45,8 +45,9 @@ ARMS: dict[str, Arm] = {
     "staleness + batch (ours)": Arm(staleness.normalized(BASELINE), BatchNorm()),
     "data alone (ours)": Arm(staleness.none(), DataNorm()),
 }
-"""The figure's are the second and the third: the paper never normalises data solely (READINGS). Batch
-normalisation in its place, and what is left without staleness normalisation, are ours."""
+"""The figure's are the second and the third: the paper never normalises data solely
+(docs/readings.md#staleness-and-data-normalisation-swap). Batch normalisation in its place, and what
+is left without staleness normalisation, are ours."""
 
 _EVALUATIONS = 10
 _TESTED = 10_000

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from leashed import _check, models
+from leashed import models
 from leashed._core import default_isa
+from leashed.base import checks
+from leashed.base.machine import cores, cpu_model
 from leashed.datasets import Dataset
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
-from leashed.machine import cores, cpu_model
-from leashed.models import INITIALISATIONS, Model
-from leashed.simulation import Costs
+from leashed.models._parameters import INITIALISATIONS
+from leashed.models.network import Model
+from leashed.simulation.virtual_time import Costs
 from leashed.studies.runs import ALGORITHMS, Run
-from leashed.train import MAX_SEED, MAX_THREADS
+from leashed.training.train import MAX_SEED, MAX_THREADS
 
 __all__ = [
     "DISCIPLINES",
@@ -151,22 +153,22 @@ class Plan:
                     f"algorithm must be among {', '.join(ALGORITHMS)}, got {algorithm!r}"
                 )
         for m in self.threads:
-            _check.whole("threads", m, maximum=MAX_THREADS)
+            checks.whole("threads", m, maximum=MAX_THREADS)
         for fraction in self.epsilon:
-            if not 0.0 < _check.real("epsilon", fraction) < 1.0:
+            if not 0.0 < checks.real("epsilon", fraction) < 1.0:
                 raise ValueError(f"epsilon must lie between 0 and 1, got {fraction:g}")
         for lr in self.lr:
-            _check.step("lr", lr)
-        _check.whole("repeats", self.repeats)
-        _check.whole("batch_size", self.batch_size)
-        _check.real("seconds", self.seconds, 0.0)
-        _check.whole("seed", self.seed, 0, MAX_SEED - self.repeats)
+            checks.step("lr", lr)
+        checks.whole("repeats", self.repeats)
+        checks.whole("batch_size", self.batch_size)
+        checks.real("seconds", self.seconds, 0.0)
+        checks.whole("seed", self.seed, 0, MAX_SEED - self.repeats)
         if self.init not in INITIALISATIONS:
             raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, got {self.init!r}")
         if self.pixels not in PIXELS:
             raise ValueError(f"pixels must be 1 or 255 (what white is), got {self.pixels!r}")
         if self.evaluate_every is not None:
-            _check.real("evaluate_every", self.evaluate_every, 0.0)
+            checks.real("evaluate_every", self.evaluate_every, 0.0)
         object.__setattr__(self, "costs", tuple(tuple(each) for each in self.costs))
         if self.costs and len(self.costs) != len(self.model):
             raise ValueError(
@@ -187,7 +189,7 @@ class Plan:
         Raises:
             ValueError: none would be left.
         """
-        _check.whole("max_threads", most)
+        checks.whole("max_threads", most)
         kept = tuple(m for m in self.threads if m <= most)
         cut = tuple(m for m in self.threads if m > most)
         if not kept:

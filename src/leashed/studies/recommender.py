@@ -8,12 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import tables
 from leashed.datasets import ClickDataset, synthetic_clicks
-from leashed.models import BatchNorm, DataNorm, Graph, dlrm
-from leashed.result import TrainResult
+from leashed.models import tables
+from leashed.models.graphs import Graph
+from leashed.models.layers import BatchNorm, DataNorm
+from leashed.models.recommenders import dlrm
+from leashed.models.tables import Table
 from leashed.rules import Adagrad
-from leashed.tables import Table
+from leashed.training.result import TrainResult
 
 __all__ = [
     "CARDINALITY",

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from leashed.result import TrainResult
+from leashed.studies.packed import unpacked
+from leashed.training.result import TrainResult
 
 _PROGRESS = 0.95  # of the initial loss; what is not below it at its end has learnt nothing
 
@@ -94,14 +95,16 @@ class Run:
 
 
 def read(path: str | Path) -> list[Run]:
-    """Read a file of results, one line of JSON each; empty lines are passed over.
+    """Read a file of results, one line of JSON each, plain or packed by gzip (told by its content);
+    empty lines are passed over.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: a line is wrong (the message has its number), or there is none.
+        ValueError: a line is wrong (the message has its number), there is none, or the file is
+            corrupt as a gzip file.
     """
-    with Path(path).open(encoding="utf-8") as file:
-        runs = list(_parsed(file, str(path)))
+    lines = unpacked(Path(path)).decode("utf-8").split("\n")
+    runs = list(_parsed(lines, str(path)))
     if not runs:
         raise ValueError(f"{path}: no runs")
     return runs

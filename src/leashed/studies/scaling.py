@@ -21,7 +21,7 @@ from leashed.studies.plan import (
 )
 from leashed.studies.runs import Run
 from leashed.studies.single import Apart, train_setting
-from leashed.train import Progress
+from leashed.training.train import Progress
 
 __all__ = [
     "DISCIPLINES",

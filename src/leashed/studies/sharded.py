@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from leashed import models, modes, simulation
 from leashed.datasets import Dataset
-from leashed.models import Model
+from leashed.models.network import Model
 from leashed.rules import SGD
-from leashed.sharding import Sharding, layerwise, memorywise, packed
+from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
 from leashed.stopping import Until
 
 __all__ = ["NETS", "SHARDINGS", "Throughput", "imbalance", "throughputs"]

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core, models, modes, schedules, simulation
+from leashed.base.machine import cores
 from leashed.datasets import Dataset, Split
-from leashed.machine import cores
-from leashed.models import Model
+from leashed.models.network import Model
 from leashed.modes import Mode
 from leashed.rules import Momentum
-from leashed.simulation import Cluster, Simulation
+from leashed.simulation.virtual_time import Cluster, Simulation
 from leashed.stopping import Until
 
 __all__ = ["CLUSTERS", "METHODS", "PAPER", "Asked", "Trained", "train_all"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from leashed.machine import cores
+from leashed.base.machine import cores
 
 __all__ = ["side_by_side"]
 

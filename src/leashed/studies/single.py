@@ -26,13 +26,13 @@ import numpy as np
 
 from leashed import simulation
 from leashed.datasets import Dataset
-from leashed.models import Model
-from leashed.result import TrainResult
+from leashed.models.network import Model
 from leashed.rules import SGD
-from leashed.simulation import Costs
+from leashed.simulation.virtual_time import Costs
 from leashed.stopping import Until
 from leashed.studies.plan import DISCIPLINES, Plan, Setting, build_model
-from leashed.train import Progress, train
+from leashed.training.result import TrainResult
+from leashed.training.train import Progress, train
 
 __all__ = ["Apart", "train_setting"]
 

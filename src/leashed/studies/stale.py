@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from leashed import models, modes, simulation
 from leashed.rules import SGD
-from leashed.simulation import Cluster
+from leashed.simulation.virtual_time import Cluster
 from leashed.stopping import Until
 
 __all__ = ["PAPER", "TIMES", "Counted", "count"]

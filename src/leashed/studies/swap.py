@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import checkpoint, tables
 from leashed.disciplines import Sequential
+from leashed.files import checkpoint
+from leashed.models import tables
 from leashed.rules import SWAP, Adagrad, RMSprop, Rule
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.intervals import Interval, interval
 from leashed.studies.side_by_side import side_by_side
-from leashed.train import train
+from leashed.training.train import train
 
 __all__ = ["LEAST_PERIOD", "OPTIMIZERS", "Asked", "Curve", "curves"]
 

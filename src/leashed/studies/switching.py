@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from leashed import models, modes, simulation
 from leashed.modes import Mode
-from leashed.result import Histogram
 from leashed.rules import SGD, Adagrad, Adam, Rule
-from leashed.simulation import Cluster, Simulation, simulate
+from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side
+from leashed.training.result import Histogram
 
 __all__ = [
     "DAILY",

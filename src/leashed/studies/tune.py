@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from leashed import _check
+from leashed.base import checks
+from leashed.base.machine import cores
 from leashed.datasets import Dataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
-from leashed.machine import cores
-from leashed.models import Model
+from leashed.models.network import Model
 from leashed.rules import SGD
 from leashed.stopping import Until
-from leashed.train import train
+from leashed.training.train import train
 
 __all__ = ["Candidate", "Trial", "Tuning", "tune"]
 
@@ -114,8 +114,8 @@ def tune(
         RuntimeError: no trial reached ε within the budget.
     """
     training = data.train if isinstance(data, Split) else data
-    most = cores() if threads is None else _check.whole("threads", threads)
-    sizes = [n for n in (_check.whole("batch_sizes", n) for n in batch_sizes) if n <= len(training)]
+    most = cores() if threads is None else checks.whole("threads", threads)
+    sizes = [n for n in (checks.whole("batch_sizes", n) for n in batch_sizes) if n <= len(training)]
     if not sizes:
         raise ValueError(f"batch_sizes must hold one of at most {len(training)} examples")
     search = _Search(
@@ -123,7 +123,7 @@ def tune(
         training,
         loss_fraction,
         init,
-        time.monotonic() + _check.real("seconds", seconds, 0.0),
+        time.monotonic() + checks.real("seconds", seconds, 0.0),
         progress,
     )
     for size in sizes:

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cluster/rings.h"
+#include "leashed/backend/engine.h"
 #include "leashed/cluster/trainer_sync.h"
-#include "leashed/engine/engine.h"
 
 using namespace leashed;
 

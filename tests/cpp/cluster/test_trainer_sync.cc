@@ -1,6 +1,7 @@
 // Synchronisation of trainings that run: in the background and by the workers, under every
 // discipline, and however it ends.
 #include <doctest/doctest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <atomic>
@@ -423,6 +424,29 @@ TEST_CASE("a run that is stopped within a round ends soon, and its partner is to
       if (surely(pace)) CHECK(other->counters().failed >= 1);
       CHECK(now() - begun < kLong);
     }
+  }
+}
+
+TEST_CASE("an exchange that is under way when the training ends has not failed") {
+  for (const Pace& pace : {every(1), background()}) {
+    Hosts hosts;
+    const auto sync = make_trainer_sync(plan_of(easgd(0.5), pace, 1000), 1);
+    hosts.connect(*sync);
+    std::vector<pollfd> hung;  // servers in place of these, that do not answer
+    TrainCallbacks callbacks;
+    callbacks.interrupted = [&] {
+      for (std::size_t s = hung.size(); s < 2; ++s) {
+        const auto [one, other] = pair_of_sockets();
+        sync->links(0).adopt(s, one, false);
+        hung.push_back({other, POLLIN, 0});
+      }
+      return poll(hung.data(), hung.size(), 0) == 2;
+    };
+    const TrainResult result =
+        run(Quadratic(), {"locked"}, 1, StopRules{}, sync.get(), 0, 7, nullptr, callbacks).result;
+    CHECK(result.reason == StopReason::interrupted);
+    CHECK(sync->counters().failed == 0);
+    for (const pollfd& each : hung) close(each.fd);
   }
 }
 

@@ -1,10 +1,14 @@
-// AUC by user against all pairs of each user; what stays of a sample is whole.
+// AUC by user against all pairs of each user; what stays of a sample is whole, and is the same
+// whoever counted which rows.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -126,6 +130,93 @@ TEST_CASE("a full sample keeps part of the users, each with all rows, and says h
   few.clear(merged.halvings());
   rows.add_to(few, 0, kRows, false);
   CHECK(few.area_under_curves().value == merged.area_under_curves().value);
+}
+
+namespace {
+
+// What workers and a monitor do, in an order that is drawn: each part of the rows goes to somebody,
+// who may hand over what he has, and a window of what was handed over goes into the total.
+UserSample counted_by_several(const Rows& rows, std::size_t most, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  const std::size_t workers = 1 + below(6), at_once = 1 + below(most / (8 * workers));
+  UserLimit limit(most);
+  const bool shared = below(3) > 0;
+  std::vector<UserSample> own(workers, UserSample(most, shared ? &limit : nullptr, at_once));
+  UserSample window(most), total(most);
+  const auto collect = [&](UserSample& sample) {
+    window.merge(sample);
+    sample.clear(total.halvings());
+  };
+  const std::size_t often = 1 + below(40), last = below(workers + 1);
+  const std::size_t n = rows.users.size();
+  for (std::size_t begin = 0, size; begin < n; begin += size) {
+    size = std::min(n - begin, 1 + below(300));
+    // Of some runs the last worker has most of the rows.
+    const std::size_t worker = below(10) < last ? workers - 1 : below(workers);
+    rows.add_to(own[worker], begin, size, true);
+    if (below(often) == 0) collect(own[below(workers)]);
+    if (below(often) > 0) continue;
+    total.merge(window);
+    window.clear();
+  }
+  for (UserSample& sample : own) collect(sample);
+  total.merge(window);
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("who is kept, and what they tell, does not depend on who counted whom") {
+  constexpr std::size_t kRows = 8'000;
+  Rows rows = drawn(kRows, 900);
+  // Sums of these depend on their order.
+  for (std::size_t i = 0; i < kRows; ++i) rows.weights[i] *= 1.0f / static_cast<float>(i % 97 + 3);
+  for (const std::size_t most : std::initializer_list<std::size_t>{50, 400, 1'000, 2'500}) {
+    UserSample whole(most);
+    rows.add_to(whole, 0, kRows, true);
+    const auto [value, error, users, share] = whole.area_under_curves();
+    REQUIRE(users > 0);
+    REQUIRE(share < 1);
+    UserSample one_more(kRows);  // who would be kept with one halving less would not fit
+    one_more.clear(whole.halvings() - 1);
+    rows.add_to(one_more, 0, kRows, true);
+    CHECK(one_more.rows() > most);
+    for (std::uint32_t seed = 0; seed < 200; ++seed) {
+      CAPTURE(seed);
+      UserSample total = counted_by_several(rows, most, seed);
+      CHECK(total.rows() == whole.rows());
+      const auto several = total.area_under_curves();
+      CHECK(several.value == value);
+      CHECK((several.error == error || users == 1));
+      CHECK(several.users == users);
+      CHECK(several.share == share);
+    }
+  }
+}
+
+TEST_CASE("samples that share a limit have no more rows than it, together") {
+  constexpr std::size_t kRows = 40'000, kMost = 2'000, kWorkers = 5, kAtOnce = 10, kBatch = 20;
+  const Rows rows = drawn(kRows, 3'000);
+  UserLimit limit(kMost);
+  std::vector<UserSample> own(kWorkers, UserSample(kMost, &limit, kAtOnce));
+  std::size_t most_held = 0;
+  for (std::size_t begin = 0; begin < kRows; begin += kBatch) {
+    // The first one, and after it those to which all others leave most of the work.
+    const std::size_t i = begin / kBatch, favoured = begin * kWorkers / kRows;
+    rows.add_to(own[i % 3 == 0 ? i / 3 % kWorkers : favoured], begin, kBatch, false);
+    std::size_t held = 0;
+    for (const UserSample& sample : own) held += sample.rows();
+    most_held = std::max(most_held, held);
+  }
+  // Each one sees a limit that fell with its next batch.
+  CHECK(most_held < 2 * kMost);
+  CHECK(most_held > kMost / 2);
+  for (UserSample& sample : own) rows.add_to(sample, 0, 0, false);
+  std::size_t held = 0;
+  for (const UserSample& sample : own) held += sample.rows();
+  CHECK(held <= kMost + kWorkers * kAtOnce);
+  CHECK(held > kMost / 4);
 }
 
 TEST_CASE("one user alone may be too much") {

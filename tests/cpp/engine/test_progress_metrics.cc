@@ -63,6 +63,43 @@ TEST_CASE("a worker hands over after its next batch, and at the end everything i
   CHECK(metrics.windows().size() == 3);
 }
 
+TEST_CASE(
+    "GAUC is of the same users whoever counts which batches, and whenever the monitor looks") {
+  constexpr std::size_t kBatches = 400, kKept = 500, kTurns = 40;
+  const auto counted = [](std::size_t workers, auto&& who, std::size_t looks) {
+    ProgressMetrics metrics(workers, kKept);
+    for (std::size_t i = 0; i < kBatches; ++i) {
+      Made made(i % 173);
+      const std::size_t worker = who(i);
+      BatchView batch = made.view(metrics.logits(worker, kBatch), 0);
+      for (std::size_t j = 0; j < kBatch; ++j) {
+        batch.logits[j] = static_cast<float>((i * kBatch + j) * 37 % 101);
+      }
+      metrics.add(worker, batch);
+      if (looks == 0 || i % looks != 0) continue;
+      metrics.ask();
+      if (i % 3 == 0) metrics.take(0, 0);
+    }
+    metrics.workers_ended();
+    return metrics.take(1, 1)->total;
+  };
+  const Scores alone = counted(
+      1, [](std::size_t) { return 0; }, 0);
+  CHECK(alone.users > 10);
+  CHECK(alone.user_share < 0.5);
+  for (std::size_t turn = 0; turn < kTurns; ++turn) {
+    const std::size_t workers = 2 + turn % 5;
+    // One has more than its share: of the first rows, or of all.
+    const auto who = [&](std::size_t i) { return i % 7 < turn % 7 ? 0 : i * 5 / 3 % workers; };
+    const Scores several = counted(workers, who, turn % 2 == 0 ? 0 : turn);
+    CHECK(several.rows == alone.rows);
+    CHECK(several.users == alone.users);
+    CHECK(several.user_share == alone.user_share);
+    CHECK(several.gauc == alone.gauc);
+    CHECK(several.gauc_error == alone.gauc_error);
+  }
+}
+
 TEST_CASE("no batch is torn or lost while the monitor looks") {
   constexpr std::size_t kWorkers = 3, kBatches = 20'000;
   ProgressMetrics metrics(kWorkers, 1 << 12);

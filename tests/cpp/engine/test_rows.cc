@@ -14,9 +14,10 @@
 
 #include "leashed/base/team.h"
 #include "leashed/discipline/registry.h"
+#include "leashed/engine/evaluator.h"
 #include "leashed/engine/trainer.h"
 #include "leashed/model/external_rows.h"
-#include "leashed/table/local_rows.h"
+#include "leashed/row_store/local_rows.h"
 #include "leashed/update/registry.h"
 
 using namespace leashed;

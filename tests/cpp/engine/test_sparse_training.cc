@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "doctest/doctest.h"
+#include "leashed/columns/sparse_linear.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/engine/trainer.h"
-#include "leashed/model/sparse_linear.h"
 #include "leashed/sparse/ordered_rows.h"
 #include "leashed/update/registry.h"
 

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "cluster.h"
+#include "leashed/policy/automatic.h"
+#include "leashed/policy/gba.h"
 
 using namespace leashed;
 using namespace leashed::modes;
@@ -110,7 +112,7 @@ TEST_CASE("a thousand switches lose nothing, train nothing twice, and leave noth
         if (mode == Gba::Mode::gba) CHECK((held == 10 || ends || cluster.waiting() == 0));
         held = 0;
       }
-      const Gba::Mode is = std::get<Gba>(cluster.machine).mode();
+      const Gba::Mode is = cluster.machine.as<Gba>()->mode();
       if (is != mode) {
         CHECK(held == 0);
         ++switches;
@@ -151,7 +153,7 @@ TEST_CASE("batches that have come back and wait at a switch are the first of GBA
       told({Event::Kind::leave, 2}, 10);
       told({Event::Kind::leave, 1}, 10);
     }
-    REQUIRE(std::get<Gba>(m).mode() == Gba::Mode::gba);
+    REQUIRE(m.as<Gba>()->mode() == Gba::Mode::gba);
     std::vector<std::uint64_t> numbers, tokens;
     for (Node node = 0; node < 5; ++node) {
       const Lease lease = granted(node, 11);
@@ -219,7 +221,7 @@ std::pair<int, Gba::Mode> switched(const Wave& wave, double examples = 40'000) {
   Gba::Mode last = mode;
   cluster.watch = [&](const Event& event, const Out&) {
     if (event.kind == Event::Kind::data_end) return;
-    mode = std::get<Automatic>(cluster.machine).mode();
+    mode = cluster.machine.as<Automatic>()->mode();
     count += mode != last;
     last = mode;
   };

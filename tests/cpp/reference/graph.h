@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "leashed/model/graph.h"
+#include "leashed/graph/graph.h"
 
 namespace reference {
 

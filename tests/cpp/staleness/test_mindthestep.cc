@@ -1,4 +1,4 @@
-// MindTheStep scaled to the step given; its formula is in tests/staleness.
+// MindTheStep scaled to the step given; its formula is in tests/test_staleness.py.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -196,6 +196,69 @@ TEST_CASE("who may not evict takes the reserve") {
   CHECK(indexed.index.insert(34, 0).outcome == IdIndex::Outcome::inserted);
 }
 
+TEST_CASE("who stands still in the midst of an insertion or an eviction keeps nobody from either") {
+  constexpr std::uint64_t kStill = 7, kRows = 64, kReserve = 8;
+  std::atomic<bool> waits{false}, may_go{false};
+  const auto stand_still = [&] {
+    waits.store(true);
+    while (!may_go.load()) std::this_thread::yield();
+  };
+  std::atomic<bool> in_score{false};
+  std::atomic<std::thread::id> sleeper{};
+  const IdIndex::Settings settings{.rows = kRows, .shard_bits = 0, .reserve = kReserve};
+  Rows rows(IdIndex::rows_of(settings), kDim);
+  Epochs epochs(2);
+  IdIndex index(
+      rows, epochs, settings,
+      [&](std::uint64_t id, float* values) {
+        if (id == kStill && !in_score) stand_still();
+        write_stamp(id, values);
+      },
+      [&](RowHead& head, const float* values) {
+        if (in_score && std::this_thread::get_id() == sleeper.load()) stand_still();
+        return age(head, values);
+      });
+  std::uint64_t id = 100;
+  const auto go_on = [&](std::uint64_t count) {
+    std::uint64_t inserted = 0;
+    epochs.join(0);
+    for (const std::uint64_t end = id + count; id < end; ++id) {
+      epochs.announce(0, epochs.look());
+      inserted +=
+          index.insert(id, static_cast<std::uint16_t>(id)).outcome == IdIndex::Outcome::inserted;
+    }
+    epochs.leave(0);
+    return inserted;
+  };
+  std::uint64_t before = 0;
+  SUBCASE("while a row begins") {}
+  SUBCASE("while rows are compared") {
+    in_score = true;
+    before = go_on(kRows - kReserve);
+    CHECK(index.counts().evicted == 0);
+  }
+  IdIndex::Outcome outcome{};
+  std::thread thread([&] {
+    sleeper = std::this_thread::get_id();
+    epochs.join(1);
+    outcome = index.insert(kStill, 0).outcome;
+    epochs.leave(1);
+  });
+  while (!waits) std::this_thread::yield();
+  // All rows are taken, and a reserve evicted: it comes back when he goes on, who may have found
+  // it.
+  const std::uint64_t inserted = go_on(3 * kRows);
+  may_go = true;
+  thread.join();
+  CHECK(inserted == kRows - before - (in_score ? 1 : 0));
+  CHECK(index.counts().evicted >= kReserve);
+  CHECK(outcome == (in_score ? IdIndex::Outcome::inserted : IdIndex::Outcome::refused));
+  CHECK(go_on(kRows) > 0);
+  const IdIndex::Counts counts = index.counts();
+  CHECK(counts.deferred == 0);
+  CHECK(counts.live == counts.inserted - counts.evicted);
+}
+
 TEST_CASE("rows of scores that are no numbers go first") {
   const IdIndex::Settings settings{.rows = 32, .shard_bits = 0, .reserve = 4};
   Indexed indexed(settings, 1, [](const RowHead&, const float* values) {

@@ -2,7 +2,7 @@
 // output: z is the class, of two): logistic regression, one class against the rest.
 #include <cmath>
 
-#include "leashed/model/kernels/exponential.h"
+#include "leashed/kernels/exponential.h"
 #include "leashed/model/losses/rows.h"
 
 namespace leashed {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "leashed/model/kernels/exponential.h"
-#include "leashed/model/kernels/partial.h"
+#include "leashed/kernels/exponential.h"
+#include "leashed/kernels/partial.h"
 
 namespace leashed {
 namespace {

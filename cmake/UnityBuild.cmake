@@ -1,0 +1,23 @@
+# leashed_unity(<target>): where LEASHED_UNITY is set, compiles the target's sources in batches of at
+# most eight, each of one folder, so that a new source changes few batches. Sources whose property
+# SKIP_UNITY_BUILD_INCLUSION is set stay by themselves.
+function(leashed_unity target)
+  if(NOT LEASHED_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cc$")
+  list(SORT sources)
+  foreach(source IN LISTS sources)
+    get_filename_component(folder ${source} DIRECTORY)
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    if(NOT DEFINED count_${folder})
+      set(count_${folder} 0)
+    endif()
+    math(EXPR batch "${count_${folder}} / 8")
+    math(EXPR count_${folder} "${count_${folder}} + 1")
+    string(REGEX REPLACE "^.*_(cpp_leashed|bindings|tests_cpp)_?" "" name "${folder}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${name}_${batch}")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()

@@ -1,0 +1,16 @@
+#include "leashed/data/make_batches.h"
+
+#include "leashed/data/indexed_batches.h"
+#include "leashed/data/run_batches.h"
+#include "leashed/data/stream_batches.h"
+
+namespace leashed {
+
+std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
+                                                std::uint64_t seed, const StreamedData* stream) {
+  if (stream) return std::make_unique<StreamBatches>(*stream, batch_size);
+  if (data.sparse) return std::make_unique<RunBatches>(data, batch_size, seed);
+  return std::make_unique<IndexedBatches>(data, batch_size, seed);
+}
+
+}  // namespace leashed

@@ -1,0 +1,18 @@
+// The mini-batches of a training on that data, or on the stream, where there is one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "leashed/data/batch_source.h"
+#include "leashed/data/dataset_view.h"
+
+namespace leashed {
+
+struct StreamedData;
+
+std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
+                                                std::uint64_t seed,
+                                                const StreamedData* stream = nullptr);
+
+}  // namespace leashed

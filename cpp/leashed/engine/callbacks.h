@@ -1,0 +1,22 @@
+// What a training asks, and tells, whoever has begun it.
+#pragma once
+
+#include <functional>
+
+#include "leashed/engine/checkpoint.h"
+#include "leashed/engine/telemetry.h"
+
+namespace leashed {
+
+struct TrainCallbacks {
+  // Asked on the calling thread about every 20 ms; true: stop and return the state reached. May
+  // throw: the training is stopped and the exception passed on.
+  std::function<bool()> interrupted;
+  // Told of each evaluation, on the calling thread. May throw likewise.
+  std::function<void(const Evaluated&, double initial_loss)> progress;
+  // Given a checkpoint, on the calling thread: while the workers go on, and of the final state
+  // unless it is not finite. May throw likewise.
+  std::function<void(Checkpoint)> checkpoint;
+};
+
+}  // namespace leashed

@@ -1,0 +1,291 @@
+#include "leashed/modes/mode_replay.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "leashed/base/error.h"
+#include "leashed/data/indexed_batches.h"
+#include "leashed/model/gradient_source.h"
+#include "leashed/modes/mode_trace.h"
+#include "leashed/server/own_models.h"
+#include "leashed/server/parameter_server.h"
+
+namespace leashed {
+namespace {
+
+using modes::Action;
+using modes::Event;
+using modes::Node;
+using modes::WorkerRule;
+
+std::uint32_t steps_of(const WorkerRule& rule, const modes::Lease& lease) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(rule.local_steps, lease.count));
+}
+
+// Tells a machine what was recorded, without gradients and parameters, of which its answers are no
+// function: every push must be under what was granted, and every step a part of it.
+class Audit {
+ public:
+  Audit(const modes::ServerPolicy& machine, const ParameterServer& server, std::size_t workers)
+      : machine_(machine),
+        peers_(!server.holds()),
+        steps_recorded_(!server.has_global_model()),
+        seats_(workers) {}
+
+  // The updates that there were; none: it was interrupted.
+  std::optional<std::uint64_t> count(const Trace& trace, const std::function<bool()>& interrupted) {
+    Interruption interruption(interrupted);
+    ModeCursor records(trace);
+    ModeRecord record;
+    while (records.next(record)) {
+      if (interruption()) return std::nullopt;
+      ++records_;
+      record.step ? step(record.event.node) : hear(record.event, record.at);
+    }
+    return updates_;
+  }
+
+ private:
+  struct Seat {
+    bool granted = false;
+    modes::Lease lease = {};
+    std::uint64_t version = 0;
+    std::uint32_t steps = 0;
+  };
+
+  void require(bool possible) const {
+    if (possible) return;
+    throw Error("its records contradict each other at event " + std::to_string(records_) +
+                "; record the training again");
+  }
+  Seat& seat(Node node) {
+    require(node < seats_.size());
+    return seats_[node];
+  }
+
+  void step(Node node) {
+    Seat& one = seat(node);
+    require(steps_recorded_ && one.granted);
+    require(one.steps++ < steps_of(modes::rule(machine_), one.lease));
+    updates_ += peers_;
+  }
+  void hear(const Event& event, Time at) {
+    require(static_cast<std::size_t>(event.node) < seats_.size() && at.ns >= at_.ns);
+    at_ = at;
+    if (event.kind == Event::Kind::push) {
+      Seat& one = seat(event.node);
+      require(std::exchange(one.granted, false) && event.ticket == one.lease.ticket &&
+              event.version == one.version);
+      require(!steps_recorded_ || one.steps == steps_of(modes::rule(machine_), one.lease));
+    }
+    out_.clear();
+    modes::on(machine_, event, at, out_);
+    for (const Action& action : out_.actions()) {
+      if (action.kind == Action::Kind::grant) {
+        seat(action.node) = {true, action.lease, action.version};
+      } else if (action.kind == Action::Kind::apply || action.kind == Action::Kind::exchange) {
+        ++updates_;
+      }
+    }
+  }
+
+  modes::ServerPolicy machine_;
+  const bool peers_, steps_recorded_;
+  std::vector<Seat> seats_;
+  modes::Out out_;
+  Time at_{0};
+  std::uint64_t updates_ = 0, records_ = 0;
+};
+
+class ModeReplayer final : Sink {
+ public:
+  ModeReplayer(const GradientSource& source, const DatasetView& data,
+               const modes::ServerPolicy& machine, const DisciplineContext& context,
+               const ReplayOptions& options)
+      : source_(source),
+        until_(options.until),
+        batches_(data, options.batch_size, options.seed),
+        workspace_(source.make_workspace()),
+        server_(machine, context),
+        rule_(server_.rule()),
+        peers_(!server_.holds()),
+        steps_recorded_(!server_.has_global_model()),
+        models_(server_, context),
+        seats_(options.workers),
+        interruption_(options.interrupted) {
+    for (Seat& seat : seats_) seat.sent = AlignedArray<float>(source.dimension());
+  }
+
+  const ParameterServer& server() const { return server_; }
+
+  Replayed run(const Trace& trace) {
+    const auto attached = source_.attach();
+    ModeCursor records(trace);
+    ModeRecord record;
+    while (t() < until_ && !interrupted() && records.next(record)) {
+      record.step ? step(record.event.node) : hear(record.event, record.at);
+    }
+    result_.t = t();
+    result_.parameters = parameters();
+    if (before_) result_.before.assign(before_.data(), before_.data() + source_.dimension());
+    for (const std::uint64_t kept : server_.counts().worker_kept) result_.published += kept;
+    return std::move(result_);
+  }
+
+ private:
+  struct Seat {
+    Grant granted{};
+    std::uint32_t steps = 0;
+    std::vector<float> own;  // the model when the step was begun, where others change it meanwhile
+    AlignedArray<float> sent;
+    double loss = 0;
+  };
+
+  bool interrupted() { return result_.interrupted |= interruption_(); }
+  std::uint64_t t() { return peers_ ? steps_ : server_.holder().pull().t(); }
+  std::vector<float> parameters() {
+    if (steps_recorded_) return {models_.mean(), models_.mean() + source_.dimension()};
+    const ParameterVector::Pin latest = server_.holder().pull();
+    return {latest.data(), latest.data() + source_.dimension()};
+  }
+
+  void hear(const Event& event, Time at) {
+    if (event.kind != Event::Kind::push) return server_.handle(event, nullptr, at, *this);
+    Seat& seat = seats_[event.node];
+    const modes::Lease& lease = seat.granted.lease;
+    if (!steps_recorded_) {
+      while (seat.steps < steps_of(rule_, lease)) {
+        compute(event.node);
+        if (interrupted()) return;  // what its push would do is of no use any more
+      }
+    }
+    if (rule_.sends == WorkerRule::Sends::model && !peers_) {
+      std::copy_n(models_[event.node], source_.dimension(), seat.sent.data());
+    }
+    if (!steps_recorded_) pushed_[event.ticket] = part(event.node);
+    const Payload payload{&seat.sent, seat.granted.t, lease.count};
+    seat.granted.pulled.release();
+    updated_ = false;
+    server_.handle(event, &payload, at, *this);
+    if (updated_) pushed_.clear();  // what was held is part of it, or dropped
+  }
+
+  // One that the record of the training has, since others look at the model.
+  void step(Node node) {
+    result_.before = parameters();
+    compute(node);
+    result_.last = {part(node)};
+    const float* const gradient = seats_[node].sent.data();
+    result_.gradient.assign(gradient, gradient + source_.dimension());
+    ++steps_;
+  }
+
+  // A gradient, and the step that is made with it on a model of the worker's own.
+  void compute(Node node) {
+    Seat& seat = seats_[node];
+    const modes::Lease& lease = seat.granted.lease;
+    const std::uint32_t steps = steps_of(rule_, lease), i = seat.steps++;
+    const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
+    batches_.fill_span(lease.first + begin, end - begin, batch_);
+    const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
+                         : steps_recorded_                        ? seat.own.data()
+                                                                  : models_[node];
+    seat.loss = source_.gradient(theta, batch_.view, seat.sent.data(), *workspace_, never_);
+    if (!rule_.steps_own) return;
+    models_.step(node, seat.sent.data());
+    if (steps_recorded_) copy_own(node);
+  }
+  void copy_own(Node node) {
+    seats_[node].own.assign(models_[node], models_[node] + source_.dimension());
+  }
+
+  ReplayedPart part(Node node) {
+    const Seat& seat = seats_[node];
+    const std::uint64_t read = peers_ ? steps_ : seat.granted.t;
+    return {node,
+            {.outcome = trace::Outcome::published, .k = seat.granted.lease.number, .t_read = read},
+            seat.loss,
+            1};
+  }
+
+  void grant(Grant grant) override {
+    Seat& seat = seats_[grant.node];
+    seat.granted = std::move(grant);
+    seat.steps = 0;
+    if (rule_.model != WorkerRule::Model::own) return;
+    models_.take(seat.granted);
+    seat.granted.pulled.release();
+    if (steps_recorded_) copy_own(seat.granted.node);
+  }
+  void updating(std::span<const std::uint64_t> tickets, const float* mean, double factor) override {
+    updated_ = true;
+    if (steps_recorded_) return;
+    before_.release();
+    before_ = server_.holder().pull();
+    result_.last.clear();
+    for (const std::uint64_t ticket : tickets) {
+      ReplayedPart& one = result_.last.emplace_back(pushed_.at(ticket));
+      one.record.staleness = before_.t() - one.record.t_read;
+    }
+    settled_ = 0;
+    result_.gradient.clear();
+    if (mean) result_.gradient.assign(mean, mean + source_.dimension());
+    for (float& value : result_.gradient) value = static_cast<float>(value * factor);
+  }
+  void settled(Node, const Publication& publication) override {
+    if (publication.excluded) {
+      ++result_.excluded;
+    } else if (!publication.published) {
+      ++result_.dropped;
+    } else if (!steps_recorded_) {
+      result_.last[settled_++].factor = publication.factor;
+    }
+  }
+  void meet(std::span<const Node> nodes, Node) override { models_.meet(nodes); }
+  void wake(Time) override {}
+  void end(Node) override {}
+
+  const GradientSource& source_;
+  const std::uint64_t until_;
+  const IndexedBatches batches_;
+  const std::unique_ptr<Workspace> workspace_;
+  ParameterServer server_;
+  const WorkerRule rule_;
+  const bool peers_;
+  const bool steps_recorded_;
+  OwnModels models_;
+  std::vector<Seat> seats_;
+  std::map<std::uint64_t, ReplayedPart> pushed_;  // by ticket, since the last update
+  ParameterVector::Pin before_;                   // of the server's last update
+  std::size_t settled_ = 0;                       // of its parts
+  bool updated_ = false;                          // by the event that is handled
+  std::uint64_t steps_ = 0;                       // that are recorded
+  Batch batch_;
+  const std::atomic<bool> never_{false};
+  Interruption interruption_;
+  Replayed result_;
+};
+
+}  // namespace
+
+Replayed replay(const GradientSource& source, const DatasetView& data,
+                const modes::ServerPolicy& machine, const DisciplineContext& context,
+                const Trace& trace, const ReplayOptions& options) {
+  ModeReplayer replayer(source, data, machine, context, options);
+  const auto recorded =
+      Audit(machine, replayer.server(), options.workers).count(trace, options.interrupted);
+  if (!recorded) return {.interrupted = true};
+  require_recorded(options, *recorded);
+  Replayed result = replayer.run(trace);
+  compare_with_end(result, trace, options);
+  return result;
+}
+
+}  // namespace leashed

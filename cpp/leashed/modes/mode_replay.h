@@ -1,0 +1,27 @@
+// A recorded training by a mode (mode_trace.h), made again by one thread: what the server heard is
+// told to another with the times of then, which answers the same. So who waited for whom, when a
+// mode switched and what was dropped come out as they did, and the parameters to the same bits.
+//
+// A gradient is computed when its push comes, on the version that its worker was granted, which is
+// pinned until then; a step on a model that others look at when the record of the step comes, on a
+// copy of what the model was when it began.
+#pragma once
+
+#include "leashed/policy/server_policy.h"
+#include "leashed/trace/replayed.h"
+
+namespace leashed {
+
+class GradientSource;
+struct DatasetView;
+struct DisciplineContext;
+
+// `machine` and `context` are what the recorded training began with; the context's readers are two
+// more than its. Throws Error where the trace does not go to `until`, or its records are not what
+// such a machine can have heard, before anything is computed (where a policy leaves out all of an
+// update, after it); or they lack an update before the end that the trace has.
+Replayed replay(const GradientSource& source, const DatasetView& data,
+                const modes::ServerPolicy& machine, const DisciplineContext& context,
+                const Trace& trace, const ReplayOptions& options);
+
+}  // namespace leashed

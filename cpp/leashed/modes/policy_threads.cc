@@ -1,0 +1,447 @@
+#include "leashed/modes/policy_threads.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "leashed/base/clock.h"
+#include "leashed/base/flags.h"
+#include "leashed/base/team.h"
+#include "leashed/data/indexed_batches.h"
+#include "leashed/engine/executor.h"
+#include "leashed/engine/run.h"
+#include "leashed/engine/watched_run.h"
+#include "leashed/server/own_models.h"
+#include "leashed/server/served_rows.h"
+
+namespace leashed {
+namespace {
+
+using modes::Event;
+using modes::Lease;
+using modes::Node;
+using modes::WorkerRule;
+using Clock = std::chrono::steady_clock;
+
+std::int64_t in_ns(double seconds) {
+  return seconds < 9e9 ? std::llround(seconds * 1e9) : std::numeric_limits<std::int64_t>::max();
+}
+
+class PolicyThreads final : Sink, Observed {
+ public:
+  PolicyThreads(const GradientSource& source, const DatasetView& data,
+                const modes::ServerPolicy& machine, const DisciplineContext& context,
+                const ModeTrainOptions& options)
+      : options_(options),
+        batches_(data, options.batch_size, options.seed),
+        rows_(source, options.tables),
+        server_(machine, context, rows_.holder()),
+        rule_(server_.rule()),
+        looked_at_(!server_.has_global_model()),
+        met_(!server_.holds()),
+        models_(server_, context),
+        run_(source, data, *this, options.until, options.workers, options.batch_size,
+             rows_.readers()),
+        seats_(options.workers) {
+    run_.metrics = options.metrics;
+    for (Seat& seat : seats_) {
+      seat.workspace = source.make_workspace();
+      seat.sent = AlignedArray<float>(source.dimension());
+      if (met_) seat.own.resize(source.dimension());
+    }
+    for (const auto& [seconds, argument] : options.commands) {
+      due_.emplace(in_ns(seconds), Event{Event::Kind::command, 0, 0, 0, argument});
+    }
+    run_.stop.on_stop([this] {
+      for (Seat& seat : seats_) seat.flags.raise(kStopped);
+    });
+  }
+
+  Run& run() { return run_; }
+  const ModeCounts& counts() const { return server_.counts(); }
+  std::vector<const WorkerTelemetry*> telemetry() const {
+    std::vector<const WorkerTelemetry*> all;
+    for (const Seat& seat : seats_) all.push_back(&seat.telemetry);
+    return all;
+  }
+
+  void start_clock() { start_ = Clock::now(); }
+  // What a worker's thread does. Throws nothing.
+  void work(Node node);
+  // Seconds until the mode is to be told something; and tells it what is due.
+  double until_due();
+  void tell_due();
+
+ private:
+  enum : std::uint32_t { kGranted = 1, kEnded = 2, kStopped = 4, kAsked = 8 };
+
+  // A worker's. What is not said otherwise its own thread alone touches.
+  struct Seat {
+    Flags flags;
+    bool waits = false;        // under the lock: it has asked, and nothing is granted to it yet
+    Grant granted;             // written by who grants, before the flag is raised
+    std::vector<float> own;    // of peers: its model when it began the step
+    AlignedArray<float> sent;  // a gradient, or a model
+    // Of a model over tables what is pulled is written with the grant too.
+    Batch batch;
+    PulledRows pulled;
+    ShownRows shown;
+    AlignedArray<float> row_gradients;
+    std::unique_ptr<Workspace> workspace;
+    // What the server decides is counted under the lock, the rest by the worker.
+    WorkerTelemetry telemetry;
+  };
+
+  // False where the run is stopped, or has ended for this worker.
+  bool wait(Node node, double since);
+  bool compute(Node node);
+  void step(Node node, bool last);
+  void push(Node node);
+
+  // Under the lock.
+  void ask(Node node);
+  void pull_rows(Seat& seat);
+  void tell(const Event& event, const Payload* payload = nullptr);
+  void handle(const Event& event, const Payload* payload, std::int64_t ns);
+  void stop_at_limit();
+  std::int64_t elapsed_ns() const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+  }
+  std::uint64_t count_updates() { return met_ ? steps_ : server_.holder().pull().t(); }
+
+  void grant(Grant grant) override;
+  void wake(Time at) override;
+  void meet(std::span<const Node> nodes, Node) override { models_.meet(nodes); }
+  void end(Node node) override;
+  void settled(Node node, const Publication& publication) override;
+  void updating_rows() override { spent_.since = now(); }
+  void updated_rows() override { spent_.updating += now() - spent_.since; }
+  void working(std::size_t parts) override;
+
+  void with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) override;
+  std::uint64_t updates() override;
+  std::size_t live_vectors() const override { return server_.holder().live_vectors(); }
+  std::size_t peak_vectors() const override { return server_.holder().peak_vectors(); }
+
+  std::uint32_t steps_of(const Lease& lease) const {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(rule_.local_steps, lease.count));
+  }
+  void copy_own(Node node) {
+    std::copy_n(models_[node], run_.source.dimension(), seats_[node].own.data());
+  }
+
+  const ModeTrainOptions& options_;
+  const IndexedBatches batches_;
+  Clock::time_point start_{};
+
+  std::mutex mutex_;
+  // Under the lock. Versions are pinned and looked at without it, and so are copies of rows.
+  ServedRows rows_;
+  ParameterServer server_;
+  const WorkerRule rule_;
+  const bool looked_at_;  // workers' own models, by others than their workers
+  const bool met_;        // and changed by them
+  OwnModels models_;      // where nobody else looks at them, each by its worker alone, without it
+  const std::size_t helpers_ = processors() - 1;
+  std::multimap<std::int64_t, Event> due_;
+  std::uint64_t steps_ = 0;  // of all models that meet
+  // Seconds in rows of tables, by who has the lock: their updates, and finding and copying them.
+  struct {
+    double updating = 0, reading = 0, since = 0;
+  } spent_;
+
+  std::vector<float> mean_;  // of models, for the one who looks
+  Run run_;
+  std::vector<Seat> seats_;
+};
+
+void PolicyThreads::work(Node node) {
+  Seat& seat = seats_[node];
+  const double start = now();
+  try {
+    const auto attached = run_.source.attach();
+    double since = start;
+    {
+      const std::lock_guard lock(mutex_);
+      spent_ = {};
+      ask(node);
+      seat.telemetry.read_seconds += spent_.reading;
+    }
+    while (wait(node, since) && compute(node)) {
+      push(node);
+      since = now();
+    }
+  } catch (...) {  // of the source, or out of memory
+    run_.fail(std::current_exception());
+  }
+  {
+    const std::lock_guard lock(mutex_);  // another may be granting to this one
+    seat.granted.pulled.release();
+    if (RowHolder* const rows = rows_.holder()) rows->release(seat.pulled.keys);
+  }
+  seat.telemetry.running_seconds += now() - start;
+}
+
+bool PolicyThreads::wait(Node node, double since) {
+  Seat& seat = seats_[node];
+  std::uint32_t flags = 0;
+  while ((flags = seat.flags.wait()) == kAsked) {
+    seat.flags.lower(kAsked);
+    server_.work().help();
+  }
+  seat.telemetry.waiting_seconds += now() - since;
+  if ((flags & (kStopped | kEnded)) != 0) return false;
+  seat.flags.lower(kGranted | kAsked);
+  if (rule_.model != WorkerRule::Model::own) return true;
+  if (!looked_at_) models_.take(seat.granted);
+  seat.granted.pulled.release();
+  return true;
+}
+
+// All gradients of a lease, which is cut into as many parts as there are local steps.
+bool PolicyThreads::compute(Node node) {
+  Seat& seat = seats_[node];
+  const Lease& lease = seat.granted.lease;
+  WorkerTelemetry& telemetry = seat.telemetry;
+  const std::uint32_t steps = steps_of(lease);
+  for (std::uint32_t i = 0; i < steps; ++i) {
+    const double start = now();
+    const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
+    RowHolder* const rows = rows_.holder();
+    if (!rows) batches_.fill_span(lease.first + begin, end - begin, seat.batch);
+    const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
+                         : met_                                   ? seat.own.data()
+                                                                  : models_[node];
+    BatchView& batch = seat.batch.view;
+    if (rows) rows->show(seat.pulled, batch, seat.shown, seat.row_gradients);
+    if (run_.metrics) batch.logits = run_.metrics->logits(node, batch.size);
+    const double sampled = now();
+    const float loss =
+        run_.source.gradient(theta, batch, seat.sent.data(), *seat.workspace, run_.stop.flag());
+    if (run_.stop.stopped()) return false;
+    if (!std::isfinite(loss)) return run_.stop.stop(StopReason::not_finite), false;
+    telemetry.sampling_seconds += sampled - start;
+    telemetry.gradient_seconds.add(now() - sampled);
+    telemetry.gradients.add(1);
+    telemetry.loss.add(loss, run_.loss_weight);
+    if (run_.metrics) run_.metrics->add(node, batch);
+    if (rule_.steps_own) step(node, i + 1 == steps);
+  }
+  if (rule_.sends == WorkerRule::Sends::model && !met_) {
+    std::copy_n(models_[node], run_.source.dimension(), seat.sent.data());
+  }
+  return true;
+}
+
+void PolicyThreads::step(Node node, bool last) {
+  if (!looked_at_) return models_.step(node, seats_[node].sent.data());
+  const std::lock_guard lock(mutex_);
+  if (run_.stop.stopped()) return;
+  models_.step(node, seats_[node].sent.data());
+  if (options_.listener) options_.listener->stepped(node);
+  if (!met_) return;
+  ++steps_;
+  stop_at_limit();
+  if (!last) copy_own(node);
+}
+
+void PolicyThreads::push(Node node) {
+  Seat& seat = seats_[node];
+  Payload payload{&seat.sent, seat.granted.t, seat.granted.lease.count};
+  if (rows_.holder()) {
+    payload.rows = &seat.pulled.keys;
+    payload.row_gradients = &seat.row_gradients;
+  }
+  seat.granted.pulled.release();
+  const double asked = now();
+  const std::lock_guard lock(mutex_);
+  const double begun = now();
+  spent_ = {};
+  tell({Event::Kind::push, node, seat.granted.lease.ticket, seat.granted.version}, &payload);
+  const double update = std::max(0.0, now() - begun - spent_.updating - spent_.reading);
+  seat.telemetry.waiting_seconds += begun - asked;
+  seat.telemetry.update_seconds.add(update);
+  seat.telemetry.attempt_seconds.add(update);
+  if (!run_.stop.stopped()) ask(node);
+  seat.telemetry.row_seconds += spent_.updating;
+  seat.telemetry.read_seconds += spent_.reading;
+}
+
+void PolicyThreads::ask(Node node) {
+  tell({Event::Kind::pull, node});
+  seats_[node].waits = !seats_[node].flags.any();
+}
+
+double PolicyThreads::until_due() {
+  const std::lock_guard lock(mutex_);
+  if (due_.empty() || run_.stop.stopped()) return std::numeric_limits<double>::infinity();
+  return 1e-9 * static_cast<double>(due_.begin()->first - elapsed_ns());
+}
+
+void PolicyThreads::tell_due() {
+  const std::lock_guard lock(mutex_);
+  try {
+    const std::int64_t ns = elapsed_ns();
+    while (!due_.empty() && due_.begin()->first <= ns && !run_.stop.stopped()) {
+      const Event event = due_.begin()->second;
+      due_.erase(due_.begin());
+      handle(event, nullptr, ns);
+    }
+  } catch (...) {
+    run_.fail(std::current_exception());
+  }
+}
+
+// What an exception leaves half done nobody uses: the run is stopped before the lock is given back.
+void PolicyThreads::tell(const Event& event, const Payload* payload) {
+  if (run_.stop.stopped()) return;
+  try {
+    handle(event, payload, elapsed_ns());
+  } catch (...) {
+    run_.fail(std::current_exception());
+  }
+}
+
+void PolicyThreads::handle(const Event& event, const Payload* payload, std::int64_t ns) {
+  if (options_.listener) options_.listener->heard(event, {ns});
+  server_.handle(event, payload, {ns}, *this);
+  stop_at_limit();
+}
+
+// Not pushes alone make updates: a lease that runs out closes the round of those who have pushed.
+void PolicyThreads::stop_at_limit() {
+  if (count_updates() >= run_.until.updates) run_.stop.stop(StopReason::updates);
+}
+
+void PolicyThreads::grant(Grant grant) {
+  Seat& seat = seats_[grant.node];
+  seat.granted = std::move(grant);
+  if (looked_at_) models_.take(seat.granted);
+  if (met_) copy_own(seat.granted.node);
+  if (rows_.holder()) pull_rows(seat);
+  seat.waits = false;
+  seat.flags.raise(kGranted);
+}
+
+// No more than have processors.
+void PolicyThreads::working(std::size_t parts) {
+  std::size_t wanted = std::min(parts, helpers_ + 1) - 1;
+  for (std::size_t i = 0; i < seats_.size() && wanted > 0; ++i) {
+    if (!seats_[i].waits) continue;
+    seats_[i].flags.raise(kAsked);
+    --wanted;
+  }
+}
+
+// Those of the whole lease: who shares rows with others makes no local steps.
+void PolicyThreads::pull_rows(Seat& seat) {
+  const double begun = now();
+  const Lease& lease = seat.granted.lease;
+  batches_.fill_span(lease.first, lease.count, seat.batch);
+  rows_.holder()->pull(seat.batch.view, seat.pulled);
+  spent_.reading += now() - begun;
+}
+
+// Every grant with a term wants to be woken, and may be so a little later: those that come close
+// together share one event, so that what is due stays short however many grants a term has.
+void PolicyThreads::wake(Time at) {
+  constexpr std::uint64_t kEvents = 1024;  // at least this many until then
+  const std::int64_t ahead = at.ns - elapsed_ns();
+  const auto apart = static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(ahead, 1)) / kEvents | 1));
+  const std::int64_t ns = (at.ns + apart - 1) / apart * apart;
+  const auto [first, last] = due_.equal_range(ns);
+  const bool shared = std::any_of(
+      first, last, [](const auto& due) { return due.second.kind == Event::Kind::wake; });
+  if (!shared) due_.emplace(ns, Event{Event::Kind::wake});
+}
+
+void PolicyThreads::end(Node node) {
+  run_.stop.finish(StopReason::epochs);
+  seats_[node].waits = false;
+  seats_[node].flags.raise(kEnded);
+}
+
+void PolicyThreads::settled(Node node, const Publication& publication) {
+  WorkerTelemetry& telemetry = seats_[node].telemetry;
+  if (publication.excluded) {
+    telemetry.excluded.add(1);
+  } else if (publication.published) {
+    telemetry.staleness.add(publication.staleness_compute);
+    telemetry.staleness_compute.add(publication.staleness_compute);
+    telemetry.staleness_schedule.add(0);
+    telemetry.tries.add(0);
+  } else {
+    telemetry.dropped.add(1);
+  }
+}
+
+void PolicyThreads::with_snapshot(
+    const std::function<void(const float* theta, std::uint64_t t)>& f) {
+  if (!looked_at_) {
+    const ParameterVector::Pin latest = server_.holder().pull();
+    return f(latest.data(), latest.t());
+  }
+  std::uint64_t t = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const float* const mean = models_.mean();
+    mean_.assign(mean, mean + run_.source.dimension());
+    t = count_updates();
+  }
+  f(mean_.data(), t);
+}
+
+std::uint64_t PolicyThreads::updates() {
+  const std::lock_guard lock(mutex_);
+  return count_updates();
+}
+
+// The workers' threads; the mode is told what is due by the thread that waits for them.
+class PolicyExecutor final : public Executor {
+ public:
+  explicit PolicyExecutor(PolicyThreads& training)
+      : training_(training), threads_(training.run(), [&training](std::size_t worker) {
+          training.work(static_cast<Node>(worker));
+        }) {}
+
+  bool wait(double seconds) override {
+    const bool ended = threads_.wait(std::max(0.0, std::min(seconds, training_.until_due())));
+    if (!ended) training_.tell_due();
+    return ended;
+  }
+
+ private:
+  PolicyThreads& training_;
+  ThreadExecutor threads_;
+};
+
+}  // namespace
+
+ModeTrainResult train_mode(const GradientSource& source, const DatasetView& data,
+                           const DatasetView* validation, const modes::ServerPolicy& machine,
+                           const DisciplineContext& context, const ModeTrainOptions& options,
+                           const TrainCallbacks& callbacks) {
+  PolicyThreads training(source, data, machine, context, options);
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  WatchedRun watched(training.run(), training.telemetry(), validation, nullptr,
+                     {options.evaluate_every, kNone}, std::nan(""), callbacks);
+  watched.train([&] {
+    training.start_clock();
+    return std::make_unique<PolicyExecutor>(training);
+  });
+  ModeTrainResult result;
+  result.training = watched.end([&](std::uint64_t) { return options.until.batches; });
+  result.counts = training.counts();
+  result.training.worker_updates = result.counts.worker_kept;
+  result.training.rows = result.counts.rows;
+  return result;
+}
+
+}  // namespace leashed

@@ -1,0 +1,68 @@
+// A training by a mode (policy/server_machine.h) on threads of this process: each worker is one,
+// and the server is no thread but a lock: who pushes carries out what the mode asks for, and leaves
+// for the others what is granted to them. Those who wait for a grant meanwhile help with what comes
+// in parts (base/joint_work.h), the mean of many gradients and the update.
+//
+// A worker tells the server that it pushes and pulls, which is one turn of the lock, and then waits
+// for its flags (base/flags.h): a grant, the end, or that the run is stopped, whoever stops it and
+// why. The grant is written under the lock before its flag is raised. Gradients are computed
+// outside the lock, on a version that is pinned, or on the worker's own model; own models that
+// others look at (of peers, and of an ensemble) are changed under the lock, and peers compute on
+// copies of theirs. The rows of tables that a batch reads are found and copied with its grant, and
+// so under the lock as their updates are; gradients are of the copies. Time is the monotonic
+// clock's since the workers were started, read under the lock, so that it does not go back from one
+// event to the next.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "leashed/engine/callbacks.h"
+#include "leashed/engine/result.h"
+#include "leashed/server/parameter_server.h"
+#include "leashed/table/table.h"
+
+namespace leashed {
+
+// Is told what the server hears, in that order, under its lock. From it, the data and the
+// parameters at the beginning all that the run did can be done again.
+class ModeListener {
+ public:
+  virtual ~ModeListener() = default;
+
+  virtual void heard(const modes::Event& event, Time at) = 0;
+  // A worker has made a step on its own model, of a mode where others look at that or change it.
+  virtual void stepped(modes::Node node) = 0;
+};
+
+class ProgressMetrics;
+
+struct ModeTrainOptions {
+  std::size_t workers;
+  std::size_t batch_size;
+  std::uint64_t seed;
+  StopRules until;            // but batches, which are the mode's examples
+  double evaluate_every = 0;  // as of TrainOptions
+  // What the mode is told, and when, in seconds.
+  std::vector<std::pair<double, std::uint32_t>> commands = {};
+  ModeListener* listener = nullptr;
+  ProgressMetrics* metrics = nullptr;  // as of TrainOptions
+  // Those that the source reads, in its order.
+  std::vector<std::shared_ptr<Table>> tables = {};
+};
+
+struct ModeTrainResult {
+  TrainResult training;
+  ModeCounts counts;
+};
+
+// `context.workers` are as many as the options', with a reader at least. Throws Error where the
+// source reads other tables than the options have, or reads any and workers send models.
+ModeTrainResult train_mode(const GradientSource& source, const DatasetView& data,
+                           const DatasetView* validation, const modes::ServerPolicy& machine,
+                           const DisciplineContext& context, const ModeTrainOptions& options,
+                           const TrainCallbacks& callbacks);
+
+}  // namespace leashed

@@ -1,0 +1,201 @@
+#include "leashed/row_store/local_rows.h"
+
+#include <algorithm>
+
+#include "leashed/base/error.h"
+
+namespace leashed {
+
+struct LocalRows::LocalBatch final : BatchRows, FoundRows {
+  LocalBatch(std::size_t tables, std::size_t features)
+      : FoundRows(tables, features), rows(tables), gradients(tables) {}
+
+  std::vector<TableRows> rows;  // by table
+  std::vector<AlignedArray<float>> gradients;
+};
+
+struct alignas(kCacheLine) LocalRows::Member {
+  std::vector<std::unique_ptr<Table::Seat>> seats;  // by table; empty: it has left
+  Combiner combiner;
+  const LocalBatch* newest = nullptr;   // that has been prefetched into
+  const LocalBatch* current = nullptr;  // in lockstep: what all fold
+  std::uint64_t steps = 0;              // of the run, when it last pushed
+  // What it folds.
+  Located folded;
+  AlignedArray<float> sums;
+};
+
+LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
+                     std::vector<std::size_t> features_of_tables, std::size_t workers,
+                     std::size_t readers, bool lockstep, std::uint64_t begun)
+    : tables_(std::move(tables)),
+      features_of_tables_(std::move(features_of_tables)),
+      workers_(workers),
+      readers_(readers),
+      lockstep_(lockstep),
+      members_(std::make_unique<Member[]>(workers + readers)) {
+  for (const std::size_t table : features_of_tables_) {
+    if (table >= tables_.size()) throw Error("a feature is of a table that there is not");
+  }
+  for (const auto& table : tables_)
+    begun_.push_back(table->steps() - std::min(table->steps(), begun));
+  // All of them now: nobody waits for one in the middle of a run.
+  for (std::size_t m = 0; m < workers + readers; ++m) {
+    for (const auto& table : tables_) {
+      members_[m].seats.push_back(Table::Seat::keep(*table));
+      if (!members_[m].seats.back()) {
+        throw Error("table '" + table->settings().name + "' can be used by " +
+                    std::to_string(Table::kKept) +
+                    " threads of trainings and evaluations at once; use fewer threads");
+      }
+      if (m >= workers) members_[m].seats.back()->rest();
+    }
+  }
+}
+
+LocalRows::~LocalRows() = default;
+
+std::unique_ptr<BatchRows> LocalRows::make_batch() const {
+  return std::make_unique<LocalBatch>(tables_.size(), features_of_tables_.size());
+}
+
+void LocalRows::locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits) {
+  find_rows(tables_, features_of_tables_, member.seats, batch, admits, member.combiner, rows);
+}
+
+void LocalRows::show(const LocalBatch& rows, BatchView& batch) const {
+  batch.tables = rows.rows;
+  batch.places = rows.places.data();
+}
+
+void LocalRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
+  auto& local = static_cast<LocalBatch&>(rows);
+  Member& member = members_[worker];
+  if (lockstep_ && member.newest) let_go(member, local);
+  member.newest = &local;
+  locate(member, batch, local, true);
+}
+
+void LocalRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
+  auto& local = static_cast<LocalBatch&>(rows);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    Located& located = local.located[t];
+    if (t + 1 < tables_.size()) tables_[t + 1]->expect_pull(local.located[t + 1]);
+    tables_[t]->pull(located);
+    const std::size_t count = located.ids.size(), stride = tables_[t]->gradient_stride();
+    AlignedArray<float>& gradient = local.gradients[t];
+    if (gradient.size() < count * stride) gradient = AlignedArray<float>(count * stride);
+    std::fill_n(gradient.data(), count * stride, 0.0f);
+    local.rows[t] = {count, tables_[t]->dim(), stride, located.values.data(), gradient.data()};
+  }
+  members_[worker].current = &local;
+  show(local, batch);
+}
+
+// What it still holds was found when its newest batch was prefetched.
+void LocalRows::let_go(Member& member, const LocalBatch& rows) {
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    Table::Seat& seat = *member.seats[t];
+    seat.announce(member.newest == &rows ? seat.look() : member.newest->numbers[t]);
+  }
+}
+
+RowPublication LocalRows::push(std::size_t worker, BatchRows& rows, const RowStep& step) {
+  auto& local = static_cast<LocalBatch&>(rows);
+  Member& member = members_[worker];
+  RowPublication result;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const std::uint64_t before = begun_[t] + step.t;
+    if (!lockstep_ && t + 1 < tables_.size()) tables_[t + 1]->expect_push(local.located[t + 1]);
+    result.add(lockstep_
+                   ? fold(worker, t, before)
+                   : tables_[t]->push(*member.seats[t], local.located[t], local.gradients[t].data(),
+                                      local.rows[t].stride, before));
+  }
+  member.steps = std::max(member.steps, step.t + 1);
+  // In lockstep others may still fold what it has found: until it prefetches again.
+  if (!lockstep_) let_go(member, local);
+  return result;
+}
+
+// The rows of one table that the worker owns. Rows found by others are held by them, since they
+// prefetch again only when all are past their push.
+RowPublication LocalRows::fold(std::size_t worker, std::size_t table, std::uint64_t t) {
+  Member& member = members_[worker];
+  Located& folded = member.folded;
+  std::size_t most = 0;
+  for (std::size_t w = 0; w < workers_; ++w) {
+    most += members_[w].current->located[table].ids.size();
+  }
+  member.combiner.begin(most, folded.ids);
+  folded.rows.clear();
+  folded.versions.clear();
+  folded.missed = members_[worker].current->located[table].missed;
+  const std::size_t stride = tables_[table]->gradient_stride();
+  if (member.sums.size() < most * stride) member.sums = AlignedArray<float>(most * stride);
+  for (std::size_t w = 0; w < workers_; ++w) {
+    const LocalBatch& batch = *members_[w].current;
+    const Located& located = batch.located[table];
+    for (std::size_t i = 0; i < located.ids.size(); ++i) {
+      if ((located.ids[i] * 0x9E3779B97F4A7C15 >> 32) % workers_ != worker) continue;
+      std::uint32_t place = 0;
+      member.combiner.add(&located.ids[i], 1, &place);
+      float* const sum = member.sums.data() + place * stride;
+      const float* const gradient = batch.gradients[table].data() + i * stride;
+      if (place == folded.rows.size()) {
+        folded.rows.push_back(located.rows[i]);
+        folded.versions.push_back(located.versions[i]);
+        std::copy_n(gradient, stride, sum);
+        continue;
+      }
+      if (folded.rows[place] == IdIndex::kNone) {
+        folded.rows[place] = located.rows[i];
+        folded.versions[place] = located.versions[i];
+      } else if (located.rows[i] != IdIndex::kNone) {
+        ++folded.missed.folded;
+      }
+      for (std::size_t j = 0; j < stride; ++j) sum[j] += gradient[j];
+    }
+  }
+  const float share = 1 / static_cast<float>(workers_);
+  for (std::size_t j = 0; j < folded.ids.size() * stride; ++j) member.sums[j] *= share;
+  return tables_[table]->push(*member.seats[table], folded, member.sums.data(), stride, t);
+}
+
+void LocalRows::drop(std::size_t worker, BatchRows& rows) {
+  let_go(members_[worker], static_cast<LocalBatch&>(rows));
+}
+
+// In lockstep others may be folding what it has found: the last to leave lets all of it go.
+void LocalRows::leave(std::size_t worker) {
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    tables_[t]->reach_steps(begun_[t] + members_[worker].steps);
+  }
+  if (!lockstep_) return members_[worker].seats.clear();
+  // Release: what the worker did with its seats; acquire: by the last, of all.
+  if (left_.fetch_add(1, std::memory_order_acq_rel) + 1 < workers_) return;
+  for (std::size_t w = 0; w < workers_; ++w) members_[w].seats.clear();
+}
+
+void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
+  auto& local = static_cast<LocalBatch&>(rows);
+  Member& member = members_[workers_ + reader];
+  for (const auto& seat : member.seats) {
+    seat->begin();
+    seat->announce(seat->look());
+  }
+  locate(member, batch, local, false);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    Located& located = local.located[t];
+    tables_[t]->pull(located);
+    local.rows[t] = {located.ids.size(), tables_[t]->dim(), tables_[t]->gradient_stride(),
+                     located.values.data(), nullptr};
+  }
+  show(local, batch);
+}
+
+void LocalRows::release(std::size_t reader) {
+  for (const auto& seat : members_[workers_ + reader].seats) seat->rest();
+}
+
+}  // namespace leashed

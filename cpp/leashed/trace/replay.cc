@@ -1,0 +1,232 @@
+#include "leashed/trace/replay.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "leashed/base/error.h"
+#include "leashed/data/make_batches.h"
+#include "leashed/discipline/synchronous.h"
+#include "leashed/discipline/updater.h"
+
+namespace leashed {
+namespace {
+
+[[noreturn]] void contradiction(std::uint64_t t) {
+  throw Error("its records contradict each other at update " + std::to_string(t + 1) +
+              "; record the training again");
+}
+
+// One worker's gradients that were published.
+class Part {
+ public:
+  Part(const Trace& trace, std::size_t worker, std::size_t factors, std::size_t dimension)
+      : records_(trace, worker, factors), gradient_(dimension) {}
+
+  // To the next one; the others are counted.
+  void advance(Replayed& counts) {
+    computed_ = false;
+    while ((more_ = records_.next(next_))) {
+      switch (next_.outcome) {
+        case trace::Outcome::published:
+          ++counts.published;
+          return;
+        case trace::Outcome::dropped:
+          ++counts.dropped;
+          break;
+        case trace::Outcome::excluded:
+          ++counts.excluded;
+          break;
+        case trace::Outcome::given_up:
+          ++counts.given_up;
+      }
+    }
+  }
+
+  bool replaces(std::uint64_t t) const { return more_ && next_.t() == t; }
+  bool was_computed_on(std::uint64_t t) const { return more_ && next_.t_read == t; }
+  // Whether the version that it was computed on is gone, or the one that it replaces.
+  bool missed(std::uint64_t t) const {
+    return more_ && (next_.t() < t || (!computed_ && next_.t_read < t));
+  }
+
+  const TraceRecord& next() const { return next_; }
+  const std::vector<double>& factors() const { return records_.factors(); }
+  float* gradient() { return gradient_.data(); }
+  double loss() const { return loss_; }
+  void computed(double loss) { computed_ = true, loss_ = loss; }
+  bool is_computed() const { return computed_; }
+
+ private:
+  TraceCursor records_;
+  TraceRecord next_;
+  bool more_ = false, computed_ = false;
+  AlignedArray<float> gradient_;
+  double loss_ = 0;
+};
+
+class Replayer {
+ public:
+  Replayer(const GradientSource& source, const DatasetView& data, const DisciplineContext& context,
+           bool lockstep, const Trace& trace, const ReplayOptions& options)
+      : source_(source),
+        options_(options),
+        lockstep_(lockstep),
+        batches_(make_batches(data, options.batch_size, options.seed)),
+        workspace_(source.make_workspace()),
+        updater_(context),
+        policy_(context.staleness),
+        current_(updater_.initial(context)),
+        previous_(updater_.layout().length()),
+        t_(context.t),
+        interruption_(options.interrupted) {
+    const std::size_t factors = trace::factors(policy_, updater_.layout(), lockstep);
+    for (std::size_t worker = 0; worker < options.workers; ++worker) {
+      parts_.emplace_back(trace, worker, factors, updater_.layout().dimension);
+      parts_.back().advance(result_);
+    }
+  }
+
+  Replayed run() {
+    const auto attached = source_.attach();
+    while (t_ < options_.until && !interrupted()) {
+      const auto next = std::ranges::find_if(parts_, [this](const Part& p) {
+        if (p.missed(t_)) contradiction(t_);
+        return p.replaces(t_);
+      });
+      if (next == parts_.end()) break;
+      if (lockstep_ && !std::ranges::all_of(parts_, [this](const Part& p) {
+            return p.was_computed_on(t_) && p.replaces(t_);
+          })) {
+        break;  // killed before all had recorded the step
+      }
+      for (Part& part : parts_) compute(part);
+      if (!next->is_computed()) contradiction(t_);
+      update(*next);
+    }
+    const std::size_t d = updater_.layout().dimension;
+    result_.t = t_;
+    result_.parameters.assign(current_.data(), current_.data() + d);
+    if (!result_.last.empty()) result_.before.assign(previous_.data(), previous_.data() + d);
+    return std::move(result_);
+  }
+
+ private:
+  bool interrupted() { return result_.interrupted = interruption_(); }
+
+  void compute(Part& part) {
+    if (part.is_computed() || !part.was_computed_on(t_)) return;
+    batches_->fill(part.next().k, batch_);
+    part.computed(
+        source_.gradient(current_.data(), batch_.view, part.gradient(), *workspace_, never_));
+  }
+
+  void update(Part& part) {
+    result_.last.clear();
+    const double factor = lockstep_ ? step_together() : step(part);
+    for (const Part& one : lockstep_ ? std::span(parts_) : std::span(&part, 1)) {
+      const auto worker = static_cast<std::size_t>(&one - parts_.data());
+      result_.last.push_back({worker, one.next(), one.loss(), factor});
+    }
+    const float* applied = part.gradient();
+    result_.gradient.assign(applied, applied + updater_.layout().dimension);
+    std::swap(current_, previous_);
+    ++t_;
+    if (!lockstep_) return part.advance(result_);
+    for (Part& one : parts_) one.advance(result_);
+  }
+
+  // As the disciplines that publish one gradient at a time. Returns its factor.
+  double step(Part& part) {
+    const GradientPiece whole{part.gradient(), 0, updater_.layout().dimension};
+    Updater::Damping damping;
+    if (!policy_.statistics()) {
+      damping = updater_.damping(current_.data(), part.next().staleness);
+    } else if (const auto& factors = part.factors(); updater_.layout().blocks == 0) {
+      damping.factor = factors.front();
+    } else {
+      damping = {*std::ranges::max_element(factors), factors.data()};
+    }
+    updater_.apply(previous_.data(), current_.data(), {&whole, 1},
+                   {t_, damping, updater_.clip_factor({&whole, 1})});
+    return damping.factor;
+  }
+
+  // As Synchronous, slice by slice; the first worker's gradient becomes the mean.
+  double step_together() {
+    std::vector<float*> gradients;
+    for (Part& part : parts_) gradients.push_back(part.gradient());
+    const std::size_t d = updater_.layout().dimension;
+    const std::size_t workers = gradients.size();
+    float* const mean = gradients.front();
+    double squares = 0;
+    for (std::size_t worker = 0; worker < workers; ++worker) {
+      const auto [begin, end] = slice_of(d, worker, workers);
+      if (workers > 1) kernels_.mean(mean, gradients.data(), workers, begin, end - begin);
+      if (updater_.clips_norm()) squares += updater_.rule().sum_of_squares(mean, begin, end);
+    }
+    const double factor =
+        policy_.statistics() ? parts_.front().factors().front() : updater_.fresh_factor();
+    const double clip_factor = updater_.clips_norm() ? updater_.rule().clip_factor(squares) : 1;
+    std::copy_n(current_.data(), updater_.layout().length(), previous_.data());
+    for (std::size_t worker = 0; worker < workers; ++worker) {
+      const auto [begin, end] = slice_of(d, worker, workers);
+      updater_.apply_slice(previous_.data(), mean, begin, end, {t_, factor * clip_factor});
+    }
+    return factor;
+  }
+
+  const GradientSource& source_;
+  const ReplayOptions& options_;
+  const bool lockstep_;
+  const std::unique_ptr<const BatchSource> batches_;
+  const std::unique_ptr<Workspace> workspace_;
+  const Updater updater_;
+  const StalenessPolicy& policy_;
+  const UpdateKernels& kernels_ = update_kernels();
+  std::vector<Part> parts_;
+  AlignedArray<float> current_, previous_;  // whole buffers; the next is made in the previous
+  std::uint64_t t_;
+  Batch batch_;
+  const std::atomic<bool> never_{false};
+  Interruption interruption_;
+  Replayed result_;
+};
+
+// The updates that the records tell of, counted from the run's beginning; none: it was interrupted.
+std::optional<std::uint64_t> recorded(const Trace& trace, const ReplayOptions& options,
+                                      std::size_t factors, std::uint64_t first) {
+  Interruption interruption(options.interrupted);
+  std::uint64_t last = first;
+  TraceRecord record;
+  for (std::size_t worker = 0; worker < options.workers; ++worker) {
+    TraceCursor records(trace, worker, factors);
+    while (records.next(record)) {
+      if (interruption()) return std::nullopt;
+      if (record.outcome == trace::Outcome::published) last = std::max(last, record.t() + 1);
+    }
+  }
+  return last;
+}
+
+}  // namespace
+
+Replayed replay(const GradientSource& source, const DatasetView& data,
+                const DisciplineContext& context, bool lockstep, const Trace& trace,
+                const ReplayOptions& options) {
+  if (options.until != ReplayOptions::kAll) {
+    const std::size_t factors =
+        trace::factors(context.staleness, Updater(context).layout(), lockstep);
+    const auto last = recorded(trace, options, factors, context.t);
+    if (!last) return {.interrupted = true};
+    require_recorded(options, *last);
+  }
+  Replayed result = Replayer(source, data, context, lockstep, trace, options).run();
+  compare_with_end(result, trace, options);
+  return result;
+}
+
+}  // namespace leashed

@@ -1,0 +1,67 @@
+// What a replay of a recorded training is asked for, and what it tells.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "leashed/trace/trace_reader.h"
+
+namespace leashed {
+
+struct ReplayOptions {
+  static constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
+  std::size_t workers;
+  std::size_t batch_size;
+  std::uint64_t seed;
+  std::uint64_t until = kAll;  // t to stop at
+  // Asked about every 20 ms; true: stop. May throw.
+  std::function<bool()> interrupted = {};
+};
+
+// A gradient, or a model, that was part of an update.
+struct ReplayedPart {
+  std::size_t worker;
+  TraceRecord record;
+  double loss;    // of its batch
+  double factor;  // what the staleness policy multiplied it by; by variable: the largest
+};
+
+struct Replayed {
+  bool interrupted = false;  // the rest is of then
+  std::uint64_t t = 0;       // updates, from the run's beginning
+  std::vector<float> parameters = {};
+  // The update that led to them, if there was one: in lockstep of a gradient of each worker, by a
+  // mode of what it summed, in that order.
+  std::vector<ReplayedPart> last = {};
+  // The parameters before it, and the gradient that the rule was given: of several their mean, by a
+  // mode with the factors in it; empty where it was of models.
+  std::vector<float> before = {}, gradient = {};
+  // Gradients read of in the trace, by outcome.
+  std::uint64_t published = 0, dropped = 0, excluded = 0, given_up = 0;
+  // Whether the trace has the training's end, and it was reached; then by how much the parameters
+  // differ from those at the end, 0 where they are the same bit for bit.
+  bool ended = false;
+  double difference = 0;
+};
+
+// `last` is the last update in the trace. Throws Error where it is before options.until.
+void require_recorded(const ReplayOptions& options, std::uint64_t last);
+
+// Says how the result stands to the training's end. Throws Error where records are missing.
+void compare_with_end(Replayed& result, const Trace& trace, const ReplayOptions& options);
+
+// Asks whether to stop, now and then.
+class Interruption {
+ public:
+  explicit Interruption(const std::function<bool()>& asked) : asked_(asked) {}
+
+  bool operator()();
+
+ private:
+  const std::function<bool()>& asked_;
+  double next_look_ = 0;
+};
+
+}  // namespace leashed

@@ -1,0 +1,297 @@
+"""Figure 5 and Table 2 of shadowsync in virtual time, at the paper's numbers of trainers and threads:
+gradients are real, what they take and what the links carry is not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from leashed import models
+from leashed.base import checks
+from leashed.base.machine import cores
+from leashed.cluster.shadowsync.quality import ALONE, Table2, synchroniser_of
+from leashed.cluster.shadowsync.scaling import NONE, Scaling, synchroniser
+from leashed.cluster.shadowsync.study import Record, Study
+from leashed.datasets import Dataset, Split
+from leashed.disciplines import Hogwild
+from leashed.models.network import Model
+from leashed.report.table import MISSING, number, text
+from leashed.rules import SGD
+from leashed.simulation.virtual_time import Cluster, Simulation, simulate
+from leashed.stopping import Until, batches_in
+from leashed.sync import Synchroniser
+from leashed.training.train import mean_loss
+
+__all__ = ["VirtualFigure5", "VirtualTable2"]
+
+_UPDATE = 0.05  # of a gradient's time: what an update takes, and a copy
+_RATE = 8_500.0  # iterations per second of ours, about, evaluations included
+_LOSSES = ("train_loss", "eval_loss")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played(Study):
+    """What both need to know.
+
+    Args:
+        hidden: width of the network's hidden layer.
+        passes: over the data, by all trainers together.
+        pace: mean of a gradient's time, which is exponentially distributed, in virtual seconds; an
+            update and a copy of the parameters take a twentieth of it.
+        latency: of a message, in seconds.
+        bandwidth: of each server's link, bytes per second each way; under MA and BMUF of each
+            trainer's.
+        lr: step size.
+        examples: of the digits that are drawn where no data are given.
+        seed: of the first repeat.
+    """
+
+    hidden: int
+    passes: float
+    pace: float
+    latency: float
+    bandwidth: float
+    lr: float
+    examples: int
+    seed: int
+    threads: int
+    batch_size: int
+
+    def check(self) -> None:
+        """Raises TypeError or ValueError where a setting is wrong."""
+        checks.whole("hidden", self.hidden)
+        checks.whole("examples", self.examples)
+        checks.whole("seed", self.seed, 0)
+        checks.step("lr", self.lr)
+        for name in ("passes", "pace", "latency", "bandwidth"):
+            checks.real(name, getattr(self, name), 0.0)
+
+    def network(self, data: Dataset) -> Model:
+        """The model."""
+        return models.mlp(data.features, [self.hidden], data.classes)
+
+    def play(
+        self, data: Split, trainers: int, servers: int, sync: Synchroniser | None, repeat: int
+    ) -> Record:
+        """One run, and what is counted of it."""
+        crew = Cluster(
+            self.threads,
+            ("exponential", {"mean": self.pace}),
+            update=_UPDATE * self.pace,
+            copy=_UPDATE * self.pace,
+        )
+        model = self.network(data.train)
+        played = simulate(
+            model,
+            data,
+            cluster=crew.trainers(
+                trainers, servers=servers, bandwidth=self.bandwidth, latency=self.latency
+            ),
+            sync=sync,
+            until=Until(epochs=self.passes),
+            discipline=Hogwild(),
+            rule=SGD(self.lr),
+            batch_size=self.batch_size,
+            seed=self.seed + repeat,
+        )
+        return _told(played, model, data, trainers * self.threads)
+
+
+def _told(played: Simulation, model: Model, data: Split, workers: int) -> Record:
+    result, counts = played.result, played.trainers
+    assert counts is not None
+    if result.reason == "interrupted":
+        raise KeyboardInterrupt
+    # While batches last; afterwards workers run out one by one.
+    done = result.gradients - workers
+    eps = done * result.config["batch_size"] / counts.drawn if done > 0 else result.mean_eps
+    return {
+        "train_loss": _finite(result.final_loss),
+        "eval_loss": _finite(mean_loss(model, data.test, result.parameters, cores())),
+        "eval_accuracy": float(result.validation_accuracy[-1]),
+        "eps": eps,
+        "gap": _finite(counts.sync_gap),
+        "gap_by_bytes_in": _by_bytes(result.gradients, counts.bytes_out, model.dimension),
+        "gap_by_bytes_out": _by_bytes(result.gradients, counts.bytes_in, model.dimension),
+        "syncs": int(counts.syncs.sum()),
+        "failed": 0,
+        "staleness": result.staleness.mean(),
+    }
+
+
+def _word(arm: str) -> str:
+    return "no synchronisation" if arm == NONE else arm
+
+
+def _by_bytes(iterations: int, moved: int, dimension: int) -> float | None:
+    """Eq. 2's second form."""
+    return iterations * 4 * dimension / moved if moved else None
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualFigure5(Played, Scaling):
+    """Examples per second and losses over the number of trainers.
+
+    Args: as of ``Scaling`` and ``Played``. ``bandwidth`` is by default what makes FR-EASGD-5 with two
+        servers stop at 14 trainers, as in the paper.
+    """
+
+    NAME: ClassVar[str] = "virtual-figure5"
+
+    trainers: tuple[int, ...] = (5, 8, 11, 14, 17, 20)
+    servers: tuple[int, ...] = (2, 4)
+    gaps: tuple[int, ...] = (5, 30)
+    threads: int = 24
+    batch_size: int = 4
+    hidden: int = 64
+    passes: float = 4.0
+    pace: float = 0.02
+    latency: float = 5e-5
+    bandwidth: float = 4e8
+    lr: float = 0.05
+    examples: int = 60_000
+    seed: int = 0
+    repeats: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check()
+
+    @property
+    def length(self) -> int:
+        return models.mlp(784, [self.hidden], 10).dimension
+
+    def full(self) -> VirtualFigure5:
+        """Every number of trainers from 5 to 20, five seeds each."""
+        return dataclasses.replace(self, trainers=tuple(range(5, 21)), repeats=5)
+
+    def scaled(self, scale: float) -> VirtualFigure5:
+        """With shorter runs."""
+        return dataclasses.replace(self, passes=self.passes * scale)
+
+    def seconds(self) -> float:
+        iterations = self.passes * self.examples / self.batch_size
+        return len(self.settings()) * iterations / _RATE
+
+    def measure(self, setting: Record, data: Split | None) -> Record:
+        assert data is not None
+        sync = synchroniser(setting["sync"])
+        return self.play(data, setting["trainers"], setting["servers"], sync, setting["repeat"])
+
+    @property
+    def told(self) -> str:
+        return (
+            f"Virtual time: {self.threads} Hogwild threads a trainer, a gradient of {self.batch_size} "
+            f"examples takes {1e3 * self.pace:g} ms on average, exponentially distributed; "
+            f"{number(4 * self.length / 1e3)} kB of parameters, links of {number(self.bandwidth / 1e6)} "
+            f"MB/s each way; {self.passes:g} passes over the data in each run."
+        )
+
+    def report(self, records: Sequence[Record]) -> str:
+        return f"{super().report(records)}\n\n{self._losses(records)}"
+
+    def losses(self, records: Sequence[Record], name: str) -> dict[str, dict[int, float]]:
+        """A loss by the number of trainers, of every arm with the first number of servers."""
+        found: dict[str, dict[int, list[float]]] = {}
+        for record in records:
+            setting, loss = record["setting"], record["measured"][name]
+            if setting["servers"] == self.servers[0] and loss is not None:
+                curve = found.setdefault(_word(setting["sync"]), {})
+                curve.setdefault(setting["trainers"], []).append(loss)
+        return {
+            arm: {n: math.fsum(values) / len(values) for n, values in sorted(curve.items())}
+            for arm, curve in found.items()
+        }
+
+    def loss_panels(self, records: Sequence[Record]) -> dict[str, dict[str, dict[int, float]]]:
+        """For a plot: both losses, by their names."""
+        return {name.replace("_", " "): self.losses(records, name) for name in _LOSSES}
+
+    def _losses(self, records: Sequence[Record]) -> str:
+        counts = sorted({record["setting"]["trainers"] for record in records})
+        header = ["loss of the first replica, by trainers", *map(str, counts)]
+        rows = [
+            [
+                f"{name.removesuffix('_loss')}, {arm}",
+                *(f"{curve[n]:.4f}" if n in curve else MISSING for n in counts),
+            ]
+            for name in _LOSSES
+            for arm, curve in self.losses(records, name).items()
+        ]
+        return text(header, rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualTable2(Played, Table2):
+    """The sync gap's effect on the losses.
+
+    Args: as of ``Table2`` and ``Played``.
+    """
+
+    NAME: ClassVar[str] = "virtual-table2"
+
+    kinds: tuple[str, ...] = ("easgd",)
+    varying: tuple[tuple[int, ...], ...] = ()
+    trainers: int = 11
+    threads: int = 24
+    servers: int = 1
+    batch_size: int = 4
+    hidden: int = 64
+    passes: float = 4.0
+    pace: float = 0.02
+    latency: float = 5e-5
+    bandwidth: float = 4e8
+    lr: float = 0.05
+    examples: int = 60_000
+    seed: int = 0
+    repeats: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check()
+        if self.model != "mlp":
+            raise ValueError(f"model must be mlp in virtual time, got {self.model!r}")
+
+    def full(self) -> VirtualTable2:
+        """All synchronisers, and gaps that vary over time."""
+        return dataclasses.replace(
+            self, kinds=Table2.kinds, varying=Table2.varying, repeats=2 * self.repeats
+        )
+
+    def scaled(self, scale: float) -> VirtualTable2:
+        """With shorter runs."""
+        return dataclasses.replace(self, passes=self.passes * scale)
+
+    def iterations(self, examples: int) -> int:
+        batches = batches_in(self.passes, examples, self.batch_size)
+        return batches // (self.trainers * self.threads)
+
+    def seconds(self) -> float:
+        iterations = self.passes * self.examples / self.batch_size
+        return len(self.settings()) * iterations / _RATE
+
+    def measure(self, setting: Record, data: Split | None) -> Record:
+        assert data is not None
+        sync = synchroniser_of(setting, self.iterations(len(data.train)))
+        trainers = 1 if setting["sync"] == ALONE else self.trainers
+        return self.play(data, trainers, self.servers, sync, setting["repeat"])
+
+    @property
+    def told(self) -> str:
+        return (
+            f"Virtual time: {self.passes:g} passes by {self.trainers} trainers of {self.threads} "
+            f"Hogwild threads each ({ALONE}: by one trainer alone), a gradient of {self.batch_size} "
+            f"examples takes {1e3 * self.pace:g} ms on average, exponentially distributed; "
+            f"{self.servers} sync servers behind links of {number(self.bandwidth / 1e6)} MB/s each "
+            f"way; η = {self.lr:g}; losses of the first replica, means ± half the 95% interval over "
+            "the seeds. Examples/s: of virtual seconds."
+        )

@@ -1,0 +1,1 @@
+"""What is written and read again: models, folders of models and tables, checkpoints, exports."""

@@ -1,0 +1,366 @@
+"""Folders that hold a model and its tables, generation by generation.
+
+``manifest.json`` names the files of one generation, with their sizes and checksums. It is written
+last and renamed into place: what it names is always there and whole. Only then goes what it does not
+name. Of a table it names a file of all rows, and files of what has changed since, which may be of
+generations before. docs/checkpoints.md has the format.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from leashed.base import atomic, checks
+from leashed.models.tables import Table
+
+__all__ = ["Opened", "is_one", "mark_exact", "opened", "prepare", "read", "write"]
+
+T = TypeVar("T")
+
+_MANIFEST = "manifest.json"
+_FORMAT = "leashed.tables"
+_VERSION, _WITH_CHANGES = 1, 2
+# Files of changes that may follow one of all rows, and their bytes of that one's.
+_MOST_CHANGES, _MOST_OF_BASE = 64, 0.5
+_BLOCK = 2**20
+_TRIES = 100  # to read a generation before the next one has taken its place
+# Files of a generation, and what is left of one that was not written to the end.
+_OURS = re.compile(r"\.?(\d+)\.(?:model\.safetensors|(?:table|changes)\d+)(?:\.[\w-]+)*")
+_UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
+
+
+def is_one(path: str | os.PathLike[str]) -> bool:
+    """Whether it is a folder with a manifest."""
+    return (Path(path) / _MANIFEST).is_file()
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder, where it is not there.
+
+    Raises:
+        OSError: it cannot be made or written to, is a file, or has something else in it.
+    """
+    checks.writable_folder(folder, "is a file, and a model with tables takes a folder")
+    folder.mkdir(exist_ok=True)
+    others = [p.name for p in folder.iterdir() if not _number(p) and not _unfinished(p)]
+    if others and not is_one(folder):
+        raise FileExistsError(
+            errno.EEXIST, f"has {others[0]} in it and is no checkpoint; name a new one", str(folder)
+        )
+
+
+def write(
+    folder: Path,
+    tables: Mapping[str, Table],
+    put_model: Callable[[Path], None],
+    *,
+    exact: bool,
+    incremental: bool = False,
+) -> None:
+    """Write a generation, while other threads use the tables unless it is ``exact``; ``put_model``
+    writes the model's file. Where it fails, the one before stays.
+
+    ``incremental``: of tables whose rows the folder has, changed since by this process, only the
+    changes, until these are too many; all rows of tables that cannot tell which have changed.
+    """
+    before = _before(folder) if incremental else {}
+    number = 1 + max((_number(path) for path in folder.iterdir()), default=0)
+    follows = {name: table.follows for name, table in tables.items()}
+    if incremental:
+        for table in tables.values():
+            table.follows = ()  # until the manifest names what is written now
+
+    def written(i: int, name: str, table: Table) -> dict[str, Any]:
+        if not incremental or not table.tells_changes:
+            return _saved(folder / f"{number}.table{i}", table.save)
+        kept = before.get(name)
+        if kept is None or follows[name] != _digests(kept) or _are_many(kept["changes"], kept):
+            save = partial(table.save_tracked, quiet=exact)
+            return {**_saved(folder / f"{number}.table{i}", save), "changes": []}
+        save = partial(table.save_changes, quiet=exact)
+        change = _saved(folder / f"{number}.changes{i}", save)
+        return {**_only_files(kept), "changes": [*kept["changes"], change]}
+
+    try:
+        told = {
+            name: {**written(i, name, table), **_told(table)}
+            for i, (name, table) in enumerate(tables.items())
+        }
+        manifest = {
+            "format": _FORMAT,
+            "version": _WITH_CHANGES
+            if any(one.get("changes") for one in told.values())
+            else _VERSION,
+            "generation": number,
+            "exact": exact,
+            "tables": told,
+            # Last of the files: writing it flushes the folder.
+            "model": _saved(folder / f"{number}.model.safetensors", put_model),
+        }
+        _put(folder, manifest)
+    except BaseException:
+        if _named(folder) != number:
+            _remove(folder, lambda path: _number(path) == number)
+        raise
+    if incremental:
+        for name, table in tables.items():
+            table.follows = _digests(told[name])
+    named = {file["file"] for file in _files(manifest)}
+    _remove(folder, lambda path: path.name not in named)
+
+
+def mark_exact(folder: Path) -> None:
+    """Say of the generation there is that nobody changed the tables while it was written."""
+    manifest = _manifest(folder)
+    if not manifest["exact"]:
+        _put(folder, {**manifest, "exact": True})
+
+
+def read(path: str | os.PathLike[str], take: Callable[[Opened], T]) -> T:
+    """What ``take`` makes of a folder, all of it of one generation: where another one has come
+    meanwhile and a file is gone, it is called again. Of the files only the model's has been checked.
+
+    Raises:
+        OSError: as ``opened``, or a new generation came each time before one was read.
+        ValueError: as ``opened``, and what ``take`` raises.
+    """
+    for _ in range(_TRIES):
+        folder = _unchecked(path)
+        try:
+            _require_whole(folder.model, folder.manifest["model"])
+            return take(folder)
+        except (OSError, ValueError) as error:
+            if _manifest(Path(path)) == folder.manifest:
+                raise
+            failed = error
+    raise OSError(
+        errno.EBUSY,
+        f"a new checkpoint took its place each of the {_TRIES} times that it was read; write them "
+        "further apart, or read a copy",
+        str(path),
+    ) from failed
+
+
+def opened(path: str | os.PathLike[str]) -> Opened:
+    """A folder whose files are what its manifest says. It stays so while nobody writes there.
+
+    Raises:
+        FileNotFoundError: the manifest, or a file that it names, is missing.
+        ValueError: one is damaged, or the manifest of a newer version.
+    """
+    folder = _unchecked(path)
+    _require_whole(folder.model, folder.manifest["model"])
+    folder.check()
+    return folder
+
+
+def _unchecked(path: str | os.PathLike[str]) -> Opened:
+    folder = Path(path)
+    if folder.is_file():
+        raise ValueError(f"cannot load {folder}: it is a file; name the folder with the tables")
+    return Opened(folder, _manifest(folder))
+
+
+class Opened:
+    """What ``opened`` and ``read`` give.
+
+    Attributes:
+        manifest: what it says.
+        model: the file of the model and its parameters.
+        exact: whether nobody changed the tables while it was written.
+    """
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self._folder = folder
+        self.manifest = manifest
+        self._tables: dict[str, Any] = manifest["tables"]
+        self.model: Path = folder / manifest["model"]["file"]
+        self.exact: bool = manifest["exact"]
+
+    @property
+    def described_tables(self) -> dict[str, Any]:
+        """By name what is told of each."""
+        return self._tables
+
+    def check(self) -> None:
+        """FileNotFoundError or ValueError where a table's file is not what the manifest says."""
+        for told in _table_files(self.manifest):
+            _require_whole(self._folder / told["file"], told)
+
+    def require(self, tables: Mapping[str, Table], *, same_rule: bool = False) -> None:
+        """ValueError where the folder's tables are not these: of the same names and sizes, with the
+        same beginnings and kinds of rule; with ``same_rule`` all settings are the same.
+        """
+        if set(tables) != set(self._tables):
+            raise ValueError(
+                f"cannot load {self._folder}: its tables are {', '.join(self._tables)}, and not "
+                f"{', '.join(tables)}"
+            )
+        for name, table in tables.items():
+            was = _compared(self._tables[name], same_rule)
+            now = _compared(_told(table), same_rule)
+            for key in now:
+                if was.get(key) != now[key]:
+                    raise ValueError(
+                        f"cannot load {self._folder}: {key} of table {name} was {was.get(key)} and "
+                        f"is {now[key]}; give tables= with the same"
+                    )
+
+    def load(self, tables: Mapping[str, Table], *, incremental: bool = False) -> None:
+        """Put the folder's rows in place of those of tables that ``require`` has found to fit, where
+        ``check`` has found the files whole; with
+        ``incremental`` what ``write`` adds to the folder are changes of them.
+        """
+        for name, table in tables.items():
+            told = self._tables[name]
+            changes = [self._folder / change["file"] for change in told.get("changes", ())]
+            table.load(self._folder / told["file"], changes)
+            if incremental and table.tells_changes:
+                table.track()
+                table.follows = _digests(told)
+
+
+def _told(table: Table) -> dict[str, Any]:
+    """What is written of a table, as JSON's own types: what its rows depend on, and what a run."""
+    run = {
+        "rule": table.rule.config(),
+        "staleness": table.staleness.config(),
+    }
+    return json.loads(json.dumps({"rows": table.description, "run": run}))  # type: ignore[no-any-return]
+
+
+def _compared(told: Mapping[str, Any], same_rule: bool) -> dict[str, Any]:
+    return {**told["rows"], **(told["run"] if same_rule else {})}
+
+
+def _saved(path: Path, save: Callable[[Path], None]) -> dict[str, Any]:
+    save(path)
+    return {"file": path.name, "bytes": path.stat().st_size, "sha256": _digest(path)}
+
+
+def _only_files(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what is told of a table, its file of all rows."""
+    return {key: told[key] for key in ("file", "bytes", "sha256")}
+
+
+def _digests(told: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of all files of a table."""
+    return (told["sha256"], *(change["sha256"] for change in told.get("changes", ())))
+
+
+def _are_many(changes: list[Any], all_rows: Mapping[str, Any]) -> bool:
+    """Whether all rows are to be written anew."""
+    size = sum(change["bytes"] for change in changes)
+    return len(changes) >= _MOST_CHANGES or size > _MOST_OF_BASE * all_rows["bytes"]
+
+
+def _files(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is told of each file."""
+    return [manifest["model"], *_table_files(manifest)]
+
+
+def _table_files(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """And of those of tables."""
+    tables = manifest["tables"].values()
+    return [*tables, *(c for table in tables for c in table.get("changes", ()))]
+
+
+def _before(folder: Path) -> dict[str, Any]:
+    """What the manifest tells of tables; nothing where there is none that can be read."""
+    try:
+        tables = _manifest(folder)["tables"]
+    except (OSError, ValueError):
+        return {}
+    return {name: {"changes": [], **told} for name, told in tables.items()}
+
+
+def _digest(path: Path) -> str:
+    from hashlib import sha256  # noqa: PLC0415 (seldom asked for)
+
+    digest = sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _require_whole(path: Path, told: Mapping[str, Any]) -> None:
+    if not path.exists():
+        raise FileNotFoundError(
+            errno.ENOENT,
+            "the manifest beside it names it; use a whole copy of the folder",
+            str(path),
+        )
+    if path.stat().st_size != told["bytes"] or _digest(path) != told["sha256"]:
+        raise ValueError(
+            f"cannot load {path}: it is not what the manifest beside it says; use an unaltered copy"
+        )
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    from hashlib import sha256  # noqa: PLC0415 (seldom asked for)
+
+    rest = {key: value for key, value in manifest.items() if key != "checksum"}
+    return sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _put(folder: Path, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1)
+    atomic.write(folder / _MANIFEST, [text.encode()])
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / _MANIFEST
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            errno.ENOENT, "no checkpoint is complete in this folder", str(path)
+        ) from None
+    try:
+        found: dict[str, Any] = json.loads(text)
+        if found["format"] != _FORMAT:
+            raise ValueError("it is of no model with tables")
+        if found["version"] not in (_VERSION, _WITH_CHANGES):
+            raise ValueError(
+                f"its format version is {found['version']}, this release reads {_VERSION} and "
+                f"{_WITH_CHANGES}; upgrade leashed"
+            )
+        if found["checksum"] != _checksum(found):
+            raise ValueError("its checksum is not that of its content; use an unaltered copy")
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"cannot load {path}: {reason}") from error
+    return found
+
+
+def _named(folder: Path) -> int | None:
+    """The generation that the manifest names; None: there is none that can be read."""
+    try:
+        return int(_manifest(folder)["generation"])
+    except (OSError, ValueError):
+        return None
+
+
+def _number(path: Path) -> int:
+    """The generation that a file is of; 0: of none."""
+    found = _OURS.fullmatch(path.name)
+    return int(found[1]) if found else 0
+
+
+def _unfinished(path: Path) -> bool:
+    """Whether it is a manifest that did not get its name."""
+    return bool(_UNFINISHED.fullmatch(path.name))
+
+
+def _remove(folder: Path, gone: Callable[[Path], bool]) -> None:
+    for path in folder.iterdir():
+        if (_number(path) and gone(path)) or _unfinished(path):
+            path.unlink(missing_ok=True)

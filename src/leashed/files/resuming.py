@@ -1,0 +1,338 @@
+"""Checkpoints that a run goes on from: taken while it trains, resumed bit for bit."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _core
+from leashed.base import checks
+from leashed.base.warning import warn
+from leashed.files import checkpoint
+from leashed.models._running import Running, averaged
+from leashed.models.external import Description, External
+from leashed.models.factorisation import FactorisationMachine
+from leashed.models.graphs import Graph
+from leashed.models.network import Model
+from leashed.sync import Position
+
+__all__ = [
+    "Checkpointer",
+    "Kept",
+    "OtherData",
+    "Reached",
+    "contents",
+    "resume",
+    "statistics",
+    "updates_in",
+]
+
+AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
+_LAST_UPDATES = "last_updates"
+_BEHIND = "behind."
+# What a run must be continued with, and how a message calls it.
+_SAME = {
+    "rule": "rule",
+    "staleness": "staleness",
+    "seed": "seed",
+    "batch_size": "batch_size",
+    "sparse": "whether data is sparse",
+    "examples": "the number of examples in data",
+}
+# What the runs had in common that could be resumed before those on sparse rows could.
+_BEFORE_SPARSE = {"sparse": False, "decay": (0.0, [], 0)}
+_ALONE: dict[str, Any] = {"open": []}  # what runs in no cluster do not tell
+
+
+class Kept:
+    """A checkpoint in memory, for a run in several calls of ``leashed.train`` with the same
+    arguments but for ``until``: given as ``checkpoint`` and as ``resume``.
+
+    Attributes:
+        reached: where the last call ended; None before the first.
+        statistics: the running ones that it ended with, of a model that has any.
+    """
+
+    def __init__(self) -> None:
+        self.reached: _core.Resumption | None = None
+        self.statistics: Running | None = None
+
+    @classmethod
+    def at(cls, vectors: NDArray[np.float32], updates: int, batches: int) -> Kept:
+        """To go on from parameters and the rule's states, [1 + S, d], that so many updates have
+        led to, with that batch of data that may be another; under no staleness policy.
+        """
+        kept, nothing = cls(), np.empty(0, np.float32)
+        kept.reached = _core.Resumption(
+            vectors, nothing, updates, batches, math.nan, [], nothing, (0.0, [], 0)
+        )
+        return kept
+
+    def __call__(self, reached: _core.Resumption) -> None:
+        self.reached = reached
+        self.statistics = averaged(reached.running)
+
+
+class OtherData(NamedTuple):
+    """A checkpoint to go on from with other data, from their first batch on, as a day's run goes on
+    from that of the day before: given as ``resume``.
+
+    Attributes:
+        path: the file, or the folder.
+    """
+
+    path: Path
+
+
+class Checkpointer:
+    """Writes checkpoints on a thread of its own, so that the monitor waits for no disk.
+
+    At every moment the file is the newest one complete. Where writing fails, a RuntimeWarning says
+    why, training goes on and the file stays as it was.
+
+    Args:
+        path: the file.
+        model: what is trained.
+        config: what ``leashed.train`` was asked for, as JSON's own types.
+        paused: states come while no worker goes on, and each is written before it does.
+
+    Attributes:
+        position: tells how far the run is that the training is a part of; None: it is not.
+
+    Raises:
+        OSError: the file could not be written; found before training, not after.
+        ValueError: a file cannot hold the model's description.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        model: AnyModel,
+        config: dict[str, Any],
+        *,
+        paused: bool = False,
+    ) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (seldom asked for)
+
+        self._path = Path(path)
+        self._model = model
+        self._config = config
+        self._paused = paused
+        checkpoint.description(model)  # so that what no file can hold is said now
+        self._prepare()
+        self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
+        self._lock = threading.Lock()
+        self._newest: Reached | None = None  # to be written; None: the thread is idle
+        self._failure: Exception | None = None
+        self.position: Callable[[], Position] | None = None
+
+    def __enter__(self) -> Checkpointer:  # noqa: PYI034 (Self is of Python 3.11)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._thread.shutdown()
+        if error is None:
+            self._warn()
+
+    def __call__(self, reached: _core.Resumption) -> None:
+        """Write this; if another is being written, then afterwards, unless a newer one has come. Of
+        ``paused`` ones all are written, by this thread.
+        """
+        self._warn()
+        position = None if self.position is None else self.position()
+        with self._lock:
+            idle = self._newest is None
+            self._newest = Reached(reached, position)
+        if self._paused:
+            self._write()
+        elif idle:
+            self._thread.submit(self._write)
+
+    def _prepare(self) -> None:
+        checks.writable(self._path)
+
+    def _put(self, reached: Reached) -> None:
+        _write(self._path, self._model, *reached, self._config)
+
+    def _write(self) -> None:
+        while (reached := self._newest) is not None:
+            try:
+                self._put(reached)
+            except Exception as error:  # noqa: BLE001 (told by the thread that trains)
+                self._failure = error
+            with self._lock:
+                if self._newest is reached:
+                    self._newest = None
+
+    def _warn(self) -> None:
+        if self._failure is not None:
+            message = f"no checkpoint was written to {self._path}: {self._failure}"
+            self._failure = None
+            warn(message)
+
+
+class Reached(NamedTuple):
+    """How far a training is, and the run that it is a part of."""
+
+    training: _core.Resumption
+    run: Position | None
+
+
+def _write(
+    path: Path,
+    model: AnyModel,
+    reached: _core.Resumption,
+    position: Position | None,
+    config: dict[str, Any],
+) -> None:
+    told = contents(model, reached, position, config)
+    if told is not None:
+        checkpoint.write(path, model, *told)
+
+
+def contents(
+    model: AnyModel,
+    reached: _core.Resumption,
+    position: Position | None,
+    config: dict[str, Any],
+) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]] | None:
+    """A checkpoint's tensors and metadata; None: nothing is to be written, since training has
+    crashed, and the last checkpoint before that is worth more.
+    """
+    if not np.isfinite(reached.vectors).all():
+        return None
+    theta, *states = reached.vectors
+    tensors = checkpoint.parts(model, theta)
+    for k, state in enumerate(states, 1):
+        tensors |= checkpoint.parts(model, state, _state(k))
+    if reached.behind.size:
+        tensors |= checkpoint.parts(model, reached.behind, _BEHIND)
+    if reached.last_updates.size:
+        tensors[_LAST_UPDATES] = reached.last_updates
+    counts = np.trim_zeros(np.asarray(reached.staleness, np.uint64), "b").tolist()
+    run = {
+        **config,
+        "updates": reached.updates,
+        "batches": reached.batches,
+        "initial_loss": reached.initial_loss if math.isfinite(reached.initial_loss) else None,
+        "staleness_counts": counts,
+        "decay": reached.shrink,
+    }
+    if position is not None:
+        run |= position._asdict()
+    if (statistics := averaged(reached.running)) is not None:
+        tensors[checkpoint.STATISTICS] = statistics.values
+        run["statistics"] = statistics.config()
+    return tensors, {"run": json.dumps(run)}
+
+
+def _state(k: int) -> str:
+    return f"state.{k}."
+
+
+def resume(
+    path: str | os.PathLike[str],
+    model: AnyModel,
+    config: dict[str, Any],
+    *,
+    other_data: bool = False,
+) -> tuple[_core.Resumption, Position]:
+    """What a checkpoint of a run of that model and configuration holds, and how far that run was; on
+    ``other_data`` it begins with batch 0.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is truncated, altered, of a newer version, without a run, or of another one.
+    """
+    found, tensors, metadata = checkpoint.read(path)
+    if "run" not in metadata:
+        raise ValueError(
+            f"cannot resume {path}: it holds parameters but no run; begin one with them: "
+            "init=leashed.load(path, model)[1]"
+        )
+    if wrong := checkpoint.mismatch(found, model):
+        raise ValueError(f"cannot resume {path}: {wrong}")
+    try:
+        run = {**_BEFORE_SPARSE, **_ALONE, **json.loads(metadata["run"])}
+        if other_data:
+            run |= {"examples": config["examples"], "batches": 0, "open": [], "decay": (0.0, [], 0)}
+        position = Position(run["batches"], [(span[0], span[1]) for span in run["open"]])
+        return _resumption(path, found, tensors, run, config), position
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
+
+
+def updates_in(path: str | os.PathLike[str]) -> int:
+    """The updates that a checkpoint has, a file or a folder.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is damaged, or holds no run.
+    """
+    _, _, metadata = checkpoint.read_model(path)
+    if "run" not in metadata:
+        raise ValueError(f"{path} holds parameters but no run")
+    return int(json.loads(metadata["run"])["updates"])
+
+
+def statistics(path: str | os.PathLike[str], model: Graph) -> Running | None:
+    """The running statistics in a checkpoint that ``resume`` has read, of a model that has any."""
+    if not model.statistics:
+        return None
+    _, tensors, metadata = checkpoint.read(path)
+    if checkpoint.STATISTICS not in tensors:
+        return None
+    told = json.loads(metadata["run"])["statistics"]
+    return Running(tensors[checkpoint.STATISTICS], told["batches"], told["near_zero"])
+
+
+def _resumption(
+    path: str | os.PathLike[str],
+    model: Model | FactorisationMachine | Graph | Description,
+    tensors: dict[str, NDArray[np.float32]],
+    run: dict[str, Any],
+    config: dict[str, Any],
+) -> _core.Resumption:
+    here = json.loads(json.dumps(config))
+    for key, name in _SAME.items():
+        if run[key] != here[key]:
+            raise ValueError(
+                f"cannot resume {path}: {name} was {_text(run[key])} and is {_text(here[key])}; "
+                "give the same, or begin a new run with init=leashed.load(path, model)[1]"
+            )
+    prefixes = ["", *(_state(k) for k in range(1, run["state_vectors"] + 1))]
+    vectors = [checkpoint.whole(model, tensors, prefix) for prefix in prefixes]
+    nothing = np.empty(0, np.float32)
+    total, done, turn = run["decay"]
+    loss = run["initial_loss"]
+    return _core.Resumption(
+        np.stack(vectors),
+        tensors.get(_LAST_UPDATES, nothing),
+        run["updates"],
+        run["batches"],
+        math.nan if loss is None else loss,
+        run["staleness_counts"],
+        checkpoint.whole(model, tensors, _BEHIND) if done else nothing,
+        (total, done, turn),
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        settings = ", ".join(f"{k}={_text(v)}" for k, v in value.items() if k != "name")
+        return f"{value.get('name', '')}({settings})"
+    return str(value)

@@ -1,0 +1,375 @@
+"""Models of click-through rates: a few dense features, many that are ids, one output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from leashed.base import checks
+from leashed.models.graphs import (
+    AUGRU,
+    FM,
+    GRU,
+    AttentionPool,
+    AttentionScores,
+    AttentionUnit,
+    Concat,
+    Cross,
+    Dot,
+    Embedding,
+    Graph,
+    Input,
+    Node,
+    Product,
+    SampledLogits,
+    Sum,
+    TableSpec,
+    Zip,
+)
+from leashed.models.layers import BatchNorm, DataNorm, Dense, ReLU
+
+__all__ = ["dcn", "deepfm", "dien", "din", "dlrm", "ecommerce", "wide_deep", "youtube_dnn"]
+
+Rows = int | Sequence[int | None] | None
+Norm = BatchNorm | DataNorm
+
+
+def _counts(rows: Rows, categories: int) -> list[int | None]:
+    """Rows of each table."""
+    if rows is None or not isinstance(rows, Iterable):
+        return [rows] * checks.size("categories", categories)
+    counts = list(rows)
+    if not counts:
+        raise ValueError("rows must name at least one table")
+    return counts
+
+
+def _embeddings(counts: Sequence[int | None], dim: int, prefix: str) -> list[Embedding]:
+    return [
+        Embedding(TableSpec(f"{prefix}{i}", dim, count), feature=i)
+        for i, count in enumerate(counts)
+    ]
+
+
+def _layers(node: Node, widths: Sequence[int], norm: Norm | None) -> Node:
+    for width in widths:
+        node = node >> Dense(width)
+        if norm is not None:
+            node = node >> norm
+        node = node >> ReLU()
+    return node
+
+
+def dlrm(
+    rows: Rows = None,
+    dim: int = 16,
+    dense: int = 13,
+    bottom: Sequence[int] = (64, 16),
+    top: Sequence[int] = (64, 32),
+    *,
+    categories: int = 26,
+    norm: Norm | None = None,
+    name: str = "dlrm",
+) -> Graph:
+    """DLRM (Naumov et al., "Deep Learning Recommendation Model for Personalization and
+    Recommendation Systems", 2019): an MLP of the dense features, its dot products with the rows of
+    all categories and theirs with each other, an MLP of both.
+
+    Args:
+        rows: of each category's table, ids being below it; one number for all of them; None: any id
+            may come.
+        dim: floats of a row.
+        dense: dense features.
+        bottom: widths of the MLP of the dense features, the last being ``dim``.
+        top: widths of the MLP behind the interaction, without the output's 1.
+        categories: features that are ids, where ``rows`` does not tell.
+        norm: between each dense layer of the MLPs and its ReLU (extreme-scale-asgd, Algorithm 1).
+            Default: nothing.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError: a size is not a whole number.
+        ValueError: a size is below 1, or ``bottom`` does not end in ``dim``.
+    """
+    if not bottom or bottom[-1] != dim:
+        raise ValueError(f"bottom must end in dim, {dim}, got {tuple(bottom)}")
+    embeddings = _embeddings(_counts(rows, categories), dim, "c")
+    z = _layers(Input(dense), bottom, norm)
+    return Graph(_layers(Concat(z, Dot(z, *embeddings)), top, norm) >> Dense(1), name=name)
+
+
+def deepfm(
+    rows: Rows = None,
+    dim: int = 16,
+    dense: int = 13,
+    hidden: Sequence[int] = (64, 32),
+    *,
+    categories: int = 26,
+    norm: Norm | None = None,
+    name: str = "deepfm",
+) -> Graph:
+    """DeepFM (Guo et al., 2017): the sum of a linear model, a factorisation machine of the
+    categories' rows, and an MLP of these and the dense features. Each category has two tables, one
+    of ``dim`` and one of 1 float a row, for the linear model.
+
+    Args:
+        rows: as for ``dlrm``.
+        dim: floats of a row.
+        dense: dense features.
+        hidden: widths of the MLP, without the output's 1.
+        categories, norm: as for ``dlrm``.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1.
+    """
+    counts = _counts(rows, categories)
+    x = Input(dense)
+    embeddings = _embeddings(counts, dim, "c")
+    linear = Sum(x >> Dense(1), *_embeddings(counts, 1, "w"))
+    deep = _layers(Concat(x, *embeddings), hidden, norm) >> Dense(1)
+    return Graph(Sum(linear, FM(*embeddings), deep), name=name)
+
+
+def wide_deep(
+    rows: Rows = None,
+    dim: int = 16,
+    dense: int = 13,
+    hidden: Sequence[int] = (64, 32),
+    *,
+    categories: int = 26,
+    norm: Norm | None = None,
+    name: str = "wide_deep",
+) -> Graph:
+    """Wide & Deep (Cheng et al., 2016): the sum of a linear model and an MLP. Each category has two
+    tables, one of ``dim`` and one of 1 float a row, for the linear model. Arguments as for
+    ``deepfm``.
+    """
+    counts = _counts(rows, categories)
+    x = Input(dense)
+    wide = Sum(x >> Dense(1), *_embeddings(counts, 1, "w"))
+    deep = _layers(Concat(x, *_embeddings(counts, dim, "c")), hidden, norm) >> Dense(1)
+    return Graph(Sum(wide, deep), name=name)
+
+
+def dcn(
+    rows: Rows = None,
+    dim: int = 16,
+    dense: int = 13,
+    cross: int = 3,
+    hidden: Sequence[int] = (64, 32),
+    *,
+    weights: Literal["vector", "matrix"] = "vector",
+    categories: int = 26,
+    norm: Norm | None = None,
+    name: str = "dcn",
+) -> Graph:
+    """Deep & Cross Network (Wang et al., 2017): cross layers and an MLP, both of the dense features
+    and the categories' rows side by side, and a linear layer of what both give.
+
+    Args:
+        rows: as for ``dlrm``.
+        dim: floats of a row.
+        dense: dense features.
+        cross: number of cross layers.
+        hidden: widths of the MLP, at least one.
+        weights: of a cross layer: a ``"vector"`` w, x₀ (x·w) + b + x, or as in DCN-V2 (Wang et al.,
+            2021, eq. 1) a ``"matrix"`` W, x₀ ⊙ (W x + b) + x, with as many parameters as it has
+            entries.
+        categories, norm: as for ``dlrm``.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1, or ``weights`` no such word.
+    """
+    if not hidden:
+        raise ValueError("hidden must have at least one width")
+    if weights not in ("vector", "matrix"):
+        raise ValueError(f'weights must be "vector" or "matrix", got {weights!r}')
+    embeddings = _embeddings(_counts(rows, categories), dim, "c")
+    x0 = Concat(Input(dense), *embeddings)
+    width = dense + dim * len(embeddings)
+    x: Node = x0
+    for _ in range(checks.size("cross", cross)):
+        x = Cross(x0, x) if weights == "vector" else Sum(Product(x0, x >> Dense(width)), x)
+    return Graph(Concat(x, _layers(x0, hidden, norm)) >> Dense(1), name=name)
+
+
+def youtube_dnn(
+    items: int,
+    dim: int = 32,
+    hidden: Sequence[int] = (64,),
+    dense: int = 0,
+    *,
+    history: int = 0,
+    chosen: int = 1,
+    negatives: int = 100,
+    sampling: str = "log_uniform",
+    shared: bool = False,
+    norm: Norm | None = None,
+    name: str = "youtube_dnn",
+) -> Graph:
+    """YouTubeDNN, its candidate generation (Covington et al., "Deep Neural Networks for YouTube
+    Recommendations", 2016; trained in gba, section 5): the mean of the rows of what a user chose
+    before, and dense features if there are any, through an MLP, whose last ReLU gives the user's
+    vector u; what was chosen next by a softmax over u · row of all items, trained on sampled ones.
+    ``datasets.next_items`` makes its data; ``retrieval`` finds the k best of all items, and
+    evaluates over them all.
+
+    Args:
+        items: their number; ids are below it, by falling frequency where ``sampling`` is
+            ``"log_uniform"``.
+        dim: floats of an item's rows, and of the user's vector.
+        hidden: widths of the MLP before that.
+        dense: dense features.
+        history: which feature of the data that is ids has what was chosen before.
+        chosen: which has what was chosen.
+        negatives, sampling: as for ``SampledLogits``.
+        norm: as for ``dlrm``.
+        shared: whether the table of the history, ``items``, is that of the softmax too, instead of
+            one of its own, ``choices``.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1, or ``sampling`` no such word.
+    """
+    table = TableSpec("items", dim, items)
+    seen: Node = Embedding(table, "mean", feature=history)
+    if dense:
+        seen = Concat(Input(dense), seen)
+    choices = table if shared else TableSpec("choices", dim, items)
+    user = _layers(seen, (*hidden, dim), norm)
+    output = SampledLogits(user, choices, negatives, sampling, feature=chosen)
+    return Graph(output, loss="sampled_softmax", name=name)
+
+
+class _Shown(NamedTuple):
+    """What the models of histories read: ids of the user, of the item shown and of its category, and
+    the items that the user clicked before with their categories, from the oldest on.
+    """
+
+    user: Node
+    item: Node
+    history: Node
+
+
+def _histories(
+    users: int | None, items: int | None, categories: int | None, dim: int, longest: int
+) -> _Shown:
+    item, category = TableSpec("items", dim, items), TableSpec("categories", dim, categories)
+    shown = Concat(Embedding(item, feature=1), Embedding(category, feature=2))
+    history = Zip(
+        Embedding(item, "sequence", longest, feature=3),
+        Embedding(category, "sequence", longest, feature=4),
+    )
+    return _Shown(Embedding(TableSpec("users", dim, users), feature=0), shown, history)
+
+
+def din(
+    users: int | None = None,
+    items: int | None = None,
+    categories: int | None = None,
+    dim: int = 16,
+    dense: int = 1,
+    attention: Sequence[int] = (80, 40),
+    hidden: Sequence[int] = (200, 80),
+    *,
+    longest: int = 20,
+    softmax: bool = False,
+    norm: Norm | None = None,
+    name: str = "din",
+) -> Graph:
+    """Deep Interest Network (Zhou et al., 2018): an MLP of the user, the item that is shown, and the
+    user's history pooled by what each item of it means for the one shown (``AttentionUnit``).
+
+    Reads the features of ``datasets.synthetic_histories``, in its order: user, item, category, the
+    history's items and their categories. The history shares its tables with what is shown. (The
+    paper's MLPs have PReLU or Dice where these have ReLU, and mini-batch aware regularisation.)
+
+    Args:
+        users: rows of the users' table, ids being below it; None: any id may come.
+        items: likewise.
+        categories: likewise.
+        dim: floats of a row; an item with its category has twice as many.
+        dense: dense features.
+        attention: widths of the attention unit's MLP, without its 1.
+        hidden: widths of the MLP, without the output's 1.
+        longest: items of a history that are read, its first ones.
+        softmax: whether the scores of a history are normalised; the paper's are not.
+        norm: as for ``dlrm``.
+        name: what plots and reports call it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1, or ``attention`` is empty.
+    """
+    read = _histories(users, items, categories, dim, longest)
+    scores = AttentionUnit(read.item, read.history, attention, softmax)
+    interest = AttentionPool(scores, read.history)
+    joined = Concat(Input(dense), read.user, read.item, interest)
+    return Graph(_layers(joined, hidden, norm) >> Dense(1), name=name)
+
+
+def dien(
+    users: int | None = None,
+    items: int | None = None,
+    categories: int | None = None,
+    dim: int = 16,
+    dense: int = 1,
+    units: int | None = None,
+    hidden: Sequence[int] = (200, 80),
+    *,
+    longest: int = 20,
+    norm: Norm | None = None,
+    name: str = "dien",
+) -> Graph:
+    """Deep Interest Evolution Network (Zhou et al., 2019): interests along the user's history by a
+    ``GRU``, what they mean for the item shown by ``AttentionScores``, how those that matter evolve
+    by an ``AUGRU``, and an MLP of its last state, the user and the item shown. The paper's auxiliary
+    loss, which asks each state for the next item, is left out: a graph has one loss, of its last
+    node.
+
+    Args:
+        users, items, categories, dim, dense, hidden, longest, norm, name: as for ``din``, with its
+            features.
+        units: floats of a state. Default: 2 ``dim``, as the paper has it.
+
+    Raises:
+        TypeError, ValueError: a size is not a whole number from 1.
+    """
+    read = _histories(users, items, categories, dim, longest)
+    units = 2 * dim if units is None else units
+    states = GRU(read.history, units)
+    scores = AttentionScores(read.item >> Dense(units, bias=False), states)
+    joined = Concat(Input(dense), read.user, read.item, AUGRU(states, scores, units))
+    return Graph(_layers(joined, hidden, norm) >> Dense(1), name=name)
+
+
+def ecommerce(
+    users: int | None = None,
+    items: int | None = None,
+    categories: int | None = None,
+    dim: int = 16,
+    dense: int = 1,
+    attention: Sequence[int] = (80, 40),
+    hidden: Sequence[int] = (200, 80),
+    *,
+    longest: int = 20,
+    norm: Norm | None = None,
+    name: str = "ecommerce",
+) -> Graph:
+    """The e-commerce model of extreme-scale-asgd ("Experiments"), Wide & Deep "in which attention
+    mechanism is applied", as far as its one sentence tells: the sum of a linear model of the user,
+    the item and its category, and of an MLP of these and of the user's history, pooled by attention
+    whose scores are normalised. Arguments and features as for ``din``; for the linear model each
+    table has a second one of 1 float a row.
+    """
+    read = _histories(users, items, categories, dim, longest)
+    x = Input(dense)
+    one = {"wide_users": users, "wide_items": items, "wide_categories": categories}
+    wide = [
+        Embedding(TableSpec(table, 1, rows), feature=i)
+        for i, (table, rows) in enumerate(one.items())
+    ]
+    scores = AttentionUnit(read.item, read.history, attention, softmax=True)
+    joined = Concat(x, read.user, read.item, AttentionPool(scores, read.history))
+    return Graph(Sum(x >> Dense(1), *wide, _layers(joined, hidden, norm) >> Dense(1)), name=name)

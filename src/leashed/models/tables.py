@@ -1,0 +1,567 @@
+"""Tables of rows that are found by an id: embeddings, which any number of threads read and update
+row by row, without a lock (docs/tables.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _core
+from leashed import staleness as policies
+from leashed.base import checks, choice
+from leashed.base.choice import Choice
+from leashed.rules import SWAP, Adagrad, Momentum, Rule, check_rule
+from leashed.staleness import Policy
+
+__all__ = [
+    "Initial",
+    "RowUpdate",
+    "RowwiseAdagrad",
+    "Table",
+    "constant",
+    "normal",
+    "of",
+    "uniform",
+    "zeros",
+]
+
+_MOST_BYTES = 2**62
+_MOST_ROWS = 2**32 - 3
+_MOST_DIM = 2**20
+_MOST_SIGHTINGS = 255
+
+
+@dataclass(frozen=True)
+class Initial:
+    """What rows begin with; made by ``zeros``, ``constant``, ``uniform`` or ``normal``. A row's
+    values depend on the table's seed and the row's id alone.
+    """
+
+    native: str
+    settings: tuple[tuple[str, float], ...] = ()
+
+    def choice(self) -> Choice:
+        """What the native core makes it from."""
+        return self.native, dict(self.settings)
+
+    @property
+    def expected(self) -> float:
+        """The mean of what rows begin with."""
+        return dict(self.settings).get("value", 0.0)
+
+
+def zeros() -> Initial:
+    """Rows begin with 0."""
+    return Initial("zeros")
+
+
+def constant(value: float) -> Initial:
+    """Rows begin with ``value`` everywhere.
+
+    Raises:
+        TypeError, ValueError: it is not a finite number.
+    """
+    return Initial("constant", (("value", checks.real("value", value)),))
+
+
+def uniform(bound: float) -> Initial:
+    """Rows begin with numbers from −``bound`` up to ``bound``, all as likely.
+
+    Raises:
+        TypeError, ValueError: it is not a finite number above 0.
+    """
+    return Initial("uniform", (("bound", checks.step("bound", bound)),))
+
+
+def normal(sigma: float) -> Initial:
+    """Rows begin with numbers of the normal distribution of mean 0 and deviation ``sigma``.
+
+    Raises:
+        TypeError, ValueError: it is not a finite number above 0.
+    """
+    return Initial("normal", (("sigma", checks.step("sigma", sigma)),))
+
+
+@dataclass(frozen=True)
+class RowwiseAdagrad(Adagrad):
+    """Adagrad with one value of state for a whole row of a table (Gupta, Bengio and Weston, 2014):
+    v ← v + Σ g² / dim, θ ← θ − η g / (√v + ε). A table's memory is half of ``Adagrad``'s.
+
+    Args:
+        lr: η, or a schedule.
+        eps: ε, greater than 0.
+        initial_accumulator: v before the first update, from 0.
+
+    Raises:
+        TypeError, ValueError: an argument is no such number; the message names it.
+    """
+
+    NATIVE: ClassVar[str] = "rowwise_adagrad"
+
+
+class RowUpdate(NamedTuple):
+    """What became of the gradients of the distinct ids of an update: each is one of these.
+
+    Attributes:
+        applied: made an update of their row.
+        late: lost, since the row was evicted between finding and updating it.
+        excluded: left out by the staleness policy.
+        unadmitted: of ids that have not come in enough updates yet.
+        deferred: of ids that had no row when another thread was changing the index there.
+        refused: of ids that had no row when there was no room.
+    """
+
+    applied: int
+    late: int
+    excluded: int
+    unadmitted: int
+    deferred: int
+    refused: int
+
+
+class Table:
+    """Rows of ``dim`` floats, each found by an id, with an update rule's state beside each.
+
+        table = lsh.Table(rows=100_000, dim=16, rule=lsh.Adagrad(0.05))
+        values = table.lookup(ids)  # float32 [..., 16]
+        table.update(ids, gradients)
+
+    Any number of threads of this process may read and update it at once; no call keeps the GIL, and
+    neither a lookup nor an update of a row waits for another. Rows are updated as under
+    ``Hogwild``: of two updates of one row at the same time some components may be of either alone.
+
+    With ``rows`` it is fixed: ids are 0 to rows − 1. Without, it grows: any 64-bit id, which gets a
+    row when ``update`` first has it (a negative one is the bit pattern of one from 2⁶³ on), within
+    ``max_bytes``, which hold index, states and all; what has no row reads what it would begin with.
+
+    Args:
+        dim: floats of a row, from 1.
+        rows: how many there are; None: it grows.
+        init: what rows begin with: ``tables.zeros()``, ``constant``, ``uniform`` or ``normal``.
+            Default: ``normal(0.01)``.
+        rule: from ``leashed.rules``, or ``tables.RowwiseAdagrad``; ``SWAP`` over it decays a row's
+            squares when the row is next touched. Not ``Momentum`` or ``Nesterov``, nor
+            ``weight_decay`` (rows without a gradient would have to move) or ``clip_norm``. ``Adam``
+            is ``torch.optim.SparseAdam``. Default: ``Adagrad(0.01)``.
+        staleness: from ``leashed.staleness``, of each row: τ counts the updates of that row between
+            the lookup whose ``versions`` are given to ``update``, and that. A stage-aware one goes by
+            the norm of the row's last update, for which each row has 4 bytes more. Default:
+            ``none()``.
+        admit_after: where it grows: the number of updates that must have had an id, about, before
+            it gets a row: seldom ids are forgotten meanwhile. 1 to 255.
+        evict: where it grows: which rows go when there is no more room: None (none do, new ids are
+            refused), "age" (those that were updated longest ago), or "norm" (those of the least
+            Euclidean norm); about so, by sampling.
+        max_bytes: the most that it keeps, in bytes; needed where it grows.
+        seed: of what rows begin with; from 0.
+        number: among the tables of one seed, whose rows begin with other numbers; from 0.
+        name: in messages.
+        versions: whether each row counts its updates. Without, where all of a table's rows are
+            given, a row is 8 bytes shorter and updated the faster, but staleness is not known: it
+            is counted as 0, and there is no staleness policy and no ``SWAP``.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong, or the rule or policy is none for rows, or
+            ``max_bytes`` is too little; the message names it.
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        rows: int | None = None,
+        init: Initial | None = None,
+        rule: Rule | None = None,
+        staleness: Policy | None = None,
+        admit_after: int = 1,
+        evict: Literal["age", "norm"] | None = None,
+        max_bytes: int | None = None,
+        seed: int = 0,
+        number: int = 0,
+        name: str = "table",
+        versions: bool = True,
+    ) -> None:
+        self.dim = checks.whole("dim", dim, maximum=_MOST_DIM)
+        self.rows = None if rows is None else checks.whole("rows", rows, maximum=_MOST_ROWS)
+        self.init = normal(0.01) if init is None else init
+        if not isinstance(self.init, Initial):
+            raise TypeError(f"init must be tables.normal(...) or another one, got {init!r}")
+        self.rule = _check_rows(check_rule(Adagrad(0.01) if rule is None else rule))
+        self.staleness = policies.of("staleness", staleness or policies.none())
+        self.admit_after = checks.whole("admit_after", admit_after, maximum=_MOST_SIGHTINGS)
+        if evict not in (None, "age", "norm"):
+            raise ValueError(f'evict must be None, "age" or "norm", got {evict!r}')
+        self.evict = evict
+        if max_bytes is not None:
+            max_bytes = checks.whole("max_bytes", max_bytes, maximum=_MOST_BYTES)
+        elif rows is None:
+            raise ValueError("max_bytes is needed where rows is not given: the table grows")
+        if rows is not None and (evict is not None or self.admit_after != 1):
+            raise ValueError("evict and admit_after are of a table that grows; leave rows out")
+        if not isinstance(versions, bool):
+            raise TypeError(f"versions must be True or False, got {versions!r}")
+        self.versions = versions
+        damped = isinstance(self.rule, SWAP) or self.staleness != policies.none()
+        if not versions and (rows is None or damped):
+            raise ValueError(
+                "versions=False is of a table whose rows are given, without SWAP and a staleness "
+                "policy; leave it True"
+            )
+        self.max_bytes = max_bytes
+        # Checksums of a folder's files that hold what is tracked (folders.py); none: no folder does.
+        self.follows: tuple[str, ...] = ()
+        self.seed = checks.whole("seed", seed, 0, 2**64 - 1)
+        self.number = checks.whole("number", number, 0, 2**32 - 1)
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a string, got {name!r}")
+        self.name = name
+        self.native = _core.Table(
+            name=name,
+            dim=self.dim,
+            rows=self.rows or 0,
+            max_bytes=max_bytes or 0,
+            initial=self.init.choice(),
+            rule=self.rule.choice(),
+            staleness=self.staleness.choice(),
+            admit_after=self.admit_after,
+            evict=evict or "none",
+            seed=self.seed,
+            number=self.number,
+            versions=self.versions,
+        )
+
+    @overload
+    def lookup(
+        self, ids: ArrayLike, *, versions: Literal[False] = False
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def lookup(
+        self, ids: ArrayLike, *, versions: Literal[True]
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint32]]: ...
+
+    def lookup(
+        self, ids: ArrayLike, *, versions: bool = False
+    ) -> NDArray[np.float32] | tuple[NDArray[np.float32], NDArray[np.uint32]]:
+        """The rows of ``ids``, copied; nothing changes, and no id gets a row.
+
+        Args:
+            ids: whole numbers, of any shape.
+            versions: also how far each row has come, to tell ``update``; 0 where rows do not count
+                it.
+
+        Returns:
+            float32, shaped as ``ids`` with ``dim`` more; with ``versions`` also uint32, shaped as
+            ``ids``.
+
+        Raises:
+            TypeError, IndexError: ids are no whole numbers, or no rows of the table.
+        """
+        wanted = self._ids(ids)
+        values, told = self.native.lookup(wanted.ravel())
+        values = values.reshape(*wanted.shape, self.dim)
+        return (values, told.reshape(wanted.shape)) if versions else values
+
+    def update(
+        self, ids: ArrayLike, gradients: ArrayLike, versions: NDArray[np.uint32] | None = None
+    ) -> RowUpdate:
+        """One step: the rule applied to the rows of ``ids``, those that come several times with the
+        sum of their gradients, in their order.
+
+        Args:
+            ids: whole numbers, of any shape.
+            gradients: shaped as ``ids`` with ``dim`` more; float32, or converted.
+            versions: of when the rows were looked up, as ``lookup`` gives them. Default: now, so
+                that nothing is stale.
+
+        Raises:
+            TypeError, ValueError, IndexError: an argument is wrong, or a gradient not finite; the
+                message names it. Nothing has changed.
+        """
+        wanted = self._ids(ids)
+        given = checks.numeric("gradients", gradients)
+        if given.shape != (*wanted.shape, self.dim):
+            raise ValueError(
+                f"gradients must have shape {(*wanted.shape, self.dim)}, as ids have and dim, "
+                f"got {given.shape}"
+            )
+        if versions is not None:
+            versions = np.asarray(versions)
+            if versions.dtype != np.uint32 or versions.shape != wanted.shape:
+                raise ValueError(
+                    f"versions must be uint32 of shape {wanted.shape}, as lookup gives them, got "
+                    f"{versions.dtype} of shape {versions.shape}"
+                )
+            versions = np.ascontiguousarray(versions).ravel()
+        with np.errstate(over="ignore"):
+            single = np.ascontiguousarray(given, np.float32).ravel()
+        told = self.native.update(wanted.ravel(), single, versions)
+        return RowUpdate(*(told[name] for name in RowUpdate._fields))
+
+    def ids(self) -> NDArray[np.int64]:
+        """The ids that have a row, int64 [n], from the smallest on (from 2⁶³ on as the negative number
+        of the same bits). A table that grows always has rows for 0 and −1.
+        """
+        return np.arange(self.rows) if self.rows is not None else np.sort(self.native.ids())
+
+    def _ids(self, ids: ArrayLike) -> NDArray[np.int64]:
+        found = np.asarray(ids)
+        if not found.size:
+            found = found.astype(np.int64)
+        if found.dtype.kind not in "iu":
+            raise TypeError(
+                f"ids must be whole numbers, got dtype {found.dtype}; convert them with "
+                ".astype(np.int64)"
+            )
+        rows = self.rows
+        if rows is not None and found.size and (found.min() < 0 or found.max() >= rows):
+            where = np.unravel_index(np.flatnonzero((found < 0) | (found >= rows))[0], found.shape)
+            place = ", ".join(str(int(i)) for i in where)
+            raise IndexError(
+                f"ids{f'[{place}]' if place else ''} is {found[where]}, outside 0 to {rows - 1} of "
+                f"{self.name}"
+            )
+        if found.dtype == np.uint64:
+            return np.asarray(found, order="C").view(np.int64)
+        return np.asarray(found, np.int64, order="C")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write ids, rows, the rule's states, versions, periods and what an adaptive staleness policy
+        has gathered to ``path``, atomically, block by block with checksums, while other threads go
+        on; what they write meanwhile may be in it.
+
+        Raises:
+            ValueError: the file cannot be written.
+        """
+        self.native.save(os.fspath(path), json.dumps(self.description))
+
+    @property
+    def tells_changes(self) -> bool:
+        """Whether it knows which rows have changed: those have versions."""
+        return self.versions
+
+    def _require_changes(self) -> None:
+        if not self.tells_changes:
+            raise ValueError(
+                f"table {self.name} cannot tell which rows have changed, since it has no versions; "
+                "save() writes all"
+            )
+
+    def save_tracked(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
+        """As ``save``, and from then on ``save_changes`` writes what has changed since. Keeps 12 bytes
+        a row for it, 18 where it evicts, 4 where ``rows`` are given, beside ``max_bytes``.
+
+        Args:
+            path: the file.
+            quiet: whether it is certain that nobody updates rows meanwhile; without, rows that are
+                updated just then are written once more with the next changes.
+
+        Raises:
+            ValueError: the file cannot be written, or not ``tells_changes``.
+        """
+        self._require_changes()
+        self.follows = ()
+        self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet)
+
+    def save_changes(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
+        """Write the rows that are others than in the files that ``save_tracked`` and calls of this
+        have written, and the ids that have no row any more, in the same way.
+
+        Raises:
+            ValueError: the file cannot be written, and all rows have to be saved anew; or they have
+                not been yet; or not ``tells_changes``.
+        """
+        self._require_changes()
+        self.follows = ()
+        self.native.save_changes(os.fspath(path), json.dumps(self.description), quiet)
+
+    def track(self) -> None:
+        """What ``save_changes`` writes next are changes of the files that have just been loaded.
+        Nobody may update rows meanwhile.
+
+        Raises:
+            ValueError: not ``tells_changes``.
+        """
+        self._require_changes()
+        self.follows = ()
+        self.native.track()
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        changes: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
+        """What ``save`` or ``save_tracked`` has written, in place of what is there.
+
+        Args:
+            path: the file of all rows.
+            changes: files of ``save_changes`` that followed it, all of them in their order.
+
+        Raises:
+            ValueError: a file is damaged, of another table or of the other kind, or a thread uses
+                this one. Nothing has changed.
+        """
+        self.follows = ()
+        paths = [os.fspath(path), *(os.fspath(file) for file in changes)]
+        self.native.load(paths, json.dumps(self.description))
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a file must agree with, as JSON's own types: sizes, beginnings, kind of rule, and
+        whether rows keep the norm of their last update.
+        """
+        native, settings = self.rule.choice()
+        size = {"max_bytes": self.max_bytes} if self.rows is None else {"rows": self.rows}
+        return {
+            "dim": self.dim,
+            **size,
+            "init": choice.to_json(self.init.choice()),
+            "rule": native,
+            "swap": choice.to_json((native, settings))[1].get("swap"),
+            "evict": self.evict,
+            "admit_after": self.admit_after,
+            "seed": self.seed,
+            "number": self.number,
+            **({"last_update": True} if self.staleness.native == "stage_aware" else {}),
+        }
+
+    def statistics(self) -> dict[str, int]:
+        """What has been counted so far, by name.
+
+        - ``rows``: that ids have, those of 0 and 2⁶⁴ − 1 among them, which always have one where the
+          table grows; ``capacity``: that they may have at most.
+        - ``bytes`` and ``most_bytes``: of rows, index and filter, now and at most;
+          ``bytes_per_row``.
+        - ``steps``: updates of the table.
+        - ``asked`` and ``found``: distinct ids of updates, and of these those that had a row.
+        - ``admitted``, ``evicted``: rows given to ids, and taken from them; ``rebuilt``: parts of
+          the index.
+        - what ``RowUpdate`` has, in all, and ``folded``: under ``Synchronous``, gradients that were
+          added to another thread's of that id, for one update of both; ``staleness``, the sum over
+          what was applied, and ``stalest``, the largest.
+        """
+        told = self.native.statistics()
+        del told["octaves"]
+        return dict(told)
+
+    def row_staleness(self) -> NDArray[np.int64]:
+        """How stale the updates of rows were so far.
+
+        Returns:
+            int64 [bins]; how many had staleness 0, 1, 2 to 3, 4 to 7, …: bin k > 0 has those from
+            2ᵏ⁻¹ to 2ᵏ − 1.
+        """
+        return np.asarray(self.native.statistics()["octaves"], np.int64)
+
+    def __repr__(self) -> str:
+        size = f"rows={self.rows}" if self.rows is not None else f"max_bytes={self.max_bytes}"
+        return f"Table({self.name!r}, {size}, dim={self.dim}, rule={self.rule!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a table cannot be pickled; save() and load() it")
+
+
+class Described(Protocol):
+    """What a model says of a table that it reads."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def rows(self) -> int | None: ...
+
+
+def of(
+    described: Iterable[Described],
+    *,
+    rule: Rule | None = None,
+    init: Initial | None = None,
+    staleness: Policy | None = None,
+    admit_after: int = 1,
+    evict: Literal["age", "norm"] | None = None,
+    max_bytes: int = 2**24,
+    seed: int = 0,
+    versions: bool = True,
+) -> dict[str, Table]:
+    """New tables for a model: ``tables.of(model.tables, rule=lsh.Adagrad(0.01))``.
+
+    Args:
+        described: their names, sizes and dimensions; one without a number of rows grows.
+        rule, init, staleness, seed, versions: as for ``Table``, of all of them.
+        admit_after, evict, max_bytes: as for ``Table``, of each that grows.
+
+    Returns:
+        A table by each name.
+
+    Raises:
+        TypeError, ValueError: as ``Table``.
+    """
+    found = {}
+    for number, one in enumerate(described):
+        grows: dict[str, Any] = {}
+        if one.rows is None:
+            grows = {"admit_after": admit_after, "evict": evict, "max_bytes": max_bytes}
+        found[one.name] = Table(
+            dim=one.dim,
+            rows=one.rows,
+            init=init,
+            rule=rule,
+            staleness=staleness,
+            seed=seed,
+            number=number,
+            name=one.name,
+            versions=versions,
+            **grows,
+        )
+    return found
+
+
+def check(described: Sequence[Described], given: Mapping[str, Table] | None) -> list[_core.Table]:
+    """The native tables, in that order; TypeError or ValueError where one is missing or other than
+    the model says.
+    """
+    names = [one.name for one in described]
+    if not isinstance(given, Mapping) or not all(isinstance(t, Table) for t in given.values()):
+        raise TypeError(f"tables must map names to leashed.Table, got {given!r}")
+    if set(given) != set(names):
+        raise ValueError(
+            f"tables must be {', '.join(names) or 'left out: the model reads none'}; "
+            f"got {', '.join(given) or 'none'}"
+        )
+    if len({id(table) for table in given.values()}) < len(given):
+        raise ValueError(
+            "tables has one Table under two names; let the embeddings share a TableSpec instead"
+        )
+    for one in described:
+        table = given[one.name]
+        if (table.dim, table.rows) != (one.dim, one.rows):
+            raise ValueError(
+                f"tables[{one.name!r}] has dim {table.dim} and rows {table.rows}, but the model "
+                f"reads dim {one.dim} and rows {one.rows}"
+            )
+    return [given[name].native for name in names]
+
+
+def _check_rows(rule: Rule) -> Rule:
+    """``rule``; TypeError or ValueError where rows of a table cannot have it."""
+    inner = rule.rule if isinstance(rule, SWAP) else rule
+    moves = "would have to move rows of a table that get no gradient"
+    if isinstance(inner, Momentum):
+        raise TypeError(
+            f"{type(inner).__name__} {moves}; choose SGD, Adagrad, RowwiseAdagrad, RMSprop, Adam "
+            "or FTRL"
+        )
+    if getattr(inner, "weight_decay", 0):
+        raise ValueError(f"weight_decay {moves}; leave it 0 ({type(inner).__name__})")
+    if getattr(inner, "clip_norm", None) is not None:
+        raise ValueError(
+            "clip_norm is of a whole gradient, which a row does not see; use clip_value"
+        )
+    return rule

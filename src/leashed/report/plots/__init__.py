@@ -1,0 +1,5 @@
+"""What studies found, drawn with matplotlib, which the extra ``plot`` installs."""
+
+from leashed.base import checks
+
+checks.plotting()

@@ -1,0 +1,62 @@
+"""Trainings in virtual time: what a cluster would do, by a clock that is computed."""
+
+from typing import TYPE_CHECKING
+
+from leashed.base.room import offer
+
+if TYPE_CHECKING:
+    from leashed.simulation.network import Network
+    from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
+    from leashed.simulation.virtual_time import (
+        Cluster,
+        Costs,
+        ModeCounts,
+        Shard,
+        Simulation,
+        TrainerCounts,
+        Trainers,
+        constant,
+        day,
+        exponential,
+        heavy_tail,
+        measure,
+        normal,
+        rates,
+        simulate,
+        trace,
+    )
+
+    __all__ = [
+        "Cluster",
+        "Costs",
+        "ModeCounts",
+        "Network",
+        "Shard",
+        "Sharding",
+        "Simulation",
+        "TrainerCounts",
+        "Trainers",
+        "constant",
+        "day",
+        "exponential",
+        "heavy_tail",
+        "layerwise",
+        "measure",
+        "memorywise",
+        "normal",
+        "packed",
+        "rates",
+        "simulate",
+        "trace",
+    ]
+
+offer(
+    __name__,
+    {
+        "network": "Network",
+        "sharding": "Sharding layerwise memorywise packed",
+        "virtual_time": "Cluster Costs ModeCounts Shard Simulation TrainerCounts Trainers constant day "
+        "exponential heavy_tail measure normal rates simulate trace",
+    },
+    every=("virtual_time",),
+)

@@ -1,0 +1,992 @@
+"""The estimators; ``leashed.sklearn`` says when a fit ends and how it goes on."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from leashed import models
+from leashed.base import checks
+from leashed.base.choice import Choice
+from leashed.datasets import Dataset, SparseDataset
+from leashed.datasets.sparse import is_csr
+from leashed.disciplines import Discipline, Hogwild, Leashed, Sequential
+from leashed.files.resuming import Kept
+from leashed.models.network import Model
+from leashed.rules import SGD, Adam, Rule, check_rule
+from leashed.schedules import Schedule
+from leashed.training.train import batches_of, mean_loss, train_passes
+
+__all__ = ["MLPClassifier", "MLPRegressor", "SGDClassifier", "SGDRegressor"]
+
+
+@dataclass
+class _Progress:
+    """What a fit goes on from, beside the parameters."""
+
+    seed: int
+    weight: float = 1.0  # mean weight of an example in the first call
+    lr: float | None = None  # that of the first call, where it is the default
+    epochs: int = 0
+    updates: int = 0
+    rule: str = ""
+    states: NDArray[np.float32] | None = None  # [S, d]
+
+
+class _Patience:
+    """So many epochs in a row may bring no improvement of a score by ``tol``."""
+
+    def __init__(self, tol: float | None, epochs: int) -> None:
+        self._tol = tol
+        self._epochs = epochs
+        self._best = -math.inf
+        self._without = 0
+
+    @property
+    def left(self) -> float:
+        """Epochs before it can be at an end."""
+        if self._tol is None:
+            return math.inf
+        return self._epochs - self._without + (self._best == -math.inf)
+
+    def see(self, score: float) -> None:
+        if self._tol is not None:
+            self._without = self._without + 1 if score < self._best + self._tol else 0
+        self._best = max(self._best, score)
+
+
+@dataclass
+class _Held:
+    """Examples kept for validation."""
+
+    x: Any
+    y: NDArray[Any]
+    weights: NDArray[Any] | None
+
+
+class _Estimator(BaseEstimator):
+    """What all four share: epochs until there is no improvement any more."""
+
+    # Set by the estimators' own constructors, as scikit-learn wants it.
+    alpha: float
+    lr: Any
+    max_iter: int
+    tol: float | None
+    n_iter_no_change: int
+    early_stopping: bool
+    validation_fraction: float
+    batch_size: int
+    threads: int
+    discipline: Discipline | None
+    rule: Rule | None
+    random_state: Any
+    warm_start: bool
+    parameters_: NDArray[np.float32]
+    loss_curve_: list[float]
+    validation_scores_: list[float] | None
+
+    # Epochs without improvement beyond n_iter_no_change, and whether early stopping goes back to the
+    # parameters that scored best: as scikit-learn's estimators of the same names have it.
+    MORE_PATIENCE: ClassVar[int] = 0
+    KEEPS_BEST: ClassVar[bool] = False
+
+    def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
+        return SGD(self.lr) if self.rule is None else self.rule
+
+    def _penalised(self, rule: Rule, model: Model, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
+        """The rule with what no gradient has of the penalty."""
+        return rule
+
+    def _model(self, features: int, rows: int) -> Model:
+        raise NotImplementedError
+
+    def _problems(self) -> int:
+        """How many losses the model's loss is the sum of."""
+        return 1
+
+    def _initial(self, model: Model, seed: int) -> NDArray[np.float32]:  # noqa: ARG002
+        return np.zeros(model.dimension, np.float32)
+
+    def _reached(self, model: Model) -> NDArray[np.float32]:  # noqa: ARG002
+        """The parameters of the last fit, to go on from."""
+        return self.parameters_
+
+    def _warm(self) -> bool:
+        """Whether a fit goes on from the last one."""
+        return _flag(self, "warm_start") and hasattr(self, "parameters_")
+
+    @contextmanager
+    def _whole_or_not(self) -> Iterator[None]:
+        """What fails within leaves the estimator as it was."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    def _with_classes(self, y: Any, weights: Any) -> Any:  # noqa: ARG002
+        """The examples' weights times those of their classes."""
+        return weights
+
+    def _fit_all(self, x: Any, y: Any, sample_weight: Any, *, go_on: bool) -> None:
+        """Trains for ``max_iter`` epochs or until there is no improvement any more."""
+        weights = self._begin(x, y, sample_weight, go_on=go_on)
+        held = None
+        if _flag(self, "early_stopping"):
+            x, y, weights, held = self._split(x, y, weights, sample_weight)
+        epochs = checks.whole("max_iter", self.max_iter)
+        tol = None if self.tol is None else checks.real("tol", self.tol, 0.0, allow=True)
+        patience = _Patience(
+            tol if tol is None or held else tol * self._problems(),
+            checks.whole("n_iter_no_change", self.n_iter_no_change) + self.MORE_PATIENCE,
+        )
+        self._train(self._data(x, y, weights), epochs, patience, held, go_on=go_on)
+        if patience.left > 0 and self.tol is not None:
+            warnings.warn(
+                f"max_iter={epochs} epochs were made before the fit converged; raise max_iter or "
+                "tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _fit_part(self, x: Any, y: Any, sample_weight: Any, *, go_on: bool) -> None:
+        """Trains for one epoch."""
+        if _flag(self, "early_stopping"):
+            raise ValueError(
+                "early_stopping must be False with partial_fit, which makes one epoch; use fit"
+            )
+        weights = self._begin(x, y, sample_weight, go_on=go_on)
+        self._train(self._data(x, y, weights), 1, _Patience(None, 1), None, go_on=go_on)
+
+    def _begin(self, x: Any, y: Any, sample_weight: Any, *, go_on: bool) -> Any:
+        """What the examples weigh, their mean in the first call being 1."""
+        weights = self._with_classes(y, sample_weight)
+        if not go_on:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._progress = _Progress(seed, 1.0 if weights is None else _mean(weights))
+        unit = self._progress.weight
+        if weights is None:
+            return None if unit == 1.0 else np.full(x.shape[0], 1.0 / unit)
+        return weights / unit
+
+    def _alpha(self) -> float:
+        alpha = checks.real("alpha", self.alpha, 0.0, allow=True)
+        return checks.real("alpha over the mean of the weights", alpha / self._progress.weight)
+
+    def _split(
+        self, x: Any, y: Any, weights: Any, sample_weight: Any
+    ) -> tuple[Any, Any, Any, _Held]:
+        """The examples to train on, and those held out: with one seed always the same ones."""
+        share = checks.real("validation_fraction", self.validation_fraction, 0.0)
+        if share >= 1.0:
+            raise ValueError(f"validation_fraction must be less than 1, got {share:g}")
+        rows = np.arange(len(y))
+        try:
+            rest, held = train_test_split(
+                rows,
+                test_size=share,
+                random_state=self._progress.seed,
+                stratify=y if is_classifier(self) else None,
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"no validation set can be split off {len(y)} examples: {error} Change "
+                f"validation_fraction, got {share:g}, or fit with early_stopping=False"
+            ) from None
+        if len(held) < 2 and not is_classifier(self):
+            raise ValueError(
+                f"one example of {len(y)} is held out, which has no R²; raise validation_fraction, "
+                f"got {share:g}, or fit with early_stopping=False"
+            )
+        counts = None if sample_weight is None else sample_weight[held]
+        if counts is not None and not counts.any():
+            raise ValueError(
+                "sample_weight is 0 for the whole validation set; choose another random_state"
+            )
+        weights = None if weights is None else weights[rest]
+        if weights is not None and not weights.any():
+            raise ValueError(
+                "all examples that are not held out weigh 0; choose another random_state"
+            )
+        return x[rest], y[rest], weights, _Held(x[held], y[held], counts)
+
+    def _train(
+        self,
+        data: Dataset | SparseDataset,
+        epochs: int,
+        patience: _Patience,
+        held: _Held | None,
+        *,
+        go_on: bool,
+    ) -> None:
+        """Trains for at most so many epochs, from where the last call ended or from the start."""
+        model = self._model(data.features, len(data))
+        rule = self._penalised(self._rule(data), model, data)
+        batch_size = min(checks.whole("batch_size", self.batch_size), len(data))
+        threads = checks.whole("threads", self.threads)
+        discipline = self.discipline
+        if discipline is None:
+            # Dense models may be a few numbers, all in the vector that a Hogwild thread holds when
+            # it is interrupted, and puts back.
+            sparse = isinstance(data, SparseDataset)
+            discipline = Sequential() if threads == 1 else Hogwild() if sparse else Leashed()
+        theta = self._reached(model) if go_on else self._initial(model, self._progress.seed)
+        run = self._run(theta, rule, data, batch_size)
+        curve = list(self.loss_curve_) if go_on else []
+        scores = list(self.validation_scores_ or []) if go_on and held else [] if held else None
+        best, best_score = theta, -math.inf
+        done = 0
+        while done < epochs and patience.left > 0:
+            more = 1 if held else int(min(patience.left, epochs - done))
+            done += more
+            outcome = train_passes(
+                model,
+                data,
+                theta,
+                run,
+                epochs=self._progress.epochs + done,
+                passes=more,
+                discipline=discipline,
+                rule=rule,
+                threads=threads,
+                batch_size=batch_size,
+                seed=self._progress.seed,
+            )
+            theta = outcome["parameters"]
+            if outcome["outcome"] == "crashed" or not np.isfinite(theta).all():
+                lr = rule.config()["lr"] if self.lr is None else self.lr
+                raise ValueError(
+                    "training ran to infinity; scale the features, for example with "
+                    f"sklearn.preprocessing.StandardScaler, or lower lr, got {lr!r}"
+                )
+            if outcome["reason"] == "interrupted":
+                raise KeyboardInterrupt
+            losses = outcome["pass_losses"].tolist()
+            curve += losses
+            if held is None:
+                for loss in losses:
+                    patience.see(-loss)
+                continue
+            assert scores is not None
+            self._store(model, theta)
+            scores.append(self._score(held))
+            patience.see(scores[-1])
+            if scores[-1] > best_score:
+                best, best_score = theta, scores[-1]
+        self._keep(run, rule, done)
+        self._store(model, best if held and self.KEEPS_BEST else theta)
+        self.n_iter_ = done
+        self.loss_curve_ = curve
+        self.best_loss_ = None if held else min(curve)
+        self.validation_scores_ = scores
+        self.best_validation_score_ = max(scores) if scores else None
+        self.loss_ = mean_loss(model, data, self.parameters_, threads)
+
+    def _run(
+        self, theta: NDArray[np.float32], rule: Rule, data: Dataset | SparseDataset, batch_size: int
+    ) -> Kept:
+        """The run that goes on from the last fit's state and at the pass over the data after it."""
+        last = self._progress
+        if last.states is None:
+            return Kept()
+        if last.rule != _kind(rule):
+            self._progress = _Progress(last.seed, last.weight, last.lr)
+            return Kept()
+        batches = batches_of(data, batch_size, last.epochs)
+        return Kept.at(np.vstack([theta, last.states]), last.updates, batches)
+
+    def _keep(self, run: Kept, rule: Rule, epochs: int) -> None:
+        last, reached = self._progress, run.reached
+        assert reached is not None
+        states = reached.vectors[1:]
+        self._progress = replace(
+            last,
+            epochs=last.epochs + epochs,
+            updates=reached.updates,
+            rule=_kind(rule),
+            states=states,
+        )
+        self.t_ = reached.updates
+
+    def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
+        """Sets the attributes that the parameters are read by."""
+        raise NotImplementedError
+
+    def _score(self, held: _Held) -> float:
+        raise NotImplementedError
+
+    def _validated(self, x: Any, *y: Any, reset: bool, numeric: bool = False) -> Any:
+        """x, or x and y, checked the way of scikit-learn."""
+        options: dict[str, Any] = {
+            "accept_sparse": "csr" if isinstance(self, _Linear) else False,
+            "dtype": (np.float32, np.float64),
+            "reset": reset,
+        }
+        if y:
+            return validate_data(self, x, *y, y_numeric=numeric, **options)
+        return validate_data(self, x, **options)
+
+    def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
+        raise NotImplementedError
+
+    def _outputs(self, x: Any) -> NDArray[np.float64]:
+        """Of rows that have been checked, [n, outputs]."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Truncated(Rule):
+    """A rule after which the parameters from ``begin`` to ``end`` go towards 0 by what they owe of
+    the penalty ``l1``, and no farther.
+    """
+
+    rule: Rule
+    l1: float
+    begin: int
+    end: int
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        return (*self.rule.state_names, "due_from_above", "due_from_below")
+
+    def choice(self) -> Choice:
+        name, settings = self.rule.choice()
+        part: Choice = (
+            "truncation",
+            {"l1": self.l1, "begin": float(self.begin), "end": float(self.end)},
+        )
+        return name, {**settings, "truncation": part}
+
+    def config(self) -> dict[str, Any]:
+        return {**self.rule.config(), "l1": self.l1}
+
+
+def _kind(rule: Rule) -> str:
+    """What tells rules apart whose states mean something else."""
+    check_rule(rule)
+    return f"{rule.config()['name']} with {rule.state_vectors} states"
+
+
+def _weights_of(x: Any, sample_weight: Any) -> NDArray[Any] | None:
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, x, ensure_non_negative=True)
+    if not weights.any():
+        raise ValueError("sample_weight must contain at least one non-zero number")
+    return weights
+
+
+def _mean(weights: NDArray[Any]) -> float:
+    with np.errstate(over="ignore"):
+        mean = float(weights.mean())
+    return checks.real("the mean of sample_weight times class_weight", mean, 0.0)
+
+
+class _Linear(_Estimator):
+    """A model of one dense layer, with ``coef_`` and ``intercept_``."""
+
+    loss: str
+    penalty: str | None
+    l1_ratio: float
+    fit_intercept: bool
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _l1_share(self) -> float:
+        """Of the penalty."""
+        shares = {"l2": 0.0, "l1": 1.0, None: 0.0}
+        if self.penalty == "elasticnet":
+            share = checks.real("l1_ratio", self.l1_ratio, 0.0, allow=True)
+            if share > 1.0:
+                raise ValueError(f"l1_ratio must be at most 1, got {share:g}")
+            return share
+        if self.penalty not in shares:
+            raise ValueError(
+                f"penalty must be 'l2', 'l1', 'elasticnet' or None, got {self.penalty!r}"
+            )
+        return shares[self.penalty]
+
+    def _l2(self) -> float:
+        share = self._l1_share()
+        return 0.0 if self.penalty is None else (1.0 - share) * self._alpha()
+
+    def _penalised(self, rule: Rule, model: Model, data: Dataset | SparseDataset) -> Rule:
+        l1 = self._l1_share() * self._alpha()
+        if l1 == 0.0:
+            return rule
+        # A run on sparse rows has the intercepts first, on dense ones last.
+        outputs = model.dimension // (model.features + 1)
+        begin = outputs if isinstance(data, SparseDataset) else 0
+        return _Truncated(rule, l1, begin, begin + model.features * outputs)
+
+    def _linear_model(self, features: int, outputs: int) -> Model:
+        layer = models.Dense(outputs, bias=_flag(self, "fit_intercept"))
+        return Model((features, 1, 1), (layer,), "linear", loss=self.loss, l2=self._l2())
+
+    def _reached(self, model: Model) -> NDArray[np.float32]:
+        theta, last = super()._reached(model).copy(), self._progress
+        if not self.fit_intercept:
+            states = None if last.states is None else last.states.copy()
+            for vector in (theta, *(() if states is None else states)):
+                model.unflatten(vector)["0.bias"][...] = 0
+            self._progress = replace(last, states=states)
+        return theta
+
+    def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
+        self.parameters_ = theta
+        parts = model.unflatten(theta)
+        self.coef_ = parts["0.weight"].T.astype(np.float64)
+        self.intercept_ = parts["0.bias"].astype(np.float64)
+
+    def _outputs(self, x: Any) -> NDArray[np.float64]:
+        return np.asarray(x @ np.atleast_2d(self.coef_).T, np.float64) + self.intercept_
+
+
+class _Classifier(ClassifierMixin, _Estimator):
+    """What a classifier adds: labels of any kind."""
+
+    class_weight: Any = None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:  # noqa: N803
+        """Fits to X [n, features] and labels y [n].
+
+        Args:
+            sample_weight: how much each example counts, [n], not negative; None: 1 each.
+        """
+        warm = self._warm()
+        with self._whole_or_not():
+            X, y = self._validated(X, y, reset=not warm)  # noqa: N806
+            check_classification_targets(y)
+            weights = _weights_of(X, sample_weight)
+            classes = np.unique(y)
+            if not warm:
+                self._set_classes(classes)
+            elif not np.array_equal(self.classes_, classes):
+                raise ValueError(
+                    "with warm_start y must have the classes of the last fit, "
+                    f"{self.classes_}, got {classes}"
+                )
+            self._fit_all(X, y, weights, go_on=warm)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+    ) -> Any:
+        """Goes on for one epoch over X and y. The first call needs ``classes``, all labels there
+        will be. ``class_weight="balanced"``, which needs all labels at once, is refused.
+        """
+        first = not hasattr(self, "parameters_")
+        with self._whole_or_not():
+            X, y = self._validated(X, y, reset=first)  # noqa: N806
+            check_classification_targets(y)
+            weights = _weights_of(X, sample_weight)
+            if isinstance(self.class_weight, str):
+                raise ValueError(  # noqa: TRY004 (what scikit-learn raises)
+                    f"class_weight must be a dict or None with partial_fit, got {self.class_weight!r}; "
+                    "compute the weights over all labels with "
+                    "sklearn.utils.class_weight.compute_class_weight"
+                )
+            if first:
+                if classes is None:
+                    raise ValueError("classes must be passed on the first call to partial_fit.")
+                check_classification_targets(classes)
+                self._set_classes(np.unique(classes))
+            elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
+                raise ValueError(
+                    f"classes is not the same as on the last call to partial_fit: {self.classes_}"
+                )
+            self._fit_part(X, y, weights, go_on=not first)
+        return self
+
+    def _set_classes(self, classes: NDArray[Any]) -> None:
+        self.classes_ = classes
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"The number of classes has to be greater than one; got {len(self.classes_)} class"
+            )
+
+    def _with_classes(self, y: Any, weights: Any) -> Any:
+        given = self.class_weight
+        if given is None:
+            return weights
+        if isinstance(given, dict):
+            unknown = [label for label in given if label not in self.classes_]
+            if unknown:
+                raise ValueError(
+                    f"class_weight has the label {unknown[0]!r}, which is none of {self.classes_}"
+                )
+            for label, weight in given.items():
+                checks.real(f"class_weight[{label!r}]", weight, 0.0, allow=True)
+            of_class = np.array([float(given.get(label, 1.0)) for label in self.classes_])
+        elif isinstance(given, str) and given == "balanced":
+            of_class = compute_class_weight(given, classes=self.classes_, y=y)
+        else:
+            raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {given!r}")
+        of_examples = of_class[self._numbers(y)]
+        return of_examples if weights is None else of_examples * weights
+
+    def _numbers(self, y: Any) -> NDArray[np.intp]:
+        """The labels' numbers in ``classes_``."""
+        labels = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        unknown = self.classes_[labels] != y
+        if unknown.any():
+            label = y[unknown][:1].tolist()[0]
+            raise ValueError(f"y has the label {label!r}, which is none of {self.classes_}")
+        return labels
+
+    def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
+        make = SparseDataset.from_csr if is_csr(x) else Dataset.from_arrays
+        return make(x, self._numbers(y), len(self.classes_), weights=weights)
+
+    def _found(self, x: Any) -> NDArray[Any]:
+        """The labels' numbers in ``classes_``, of rows that have been checked."""
+        outputs = self._outputs(x)
+        return (outputs[:, 0] > 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(axis=1)
+
+    def _score(self, held: _Held) -> float:
+        right = self.classes_[self._found(held.x)] == held.y
+        return float(np.average(right, weights=held.weights))
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Labels [n]."""
+        check_is_fitted(self)
+        return np.asarray(self.classes_[self._found(self._validated(X, reset=False))])
+
+
+class _Regressor(RegressorMixin, _Estimator):
+    """What a regressor adds: numbers."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:  # noqa: N803
+        """Fits to X [n, features] and numbers y [n].
+
+        Args:
+            sample_weight: how much each example counts, [n], not negative; None: 1 each.
+        """
+        warm = self._warm()
+        with self._whole_or_not():
+            X, y = self._validated(X, y, reset=not warm, numeric=True)  # noqa: N806
+            self._fit_all(X, y, _weights_of(X, sample_weight), go_on=warm)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:  # noqa: N803
+        """Goes on for one epoch over X and y."""
+        first = not hasattr(self, "parameters_")
+        with self._whole_or_not():
+            X, y = self._validated(X, y, reset=first, numeric=True)  # noqa: N806
+            self._fit_part(X, y, _weights_of(X, sample_weight), go_on=not first)
+        return self
+
+    def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
+        make = SparseDataset.regression if is_csr(x) else Dataset.regression
+        return make(x, y, weights=weights)
+
+    def _score(self, held: _Held) -> float:
+        return float(r2_score(held.y, self._outputs(held.x)[:, 0], sample_weight=held.weights))
+
+    def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Numbers [n]."""
+        check_is_fitted(self)
+        return self._outputs(self._validated(X, reset=False))[:, 0]
+
+
+def _flag(estimator: Any, name: str) -> bool:
+    value = getattr(estimator, name)
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    return bool(estimator.loss == "log_loss")
+
+
+class SGDClassifier(_Classifier, _Linear):
+    """Linear classifiers: support vector machines and logistic regression, with more than two
+    classes each against the rest, all at once.
+
+    Args:
+        loss: ``"hinge"`` or ``"log_loss"``; only the second has ``predict_proba``.
+        penalty: ``"l2"``, α/2 |w|²; ``"l1"``, α |w|₁; ``"elasticnet"``, α ((1 − ``l1_ratio``)/2 |w|²
+            + ``l1_ratio`` |w|₁); or None. The l1 part truncates: after each update a weight goes
+            towards 0, and no farther, by all the η α so far that it has not gone yet, as
+            scikit-learn's own, so that weights are exactly 0. With it, updates on sparse features
+            pass over all parameters.
+        alpha: α.
+        l1_ratio: the share of l1 in ``"elasticnet"``, from 0 to 1.
+        fit_intercept: whether there is an intercept; without it ``intercept_`` is 0.
+        lr: the step size for the mean gradient of a batch, or a schedule of ``leashed.schedules``.
+            Default: 0.1, on a sparse matrix 1, but 1/``alpha`` at most, for few of a batch's rows
+            move a column there; that of the first call where later ones go on.
+        max_iter: the most epochs.
+        tol: what counts as an improvement of the loss, with more than two classes for each of them
+            that its loss is summed over, or of the score with ``early_stopping``; None: training
+            ends after ``max_iter`` epochs.
+        n_iter_no_change: epochs in a row without one that end the training.
+        early_stopping: to hold a part of the examples out and stop by the accuracy on it; each
+            class has its share in it.
+        validation_fraction: that part, between 0 and 1.
+        batch_size: examples per gradient, at most all there are.
+        threads: worker threads.
+        discipline: of ``leashed``. Default: ``Leashed()``, on sparse features ``Hogwild()``, with one
+            thread ``Sequential()``.
+        rule: of ``leashed.rules``, in place of ``SGD(lr)``.
+        random_state: of the order of the examples.
+        warm_start: ``fit`` goes on from the parameters of the last ``fit`` or ``partial_fit``, on
+            data with the same features and classes, in place of beginning anew.
+        class_weight: of each class, by label (1 for those that are missing), or ``"balanced"``: n
+            over the number of classes and that of the class's examples; None: 1 each.
+
+    Attributes:
+        classes_: the labels, sorted.
+        coef_: float64 [1, features] with two classes, else [classes, features].
+        intercept_: float64 [1] or [classes]; 0 without ``fit_intercept``.
+        n_iter_: epochs of the last fit.
+        t_: updates so far.
+        loss_: mean loss over the training set after it, without the penalty.
+        loss_curve_: mean losses of the epochs as their gradients found them, those of the calls that
+            this one goes on from included; with dense features with the penalty l2.
+        best_loss_: the least of them; None with ``early_stopping``.
+        validation_scores_: the accuracies (R²) after each epoch; None without ``early_stopping``.
+        best_validation_score_: the best of them, or None.
+        parameters_: float32, as ``leashed.models`` have them.
+
+    Raises:
+        TypeError, ValueError: from ``fit``, where a parameter or the data is wrong.
+    """
+
+    def __init__(
+        self,
+        loss: str = "hinge",
+        *,
+        penalty: str | None = "l2",
+        alpha: float = 1e-4,
+        l1_ratio: float = 0.15,
+        fit_intercept: bool = True,
+        lr: float | Schedule | None = None,
+        max_iter: int = 1000,
+        tol: float | None = 1e-3,
+        n_iter_no_change: int = 5,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        batch_size: int = 16,
+        threads: int = 1,
+        discipline: Discipline | None = None,
+        rule: Rule | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        class_weight: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.lr = lr
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
+        self.threads = threads
+        self.discipline = discipline
+        self.rule = rule
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.class_weight = class_weight
+
+    def _rule(self, data: Dataset | SparseDataset) -> Rule:
+        if self.rule is not None or self.lr is not None:
+            return super()._rule(data)
+        lr = self._progress.lr
+        if lr is None:
+            lr = 1.0 / max(1.0, self._alpha()) if isinstance(data, SparseDataset) else 0.1
+            self._progress = replace(self._progress, lr=lr)
+        return SGD(lr)
+
+    def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
+        if self.loss not in ("hinge", "log_loss"):
+            raise ValueError(f"loss must be 'hinge' or 'log_loss', got {self.loss!r}")
+        return self._linear_model(features, self._problems())
+
+    def _problems(self) -> int:
+        classes = len(self.classes_)
+        return 1 if classes == 2 else classes
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Signed distances to the hyperplanes, times the norms of their weights: [n] with two
+        classes, else [n, classes].
+        """
+        check_is_fitted(self)
+        scores = self._outputs(self._validated(X, reset=False))
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Probabilities [n, classes]; with more than two classes those of each against the rest,
+        scaled to add up to 1.
+        """
+        check_is_fitted(self)
+        scores = self._outputs(self._validated(X, reset=False))
+        share = 0.5 * (1.0 + np.tanh(0.5 * scores))
+        if share.shape[1] == 1:
+            return np.hstack([1.0 - share, share])
+        total = share.sum(axis=1, keepdims=True)
+        even = np.full_like(share, 1.0 / share.shape[1])
+        return np.divide(share, total, out=even, where=total > 0)
+
+
+class SGDRegressor(_Regressor, _Linear):
+    """Linear regression with the squared error ½ (o − y)². Parameters and attributes as those of
+    ``SGDClassifier``, but for ``loss`` and ``classes_``; ``coef_`` is [features]. A number ``lr``,
+    by default 0.2, is divided by the mean of 1 + |x|² over the examples, without which a step
+    overshoots where features are not scaled; a schedule is taken as it is.
+    """
+
+    loss = "squared_error"
+
+    def __init__(
+        self,
+        *,
+        penalty: str | None = "l2",
+        alpha: float = 1e-4,
+        l1_ratio: float = 0.15,
+        fit_intercept: bool = True,
+        lr: float | Schedule = 0.2,
+        max_iter: int = 1000,
+        tol: float | None = 1e-3,
+        n_iter_no_change: int = 5,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        batch_size: int = 16,
+        threads: int = 1,
+        discipline: Discipline | None = None,
+        rule: Rule | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+    ) -> None:
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.lr = lr
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
+        self.threads = threads
+        self.discipline = discipline
+        self.rule = rule
+        self.random_state = random_state
+        self.warm_start = warm_start
+
+    def _rule(self, data: Dataset | SparseDataset) -> Rule:
+        if self.rule is not None or isinstance(self.lr, Schedule):
+            return super()._rule(data)
+        square = _mean_square(data)
+        if not math.isfinite(square):
+            raise ValueError(
+                "the features' squares are beyond float32; scale them, for example with "
+                "sklearn.preprocessing.StandardScaler"
+            )
+        return SGD(checks.rate("lr", self.lr) / (1.0 + square))
+
+    def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
+        return self._linear_model(features, 1)
+
+    def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
+        super()._store(model, theta)
+        self.coef_ = self.coef_[0]
+
+
+def _mean_square(data: Dataset | SparseDataset) -> float:
+    """Of the examples' norms |x|, with their weights."""
+    values = data.data if isinstance(data, SparseDataset) else data.x
+    if data.weights is None:
+        return float(np.vdot(values, values)) / len(data)
+    if isinstance(data, SparseDataset):
+        weights = np.repeat(data.weights, np.diff(data.indptr))
+        return float(np.vdot(values * weights, values)) / len(data)
+    return float(np.vdot(values * data.weights[:, None], values)) / len(data)
+
+
+class _Perceptron(_Estimator):
+    """Dense layers with ReLU between them."""
+
+    hidden_layer_sizes: tuple[int, ...]
+
+    MORE_PATIENCE = 1
+    KEEPS_BEST = True
+
+    def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
+        return Adam(self.lr) if self.rule is None else self.rule
+
+    def _initial(self, model: Model, seed: int) -> NDArray[np.float32]:
+        return model.init(seed, "glorot")
+
+    def _reached(self, model: Model) -> NDArray[np.float32]:
+        if model.layers != self._network_.layers:
+            raise ValueError(
+                f"hidden_layer_sizes={self.hidden_layer_sizes!r} are not those of the last fit; go "
+                "on with the same layers, or fit with warm_start=False"
+            )
+        return super()._reached(model)
+
+    def _network(self, features: int, rows: int, outputs: int, loss: str) -> Model:
+        layers: list[models.Layer] = []
+        for width in np.atleast_1d(np.asarray(self.hidden_layer_sizes, dtype=object)):
+            layers += [models.Dense(checks.whole("hidden_layer_sizes", width)), models.ReLU()]
+        return Model(
+            (features, 1, 1), (*layers, models.Dense(outputs)), "mlp", loss, l2=self._alpha() / rows
+        )
+
+    def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
+        self.parameters_ = theta
+        self._network_ = model
+        parts = list(model.unflatten(theta).values())
+        self.coefs_, self.intercepts_ = parts[::2], parts[1::2]
+        self.n_layers_ = len(self.coefs_) + 1
+
+    def _outputs(self, x: Any) -> NDArray[np.float64]:
+        return self._network_.predict(self.parameters_, x).astype(np.float64)
+
+
+class MLPClassifier(_Classifier, _Perceptron):
+    """A multilayer perceptron with ReLU and softmax.
+
+    Args:
+        hidden_layer_sizes: widths of the hidden layers.
+        alpha: α of the penalty α/(2n) |w|² over n examples, as scikit-learn has it.
+        lr: the step size of ``Adam``.
+        max_iter: the most epochs.
+        tol: see ``SGDClassifier``.
+        n_iter_no_change: likewise; it takes more than so many epochs.
+        early_stopping: likewise.
+        validation_fraction: likewise.
+        batch_size: examples per gradient, at most all there are.
+        threads: worker threads.
+        discipline: of ``leashed``. Default: ``Leashed()``, with one thread ``Sequential()``.
+        rule: of ``leashed.rules``, in place of ``Adam(lr)``.
+        random_state: of the initial parameters and of the order of the examples.
+        warm_start: see ``SGDClassifier``; the layers must be the same as well.
+
+    Attributes:
+        classes_: the labels, sorted.
+        coefs_: the layers' weights, float32 [inputs, outputs]; with ``early_stopping`` those that
+            scored best.
+        intercepts_: their biases.
+        n_iter_, t_, loss_, loss_curve_, best_loss_, validation_scores_, best_validation_score_,
+            parameters_: as for ``SGDClassifier``.
+
+    Raises:
+        TypeError, ValueError: from ``fit``, where a parameter or the data is wrong.
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (100,),
+        *,
+        alpha: float = 1e-4,
+        lr: float | Schedule = 1e-3,
+        max_iter: int = 200,
+        tol: float | None = 1e-4,
+        n_iter_no_change: int = 10,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        batch_size: int = 64,
+        threads: int = 1,
+        discipline: Discipline | None = None,
+        rule: Rule | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.alpha = alpha
+        self.lr = lr
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
+        self.threads = threads
+        self.discipline = discipline
+        self.rule = rule
+        self.random_state = random_state
+        self.warm_start = warm_start
+
+    def _model(self, features: int, rows: int) -> Model:
+        return self._network(features, rows, len(self.classes_), "softmax")
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Probabilities [n, classes]."""
+        check_is_fitted(self)
+        return self._outputs(self._validated(X, reset=False))
+
+
+class MLPRegressor(_Regressor, _Perceptron):
+    """A multilayer perceptron with ReLU and the squared error ½ (o − y)². Parameters and attributes
+    as those of ``MLPClassifier``, but for ``classes_``.
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (100,),
+        *,
+        alpha: float = 1e-4,
+        lr: float | Schedule = 1e-3,
+        max_iter: int = 200,
+        tol: float | None = 1e-4,
+        n_iter_no_change: int = 10,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        batch_size: int = 64,
+        threads: int = 1,
+        discipline: Discipline | None = None,
+        rule: Rule | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.alpha = alpha
+        self.lr = lr
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
+        self.threads = threads
+        self.discipline = discipline
+        self.rule = rule
+        self.random_state = random_state
+        self.warm_start = warm_start
+
+    def _model(self, features: int, rows: int) -> Model:
+        return self._network(features, rows, 1, "squared_error")

@@ -1,0 +1,532 @@
+"""Training day after day: each day is predicted by the model of the day before, and then trained on.
+
+In the folder of a run are its state, as a checkpoint has it, and the journal of its days. A day that
+is trained on goes from the state of the day before to the next one; whether the state is of the
+day before, or of some moment of the day under way, its number of updates tells, which is in the
+journal for the moment at which the day began. So at every moment both files together say where to go
+on.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _core
+from leashed import staleness as policies
+from leashed.base import checks
+from leashed.base.warning import warn
+from leashed.datasets import ClickDataset, Dataset
+from leashed.disciplines import Discipline
+from leashed.files import checkpoint, folders, resuming
+from leashed.metrics import ClickMetrics, Progressive, Values
+from leashed.models.graphs import Graph
+from leashed.models.tables import Table
+from leashed.rules import SGD, Rule
+from leashed.staleness import Policy
+from leashed.stopping import Until
+from leashed.stream import Stream
+from leashed.training.days import Day, Journal, Today, to_json
+from leashed.training.result import TrainResult
+from leashed.training.train import (
+    Progress,
+    check_dense_part,
+    check_training,
+    sets_of,
+    tables_for,
+    train,
+)
+
+__all__ = ["Continual", "Day", "continual"]
+
+OneDay: TypeAlias = (
+    "Stream | ClickDataset | Dataset | Callable[[], Stream | ClickDataset | Dataset]"
+)
+_JOURNAL = "days.json"
+_STATE = "state"
+_UNFINISHED = re.compile(rf"\.(?:{re.escape(_JOURNAL)}|{re.escape(_STATE)}\.safetensors)\.\d+\.\d+")
+_SCORED = 65_536  # rows that are predicted at once
+
+
+@dataclass(frozen=True, eq=False)
+class Continual:
+    """What ``continual`` returns.
+
+    Attributes:
+        outcome: ``"done"``: all days are; ``"interrupted"``: Ctrl-C, what was reached is kept;
+            ``"crashed"``: the loss was no number any more, and the state is that of before.
+        days: those that are done, now or by calls before.
+        parameters: float32 [d].
+        tables: those that the model reads, by name.
+        statistics: float32 [s], as ``TrainResult.statistics``.
+    """
+
+    outcome: str
+    days: tuple[Day, ...]
+    parameters: NDArray[np.float32]
+    tables: dict[str, Table]
+    statistics: NDArray[np.float32]
+
+    def config(self) -> dict[str, Any]:
+        """Outcome and days as JSON's own types."""
+        return {"outcome": self.outcome, "days": [to_json(day) for day in self.days]}
+
+
+def continual(
+    model: Graph,
+    days: Iterable[OneDay] | Mapping[str, OneDay],
+    *,
+    folder: str | os.PathLike[str],
+    rule: Rule | None = None,
+    discipline: Discipline | None = None,
+    staleness: Policy | None = None,
+    threads: int | None = None,
+    batch_size: int = 64,
+    seed: int = 0,
+    init: str = "he",
+    tables: Mapping[str, Table] | None = None,
+    checkpoint_updates: int | None = None,
+    checkpoint_every: float | None = None,
+    incremental: bool = False,
+    metrics: Progressive | None = None,
+    evaluate_every: float | None = None,
+    progress: Callable[[str, Progress], object] | None = None,
+    finished: Callable[[Day], object] | None = None,
+) -> Continual:
+    """Train a model of clicks day after day (gba, section 5): the model of the day before predicts a
+    day's rows, which tells how good it is on what comes next; then they are trained on, once.
+
+        days = {path.name: lsh.stream.criteo(path) for path in sorted(logs.glob("*.tsv.gz"))}
+        result = lsh.continual(model, days, folder="run", rule=lsh.Adagrad(0.05))
+        for day in result.days: print(day.name, day.yesterday)
+
+    The state lies in ``folder``: parameters, tables, the rule's state, statistics, and how far the
+    days are. Whether a call is the first, follows one that was killed at any moment, or one whose
+    days are all done while more have come: it goes on from there. With one thread, and
+    ``checkpoint_updates`` or neither of the two, to the bits of a run that was not interrupted
+    (where neither ``admit_after`` nor ``evict`` is asked of tables).
+
+    A kill costs the training of the day under way since the last checkpoint: at most
+    ``checkpoint_updates`` updates and, with several threads, those under way; by default the day.
+    Nothing of it is lost for good: its rows are trained on again.
+
+    All that can be refused is before a day is scored: arguments, the state in the folder, and of a
+    list or mapping every day that is to come and is no function, of streams up to their first row. A
+    day without a row is passed over with a ``RuntimeWarning`` and is done, with 0 examples.
+
+    Args:
+        model: of ``leashed.models``, of one output with the loss ``log_loss``.
+        days: streams or data sets, in order, or functions without arguments that make them when
+            their turn has come, and are looked at then; each is read twice. Days are known by their
+            keys, or where there are none by their number: give the same ones again, and others
+            behind. Of days with keys those that are done may be left out.
+        folder: of the run; made where it is not there.
+        rule, discipline, staleness, threads, batch_size, init, evaluate_every: as of
+            ``leashed.train``. The number of updates goes on from day to day, and with it schedules
+            and periods.
+        seed: of the initial parameters, the tables, and of the order of days in memory.
+        tables: as of ``leashed.train``; after a restart they get the rows of the state.
+        checkpoint_updates: updates between checkpoints within a day, for which all workers wait.
+            Default: a checkpoint at the end of each day.
+        checkpoint_every: seconds between checkpoints within a day, for which nobody waits: rows of
+            tables are then some updates ahead of the parameters.
+        incremental: as of ``leashed.train``: of tables, what a day has changed is written.
+        metrics: ``leashed.metrics.progressive(...)``: of each batch before it is trained on. With
+            ``gauc=`` and the name of a feature, for days in memory, GAUC is told of predictions too.
+        progress: called with the day's name after every evaluation.
+        finished: called with each day that is done by this call.
+
+    Returns:
+        A ``Continual``, with a row for each day. After Ctrl-C what was reached has been saved.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong, a day does not fit the model, or the folder holds
+            another run: another model, rule, seed or batch size; or a day is under way there that is
+            not among ``days``.
+        OSError: a file cannot be read, or the state could not be written.
+    """
+    run = _Run(
+        model,
+        Path(folder),
+        tables_for(
+            model,
+            tables,
+            SGD(0.05) if rule is None else rule,
+            policies.none() if staleness is None else staleness,
+            seed,
+        ),
+        metrics,
+        lambda: model.init(seed, init),
+    )
+    for what, called in (("progress", progress), ("finished", finished)):
+        if called is not None and not callable(called):
+            raise TypeError(f"{what} must be callable, got {called!r}")
+    settings: dict[str, Any] = {
+        "until": Until(epochs=1),
+        "rule": rule,
+        "discipline": discipline,
+        "staleness": staleness,
+        "threads": threads,
+        "batch_size": batch_size,
+        "seed": seed,
+        "init": init,
+        "tables": run.tables or None,
+        "evaluate_every": evaluate_every,
+        "checkpoint": run.state,
+        "checkpoint_updates": checkpoint_updates,
+        "checkpoint_every": checkpoint_every,
+        "incremental": incremental,
+        "metrics": metrics,
+    }
+    to_come: Iterable[tuple[str, OneDay]] = _not_done(days, run.journal)
+    if isinstance(days, (Mapping, Sequence)):
+        to_come = list(to_come)
+        try:
+            run.look(to_come, settings)
+        except KeyboardInterrupt:
+            return run.result("interrupted")
+    for name, given in to_come:
+        try:
+            data = _made(name, given)
+            if not isinstance(data, _Empty):
+                run.check(name, data, settings)
+                run.begin(name, data)
+        except KeyboardInterrupt:
+            return run.result("interrupted")
+        if isinstance(data, _Empty):
+            day = run.pass_over(name, data)
+            if finished is not None:
+                finished(day)
+            continue
+        result = train(
+            model,
+            data,
+            **settings,
+            progress=None if progress is None else partial(progress, name),
+            resume=run.whence(name),
+        )
+        if result.outcome == "crashed" or result.reason == "interrupted":
+            return run.result("crashed" if result.outcome == "crashed" else "interrupted", result)
+        day = run.finish(name, data, result)
+        if finished is not None:
+            finished(day)
+    return run.result("done")
+
+
+class _Run:
+    """The folder of a run, and the model as it is there."""
+
+    def __init__(
+        self,
+        model: Graph,
+        folder: Path,
+        tables: dict[str, Table],
+        metrics: Progressive | None,
+        initial: Callable[[], NDArray[np.float32]],  # parameters before the first update
+    ) -> None:
+        _check_model(model)
+        check_dense_part(model)
+        if metrics is not None and not isinstance(metrics, Progressive):
+            raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
+        self._checked: set[str] = set()
+        self._checked_state = False
+        self._users = None if metrics is None else metrics.gauc
+        if self._users is not None and not isinstance(self._users, str):
+            raise TypeError("gauc must name a feature of the days; an array is of one data set")
+        self._kept = 0 if metrics is None or self._users is None else metrics.kept
+        _check_folder(folder)
+        self._folder, self._initial = folder, initial
+        self.model = model
+        self.tables = tables
+        self.journal = Journal(folder / _JOURNAL)
+        self.state = folder / (_STATE if tables else f"{_STATE}.safetensors")
+        # Where the day before has ended; None: it is to be read.
+        self._parameters: NDArray[np.float32] | None = None
+        self._statistics = np.empty(0, np.float32)
+
+    def look(self, days: Iterable[tuple[str, OneDay]], settings: dict[str, Any]) -> None:
+        """Raise what would be raised when the turn of one of them has come; of those that are made
+        then nothing is known.
+        """
+        turn = True
+        for name, given in days:
+            if callable(given):
+                turn = False
+                continue
+            data = _made(name, given)
+            if not isinstance(data, _Empty):
+                self.check(name, data, settings, turn=turn)
+                turn = False
+
+    def check(
+        self,
+        name: str,
+        data: Stream | ClickDataset | Dataset,
+        settings: dict[str, Any],
+        *,
+        turn: bool = True,
+    ) -> None:
+        """Raise, once for each day, what training on it would; of the state too where it is its turn,
+        but once, since the state is this run's own then.
+        """
+        if name in self._checked:
+            return
+        with _of_day(name):
+            sets_of(self.model, data, None)
+        if turn and not self._checked_state:
+            check_training(self.model, data, **settings, resume=self.whence(name))
+            self._checked_state = True
+        else:
+            with _of_day(name):
+                check_training(self.model, data, **settings)
+        self._checked.add(name)
+
+    def begin(self, name: str, data: Stream | ClickDataset | Dataset) -> None:
+        """Where the day is not under way: score it, and write down that it is."""
+        begun_at, _ = self._updates_of(name)
+        self._make_folder()
+        if self.journal.today is None or self.journal.today.name != name:
+            scored = self._score(data) if self._is_there() else None
+            self.journal.begin(Today(name, begun_at, scored))
+
+    def whence(self, name: str) -> Path | resuming.OtherData | None:
+        """What a day goes on from, whose turn it is; None: from the beginning of all."""
+        begun_at, at = self._updates_of(name)
+        if not self._is_there():
+            return None
+        return self.state if at > begun_at else resuming.OtherData(self.state)
+
+    def _updates_of(self, name: str) -> tuple[int, int]:
+        """The updates before a day whose turn it is, and those there are. ValueError where it is
+        another's, or the journal and the state are not of one run.
+        """
+        today, at = self.journal.today, self._updates()
+        # Of a day that has made no update nothing is in the state: another may take its place.
+        if today is not None and today.name != name and at != today.begun_at:
+            raise ValueError(
+                f"day {today.name} is under way in {self.journal.path}, and comes before {name}; "
+                "give it too"
+            )
+        if today is not None and at < today.begun_at:
+            raise ValueError(
+                f"{self.state} has {at:,} updates, but day {today.name} began at "
+                f"{today.begun_at:,}; use a whole copy of the folder"
+            )
+        if today is None and self.journal.done and at != self.journal.done[-1].updates:
+            raise ValueError(
+                f"{self.state} has {at:,} updates, but {self.journal.path} says "
+                f"{self.journal.done[-1].updates:,}; use a whole copy of the folder"
+            )
+        return (at if today is None else today.begun_at), at
+
+    def pass_over(self, name: str, data: _Empty) -> Day:
+        """A day without a row is done."""
+        begun_at, at = self._updates_of(name)
+        if at > begun_at:
+            raise ValueError(
+                f"day {name} is under way in {self.journal.path}, and has no row any more; give it "
+                "as it was"
+            )
+        warn(f"day {name} has no row, and is passed over")
+        done = self.journal.done
+        day = Day(
+            name=name,
+            data=data.name,
+            examples=0,
+            bad=data.bad,
+            updates=begun_at,
+            loss=math.nan,
+            yesterday=None,
+            progressive=None,
+            seconds=0.0,
+            eps=math.nan,
+            rows=done[-1].rows if done else _rows_in(self.tables),
+        )
+        self._make_folder()
+        self.journal.finish(day)
+        return day
+
+    def _make_folder(self) -> None:
+        """Also without what a process has left that was killed while it wrote."""
+        self._folder.mkdir(exist_ok=True)
+        for path in self._folder.iterdir():
+            if _UNFINISHED.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+
+    def finish(self, name: str, data: Stream | ClickDataset | Dataset, result: TrainResult) -> Day:
+        """The day that this training ended."""
+        # The training itself goes on where a checkpoint cannot be written.
+        if self._updates() != result.total_updates:
+            raise OSError(
+                errno.EIO,
+                f"day {name} was trained on, but its end could not be written; call again to go on "
+                "from the last checkpoint",
+                str(self.state),
+            )
+        assert self.journal.today is not None
+        reading = result.config.get("reading", {})
+        day = Day(
+            name=name,
+            data=data.name,
+            examples=len(data) if not isinstance(data, Stream) else reading["rows"],
+            bad=reading.get("bad", 0) if isinstance(data, Stream) else getattr(data, "skipped", 0),
+            updates=result.total_updates,
+            loss=result.final_loss,
+            yesterday=self.journal.today.yesterday,
+            progressive=result.metrics.total[-1]
+            if result.metrics is not None and result.metrics.total
+            else None,
+            seconds=result.elapsed,
+            # Nothing was left to train on where only the journal had not got it.
+            eps=result.mean_eps if result.examples else math.nan,
+            rows=_rows_in(result.tables),
+        )
+        self.journal.finish(day)
+        self._reached(result)
+        return day
+
+    def result(self, outcome: str, reached: TrainResult | None = None) -> Continual:
+        """What has come of it; by a training that did not end its day what it reached, or where it
+        crashed the state of before.
+        """
+        if reached is not None:
+            self._reached(reached)
+        if (outcome == "crashed" or self._parameters is None) and self._is_there():
+            self._load()
+        if self._parameters is None and (self.journal.done or outcome == "interrupted"):
+            if self.journal.done and self.journal.done[-1].updates:
+                raise ValueError(f"{self.state} is not there; use a whole copy of the folder")
+            self._parameters = self._initial()
+        if self._parameters is None:
+            raise ValueError("days must be one at least")
+        return Continual(
+            outcome, tuple(self.journal.done), self._parameters, self.tables, self._statistics
+        )
+
+    def _is_there(self) -> bool:
+        return folders.is_one(self.state) or self.state.is_file()
+
+    def _updates(self) -> int:
+        return resuming.updates_in(self.state) if self._is_there() else 0
+
+    def _reached(self, result: TrainResult) -> None:
+        self._parameters, self._statistics = result.parameters, result.statistics
+
+    def _load(self) -> None:
+        self._parameters = checkpoint.load(self.state, self.model, self.tables or None)[1]
+        if self.model.statistics:
+            self._statistics = checkpoint.load_statistics(self.state)
+
+    def _score(self, data: Stream | ClickDataset | Dataset) -> Values:
+        if self._parameters is None:
+            self._load()
+        assert self._parameters is not None
+        counted = ClickMetrics(self._kept)
+        for part in data.parts(_SCORED) if isinstance(data, Stream) else (data,):
+            logits = self.model.logits(
+                self._parameters, part, self.tables or None, None, self._statistics
+            )
+            users = None
+            if self._users is not None:
+                assert isinstance(part, ClickDataset)
+                assert isinstance(self._users, str)
+                users = part.users_by(self._users)
+            counted.add(logits, part.y, part.weights, users)
+        return counted.values()
+
+
+def _check_model(model: object) -> None:
+    if not isinstance(model, Graph):
+        raise TypeError(f"model must be a graph of leashed.models, got {type(model).__name__}")
+    if model.loss != "log_loss" or model.outputs != 1:
+        raise ValueError(
+            f"model must have one output and the loss log_loss, which {model.name} has not"
+        )
+
+
+def _rows_in(tables: Mapping[str, Table]) -> int:
+    return sum(table.statistics()["rows"] for table in tables.values())
+
+
+def _check_folder(folder: Path) -> None:
+    """OSError where it could not be a run's: FileExistsError where something else lies in it."""
+    checks.writable_folder(folder, "is a file; name a folder")
+    if folder.exists() and not (folder / _JOURNAL).exists():
+        others = [p.name for p in folder.iterdir() if not _UNFINISHED.fullmatch(p.name)]
+        if others:
+            raise FileExistsError(
+                errno.EEXIST,
+                f"has {others[0]} in it and no {_JOURNAL}; name a new one",
+                str(folder),
+            )
+
+
+def _not_done(
+    days: Iterable[OneDay] | Mapping[str, OneDay], journal: Journal
+) -> Iterator[tuple[str, OneDay]]:
+    """Those to come, by name, beginning with the one under way."""
+    if isinstance(days, (Stream, ClickDataset, Dataset, str)) or not isinstance(days, Iterable):
+        raise TypeError(
+            f"days must be several streams or data sets, in a list or by name, got "
+            f"{type(days).__name__}; one of them goes to leashed.train"
+        )
+    named = days.items() if isinstance(days, Mapping) else ((str(i), d) for i, d in enumerate(days))
+    done = {day.name for day in journal.done}
+    for name, day in named:
+        if not isinstance(name, str):
+            raise TypeError(f"days must be named by str, got {name!r}")
+        if name not in done:
+            yield name, day
+
+
+class _Empty(NamedTuple):
+    """Data of a day without a row: what it is called, and lines that are no rows."""
+
+    name: str
+    bad: int
+
+
+def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset | _Empty:
+    """A day whose turn it is, of a stream its first row read."""
+    try:
+        made = given() if callable(given) else given
+    except _core.NoRows:
+        return _Empty(name, 0)
+    if not isinstance(made, (Stream, ClickDataset, Dataset)):
+        raise TypeError(
+            f"days must be streams or data sets, or make such; day {name} is {type(made).__name__}"
+        )
+    if isinstance(made, Stream) and not made.repeatable:
+        raise ValueError(
+            f"day {name}, {made.name}, can be read once, but a day is read twice, to score it and to "
+            "train on it; give files"
+        )
+    if isinstance(made, Stream):
+        parts = made.parts(1)
+        try:
+            next(parts)
+        except _core.NoRows:
+            return _Empty(made.name, parts.counts.bad)
+    return made
+
+
+@contextmanager
+def _of_day(name: str) -> Iterator[None]:
+    """Errors tell which day they are of."""
+    try:
+        yield
+    except TypeError as error:
+        raise TypeError(f"day {name}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"day {name}: {error}") from error

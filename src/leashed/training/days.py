@@ -1,0 +1,166 @@
+"""What is known of days that are trained on one after another: a row for each that is done, and how
+the one under way began. In a file that is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from leashed.base import atomic
+from leashed.metrics import Values
+
+__all__ = ["Day", "Journal", "Today"]
+
+_FORMAT = "leashed.days"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Day:
+    """One day of ``leashed.continual``.
+
+    Attributes:
+        name: as it was given: its key, or its number from 0.
+        data: what its data is called.
+        examples: of the day.
+        bad: lines that are no rows, and were left out.
+        updates: made by its end, since the first day.
+        loss: as ``TrainResult.final_loss`` has it: of a stream the running mean that batches had
+            before they were trained on (of a day that was begun again, those since), of data in
+            memory that of all of it afterwards. NaN where there was none: of a stream of which
+            nothing was left to train on but to write this down, and of a day without a row.
+        yesterday: of its rows, as the model of the day before predicts them; None of the first day.
+        progressive: of its rows, each before it was trained on, where ``metrics`` were asked for; of
+            a day that was begun again, of those since.
+        seconds: of training, since the day was begun, or begun again.
+        eps: examples per second of that; NaN where none was trained on.
+        rows: of all tables together that ids have at its end.
+    """
+
+    name: str
+    data: str
+    examples: int
+    bad: int
+    updates: int
+    loss: float
+    yesterday: Values | None
+    progressive: Values | None
+    seconds: float
+    eps: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Today:
+    """A day that is under way.
+
+    Attributes:
+        name: as of ``Day``.
+        begun_at: updates that had been made before.
+        yesterday: as of ``Day``.
+    """
+
+    name: str
+    begun_at: int
+    yesterday: Values | None
+
+
+@dataclass
+class Journal:
+    """Days that are done, and the one under way, in a file.
+
+    Args:
+        path: the file; what is in it is read, where it is there.
+
+    Attributes:
+        done: in the order that they were trained on.
+        today: the day under way, if there is one.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is damaged, or of a newer version.
+    """
+
+    path: Path
+    done: list[Day] = field(init=False, default_factory=list)
+    today: Today | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        try:
+            self._read(json.loads(content))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"cannot read {self.path}: {reason}") from error
+
+    def _read(self, told: dict[str, Any]) -> None:
+        if told["format"] != _FORMAT:
+            raise ValueError("it tells of no days")
+        if told["version"] != _VERSION:
+            raise ValueError(
+                f"its format version is {told['version']}, this release reads {_VERSION}; upgrade "
+                "leashed"
+            )
+        self.done = [Day(**_from_json(day)) for day in told["done"]]
+        self.today = None if told["today"] is None else Today(**_from_json(told["today"]))
+
+    def begin(self, today: Today) -> None:
+        """This day is under way. OSError where that cannot be written."""
+        self.today = today
+        self._write()
+
+    def finish(self, day: Day) -> None:
+        """And is done. OSError as of ``begin``."""
+        self.done.append(day)
+        self.today = None
+        self._write()
+
+    def _write(self) -> None:
+        told = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "done": [to_json(day) for day in self.done],
+            "today": None if self.today is None else to_json(self.today),
+        }
+        text = json.dumps(told, indent=1, allow_nan=False) + "\n"
+        atomic.write(self.path, [text.encode()])
+
+
+def to_json(told: Day | Today) -> dict[str, Any]:
+    """As JSON's own types: what is not finite is null."""
+    return _without_nan(asdict(told))
+
+
+def _without_nan(told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_nan(value)
+        if isinstance(value, dict)
+        else None
+        if isinstance(value, float) and not math.isfinite(value)
+        else value
+        for name, value in told.items()
+    }
+
+
+_METRICS = ("yesterday", "progressive")
+
+
+def _from_json(told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _values(value) if name in _METRICS else math.nan if value is None else value
+        for name, value in told.items()
+    }
+
+
+def _values(told: dict[str, Any] | None) -> Values | None:
+    if told is None:
+        return None
+    values: dict[str, Any] = {k: math.nan if v is None else v for k, v in told.items()}
+    return Values(**values)

@@ -1,0 +1,152 @@
+"""What the record of a run says of the run: which model, data and choices it was made with."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _core
+from leashed.base import choice
+from leashed.datasets import Dataset, SparseDataset
+from leashed.files import checkpoint
+from leashed.models.external import Description, External, Samples
+from leashed.models.factorisation import FactorisationMachine
+from leashed.models.graphs import Graph
+from leashed.models.network import Model
+
+__all__ = ["Header", "fingerprint", "header", "recording"]
+
+AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
+Choices: TypeAlias = "tuple[choice.Choice, choice.Choice, choice.Choice]"
+_FORMAT = "leashed.trace"
+_VERSION = 1
+
+
+def fingerprint(data: Any) -> str:
+    """SHA-256 of the examples and what they are to give, in hexadecimal: of a ``Dataset``, a
+    ``SparseDataset`` or an external model's ``Samples``.
+    """
+    from hashlib import sha256  # noqa: PLC0415 (seldom asked for)
+
+    digest = sha256()
+    arrays: list[NDArray[Any] | None]
+    if isinstance(data, SparseDataset):
+        arrays = [data.indptr, data.indices, data.data, np.array(data.features), data.y]
+    else:
+        arrays = [data.x, data.y]
+    for array in (*arrays, getattr(data, "weights", None)):
+        if array is not None:
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def recording(
+    path: str | os.PathLike[str],
+    model: AnyModel,
+    data: Dataset | SparseDataset | Samples | Any,
+    choices: Choices,
+    config: dict[str, Any],
+    theta: NDArray[np.float32],
+    resumed: _core.Resumption | None,
+    *,
+    mode: bool = False,
+) -> tuple[str, str, NDArray[np.float32]]:
+    """For the core: the file, its header, and the parameters and states that the run begins with.
+
+    Args:
+        path: the file; a link's target is written.
+        model: what is trained.
+        data: the training set.
+        choices: for the core, the discipline or the mode, the rule and the staleness policy.
+        config: what ``leashed.train`` was asked for, as JSON's own types.
+        theta: to begin with [d], unless it is ``resumed``.
+        resumed: what the run goes on from, if it does.
+        mode: whether it is a mode.
+    """
+    discipline, rule, staleness = choices
+    start = theta
+    if resumed is not None:
+        start = np.concatenate([resumed.vectors.reshape(-1), resumed.last_updates])
+    text = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "model": checkpoint.description(model),
+        "data": {
+            "name": data.name,
+            "examples": len(data),
+            "fingerprint": fingerprint(data),
+        },
+        "mode" if mode else "discipline": choice.to_json(discipline),
+        "rule": choice.to_json(rule),
+        "staleness": choice.to_json(staleness),
+        "start": {
+            "resumed": resumed is not None,
+            "updates": 0 if resumed is None else resumed.updates,
+            "batches": 0 if resumed is None else resumed.batches,
+            "vectors": 1 if resumed is None else len(resumed.vectors),
+        },
+        "config": config,
+    }
+    return os.path.realpath(path), json.dumps(text), start
+
+
+class Header(NamedTuple):
+    """What a trace says of its run.
+
+    Attributes:
+        model: what was trained.
+        data: name, number of examples and fingerprint of the training set.
+        discipline: for the core, as are rule and staleness; or the mode.
+        mode: whether it is a mode.
+        rule: the update rule.
+        staleness: the staleness policy.
+        start: whether the run went on from a checkpoint; updates and batches before; vectors in
+            the trace, parameters and states.
+        config: what ``leashed.train`` was asked for, and on which machine.
+    """
+
+    model: Model | FactorisationMachine | Graph | Description
+    data: dict[str, Any]
+    discipline: choice.Choice
+    mode: bool
+    rule: choice.Choice
+    staleness: choice.Choice
+    start: dict[str, Any]
+    config: dict[str, Any]
+
+
+def header(text: bytes) -> Header:
+    """The header that ``recording`` wrote.
+
+    Raises:
+        ValueError: it is none, or of a newer version.
+    """
+    try:
+        found = json.loads(text)
+        if found["format"] != _FORMAT:
+            raise ValueError("it is no trace")
+        if found["version"] > _VERSION:
+            raise ValueError(
+                f"its format version is {found['version']}, this release reads {_VERSION}; "
+                "upgrade leashed"
+            )
+        mode = "mode" in found
+        return Header(
+            checkpoint.described(found["model"]),
+            found["data"],
+            choice.from_json(found["mode" if mode else "discipline"]),
+            mode,
+            choice.from_json(found["rule"]),
+            choice.from_json(found["staleness"]),
+            found["start"],
+            found["config"],
+        )
+    except json.JSONDecodeError as error:
+        raise ValueError("its header is cut off") from error
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"its header lacks or has a wrong {error}") from error

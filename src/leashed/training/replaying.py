@@ -1,0 +1,363 @@
+"""A recorded run, made again by one thread."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _core
+from leashed import datasets as known
+from leashed.base import checks
+from leashed.datasets import Dataset, SparseDataset, Split
+from leashed.files import checkpoint
+from leashed.models.external import Description, External
+from leashed.models.factorisation import FactorisationMachine
+from leashed.models.graphs import Graph
+from leashed.models.network import Model
+from leashed.training import recordings
+from leashed.training.recordings import AnyModel
+from leashed.training.train import head_of, sets_of, source_of
+
+__all__ = ["Applied", "Inspected", "Replay", "replay"]
+
+_MOST = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One gradient, or model, that was part of an update of a run.
+
+    Attributes:
+        worker: whose it was, from 0.
+        batch: the number of its batch, by a mode of its lease.
+        read: the version of the parameters that the gradient was computed on; of a worker's own
+            model the one that it got last.
+        staleness: τ, updates between that and this one.
+        staleness_schedule: its part τˢ, those between the gradient and the update.
+        tries: failed attempts to publish it.
+        factor: what the staleness policy multiplied the gradient by; of a stage-aware policy the
+            largest of the variables'.
+        loss: mean loss of its batch at the parameters read; of several local steps the last one's.
+    """
+
+    worker: int
+    batch: int
+    read: int
+    staleness: int
+    staleness_schedule: int
+    tries: int
+    factor: float
+    loss: float
+
+    @property
+    def staleness_compute(self) -> int:
+        """τᶜ, updates while the gradient was computed."""
+        return self.staleness - self.staleness_schedule
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """Numbers of one variable after an update, or of that update.
+
+    Attributes:
+        name: of the variable, and what of it.
+        shape: of the variable.
+        norm: the Euclidean norm.
+        mean: the mean.
+        least: the least value.
+        most: the greatest value.
+        not_finite: how many values are NaN or infinite.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    norm: float
+    mean: float
+    least: float
+    most: float
+    not_finite: int
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What a recorded run was after some update.
+
+    Attributes:
+        model: what was trained.
+        parameters: float32 [d], after that update.
+        updates: how many there have been, from the run's beginning.
+        applied: what the last of them was made of: a gradient; under ``Synchronous`` one of each
+            worker; by a mode those, or the models, that it summed, in that order. Empty: the replay
+            made no update.
+        before: float32 [d], the parameters before the last update; empty without one. Where workers
+            have models of their own and it is their mean that is looked at, before the last step
+            on one of them.
+        gradient: float32 [d], the gradient that it applied, before the rule clipped it or the
+            policy damped it; of several their mean, by a mode with the policy's factors in it.
+            Empty without one, and where models were summed.
+        counts: gradients in the part of the trace that was read, by outcome: ``published``,
+            ``dropped`` by the persistence bound or the mode, ``excluded`` by the staleness policy,
+            ``given_up`` because the run ended. (A worker's next published gradient is read ahead.
+            By a mode ``published`` are pushes that were kept.)
+        ended: whether the trace holds the run's end, and this is it. Not where the run was killed,
+            or still goes on, and not before its end.
+        difference: the largest absolute difference between ``parameters`` and those that the run
+            ended with, 0 where they are the same bit for bit; NaN unless ``ended``.
+        exact: whether the run is made again bit for bit: under every discipline but ``Hogwild``,
+            of which one possible run is, that in which each read saw exactly the updates counted
+            before it. (With one thread that is the one.)
+        config: what ``leashed.train`` was asked for, and on which machine.
+    """
+
+    model: AnyModel
+    parameters: NDArray[np.float32]
+    updates: int
+    applied: tuple[Applied, ...]
+    before: NDArray[np.float32]
+    gradient: NDArray[np.float32]
+    counts: dict[str, int]
+    ended: bool
+    difference: float
+    exact: bool
+    config: dict[str, Any]
+
+    @property
+    def last(self) -> Applied | None:
+        """The first of ``applied``; None: there is none."""
+        return self.applied[0] if self.applied else None
+
+    def inspect(self, name: str) -> list[Inspected]:
+        """Numbers of a variable, such as ``"0.weight"``, or all of a layer, ``"0"``: of its values
+        after the last update, of the gradient, and of what the update changed.
+
+        Raises:
+            ValueError: the model has no such variable or layer; the message lists those it has.
+        """
+        vectors = {"value": self.parameters}
+        if len(self.gradient):
+            vectors["gradient"] = self.gradient
+        if len(self.before):
+            with np.errstate(invalid="ignore"):
+                vectors["change"] = self.parameters - self.before
+        chosen = _chosen(self.model, name)
+        parts = {what: checkpoint.parts(self.model, vector) for what, vector in vectors.items()}
+        return [
+            _inspected(f"{one} {what}", part[one]) for one in chosen for what, part in parts.items()
+        ]
+
+
+def _chosen(model: AnyModel, name: str) -> list[str]:
+    """The variables that ``name`` is of, as ``Replay.inspect`` has it."""
+    known = list(checkpoint.shapes(model))
+    chosen = [one for one in known if one == name or one.startswith(f"{name}.")]
+    if not chosen:
+        raise ValueError(f"{model.name} has no variable {name!r}; choose one of {', '.join(known)}")
+    return chosen
+
+
+def _inspected(name: str, values: NDArray[np.float32]) -> Inspected:
+    with np.errstate(all="ignore"):
+        wide = values.astype(np.float64)
+        return Inspected(
+            name,
+            values.shape,
+            float(np.linalg.norm(wide.reshape(-1))),
+            float(wide.mean()),
+            float(wide.min()),
+            float(wide.max()),
+            int(np.count_nonzero(~np.isfinite(values))),
+        )
+
+
+def replay(
+    trace: str | os.PathLike[str],
+    model: AnyModel | None = None,
+    data: Dataset | SparseDataset | Split | tuple[Any, ArrayLike] | None = None,
+    *,
+    until: int | None = None,
+    inspect: str | None = None,
+) -> Replay:
+    """Make a run again that ``leashed.train(..., record=trace)`` has recorded, by one thread.
+
+    Every gradient is computed anew on the version of the parameters that it was computed on then,
+    and applied in the recorded order, with the recorded factor where the staleness policy adapts.
+    Under ``Sequential``, ``Synchronous``, ``Locked`` and ``Leashed`` (leashed-sgd, Algorithms 2 and
+    3), and by every mode, the parameters are those of the run bit for bit, at the same
+    instruction-set level. By a mode the server hears once more what it heard, with the times of
+    then, so that it decides the same. Under
+    ``Hogwild`` (Algorithm 4), where a read sees parts of several versions, the replay is the run in
+    which each saw exactly the updates counted before it: the same whenever it is made, and
+    ``difference`` tells how far the recorded end is from it.
+
+    Ctrl-C raises ``KeyboardInterrupt``.
+
+    Args:
+        trace: the file. One that a killed process has left is replayed up to the first update that
+            is not in it.
+        model: what was trained. Default: as the trace describes it, unless it is external.
+        data: the training set that was given then; of a ``Split`` its training set, of a pair of
+            arrays as ``leashed.train`` takes it. Default: ``datasets.synthetic_digits()``, where
+            that was it.
+        until: the number of updates, from the run's beginning, after which to stop. Default: all
+            that were recorded.
+        inspect: a variable or layer that ``Replay.inspect`` will be asked for: one that the model
+            lacks is refused before anything is computed.
+
+    Returns:
+        A ``Replay``.
+
+    Raises:
+        TypeError, ValueError: the trace is damaged, of a newer version, of another model, other
+            data or another instruction-set level, or has not so many updates; or the model has no
+            such variable. The message says which.
+        OSError: the file cannot be read.
+    """
+    until = _MOST if until is None else checks.whole("until", until, 0, _MOST)
+    native, found = _opened(trace)
+    try:
+        _check_isa(found)
+        model = _model(found, model)
+        given = _data(found, model, data)
+        if inspect is not None:
+            _chosen(model, inspect)
+        theta, resumed = _start(native.start, model.dimension, found)
+    except ValueError as error:
+        raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
+    first = found.start["updates"]
+    if until < first:
+        raise ValueError(
+            f"until is {until}, but {os.fspath(trace)} begins after update {first}; "
+            "give at least that"
+        )
+    x, y, weights = head_of(given)
+    config = found.config
+    try:
+        made = _core.replay(
+            native,
+            source_of(model, given),
+            theta,
+            x,
+            y,
+            found.discipline,
+            found.rule,
+            found.staleness,
+            found.mode,
+            config["threads"],
+            config["batch_size"],
+            config["seed"],
+            until,
+            resumed,
+            weights,
+        )
+    except _core.Error as error:
+        raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
+    if until not in (_MOST, made["updates"]):
+        raise ValueError(
+            f"until is {until}, but {os.fspath(trace)} goes to update {made['updates']}; "
+            "give at most that"
+        )
+    return _replay(made, model, found)
+
+
+def _opened(trace: str | os.PathLike[str]) -> tuple[_core.Trace, recordings.Header]:
+    path = os.fspath(trace)
+    Path(path).open("rb").close()  # for its errors
+    try:
+        native = _core.Trace(path)
+        return native, recordings.header(native.header)
+    except ValueError as error:
+        raise ValueError(f"cannot replay {path}: {error}") from error
+
+
+def _model(found: recordings.Header, given: AnyModel | None) -> AnyModel:
+    if given is None:
+        if isinstance(found.model, Description):
+            raise ValueError(
+                "its model is external, and no file holds a gradient; give the model: "
+                f"leashed.replay(trace, {found.model}, data)"
+            )
+        return found.model
+    if not isinstance(given, (Model, FactorisationMachine, Graph, External)):
+        raise TypeError(f"model must come from leashed.models, got {type(given).__name__}")
+    if wrong := checkpoint.mismatch(found.model, given):
+        raise ValueError(wrong)
+    return given
+
+
+def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
+    then = found.data
+    if data is None:
+        data = known.synthetic_digits()
+        if recordings.fingerprint(data.train) != then["fingerprint"]:
+            raise ValueError(
+                f"its data was {then['name']}, {then['examples']} examples; give the same as data"
+            )
+    given, _ = sets_of(model, data, None)
+    now = recordings.fingerprint(given)
+    if now != then["fingerprint"]:
+        raise ValueError(
+            f"its data was {then['name']}, {then['examples']} examples with the fingerprint "
+            f"{then['fingerprint'][:12]}; data is {given.name}, {len(given)} examples with "
+            f"{now[:12]}; give the same"
+        )
+    return given
+
+
+def _check_isa(found: recordings.Header) -> None:
+    here, then = _core.default_isa(), found.config["isa"]
+    if here != then:
+        remedy = (
+            f"set LEASHED_ISA={then}"
+            if then in _core.available_isas()
+            else "replay it on a machine that has it"
+        )
+        raise ValueError(
+            f"it was recorded at the instruction-set level {then} and this is {here}, which rounds "
+            f"otherwise; {remedy}"
+        )
+
+
+def _start(
+    start: NDArray[np.float32], dimension: int, found: recordings.Header
+) -> tuple[NDArray[np.float32], _core.Resumption | None]:
+    """The parameters that the run began with, and what it went on from."""
+    states = found.start["vectors"] * dimension
+    if len(start) < states:
+        raise ValueError("it ends before the run began")
+    if not found.start["resumed"]:
+        return start[:dimension], None
+    nothing = np.empty(0, np.float32)
+    resumed = _core.Resumption(
+        start[:states].reshape(-1, dimension),
+        start[states:],
+        found.start["updates"],
+        found.start["batches"],
+        math.nan,
+        [],
+        nothing,
+        (0.0, [], 0),
+    )
+    return start[:dimension], resumed
+
+
+def _replay(made: dict[str, Any], model: AnyModel, found: recordings.Header) -> Replay:
+    name, _ = found.discipline
+    return Replay(
+        model=model,
+        parameters=made["parameters"],
+        updates=made["updates"],
+        applied=tuple(Applied(**part) for part in made["last"]),
+        before=made["before"],
+        gradient=made["gradient"],
+        counts={name: made[name] for name in ("published", "dropped", "excluded", "given_up")},
+        ended=made["ended"],
+        difference=made["difference"] if made["ended"] else math.nan,
+        exact=name != "hogwild" or found.config["threads"] == 1,
+        config=found.config,
+    )

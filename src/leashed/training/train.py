@@ -1,0 +1,1232 @@
+"""Training a model on every core under one discipline."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _core
+from leashed import staleness as policies
+from leashed import stream as streams
+from leashed.base import checks
+from leashed.base.machine import cores, cpu_model
+from leashed.base.warning import warn
+from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
+from leashed.datasets.sparse import is_csr
+from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
+from leashed.files import resuming, table_checkpoints
+from leashed.metrics import Progressive, Scored, Values, users_of
+from leashed.models._fits import check_fits, check_labels
+from leashed.models._reads import check_stream
+from leashed.models._running import Running, check_batch, running, tracked
+from leashed.models.external import External, Samples
+from leashed.models.factorisation import FactorisationMachine
+from leashed.models.graphs import Graph
+from leashed.models.network import Model
+from leashed.models.tables import Table
+from leashed.models.tables import check as check_tables
+from leashed.models.tables import of as new_tables
+from leashed.modes import Mode, ModeCounts, check_batches, check_rows
+from leashed.rules import SGD, Rule, check_rule
+from leashed.staleness import Policy
+from leashed.stopping import Until, batches_in
+from leashed.sync import Cluster, Session, Synchroniser
+from leashed.sync import check as check_synchroniser
+from leashed.training import recordings
+from leashed.training.histogram import Histogram, TimeDistribution
+from leashed.training.result import QUALITY, TrainResult
+from leashed.training.threads import candidates, fastest
+
+__all__ = ["Progress", "train"]
+
+MAX_THREADS = 1024
+MAX_SEED = 2**63 - 1
+PROBE_SECONDS = 0.08
+PROBE_ROWS = 8192
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of a run at one evaluation by the monitor.
+
+    Attributes:
+        seconds: since the threads started.
+        updates: updates published.
+        loss: mean loss over the training set.
+        accuracy: on the training set.
+        validation_accuracy: on the validation set; NaN without one.
+        eps: examples per second since the start.
+        mean_staleness: of the updates so far.
+        initial_loss: the loss before training.
+        auc: of the training set; NaN unless the model gives one logit for two labels.
+        normalised_entropy: likewise.
+        validation_auc: of the validation set; NaN likewise.
+        validation_normalised_entropy: likewise.
+        window: of the rows counted by ``train(metrics=)`` since the evaluation before; None where
+            there is none.
+        total: of all rows counted so far; likewise.
+    """
+
+    seconds: float
+    updates: int
+    loss: float
+    accuracy: float
+    validation_accuracy: float
+    eps: float
+    mean_staleness: float
+    initial_loss: float
+    auc: float = math.nan
+    normalised_entropy: float = math.nan
+    validation_auc: float = math.nan
+    validation_normalised_entropy: float = math.nan
+    window: Values | None = None
+    total: Values | None = None
+
+
+AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
+_Data: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks | _Streamed"
+
+
+def _whole(
+    training: Callable[P, Generator[None, None, TrainResult]],
+) -> Callable[P, TrainResult]:
+    """Both steps of a training: what can be refused, which ends in a ``yield``, and the run."""
+
+    @functools.wraps(training)
+    def both(*given: P.args, **named: P.kwargs) -> TrainResult:
+        steps = training(*given, **named)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: TrainResult = end.value
+                return result
+
+    signature = inspect.signature(training).replace(return_annotation="TrainResult")
+    both.__signature__ = signature  # type: ignore[attr-defined]
+    return both
+
+
+def check_training(*given: Any, **named: Any) -> None:
+    """Raise what ``train`` would of these arguments before it starts a thread, and start none."""
+    next(inspect.unwrap(train)(*given, **named))
+
+
+@_whole
+def train(
+    model: AnyModel,
+    data: Dataset
+    | SparseDataset
+    | ClickDataset
+    | Samples
+    | Split
+    | ClickSplit
+    | streams.Stream
+    | streams.SparseStream
+    | tuple[Any, ArrayLike],
+    *,
+    until: Until,
+    discipline: Discipline | None = None,
+    mode: Mode | None = None,
+    rule: Rule | None = None,
+    staleness: Policy | None = None,
+    threads: int | str | None = None,
+    batch_size: int = 64,
+    seed: int = 0,
+    init: str | ArrayLike = "he",
+    validation: Dataset
+    | SparseDataset
+    | ClickDataset
+    | Samples
+    | tuple[ArrayLike, ArrayLike]
+    | None = None,
+    tables: Mapping[str, Table] | None = None,
+    evaluate_every: float | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | resuming.Kept | None = None,
+    checkpoint_every: float | None = None,
+    checkpoint_updates: int | None = None,
+    incremental: bool = False,
+    resume: str | os.PathLike[str] | resuming.Kept | resuming.OtherData | None = None,
+    sync: Synchroniser | None = None,
+    cluster: Cluster | None = None,
+    record: str | os.PathLike[str] | None = None,
+    metrics: Progressive | None = None,
+    term: float | None = None,
+) -> Generator[None, None, TrainResult]:
+    """Train ``model`` on ``data`` with native threads that never take the GIL.
+
+    Every batch is a function of ``seed`` and its number alone, so one thread gives the same bits
+    under every discipline. Ctrl-C stops all threads and returns the state reached, with
+    ``reason == "interrupted"``.
+
+    Args:
+        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own. One
+            that reads tables takes a ``ClickDataset``, or a ``ClickSplit``.
+        data: the training set; a ``Split`` brings its test set as ``validation``; a pair of arrays
+            goes through ``Dataset.from_arrays``, of a matrix in CSR form and an array through
+            ``SparseDataset.from_csr``. For ``models.external`` x and y may be any numbers.
+
+            On sparse data ``Sequential``, ``Locked`` and ``Hogwild`` touch only the columns that
+            the rows of a batch have, where the rule is ``SGD`` or ``Adagrad`` without weight decay
+            (give the model ``l2``; with Adagrad not that either), clipping or SWAP, and there is no
+            staleness policy. ``Hogwild()`` then gives every thread a copy that it merges with the
+            shared vector now and then, the columns that occur most often the most often;
+            ``Hogwild(copy=False)`` writes straight to the shared vector, as the original does. The
+            penalty l2 reaches a column a little later than the update it belongs to. Everything
+            else, such as ``Leashed``, whose vectors are published whole, passes over all
+            parameters for every batch: choose a large ``batch_size``.
+            ``result.config["sparse_updates"]`` tells which it was.
+
+            A ``leashed.stream.Stream`` is read while it is trained on: batch k has its rows k·B to
+            (k+1)·B − 1, the last batch what is left (``Synchronous`` makes whole steps, and leaves
+            what is no whole one). ``until.epochs`` is a whole number of passes; without it files are
+            read again and again until another rule holds, and what can be read once ends the run.
+            Nothing can be evaluated over what is gone: ``loss`` is the running mean that the threads
+            find in their batches, accuracy and AUC are those of ``validation`` alone, and
+            ``until.loss``, ``loss_fraction`` and ``divergence``, ``mode``, ``cluster``, ``record`` and
+            ``threads="auto"`` are not for streams. A run that is resumed reads and passes over what
+            it has used. ``result.config["reading"]`` is what was read, as ``stream.ReadCounts`` has it,
+            and ``result.breakdown["data"]`` the seconds that threads waited for rows.
+
+            So is a ``stream.SparseStream``, by linear models and factorisation machines, whose
+            columns are to be as many as the model's features. Updates are in place where they would
+            be in memory; ``Hogwild()`` writes straight to the shared vector then.
+        until: ``leashed.until(...)``: when to stop.
+        discipline: how threads share the parameters. Default: ``Leashed()``.
+        mode: of ``leashed.modes``, in place of a discipline: the threads are the workers of a parameter
+            server, or peers, and the mode says who waits for whom and what becomes of a gradient;
+            the parameter server is a lock that who pushes carries it out under. ``result.mode``
+            has what it decided; ``result.total_updates`` counts the server's updates, of peers
+            those of all models. Of peers and of ``Ensemble`` the mean of the models is evaluated
+            and returned. The rows of tables are copied for a batch when it is granted, and updated
+            with its push; modes whose workers send models are not for them. ``checkpoint``,
+            ``resume``, ``sync``, ``cluster``, sparse data, stage-aware staleness policies and
+            ``threads="auto"`` are not for runs with a mode.
+        rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``.
+        staleness: what a gradient is multiplied by for its staleness, from ``leashed.staleness``.
+            Default: ``none()``. With ``Sequential`` and ``Synchronous`` staleness is always 0.
+        threads: worker threads. Default: the processors this process may use (1 with
+            ``Sequential``). ``"auto"``: as many as train fastest here, found by training some tenths
+            of a second with 1, 2, 4, … threads first (Ctrl-C then raises ``KeyboardInterrupt``:
+            there is no state yet). ``result.config["threads"]`` tells how many they were.
+        batch_size: examples per gradient, at most all there are; of a stream fewer than 2³¹.
+        seed: of the initial parameters and of the batches.
+        init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
+        validation: evaluated for accuracy, without weights, beside the training set, and where the
+            model gives one logit for two labels for AUC and normalised entropy.
+        tables: those that the model reads, by name, trained where they are: each row by its
+            table's rule and staleness policy, also where the gradient of the parameters is dropped
+            or excluded. Default: ``leashed.tables.of(model.tables, rule=rule,
+            staleness=staleness, seed=seed)``; give tables where rows take no such rule or policy.
+        evaluate_every: seconds between evaluations of the loss, which run on the calling thread
+            beside the workers. Default: as often as keeps them to a tenth of one thread. Where a
+            loss ends the run, it is evaluated at other times too, by as many threads as train, when
+            the losses that these find in their batches, times what the last evaluation was above
+            them, are as low (not on sparse rows that are updated in place), and copies of the
+            parameters kept between two evaluations, at first of every update or as many as take a
+            tenth of a thread, tell afterwards when each loss asked for was reached.
+        progress: called after every evaluation; an exception it raises stops the run.
+        checkpoint: a file that takes the state at the end of the run, and while it goes on if
+            ``checkpoint_every`` is given: parameters, the rule's state, counters and settings. No
+            thread stops for it. Under ``Leashed`` and the disciplines with a lock it is one
+            published state; under ``Hogwild`` it is a copy of what threads change meanwhile, as
+            consistent as the views that they read (the one at the end is exact). Of an external
+            model its description stands for the gradient. Written beside the old file, flushed,
+            renamed; a RuntimeWarning where that fails.
+
+            Of a model that reads tables it is a folder, with a file for each table; rows that
+            workers change while they are written may be of either moment, and the manifest says so.
+            What is written at the end is exact.
+        checkpoint_every: seconds between checkpoints.
+        checkpoint_updates: updates between checkpoints, for each of which all workers wait, between
+            two of their steps, until it is written. So it is of one moment, rows of tables and all,
+            and a run that goes on from it with one thread comes to the same bits. Taken with every
+            update whose number is a multiple of it. Not with ``checkpoint_every``, a ``cluster``
+            or a mode.
+        incremental: of a model's tables a checkpoint writes only the rows that have changed since
+            the one before, beside that, and all of them anew where these files have come to half of
+            those of all rows. A run that resumes from the folder that it writes goes on so. For it
+            a table keeps 12 bytes a row beside its ``max_bytes``, 4 where its ``rows`` are given;
+            one without ``versions`` is written whole each time.
+        resume: a checkpoint to go on from, with the same model (of an external one the name,
+            dimension, features, y, variables and ids, and a gradient that computes the same), data,
+            rule, staleness policy, seed and batch size; the discipline and the number of threads
+            may differ. ``init`` is not used. One thread gives the same bits as without the
+            interruption. With several, the batches that were under way may be used twice, others
+            not at all. Stop rules count updates and epochs from the run's beginning, seconds from
+            now; losses are compared with the run's initial loss. The result's ``updates`` count
+            from the run's beginning, everything else in it from now.
+
+            Of a model that reads tables it is a folder: the rows are put into ``tables``, or into new
+            ones; these must have been made alike, each with the rule, staleness policy and limits
+            of then. Where the folder was not written at the end of a run
+            (``result.config["resumed_exact"]``), the rows may be some updates ahead of the
+            parameters. What a table has counted begins anew, and so do the sightings of ids that
+            ``admit_after`` waits for.
+        sync: how this trainer's parameters are kept in sync with those of others, from
+            ``leashed.sync``. Default: not at all.
+        cluster: the run in which this process is one of several trainers, from
+            ``leashed.cluster.join()``. Its master hands out the batches of ``until.epochs``, each to
+            one trainer; the other stop rules are this trainer's own: where one ends it, the others
+            train on, with its batches too. The model, the data, ``until.epochs``, ``batch_size`` and
+            ``seed`` must be the same for all. Sparse data are not updated in
+            place. ``result.config["cluster"]`` has what was counted. Where the run is ended before
+            its batches and this training are (rank 0 fails, or the master is told to stop), or the
+            master stays away, the training ends with a RuntimeWarning, the parameters are those
+            reached, ``result.config["cluster_ended"]`` has the reason, and ``"cluster_lost"`` tells
+            whether the master has not got them.
+
+            Each trainer writes ``checkpoint``, a file of its own, and all are given ``resume``, or
+            none: rule's state, version and schedule go on from a trainer's own file, parameters are
+            those of the trainer that is there first, and rank 0's file tells which batches are not
+            to be trained again. What was used in about the last second before it was written is.
+
+        record: a file that takes, while the run goes on, which gradient was computed on which
+            version of the parameters, and when it was applied, with which factor; about 6 bytes a
+            gradient, by a mode about 10, beside the parameters of the beginning and the end. ``leashed.replay`` makes
+            the run again from it, also where the process was killed: ``docs/replay.md``. Written in
+            place of a file that is there; a RuntimeWarning where that fails in mid-run, which goes on
+            unrecorded. Not with ``sync``, ``cluster``, tables, or sparse data that are updated in
+            place. Default: nothing is recorded.
+        metrics: ``leashed.metrics.progressive(...)``: AUC, log loss and more of each batch as its
+            gradient finds it, before it is trained on; ``result.metrics`` and ``progress`` have them,
+            at each evaluation. For models of one output with the loss ``log_loss``. What is trained
+            stays the same, bit by bit. A run that goes on from a checkpoint counts anew. Default:
+            nothing is counted.
+        term: of a mode's leases: seconds from a grant until the batch goes to another, and what its
+            worker may still push is dropped as late. It has to be longer than most batches take,
+            waiting for processors included, or none comes home; whoever is to be told may be told a
+            thousandth of it later, or after an evaluation that lasts then. Default: never.
+
+    Returns:
+        A ``TrainResult``; in a cluster, of this trainer.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong, or the file to resume from is damaged, of a
+            newer version or of another run; the message names it. No thread has started.
+        OSError: a checkpoint cannot be read, or could not be written; or ``record`` cannot; or the
+            cluster's master cannot be reached.
+    """
+    train_set, test_set = sets_of(model, data, validation)
+    if mode is not None:
+        _check_mode(
+            mode,
+            discipline=discipline,
+            checkpoint=checkpoint,
+            resume=resume,
+            sync=sync,
+            cluster=cluster,
+        )
+        if isinstance(train_set, SparseDataset):
+            raise TypeError("data must be dense for runs with a mode; give a discipline")
+        if threads == "auto":
+            raise ValueError('threads="auto" is not for runs with a mode; give a number')
+    if term is not None:
+        if mode is None:
+            raise ValueError("term is for runs with a mode; give mode as well")
+        checks.real("term", checks.seconds("term", term), 0.0)
+    discipline = Leashed() if discipline is None else discipline
+    check_discipline(discipline)
+    rule = SGD(0.05) if rule is None else rule
+    check_rule(rule)
+    staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
+    if mode is not None and staleness.choice()[0].startswith("stage_aware"):
+        raise ValueError("staleness by stages is not for runs with a mode; choose another policy")
+    if not isinstance(until, Until):
+        raise TypeError(f"until must be leashed.until(...), got {until!r}")
+    auto = isinstance(threads, str) and threads == "auto"
+    if threads is None or auto:
+        threads = 1 if isinstance(discipline, Sequential) else cores()
+    if isinstance(threads, str):
+        raise TypeError(f'threads must be a whole number or "auto", got {threads!r}')
+    threads = _check_threads(threads, discipline)
+    batch_size = checks.whole("batch_size", batch_size)
+    streamed = train_set if isinstance(train_set, _Streamed) else None
+    if streamed is not None:
+        checks.size("batch_size", batch_size)  # no number of rows bounds it
+        _check_streams(until, cluster=cluster, mode=mode, record=record, auto=auto or None)
+    elif batch_size > len(train_set):
+        raise ValueError(
+            f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
+        )
+    if isinstance(model, Graph):
+        check_batch(model, batch_size)
+    if mode is not None:
+        check_batches(mode, len(train_set))
+    seed = checks.whole("seed", seed, 0, MAX_SEED)
+    if evaluate_every is not None:
+        evaluate_every = checks.real("evaluate_every", evaluate_every, 0.0)
+    if checkpoint_every is not None:
+        checkpoint_every = checks.real("checkpoint_every", checkpoint_every, 0.0)
+        if checkpoint is None:
+            raise ValueError("checkpoint_every needs checkpoint, the file to write")
+    if checkpoint_updates is not None:
+        checkpoint_updates = checks.whole("checkpoint_updates", checkpoint_updates, 1, 2**53)
+        if checkpoint is None:
+            raise ValueError("checkpoint_updates needs checkpoint, the file to write")
+        if checkpoint_every is not None or cluster is not None:
+            raise ValueError(
+                "checkpoint_updates goes neither with checkpoint_every nor with cluster; give one"
+            )
+    if incremental and checkpoint is None:
+        raise ValueError("incremental needs checkpoint, the folder to write")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be callable, got {progress!r}")
+    if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
+        kind = "are graphs" if isinstance(model, Graph) else "read tables"
+        for name, given, instead in (
+            ("cluster", cluster is not None, "train on one machine"),
+            ('threads="auto"', auto, "give a number"),
+        ):
+            if given:
+                raise ValueError(f"{name} is not for models that {kind}; {instead}")
+        check_dense_part(model)
+    trained = tables_for(model, tables, rule, staleness, seed)
+    if incremental and not trained:
+        raise ValueError(
+            "incremental is for models that read tables, of which rows are few that change; leave it out"
+        )
+    if trained and mode is not None:
+        check_rows(mode)
+    if record is not None:
+        _check_record(sync=sync, cluster=cluster, tables=trained or None)
+        checks.writable(Path(record))
+    counting = None if metrics is None else _counting(metrics, model, data, train_set)
+    if isinstance(init, str):
+        theta = model.init(seed, init)
+    else:
+        theta = checks.vector("init", init, model.dimension)
+
+    config = {
+        "discipline": discipline.label if mode is None else type(mode).__name__,
+        "rule": rule.config(),
+        "state_vectors": rule.state_vectors,
+        "staleness": staleness.config(),
+        "threads": threads,
+        "batch_size": batch_size,
+        "seed": seed,
+        "init": init if isinstance(init, str) else "array",
+        "until": {name: value for name, value in asdict(until).items() if value is not None},
+        "model": model.name,
+        "dimension": model.dimension,
+        "flops_per_example": model.flops_per_example,
+        "data": train_set.name,
+        "sparse": _is_sparse(train_set),
+        "examples": None if streamed is not None else len(train_set),
+        "isa": _core.default_isa(),
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "version": _core.__version__,
+    }
+    check_synchroniser(sync, cluster)
+    if sync is not None:
+        config["sync"] = sync.label
+    other_data = isinstance(resume, resuming.OtherData)
+    if isinstance(resume, resuming.OtherData):
+        resume = resume.path
+    resumption, position, folder = None, None, None
+    begun: Running | None = None
+    if trained:
+        _check_kept(checkpoint=checkpoint, resume=resume)
+    if isinstance(resume, resuming.Kept):
+        resumption, begun = resume.reached, resume.statistics
+    elif resume is not None and trained:
+        assert isinstance(model, (Graph, External))
+        resumption, folder = table_checkpoints.resume(
+            resume, model, config, trained, other_data=other_data
+        )
+        config["resumed_exact"] = folder.exact
+    elif resume is not None:
+        resumption, position = resuming.resume(resume, model, config, other_data=other_data)
+    if isinstance(model, Graph) and isinstance(resume, (str, os.PathLike)):
+        begun = resuming.statistics(resume if folder is None else folder.model, model)
+    if resumption is not None:
+        config["resumed_at"] = resumption.updates
+
+    def report(now: dict[str, Any], initial_loss: float) -> None:
+        assert progress is not None
+        progress(progress_of(now, initial_loss, mean_batch))
+
+    sparse = isinstance(train_set, SparseDataset)
+    native = tracked(source_of(model, train_set), threads, begun)
+    mean_batch = (
+        len(train_set) / batches_of(train_set, batch_size, 1) if sparse else float(batch_size)
+    )
+
+    yield  # all that can be refused has been
+    if streamed is not None:
+        streamed.open(until, threads)
+    examples = head_of(train_set)
+    validating = None if test_set is None else head_of(test_set)
+
+    def eps(m: int) -> float:
+        """Of a short run on a part of the data, to choose the number of threads."""
+        part = head_of(train_set, max(batch_size, PROBE_ROWS))
+        probe = _core.train(
+            native,
+            theta,
+            part[0],
+            part[1],
+            None,
+            None,
+            discipline.choice(),
+            rule.choice(),
+            staleness.choice(),
+            m,
+            batch_size,
+            seed,
+            {"seconds": PROBE_SECONDS},
+            [],
+            math.inf,
+            None,
+            None,
+            math.inf,
+            None,
+            part[2],
+        )
+        if probe["reason"] == "interrupted":
+            raise KeyboardInterrupt
+        return float(probe["gradients"] / probe["elapsed"])
+
+    if mode is not None:
+        rules = until.rules(len(train_set), batch_size)
+        leased = rules.pop("batches", 0.0) * batch_size
+        name, settings = mode.machine(threads, batch_size, leased)
+        if term is not None:
+            settings = {**settings, "term_ns": max(1, round(1e9 * term))}
+        machine = (name, settings)
+        config["mode"] = {"name": name, **settings, "commands": mode.commands()}
+        recording = None
+        if record is not None:
+            recording = recordings.recording(
+                record,
+                model,
+                train_set,
+                (machine, rule.choice(), staleness.choice()),
+                config,
+                theta,
+                None,
+                mode=True,
+            )
+        outcome = _core.train_mode(
+            native,
+            theta,
+            examples[0],
+            examples[1],
+            None if validating is None else validating[0],
+            None if validating is None else validating[1],
+            machine,
+            rule.choice(),
+            staleness.choice(),
+            threads,
+            batch_size,
+            seed,
+            rules,
+            until.milestones,
+            evaluate_every or 0.0,
+            None if progress is None else report,
+            examples[2],
+            mode.commands(),
+            recording,
+            counting,
+            [table.native for table in trained.values()],
+        )
+        config["sparse_updates"] = False
+        if trained:
+            config["tables"] = told_by(trained)
+        _warn_of(record, outcome)
+        return result_of(outcome, mean_batch, config, trained, running(native), metrics is not None)
+    if auto:
+        config["threads"] = threads = fastest(candidates(threads), eps)
+    with ExitStack() as stack:
+        checkpointer: resuming.Kept | resuming.Checkpointer | None = None
+        if isinstance(checkpoint, resuming.Kept):
+            checkpointer = checkpoint
+        elif checkpoint is not None and trained:
+            assert isinstance(model, (Graph, External))
+            checkpointer = stack.enter_context(
+                table_checkpoints.TableCheckpointer(
+                    checkpoint,
+                    model,
+                    config,
+                    trained,
+                    paused=checkpoint_updates is not None,
+                    incremental=incremental,
+                )
+            )
+        elif checkpoint is not None:
+            checkpointer = stack.enter_context(
+                resuming.Checkpointer(
+                    checkpoint, model, config, paused=checkpoint_updates is not None
+                )
+            )
+        rules = until.rules(_drawn(train_set, batch_size), batch_size)
+        if streamed is not None:
+            rules.pop("batches", None)  # where it ends is seen when it does
+        session: Session | None = None
+        if cluster is not None:
+            total = rules.pop("batches", None)
+            session = stack.enter_context(
+                cluster.session(
+                    model.dimension,
+                    sync,
+                    total=None if total is None else int(total),
+                    batch_size=batch_size,
+                    workers=threads,
+                    lockstep=isinstance(discipline, Synchronous),
+                    resumed=position,
+                )
+            )
+            if isinstance(checkpointer, resuming.Checkpointer):
+                checkpointer.position = session.follow()
+        if folder is not None:
+            folder.load(trained, incremental=incremental)
+        recording = None
+        if record is not None:
+            name, numbers = discipline.choice()
+            recording = recordings.recording(
+                record,
+                model,
+                train_set,
+                ((name, {**numbers}), rule.choice(), staleness.choice()),
+                config,
+                theta,
+                resumption,
+            )
+        outcome = _core.train(
+            native,
+            theta,
+            examples[0],
+            examples[1],
+            None if validating is None else validating[0],
+            None if validating is None else validating[1],
+            discipline.choice(),
+            rule.choice(),
+            staleness.choice(),
+            threads,
+            batch_size,
+            seed,
+            rules,
+            until.milestones,
+            evaluate_every or 0.0,
+            None if progress is None else report,
+            checkpointer,
+            math.inf if checkpoint_every is None else checkpoint_every,
+            resumption,
+            examples[2],
+            0,
+            None if session is None else session.leases,
+            None if session is None else session.native,
+            [table.native for table in trained.values()],
+            recording,
+            counting,
+            checkpoint_updates or 0,
+        )
+        if (
+            isinstance(checkpointer, table_checkpoints.TableCheckpointer)
+            and outcome["outcome"] != "crashed"
+        ):
+            checkpointer.last_update = outcome["updates"]
+        if session is not None:
+            config["cluster"] = session.finish(outcome["parameters"], _counted(outcome))
+            if session.cut_short is not None:
+                config["cluster_ended"] = session.cut_short
+                config["cluster_lost"] = session.lost
+    config["sparse_updates"] = outcome["in_place"]
+    if streamed is not None:
+        config["reading"] = streamed.counts.config()
+    if trained:
+        config["tables"] = told_by(trained)
+    _warn_of(record, outcome)
+    return result_of(
+        outcome, mean_batch, config, trained, running(native), metrics is not None, streamed
+    )
+
+
+def train_passes(
+    model: Model,
+    data: Dataset | SparseDataset,
+    theta: NDArray[np.float32],
+    run: resuming.Kept,
+    *,
+    epochs: int,
+    passes: int,
+    discipline: Discipline,
+    rule: Rule,
+    threads: int,
+    batch_size: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Train as ``train`` does until so many epochs from the run's beginning, without evaluations
+    and a report: for many short calls in a row, each going on where ``run`` is, or from ``theta``.
+
+    Returns what the core does, with ``pass_losses``, float64 [passes]: the mean losses of the passes
+    over the data that this call makes, as their gradients found them. That of a dense model includes
+    its penalty.
+
+    Raises:
+        TypeError, ValueError: the discipline, the rule or the number of threads is wrong. The rest
+            is not checked.
+    """
+    check_discipline(discipline)
+    check_rule(rule)
+    threads = _check_threads(threads, discipline)
+    batches = batches_of(data, batch_size, epochs)
+    x, y, weights = head_of(data)
+    outcome: dict[str, Any] = _core.train(
+        source_of(model, data),
+        theta,
+        x,
+        y,
+        None,
+        None,
+        discipline.choice(),
+        rule.choice(),
+        policies.none().choice(),
+        threads,
+        batch_size,
+        seed,
+        {"batches": float(batches)},
+        [],
+        math.inf,
+        None,
+        run,
+        math.inf,
+        run.reached,
+        weights,
+        passes,
+    )
+    return outcome
+
+
+def mean_loss(
+    model: Model, data: Dataset | SparseDataset, theta: NDArray[np.float32], threads: int
+) -> float:
+    """Over a data set that fits the model, on at most so many threads."""
+    x, y, weights = head_of(data)
+    if isinstance(data, SparseDataset):
+        return model.sparse.evaluate(theta, x, y, weights, threads)[0]
+    return model.native.evaluate(theta, x, y, weights, threads)[0]
+
+
+def _check_mode(mode: Mode, **given: object) -> None:
+    if not isinstance(mode, Mode):
+        raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
+    instead = {
+        "discipline": "give one of the two",
+        "checkpoint": "train with a discipline",
+        "resume": "train with a discipline",
+        "sync": "train alone",
+        "cluster": "train on one machine",
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} is not for runs with a mode; {instead[name]}, or leave it out"
+            )
+
+
+def _warn_of(record: str | os.PathLike[str] | None, outcome: dict[str, Any]) -> None:
+    """Tells train's caller where the record ends before the run."""
+    if outcome["recording_failure"]:
+        warn(f"the record in {record} ends before the run: {outcome['recording_failure']}")
+
+
+def _check_record(**given: object) -> None:
+    instead = {
+        "sync": "train alone",
+        "cluster": "train on one machine",
+        "tables": "train a model without tables",
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"record is not for runs with {name}; {instead[name]}, or leave it out"
+            )
+
+
+def _counting(
+    metrics: Progressive, model: AnyModel, data: Any, train_set: Any
+) -> tuple[NDArray[np.uint64] | None, int]:
+    """Whose each row is, and how many rows of users to keep, for the core."""
+    if not isinstance(metrics, Progressive):
+        raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
+    if isinstance(model, External) or model.loss != "log_loss" or model.classes != 2:
+        raise ValueError(
+            f"metrics are of models of one output with the loss log_loss, which {model.name} is not; "
+            "leave them out"
+        )
+    data = data.train if isinstance(data, (Split, ClickSplit)) else data
+    if metrics.gauc is None:
+        return None, metrics.kept
+    if isinstance(train_set, _Streamed):
+        train_set.tell_users(metrics.gauc)
+        return None, metrics.kept
+    if not isinstance(metrics.gauc, str):
+        return users_of(metrics.gauc, len(train_set)), metrics.kept
+    if not isinstance(data, ClickDataset):
+        raise TypeError(
+            f"gauc={metrics.gauc!r} names a feature of a ClickDataset; give an array of whole numbers, "
+            "one for each row"
+        )
+    return data.users_by(metrics.gauc), metrics.kept
+
+
+def _check_kept(**given: object) -> None:
+    for name, value in given.items():
+        if isinstance(value, resuming.Kept):
+            raise TypeError(
+                f"{name} in memory holds no rows; give a folder where a model has tables"
+            )
+
+
+def check_dense_part(model: AnyModel) -> None:
+    if not model.dimension:
+        raise ValueError(
+            f"model {model.name} has no parameters but its tables' rows; give it a layer, such as "
+            ">> Dense(1)"
+        )
+
+
+def tables_for(
+    model: AnyModel,
+    given: Mapping[str, Table] | None,
+    rule: Rule,
+    staleness: Policy,
+    seed: int,
+) -> dict[str, Table]:
+    """Those given, or new ones, of a model that reads tables; of others none."""
+    described = model.tables if isinstance(model, (Graph, External)) else ()
+    if given is None:
+        return new_tables(described, rule=rule, staleness=staleness, seed=seed)
+    check_tables(described, given)
+    return {one.name: given[one.name] for one in described}
+
+
+def told_by(tables: Mapping[str, Table]) -> dict[str, Any]:
+    """What a result's configuration says of each."""
+    return {
+        name: {
+            "dim": table.dim,
+            "rule": table.rule.config(),
+            **table.statistics(),
+            "row_staleness": table.row_staleness().tolist(),
+        }
+        for name, table in tables.items()
+    }
+
+
+def batches_of(data: _Data, batch_size: int, epochs: int) -> int:
+    """How many batches so many epochs are."""
+    return batches_in(epochs, _drawn(data, batch_size), batch_size)
+
+
+def _drawn(data: _Data, batch_size: int) -> int:
+    """The examples of an epoch, with those that the last batch of a pass over sparse rows, which may
+    be smaller than the others, would have to be as large.
+    """
+    if isinstance(data, SparseDataset):
+        return math.ceil(len(data) / batch_size) * batch_size
+    return len(data)
+
+
+def check_discipline(discipline: Discipline) -> None:
+    if not isinstance(discipline, Discipline):
+        raise TypeError(
+            f"discipline must be Leashed() or another of leashed.disciplines, got {discipline!r}"
+        )
+
+
+def _check_threads(threads: int, discipline: Discipline) -> int:
+    threads = checks.whole("threads", threads, maximum=MAX_THREADS)
+    if isinstance(discipline, Sequential) and threads != 1:
+        raise ValueError(
+            f"threads must be 1 with Sequential, got {threads}; choose another discipline"
+        )
+    return threads
+
+
+def source_of(model: AnyModel, data: _Data) -> _core.GradientSource:
+    if _is_sparse(data) and not isinstance(model, External):
+        return model.sparse
+    return model.native
+
+
+def _is_sparse(data: _Data) -> bool:
+    return isinstance(data, SparseDataset) or (isinstance(data, _Streamed) and data.sparse)
+
+
+class _Clicks:
+    """Clicks as a model that reads tables reads them."""
+
+    def __init__(self, model: Graph | External, data: ClickDataset, name: str) -> None:
+        self.rows = model.rows(data, name)
+        if isinstance(model, Graph):
+            check_labels(model, data, name)
+        self.y, self.weights, self.name = data.y, data.weights, data.name
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+class _Streamed:
+    """A stream as a model reads it."""
+
+    def __init__(
+        self,
+        model: Model | Graph | FactorisationMachine,
+        stream: streams.Stream | streams.SparseStream,
+    ) -> None:
+        self._stream, self.name = stream, stream.name
+        self.sparse = isinstance(stream, streams.SparseStream)
+        self._distinct = isinstance(model, FactorisationMachine)
+        self._features: list[tuple[int, int | None]] = []
+        self._users: int | None = None
+        self.passes = 1
+        if isinstance(stream, streams.SparseStream):
+            _check_columns(model, stream)
+        else:
+            self._read(model, stream)
+        _check_classes(model, stream)
+
+    def _read(self, model: Model | Graph | FactorisationMachine, stream: streams.Stream) -> None:
+        _ = model.native
+        if isinstance(model, Graph) and len(model.readers) > len(model.embeddings):
+            raise ValueError(
+                f"data must be in memory for model {model.name}, which draws ids for each batch; "
+                "stream.read() reads it"
+            )
+        specs = [node.table for node in model.embeddings] if isinstance(model, Graph) else []
+        lengths = [node.length for node in model.embeddings] if isinstance(model, Graph) else []
+        numbers = model.id_features if isinstance(model, Graph) else ()
+        check_stream(stream, model.features, specs, numbers)
+        self._features = list(zip(numbers, lengths, strict=True))
+
+    def __len__(self) -> int:
+        return 0
+
+    def open(self, until: Until, threads: int) -> None:
+        epochs = until.epochs
+        if epochs is None:
+            self.passes = 0 if self._stream.repeatable else 1
+        else:
+            self.passes = int(epochs)
+        if self.passes > 1 and not self._stream.repeatable:
+            raise ValueError(f"{self.name} can be read once; epochs must be 1, got {epochs:g}")
+        if isinstance(self._stream, streams.SparseStream):
+            self._opened = self._stream.open(
+                self.passes, beside=threads, distinct_columns=self._distinct
+            )
+        else:
+            self._opened = self._stream.open(self.passes, beside=threads)
+
+    @property
+    def counts(self) -> streams.ReadCounts:
+        return self._opened.counts
+
+    def tell_users(self, feature: object) -> None:
+        """Rows are to tell whose they are."""
+        if isinstance(self._stream, streams.SparseStream):
+            raise TypeError(
+                f"gauc is not for {self.name}, whose sparse rows do not tell whose they are; leave it "
+                "out, or read them into memory with stream.read() and give an array"
+            )
+        if not isinstance(feature, str):
+            raise TypeError(
+                "gauc must name a feature of the stream, whose rows are not known beforehand, got "
+                f"{type(feature).__name__}"
+            )
+        self._users = self._stream.single(feature)
+
+    @property
+    def rows(self) -> _core.StreamedRows:
+        return _core.StreamedRows(self._opened.native, self._features, self._users)
+
+
+def _check_columns(
+    model: Model | Graph | FactorisationMachine, stream: streams.SparseStream
+) -> None:
+    _ = model.sparse
+    if stream.features != model.features:
+        raise ValueError(
+            f"data has {stream.features} features, but the model takes {model.features}"
+        )
+    if isinstance(model, FactorisationMachine) and not stream.has_fields(model.fields):
+        raise ValueError(
+            f"data has columns of other fields than model {model.name}; make both of the same fields"
+        )
+
+
+def _check_classes(
+    model: Model | Graph | FactorisationMachine, stream: streams.Stream | streams.SparseStream
+) -> None:
+    if (model.classes == 0) != (stream.classes == 0):
+        made = (
+            "the stream's classes=0 and classes=2"
+            if isinstance(stream, streams.SparseStream)
+            else "stream.Target() and stream.Label()"
+        )
+        raise ValueError(
+            f"data has {'numbers' if stream.classes == 0 else 'labels'}, but the loss {model.loss} "
+            f"takes {'numbers' if model.classes == 0 else 'labels'}; {made} make the one and the "
+            "other"
+        )
+    if stream.classes > model.classes:
+        raise ValueError(
+            f"data has labels up to {stream.classes - 1}, but the model knows {model.classes} classes"
+        )
+
+
+def _check_streams(until: Until, **given: object) -> None:
+    instead = {
+        "cluster": "train on one machine",
+        "mode": "give a discipline",
+        "record": "record a run on data in memory",
+        "auto": "give a number",
+    }
+    for name, value in given.items():
+        if value is not None:
+            called = 'threads="auto"' if name == "auto" else name
+            raise ValueError(f"{called} is not for streams; {instead[name]}, or leave it out")
+    for rule in ("loss", "loss_fraction", "divergence"):
+        if getattr(until, rule) is not None:
+            raise ValueError(
+                f"until.{rule} is not for streams, whose rows are gone when they have been used; "
+                "give epochs, updates or seconds, or stream.read() into memory"
+            )
+    if until.epochs is not None and until.epochs != int(until.epochs):
+        raise ValueError(f"until.epochs must be whole for streams, got {until.epochs:g}")
+
+
+def head_of(
+    data: _Data, rows: int | None = None
+) -> tuple[Any, NDArray[Any], NDArray[np.float32] | None]:
+    """The examples, or the first so many, what they are to give and their weights, for the native
+    core.
+    """
+    if isinstance(data, _Clicks):
+        return data.rows, data.y, data.weights
+    if isinstance(data, _Streamed):
+        return data.rows, np.empty(0, np.int32), None
+    if isinstance(data, SparseDataset):
+        part = data if rows is None or rows >= len(data) else data.head(rows)
+        return part.rows, part.y, part.weights
+    weights = None if isinstance(data, Samples) else data.weights
+    return data.x[:rows], data.y[:rows], None if weights is None else weights[:rows]
+
+
+def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
+    """The training and validation sets, as ``model`` reads them."""
+    if isinstance(data, (streams.Stream, streams.SparseStream)):
+        return _streaming_sets(model, data, validation)
+    if isinstance(model, (Graph, External)) and model.tables:
+        if isinstance(data, ClickSplit):
+            data, validation = data.train, data.test if validation is None else validation
+        return (
+            _Clicks(model, data, "data"),
+            None if validation is None else _Clicks(model, validation, "validation"),
+        )
+    if isinstance(model, External):
+        if isinstance(data, Split):
+            data, validation = data.train, data.test if validation is None else validation
+        checked = None if validation is None else model.samples("validation", validation)
+        return model.samples("data", data), checked
+    if not isinstance(model, (Model, FactorisationMachine, Graph)):
+        raise TypeError(f"model must come from leashed.models, got {type(model).__name__}")
+    data, validation = _datasets(data, validation)
+    check_fits(model, data, "data")
+    if validation is not None:
+        _check_kinds(validation, sparse=isinstance(data, SparseDataset))
+        check_fits(model, validation, "validation")
+    return data, validation
+
+
+def _streaming_sets(
+    model: AnyModel, data: streams.Stream | streams.SparseStream, validation: Any
+) -> tuple[_Data, _Data | None]:
+    if not isinstance(model, (Model, Graph, FactorisationMachine)):
+        raise TypeError(
+            "data must be in memory for external models; stream.read() reads it, got "
+            f"{type(model).__name__}"
+        )
+    if isinstance(validation, (streams.Stream, streams.SparseStream)):
+        raise TypeError("validation must be in memory; stream.read() reads it")
+    if validation is None:
+        return _Streamed(model, data), None
+    if isinstance(model, Graph) and model.tables:
+        return _Streamed(model, data), _Clicks(model, validation, "validation")
+    streamed = _Streamed(model, data)
+    _check_kinds(validation, sparse=streamed.sparse)
+    check_fits(model, validation, "validation")
+    return streamed, validation
+
+
+def _check_kinds(validation: object, *, sparse: bool) -> None:
+    if isinstance(validation, SparseDataset) != sparse:
+        raise TypeError("validation must be sparse where data is, and dense where it is dense")
+
+
+def _datasets(
+    data: Dataset | SparseDataset | Split | tuple[Any, ArrayLike],
+    validation: Dataset | SparseDataset | None,
+) -> tuple[Dataset | SparseDataset, Dataset | SparseDataset | None]:
+    if validation is not None and not isinstance(validation, (Dataset, SparseDataset)):
+        raise TypeError(f"validation must be a Dataset, got {type(validation).__name__}")
+    if isinstance(data, Split):
+        return data.train, data.test if validation is None else validation
+    if isinstance(data, tuple) and len(data) == 2:
+        if is_csr(data[0]):
+            return SparseDataset.from_csr(*data), validation
+        return Dataset.from_arrays(*data), validation
+    if not isinstance(data, (Dataset, SparseDataset)):
+        raise TypeError(
+            f"data must be a Dataset, a SparseDataset, a Split or a pair of arrays, got {type(data).__name__}"
+        )
+    return data, validation
+
+
+def _values(scored: dict[str, Any] | None, part: str) -> Values | None:
+    return None if scored is None else Values(**scored[part])
+
+
+def progress_of(now: dict[str, Any], initial_loss: float, batch_size: float) -> Progress:
+    seconds = now["seconds"]
+    return Progress(
+        seconds=seconds,
+        updates=now["updates"],
+        loss=now["loss"],
+        accuracy=now["accuracy"],
+        validation_accuracy=now["validation_accuracy"],
+        eps=now["gradients"] * batch_size / seconds if seconds > 0 else math.nan,
+        mean_staleness=Histogram(now["staleness"]).mean(),
+        initial_loss=initial_loss,
+        **{name: now[name] for name in QUALITY},
+        window=_values(now["scored"], "window"),
+        total=_values(now["scored"], "total"),
+    )
+
+
+def _staleness_over_time(evaluations: list[dict[str, Any]]) -> NDArray[np.int64]:
+    bins = max(len(e["staleness"]) for e in evaluations)
+    table = np.zeros((len(evaluations), bins), np.int64)
+    for row, evaluation in zip(table, evaluations, strict=True):
+        row[: len(evaluation["staleness"])] = evaluation["staleness"]
+    return np.diff(table, axis=0, prepend=np.zeros((1, bins), np.int64))
+
+
+def _breakdown(outcome: dict[str, Any]) -> dict[str, float]:
+    parts = {
+        "gradient": outcome["gradient_seconds_total"],
+        "update": outcome["update_seconds_total"],
+        "sampling": outcome["sampling_seconds"],
+        "read": outcome["read_seconds"],
+        "waiting": outcome["waiting_seconds"],
+    }
+    if outcome["data_seconds"]:
+        parts["data"] = outcome["data_seconds"]
+        parts["sampling"] = max(0.0, parts["sampling"] - parts["data"])
+    if outcome["row_seconds"]:
+        parts["rows"] = outcome["row_seconds"]
+    return {**parts, "rest": max(0.0, outcome["running_seconds"] - sum(parts.values()))}
+
+
+def _counted(outcome: dict[str, Any]) -> dict[str, float]:
+    """What a cluster's report tells of a training."""
+    return {
+        "updates": float(outcome["updates"]),
+        "dropped_for_sync": float(outcome["lost_to_synchronisation"]),
+        "crashed": float(outcome["outcome"] == "crashed"),
+        "loss": float(outcome["evaluations"][-1]["loss"]),
+        "seconds": float(outcome["elapsed"]),
+        "staleness_mean": Histogram(outcome["staleness"].astype(np.int64)).mean(),
+    }
+
+
+def result_of(
+    outcome: dict[str, Any],
+    batch_size: float,
+    config: dict[str, Any],
+    tables: dict[str, Table],
+    statistics: Running | None = None,
+    scored: bool = False,
+    streamed: _Streamed | None = None,
+) -> TrainResult:
+    evaluations = outcome["evaluations"]
+    if statistics is not None:
+        config["statistics"] = statistics.config()
+
+    def series(name: str, dtype: type[np.generic]) -> NDArray[Any]:
+        return np.array([e[name] for e in evaluations], dtype)
+
+    seconds = series("seconds", np.float64)
+    examples = series("gradients", np.int64) * batch_size
+    with np.errstate(invalid="ignore", divide="ignore"):
+        eps = np.diff(examples, prepend=0) / np.diff(seconds, prepend=0.0)
+    eps[~np.isfinite(eps)] = np.nan
+    edges = _core.time_bin_edges()
+    rows = dict(outcome["rows"])
+    row_staleness = rows.pop("octaves").astype(np.int64)
+
+    def times(name: str) -> TimeDistribution:
+        return TimeDistribution(edges, outcome[name].astype(np.int64), outcome[f"{name}_total"])
+
+    def counts(name: str) -> Histogram:
+        return Histogram(outcome[name].astype(np.int64))
+
+    mode = ModeCounts.of(outcome) if "worker_examples" in outcome else None
+    # A mode's gradients may be of other numbers of examples.
+    seen = outcome["gradients"] * batch_size if mode is None else mode.worker_examples.sum()
+    if streamed is not None and streamed.passes:
+        seen = min(seen, streamed.counts.rows * streamed.passes)  # the last batch may be smaller
+    return TrainResult(
+        outcome=outcome["outcome"],
+        reason=outcome["reason"],
+        parameters=outcome["parameters"],
+        statistics=np.empty(0, np.float32) if statistics is None else statistics.values,
+        seconds=seconds,
+        updates=series("updates", np.int64),
+        loss=series("loss", np.float64),
+        accuracy=series("accuracy", np.float64),
+        validation_accuracy=series("validation_accuracy", np.float64),
+        eps=eps,
+        **{name: series(name, np.float64) for name in QUALITY},
+        tables=tables,
+        rows={name: int(n) for name, n in rows.items()} if tables else {},
+        row_staleness=row_staleness,
+        memory_bytes=series("memory_bytes", np.int64),
+        live_vectors=series("live_vectors", np.int64),
+        staleness_over_time=_staleness_over_time(evaluations),
+        elapsed=outcome["elapsed"],
+        examples=round(float(seen)),
+        total_updates=outcome["updates"],
+        gradients=outcome["gradients"],
+        dropped=outcome["dropped"],
+        excluded=outcome["excluded"],
+        staleness=counts("staleness"),
+        staleness_compute=counts("staleness_compute"),
+        staleness_schedule=counts("staleness_schedule"),
+        tries=counts("tries"),
+        gradient_seconds=times("gradient_seconds"),
+        update_seconds=times("update_seconds"),
+        attempt_seconds=times("attempt_seconds"),
+        worker_updates=outcome["worker_updates"].astype(np.int64),
+        breakdown=_breakdown(outcome),
+        peak_vectors=outcome["peak_vectors"],
+        peak_memory_bytes=outcome["peak_memory_bytes"],
+        config=config,
+        mode=mode,
+        metrics=Scored.of(outcome["scored"]) if scored else None,
+    )

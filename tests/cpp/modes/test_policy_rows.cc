@@ -1,0 +1,530 @@
+// Rows of tables under the modes, on threads: nothing is lost, whatever ends a run lets go of the
+// tables, and what the server heard, told to another by one thread, gives the same parameters and
+// rows, bit for bit.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "leashed/base/error.h"
+#include "leashed/data/indexed_batches.h"
+#include "leashed/discipline/registry.h"
+#include "leashed/engine/trainer.h"
+#include "leashed/modes/policy_threads.h"
+#include "leashed/row_store/local_rows.h"
+#include "leashed/server/own_models.h"
+#include "leashed/server/row_holder.h"
+#include "leashed/staleness/registry.h"
+#include "leashed/update/registry.h"
+#include "replaced_new.h"
+
+namespace {
+
+// Of a thread that is starved, allocations of all such threads until one fails.
+thread_local bool starved = false;
+std::atomic<long> allocations_left{0};  // relaxed: a count
+
+void allocating() {
+  if (starved && allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) {
+    throw std::bad_alloc();
+  }
+}
+
+}  // namespace
+
+using namespace leashed;
+using namespace leashed::modes;
+
+namespace {
+
+constexpr std::size_t kFeatures = 5, kExamples = 96, kBatch = 4, kDim = 6;
+constexpr std::uint64_t kSeed = 7, kNever = ~std::uint64_t{0};
+const std::vector<std::size_t> kTablesOfFeatures{0, 0, 1};
+
+// Least squares on the numbers and on the first of each row's floats, weighed by the others, by
+// plain loops: gradients depend on every bit of what was read.
+class Source : public GradientSource {
+ public:
+  std::size_t dimension() const override { return kFeatures; }
+  std::size_t features() const override { return kFeatures; }
+  std::size_t classes() const override { return 0; }
+  bool classifies() const override { return false; }
+  std::vector<TableShape> tables() const override { return {{"a", kDim}, {"b", kDim}}; }
+  std::vector<std::size_t> features_of_tables() const override { return kTablesOfFeatures; }
+  std::unique_ptr<Workspace> make_workspace() const override {
+    return std::make_unique<Workspace>();
+  }
+  float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace&,
+                 const std::atomic<bool>& cancel) const override {
+    const std::uint64_t call = calls.fetch_add(1, std::memory_order_relaxed);
+    if (call == throw_at) throw std::runtime_error("boom");
+    if (call == nan_at) return std::numeric_limits<float>::quiet_NaN();
+    while (call >= held_from && !cancel.load(std::memory_order_relaxed)) std::this_thread::yield();
+    if (call % 5 == 3) std::this_thread::yield();
+    std::fill_n(gradient, kFeatures, 0.0f);
+    double loss = 0;
+    const auto size = static_cast<float>(batch.size);
+    for (std::size_t row = 0; row < batch.size; ++row) {
+      const float residual = residual_of(theta, batch, row);
+      loss += residual * residual / 2;
+      for (std::size_t i = 0; i < kFeatures; ++i) {
+        gradient[i] += residual * batch.rows[row][i] / size;
+      }
+      each(batch, row, [&](const TableRows& rows, std::uint32_t place) {
+        const float* const values = rows.values[place];
+        float* const to = rows.gradient + place * rows.stride;
+        for (std::size_t i = 0; i < kDim; ++i) to[i] += residual * (1 + 0.1f * values[i]) / size;
+      });
+    }
+    return static_cast<float>(loss) / size;
+  }
+  Evaluation evaluate(const float* theta, const BatchView& batch, Workspace&) const override {
+    Evaluation sum{0, 0, batch.size};
+    for (std::size_t row = 0; row < batch.size; ++row) {
+      const float residual = residual_of(theta, batch, row);
+      sum.loss_sum += residual * residual / 2;
+    }
+    return sum;
+  }
+
+  mutable std::atomic<std::uint64_t> calls{0};  // relaxed: a count
+  std::uint64_t throw_at = kNever, nan_at = kNever, held_from = kNever;
+
+ private:
+  template <class F>
+  static void each(const BatchView& batch, std::size_t row, const F& f) {
+    for (std::size_t feature = 0; feature < kTablesOfFeatures.size(); ++feature) {
+      const IdColumn& column = batch.columns[feature];
+      for (std::size_t e = column.begin(row); e < column.end(row); ++e) {
+        f(batch.tables[kTablesOfFeatures[feature]], batch.places[feature][e]);
+      }
+    }
+  }
+  static float residual_of(const float* theta, const BatchView& batch, std::size_t row) {
+    float residual = -batch.targets.values[row];
+    for (std::size_t i = 0; i < kFeatures; ++i) residual += theta[i] * batch.rows[row][i];
+    each(batch, row, [&](const TableRows& rows, std::uint32_t place) {
+      for (std::size_t i = 0; i < kDim; ++i) {
+        const float value = rows.values[place][i];
+        residual += value + 0.05f * value * value;
+      }
+    });
+    return residual;
+  }
+};
+
+// Of the first feature one id, of the others bags, some of them empty.
+struct Data {
+  explicit Data(std::uint64_t most = 30) : x(kExamples * kFeatures), y(kExamples) {
+    std::uint32_t state = 1;
+    const auto draw = [&state] { return state = state * 1664525u + 1013904223u; };
+    const auto real = [&draw] { return static_cast<float>(draw() >> 8) / 0x1p23f - 1; };
+    for (float& value : x) value = real();
+    for (float& value : y) value = real();
+    for (std::size_t feature = 0; feature < 3; ++feature) {
+      offsets[feature].push_back(0);
+      for (std::size_t row = 0; row < kExamples; ++row) {
+        for (std::uint32_t k = feature == 0 ? 1 : (draw() >> 16) % 4; k > 0; --k) {
+          all[feature].push_back((draw() >> 12) % most);
+        }
+        offsets[feature].push_back(static_cast<std::int64_t>(all[feature].size()));
+      }
+      features[feature] = {.ids = all[feature].data(), .offsets = offsets[feature].data()};
+    }
+  }
+  DatasetView view() const {
+    return {.x = x.data(),
+            .targets = Targets(y.data()),
+            .rows = kExamples,
+            .features = kFeatures,
+            .ids = features};
+  }
+  std::vector<float> x, y;
+  std::vector<std::uint64_t> all[3];
+  std::vector<std::int64_t> offsets[3];
+  IdFeature features[3];
+};
+
+const Choice kSgd{"sgd", {{"lr", 0.02}}};
+const Choice kAdam{"adam", {{"lr", 0.02}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}}};
+
+enum class Kind : std::uint8_t { fixed, grows, evicts };
+
+struct Setting {
+  Choice mode;
+  std::size_t workers = 2;
+  Kind kind = Kind::fixed;
+  Choice rule = kSgd;
+  Choice staleness = {"none"};
+  std::uint64_t examples = 5 * kExamples;
+  StopRules until = {};
+};
+
+using Tables = std::vector<std::shared_ptr<Table>>;
+
+Tables tables_of(const Setting& setting) {
+  Tables tables;
+  for (const char* name : {"a", "b"}) {
+    Table::Settings settings{.name = name,
+                             .dim = kDim,
+                             .rows = 30,
+                             .initial = {"uniform", {{"bound", 0.5}}},
+                             .rule = setting.rule,
+                             .staleness = setting.staleness,
+                             .seed = 9};
+    if (setting.kind != Kind::fixed) {
+      settings.rows = 0;
+      settings.max_bytes = std::size_t{1} << (setting.kind == Kind::grows ? 20 : 15);
+      settings.admit_after = setting.kind == Kind::grows ? 2 : 1;
+      if (setting.kind == Kind::evicts) settings.evict = "age";
+    }
+    tables.push_back(std::make_shared<Table>(settings));
+  }
+  return tables;
+}
+
+Data data_of(const Setting& setting) { return Data(setting.kind == Kind::evicts ? 100000 : 30); }
+
+// θ of all ids of the data, and their versions.
+std::vector<float> rows_of(const Tables& tables, const Data& data) {
+  std::vector<float> all;
+  for (std::size_t feature = 0; feature < 3; ++feature) {
+    const std::vector<std::uint64_t>& ids = data.all[feature];
+    std::vector<float> values(ids.size() * kDim);
+    std::vector<std::uint32_t> versions(ids.size());
+    tables[kTablesOfFeatures[feature]]->lookup(ids.data(), ids.size(), values.data(),
+                                               versions.data());
+    all.insert(all.end(), values.begin(), values.end());
+    all.insert(all.end(), versions.begin(), versions.end());
+  }
+  return all;
+}
+
+struct Made {
+  explicit Made(const Setting& setting)
+      : rule(make_rule(setting.rule)), staleness(make_staleness(setting.staleness)) {
+    Choice choice = setting.mode;
+    choice.settings.insert({{"workers", static_cast<double>(setting.workers)},
+                            {"batch", static_cast<double>(kBatch)},
+                            {"examples", static_cast<double>(setting.examples)}});
+    machine = std::make_unique<ServerPolicy>(make_server_policy(choice));
+  }
+  DisciplineContext context(std::size_t workers) const {
+    return {initial.data(), kFeatures, workers, 1, *rule, *staleness};
+  }
+  std::vector<float> initial = std::vector<float>(kFeatures, 0.25f);
+  std::unique_ptr<const Rule> rule;
+  std::unique_ptr<const StalenessPolicy> staleness;
+  std::unique_ptr<ServerPolicy> machine;
+};
+
+struct Heard {
+  Event event;
+  Time at;
+  bool step;
+};
+
+class Recorder final : public ModeListener {
+ public:
+  void heard(const Event& event, Time at) override { all.push_back({event, at, false}); }
+  void stepped(Node node) override { all.push_back({{Event::Kind::push, node}, {}, true}); }
+  std::vector<Heard> all;
+};
+
+ModeTrainResult run(const Source& source, const Setting& setting, const Data& data,
+                    const Tables& tables, ModeListener* listener = nullptr,
+                    const TrainCallbacks& callbacks = {}) {
+  const Made made(setting);
+  ModeTrainOptions options{setting.workers, kBatch, kSeed, setting.until};
+  options.evaluate_every = std::numeric_limits<double>::infinity();
+  options.listener = listener;
+  options.tables = tables;
+  return train_mode(source, data.view(), nullptr, *made.machine, made.context(setting.workers),
+                    options, callbacks);
+}
+
+// Tells another server what was heard: rows are pulled when a batch is granted, and a gradient is
+// computed when its push comes, or at the step that was heard of.
+class Replay final : Sink {
+ public:
+  Replay(const Setting& setting, const Data& data, const Tables& tables)
+      : made_(setting),
+        batches_(data.view(), kBatch, kSeed),
+        holder_(tables, kTablesOfFeatures),
+        server_(*made_.machine, made_.context(setting.workers), &holder_),
+        models_(server_, made_.context(setting.workers)),
+        players_(setting.workers) {
+    for (Player& player : players_) player.sent = AlignedArray<float>(kFeatures);
+  }
+
+  void play(const Heard& heard) {
+    Player& player = players_[heard.event.node];
+    if (heard.step) return compute(heard.event.node);
+    if (heard.event.kind != Event::Kind::push) {
+      return server_.handle(heard.event, nullptr, heard.at, *this);
+    }
+    if (!player.computed) compute(heard.event.node);
+    const Payload payload{&player.sent, player.granted.t, player.granted.lease.count,
+                          &player.pulled.keys, &player.row_gradients};
+    player.granted.pulled.release();
+    server_.handle(heard.event, &payload, heard.at, *this);
+  }
+  std::vector<float> theta() {
+    if (!server_.has_global_model()) return {models_.mean(), models_.mean() + kFeatures};
+    const ParameterVector::Pin latest = server_.holder().pull();
+    return {latest.data(), latest.data() + kFeatures};
+  }
+  const RowPublication& rows() const { return server_.counts().rows; }
+
+ private:
+  struct Player {
+    Grant granted{};
+    bool computed = false;
+    PulledRows pulled;
+    ShownRows shown;
+    AlignedArray<float> sent, row_gradients;
+  };
+
+  void compute(Node node) {
+    Player& player = players_[node];
+    const modes::Lease& lease = player.granted.lease;
+    batches_.fill_span(lease.first, lease.count, batch_);
+    holder_.show(player.pulled, batch_.view, player.shown, player.row_gradients);
+    const bool own = server_.rule().model == WorkerRule::Model::own;
+    source_.gradient(own ? models_[node] : player.granted.pulled.data(), batch_.view,
+                     player.sent.data(), *workspace_, never_);
+    if (own) models_.step(node, player.sent.data());
+    player.computed = true;
+  }
+  void grant(Grant grant) override {
+    Player& player = players_[grant.node];
+    player.granted = std::move(grant);
+    player.computed = false;
+    batches_.fill_span(player.granted.lease.first, player.granted.lease.count, batch_);
+    holder_.pull(batch_.view, player.pulled);
+    if (server_.rule().model == WorkerRule::Model::own) models_.take(player.granted);
+  }
+  void wake(Time) override {}
+  void meet(std::span<const Node>, Node) override {}
+  void end(Node) override {}
+  void settled(Node, const Publication&) override {}
+
+  const Made made_;
+  const Source source_;
+  const IndexedBatches batches_;
+  const std::unique_ptr<Workspace> workspace_ = source_.make_workspace();
+  const std::atomic<bool> never_{false};
+  RowHolder holder_;
+  ParameterServer server_;
+  OwnModels models_;
+  std::vector<Player> players_;
+  Batch batch_;
+};
+
+std::vector<Choice> pushing_modes() {
+  return {{"sync"},
+          {"sync", {{"divide_by_containing", 1}}},
+          {"bsp", {{"b2", 3}}},
+          {"asp"},
+          {"ssp", {{"s", 1}}},
+          {"dssp", {{"lower", 1}, {"upper", 4}}},
+          {"hop_bw", {{"b3", 1}}},
+          {"gba", {{"m", 3}, {"iota", 0}}},
+          {"switching", {{"gba_batch", 2}}},
+          {"automatic", {{"window_ns", 1e5}}},
+          {"shat"},
+          {"ensemble"}};
+}
+
+void check_same(const RowPublication& a, const RowPublication& b) {
+  CHECK(a.applied == b.applied);
+  CHECK(a.folded == b.folded);
+  CHECK(a.late == b.late);
+  CHECK(a.excluded == b.excluded);
+  CHECK(a.unadmitted == b.unadmitted);
+  CHECK(a.deferred == b.deferred);
+  CHECK(a.refused == b.refused);
+  CHECK(a.staleness == b.staleness);
+  CHECK(a.stalest == b.stalest);
+  CHECK(a.octaves == b.octaves);
+}
+
+void check_free(const Tables& tables) {
+  for (const auto& table : tables) CHECK(table.use_count() == 1);
+}
+
+}  // namespace
+
+TEST_CASE("rows too are as who tells another server the same makes them") {
+  for (const Choice& mode : pushing_modes()) {
+    for (const Kind kind : {Kind::fixed, Kind::grows, Kind::evicts}) {
+      for (const Choice& staleness : {Choice{"none"}, Choice{"cutoff", {{"iota", 1}}}}) {
+        for (const std::size_t workers : {1, 2, 6}) {
+          CAPTURE(mode.name);
+          CAPTURE(static_cast<int>(kind));
+          CAPTURE(staleness.name);
+          CAPTURE(workers);
+          const Setting setting{mode, workers, kind, kAdam, staleness};
+          const Data data = data_of(setting);
+          const Tables tables = tables_of(setting), again = tables_of(setting);
+          Recorder recorder;
+          const auto [training, counts] = run(Source(), setting, data, tables, &recorder);
+          check_free(tables);
+          CHECK(training.reason == StopReason::epochs);
+          {
+            Replay replay(setting, data, again);
+            for (const Heard& heard : recorder.all) replay.play(heard);
+            check_same(replay.rows(), training.rows);
+            CHECK(replay.theta() == training.parameters);
+          }
+          CHECK(rows_of(again, data) == rows_of(tables, data));
+          for (std::size_t t = 0; t < tables.size(); ++t) {
+            CHECK(again[t]->steps() == tables[t]->steps());
+          }
+          const RowPublication& rows = training.rows;
+          const std::uint64_t accounted = rows.applied + rows.folded + rows.late + rows.excluded +
+                                          rows.unadmitted + rows.deferred + rows.refused;
+          std::uint64_t asked = 0;
+          for (const auto& table : tables) asked += table->statistics().asked;
+          CHECK(accounted <= asked);
+          if (counts.stale + counts.straggler == 0) CHECK(accounted == asked);
+          CHECK(rows.applied > 0);
+          if (kind == Kind::evicts) CHECK(tables[0]->statistics().evicted > 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("one worker has the bits of Sequential, its rows too") {
+  for (const Kind kind : {Kind::fixed, Kind::grows}) {
+    for (const Choice& rule : {kSgd, kAdam}) {
+      const Setting plain{{"asp"}, 1, kind, rule};
+      const Data data = data_of(plain);
+      const Tables alone = tables_of(plain);
+      const Made made(plain);
+      const DisciplineContext context = made.context(1);
+      const auto discipline = make_discipline({"sequential"}, context);
+      TrainOptions options{1, kBatch, kSeed, {}, 0};
+      options.until.batches = plain.examples / kBatch;
+      const Source source;
+      TrainResult wanted;
+      {
+        LocalRows rows(alone, kTablesOfFeatures, 1, 1, false);
+        options.rows = &rows;
+        wanted = train(source, data.view(), nullptr, *discipline, context, options, {});
+      }
+      for (const Choice& mode :
+           {Choice{"sync"}, Choice{"bsp", {{"b2", 1}}}, Choice{"asp"}, Choice{"ssp", {{"s", 0}}},
+            Choice{"hop_bs"}, Choice{"gba", {{"m", 1}}},
+            Choice{"gba", {{"m", 1}, {"divide_by_containing", 1}}}, Choice{"shat"}}) {
+        CAPTURE(mode.name);
+        CAPTURE(rule.name);
+        CAPTURE(static_cast<int>(kind));
+        Setting setting = plain;
+        setting.mode = mode;
+        const Tables tables = tables_of(setting);
+        const auto [training, counts] = run(Source(), setting, data, tables);
+        CHECK(training.parameters == wanted.parameters);
+        CHECK(rows_of(tables, data) == rows_of(alone, data));
+        check_same(training.rows, wanted.rows);
+        CHECK(tables[0]->steps() == alone[0]->steps());
+      }
+    }
+  }
+}
+
+TEST_CASE("whatever ends a run lets go of the tables") {
+  const Data data;
+  for (const Choice& mode : pushing_modes()) {
+    CAPTURE(mode.name);
+    const Setting endless{mode, 4, Kind::grows, kSgd, {"none"}, 0};
+    const Tables tables = tables_of(endless);
+
+    Source throwing;
+    throwing.throw_at = 23;
+    CHECK_THROWS_WITH(run(throwing, endless, data, tables), "boom");
+    check_free(tables);
+
+    Source diverging;
+    diverging.nan_at = 23;
+    CHECK(run(diverging, endless, data, tables).training.reason == StopReason::not_finite);
+    check_free(tables);
+
+    Source held;
+    held.held_from = 23;
+    Setting timed = endless;
+    timed.until.seconds = 0.02;
+    CHECK(run(held, timed, data, tables).training.reason == StopReason::seconds);
+    check_free(tables);
+
+    Setting few = endless;
+    few.until.updates = 5;
+    CHECK(run(Source(), few, data, tables).training.reason == StopReason::updates);
+    check_free(tables);
+  }
+}
+
+TEST_CASE(
+    "a worker without memory, wherever it asks for some, ends the run and lets go of the tables") {
+  class Starving final : public Source {
+   public:
+    std::shared_ptr<void> attach() const override {
+      std::shared_ptr<void> fed(nullptr, [](void*) { starved = false; });
+      starved = true;
+      return fed;
+    }
+  };
+  for (const Choice& mode : {Choice{"sync"}, Choice{"asp"}, Choice{"gba", {{"m", 3}}}}) {
+    CAPTURE(mode.name);
+    Setting few{mode, 3, Kind::evicts, kSgd, {"none"}, 0};
+    few.until.updates = 4;
+    const Data data = data_of(few);
+    const Tables tables = tables_of(few);
+    int failed = 0;
+    for (bool through = false; !through; ++failed) {
+      allocations_left.store(failed, std::memory_order_relaxed);
+      try {
+        run(Starving(), few, data, tables);
+        through = allocations_left.load(std::memory_order_relaxed) >= 0;
+      } catch (const std::bad_alloc&) {
+      }
+      check_free(tables);
+    }
+    CHECK(failed > 20);
+    CHECK(run(Source(), few, data, tables).training.reason == StopReason::updates);
+  }
+}
+
+TEST_CASE("an id that is no row of its table ends the run with an error that names it") {
+  const Data data(31);  // of 30 rows
+  for (const Choice& mode : pushing_modes()) {
+    CAPTURE(mode.name);
+    const Setting setting{mode, 3, Kind::fixed, kSgd, {"none"}, 0};
+    const Tables tables = tables_of(setting);
+    CHECK_THROWS_AS(run(Source(), setting, data, tables), Error);
+    check_free(tables);
+  }
+}
+
+TEST_CASE("tables that are not the source's, and modes whose workers send models, are refused") {
+  const Data data;
+  const Setting setting{{"asp"}};
+  Tables tables = tables_of(setting);
+  for (const Choice& mode :
+       {Choice{"easgd", {{"alpha", 0.5}}}, Choice{"local_sgd", {{"h", 2}}}, Choice{"d_psgd"}}) {
+    CHECK_THROWS_AS(run(Source(), {mode}, data, tables), Error);
+  }
+  tables.pop_back();
+  CHECK_THROWS_AS(run(Source(), setting, data, tables), Error);
+}

@@ -1,0 +1,20 @@
+"""The code of docs/normalisation.md runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "normalisation.md"
+
+
+def test_the_pages_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    given: dict[str, object] = {}
+    exec(compile(block, "docs/normalisation.md", "exec"), given)
+    result = given["result"]
+    np.testing.assert_array_equal(given["statistics"], result.statistics)  # type: ignore[attr-defined]

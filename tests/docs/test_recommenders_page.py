@@ -1,0 +1,47 @@
+"""Every command of docs/recommenders.md runs, from the first to the last, and so does its code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "recommenders.md").read_text(encoding="utf-8")
+COMMAND = "import sys; from leashed.cli import main; sys.exit(main())"
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    # The command of the Python that runs the tests, installed or not.
+    command = tmp_path / "bin" / "leashed"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{COMMAND}" "$@"\n')
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    path = os.pathsep.join([str(command.parent), os.environ["PATH"]])
+    blocks = re.findall(r"```(sh|python)\n(.*?)```", PAGE, re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["sh"] * 5 + ["python", "sh", "python"]
+    known: dict[str, object] = {}
+    for kind, block in blocks:
+        if kind == "python":
+            exec(compile(block, "docs/recommenders.md", "exec"), known)
+            continue
+        ended = subprocess.run(
+            ["sh", "-ec", block],
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+    day = json.loads((tmp_path / "day-3.jsonl").read_text())
+    assert day["name"] == "day-3.tsv.gz"
+    assert 0.62 < day["yesterday"]["auc"] < day["yesterday"]["auc"] + 0.2 < 1
+    assert len((tmp_path / "clicked.csv").read_text().splitlines()) == 20_000
+    assert "day-3.tsv.gz" in (tmp_path / "days.html").read_text()

@@ -1,0 +1,35 @@
+"""The commands and the code of docs/replay.md run, and do what the page says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from leashed import cli
+
+PAGE = (Path(__file__).parents[2] / "docs" / "replay.md").read_text(encoding="utf-8")
+
+
+def test_the_pages_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    told = []
+    for line in block.splitlines():
+        program, *arguments = shlex.split(line)
+        assert program == "leashed"
+        assert cli.main(arguments) == 0
+        told.append(capsys.readouterr().out)
+    assert "the recorded one, bit for bit" in told[1]
+    assert re.search(r"updates +400\n", told[2])
+    assert "6.weight change" in told[2]
+
+
+def test_the_pages_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(block, "docs/replay.md", "exec"), {})

@@ -1,0 +1,159 @@
+"""Checkpoints for which workers pause: of one moment, tables and all, so that each leads to the same
+bits.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from files.test_table_checkpoints import assert_alike, manifest_of, run
+
+import leashed as lsh
+from leashed import models
+from leashed.files import checkpoint, folders
+
+
+@pytest.fixture
+def each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Copies of all generations that are written from here on."""
+    copies: list[Path] = []
+    write = folders.write
+
+    def and_copy(folder: Path, *arguments: Any, **options: Any) -> None:
+        write(folder, *arguments, **options)
+        copies.append(tmp_path / f"copy{len(copies)}")
+        shutil.copytree(folder, copies[-1])
+
+    monkeypatch.setattr(folders, "write", and_copy)
+    return copies
+
+
+def updates_in(folder: Path) -> int:
+    metadata = checkpoint.read(folders.opened(folder).model)[2]
+    return int(json.loads(metadata["run"])["updates"])
+
+
+DISCIPLINES = [lsh.Sequential(), lsh.Leashed(), lsh.Hogwild(), lsh.Locked(), lsh.Synchronous()]
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES, ids=lambda one: one.label)
+def test_one_thread_goes_on_from_each_to_the_same_bits(
+    discipline: lsh.Discipline, tmp_path: Path, each: list[Path]
+) -> None:
+    rule = lsh.SWAP(lsh.Adam(0.01), period=7)
+    whole = run(40, rule=rule, discipline=discipline)
+    told = run(
+        40,
+        rule=rule,
+        discipline=discipline,
+        checkpoint=tmp_path / "run",
+        checkpoint_updates=12,
+    )
+    assert_alike(told, whole, tmp_path / "rows")
+    ends = []
+    for folder in each.copy():
+        assert manifest_of(folder)["exact"]
+        resumed = run(40, rule=rule, discipline=discipline, resume=folder)
+        ends.append(resumed.config["resumed_at"])
+        assert_alike(resumed, whole, tmp_path / "rows")
+    assert ends == [12, 24, 36, 40]
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES[1:], ids=lambda one: one.label)
+def test_several_threads_all_wait(
+    discipline: lsh.Discipline, tmp_path: Path, each: list[Path]
+) -> None:
+    result = run(
+        200,
+        discipline=discipline,
+        threads=3,
+        checkpoint=tmp_path / "run",
+        checkpoint_updates=50,
+    )
+    assert result.total_updates == 200
+    assert len(each) == 4
+    for k, folder in enumerate(each.copy(), 1):
+        assert manifest_of(folder)["exact"]
+        # Of the updates that are claimed about then some are made before, some after.
+        assert abs(updates_in(folder) - 50 * k) < 3
+
+
+def test_where_checkpoints_fall_every_step(tmp_path: Path, each: list[Path]) -> None:
+    run(5, threads=3, checkpoint=tmp_path / "run", checkpoint_updates=1)
+    assert 1 <= len(each) <= 5
+
+
+@pytest.mark.parametrize("discipline", [lsh.Sequential(), lsh.Hogwild(copy=False)], ids=str)
+def test_sparse_rows_in_place(discipline: lsh.Discipline, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    data = lsh.SparseDataset(
+        np.arange(0, 4001, 4),
+        random.integers(0, 50, 4000).astype(np.int32),
+        np.ones(4000, np.float32),
+        50,
+        random.integers(0, 2, 1000).astype(np.int32),
+        2,
+    )
+
+    def train(**given: Any) -> lsh.TrainResult:
+        given = {"until": lsh.until(updates=900), **given}
+        model = models.logistic_regression(50)
+        return lsh.train(
+            model, data, discipline=discipline, threads=1, batch_size=1, seed=0, **given
+        )
+
+    kept = tmp_path / "kept"
+    seen: list[int] = []
+    write: Callable[..., None] = checkpoint.write
+
+    def and_count(path: Path, *rest: Any) -> None:
+        write(path, *rest)
+        seen.append(1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "write", and_count)
+        whole = train(checkpoint=kept, checkpoint_updates=300)
+    assert len(seen) >= 3
+    np.testing.assert_array_equal(whole.parameters, train().parameters)
+
+
+def test_an_interrupted_pause_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folders, "write", stop)
+    result = run(10**6, threads=2, checkpoint=tmp_path / "run", checkpoint_updates=10)
+    assert result.reason == "interrupted"
+
+
+def test_a_full_disk_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(folders, "write", fail)
+    with pytest.warns(RuntimeWarning, match="no checkpoint was written.*no space left"):
+        result = run(30, threads=2, checkpoint=tmp_path / "run", checkpoint_updates=10)
+    assert result.total_updates == 30
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"checkpoint_updates": 5}, "checkpoint_updates needs checkpoint"),
+        ({"checkpoint_updates": 0, "checkpoint": "x"}, "checkpoint_updates must be at least 1"),
+        ({"checkpoint_updates": 2**64, "checkpoint": "x"}, "checkpoint_updates must be at most"),
+        (
+            {"checkpoint_updates": 5, "checkpoint": "x", "checkpoint_every": 1.0},
+            "neither with checkpoint_every",
+        ),
+    ],
+)
+def test_what_does_not_go_together(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(5, **given)

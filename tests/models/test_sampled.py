@@ -1,0 +1,361 @@
+"""Sampled softmax against PyTorch with the same negatives, and retrieval from all items."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from graph_reference import Batch, Column, pooled
+
+import leashed as lsh
+from leashed import _core, models, retrieval
+from leashed.datasets import Bags, ClickDataset, next_items
+from leashed.models import (
+    Concat,
+    Dense,
+    Embedding,
+    Graph,
+    Input,
+    ReLU,
+    SampledLogits,
+    TableSpec,
+    tables,
+)
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+ITEMS, NEGATIVES = 30, 20  # few, so that what is drawn is what was chosen now and then
+MASK = 2**32 - 1
+
+
+def philox(key: int, high: int, low: int) -> tuple[int, int]:
+    """The first two words (Salmon et al., 2011)."""
+    c = [low & MASK, low >> 32, high & MASK, high >> 32]
+    k0, k1 = key & MASK, key >> 32
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(p1 >> 32) ^ c[1] ^ k0, p1 & MASK, (p0 >> 32) ^ c[3] ^ k1, p0 & MASK]
+        k0, k1 = (k0 + 0x9E3779B9) & MASK, (k1 + 0xBB67AE85) & MASK
+    return c[0], c[1]
+
+
+def drawn(seed: int, place: int, node: SampledLogits) -> np.ndarray[Any, Any]:
+    """The negatives of the batch that begins at that place of the stream of examples."""
+    rows = node.table.rows
+    assert rows is not None
+    ids = []
+    for i in range(node.negatives):
+        words = philox(seed, int.from_bytes(b"negative", "big") ^ place, i)
+        bits = words[0] << 32 | words[1]
+        if node.sampling == "uniform":
+            ids.append(bits * rows >> 64)
+        else:
+            ids.append(min(int(math.exp((bits >> 11) * 2.0**-53 * math.log1p(rows)) - 1), rows - 1))
+    return np.array(ids, np.uint64)
+
+
+def expected_log(node: SampledLogits, ids: Any) -> Any:
+    rows = float(node.table.rows or 0)
+    if node.sampling == "uniform":
+        return torch.full((len(ids),), math.log(node.negatives / rows), dtype=torch.float64)
+    c = torch.tensor(ids.astype(np.float64))
+    return torch.log(node.negatives * torch.log1p(1 / (c + 1)) / math.log1p(rows))
+
+
+def loss_of(graph: Graph, theta: Any, rows: list[Any], batch: Batch, negatives: Any) -> Any:
+    """Of a graph of youtube_dnn's form, in double."""
+    node = graph.output
+    assert isinstance(node, SampledLogits)
+    columns = dict(zip(graph.readers, batch.columns, strict=True))
+    table_of = dict(zip(graph.tables, rows, strict=True))
+    parts = {
+        block.name: theta[block.offset : block.offset + int(np.prod(block.shape))].reshape(
+            block.shape
+        )
+        for block in graph.native.parameters
+    }
+    found: dict[Any, Any] = {}
+    for i, each in enumerate(graph.nodes[:-1]):
+        if isinstance(each, Input):
+            found[each] = torch.tensor(batch.x, dtype=torch.float64)
+        elif isinstance(each, Embedding):
+            found[each] = pooled(each, table_of[each.table], columns[each], len(batch.y))
+        elif isinstance(each, Concat):
+            found[each] = torch.cat([found[n] for n in each.inputs], 1)
+        elif f"{i}.weight" in parts:
+            found[each] = found[each.inputs[0]] @ parts[f"{i}.weight"] + parts[f"{i}.bias"]
+        else:
+            found[each] = torch.relu(found[each.inputs[0]])
+    u, table = found[node.user], table_of[node.table]
+    chosen = columns[node].ids
+    own = (u * table[chosen.astype(int)]).sum(1)
+    others = u @ table[negatives.astype(int)].T - expected_log(node, negatives)
+    others = others.masked_fill(torch.tensor(chosen[:, None] == negatives[None]), -math.inf)
+    logits = torch.cat([others, own[:, None]], 1)
+    return torch.nn.functional.cross_entropy(
+        logits, torch.full((len(u),), logits.shape[1] - 1, dtype=torch.long)
+    )
+
+
+def tower(shared: bool, sampling: str, dense: int = 2) -> Graph:
+    return models.youtube_dnn(
+        ITEMS, 6, (9,), dense, negatives=NEGATIVES, sampling=sampling, shared=shared
+    )
+
+
+def batch_of(graph: Graph, size: int, random: np.random.Generator) -> Batch:
+    lengths = random.integers(0, 5, size)
+    offsets = np.append(0, np.cumsum(lengths)).astype(np.uint32)
+    history = Column(random.integers(0, ITEMS, offsets[-1]).astype(np.uint64), offsets, None)
+    chosen = Column(random.integers(0, ITEMS, size).astype(np.uint64), None, None)
+    x = random.normal(size=(size, graph.features)).astype(np.float32)
+    return Batch(x, np.ones(size, np.int32), [history, chosen])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("sampling", ["uniform", "log_uniform"])
+@pytest.mark.parametrize("size", [1, 17, 130])
+def test_loss_and_gradients_are_those_of_autograd(shared: bool, sampling: str, size: int) -> None:
+    graph = tower(shared, sampling)
+    random = np.random.default_rng(size)
+    theta = graph.init(1) + random.normal(0, 0.1, graph.dimension).astype(np.float32)
+    rows = [random.normal(0, 0.4, (ITEMS, t.dim)).astype(np.float32) for t in graph.tables]
+    batch = batch_of(graph, size, random)
+    assert isinstance(graph.output, SampledLogits)
+    negatives = drawn(3, 40, graph.output)
+    judged = [torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in (theta, *rows)]
+    loss = loss_of(graph, judged[0], judged[1:], batch, negatives)
+    expected = torch.autograd.grad(loss, judged)
+    offsets = np.full(size + 1, NEGATIVES, np.uint32)
+    offsets[0] = 0
+    columns = [*(column.native for column in batch.columns), (negatives, offsets, None)]
+    for isa in _core.available_isas():
+        own = graph.native_at(isa).gradient(theta, batch.x, batch.y, columns, rows)
+        np.testing.assert_allclose(own[0], loss.item(), rtol=2e-5)
+        for got, judge in zip([own[1], *own[2]], expected, strict=True):
+            np.testing.assert_allclose(got, judge.numpy(), atol=2e-5)
+
+
+def data_of(n: int = 60, seed: int = 0, dense: int = 2) -> ClickDataset:
+    random = np.random.default_rng(seed)
+    lengths = random.integers(0, 6, n)
+    ids = random.integers(0, ITEMS, lengths.sum())
+    chosen = (np.arange(n) * 7) % ITEMS
+    return ClickDataset.from_arrays(
+        random.normal(size=(n, dense)),
+        {"history": Bags(ids, np.append(0, np.cumsum(lengths))), "chosen": chosen},
+        np.ones(n, int),
+    )
+
+
+def picked(data: ClickDataset, rows: Any) -> list[Column]:
+    history, chosen = data.ids
+    assert isinstance(history, Bags)
+    assert isinstance(chosen, np.ndarray)
+    bags = history.take(np.asarray(rows))
+    return [Column(bags.ids, bags.offsets, None), Column(chosen[rows], None, None)]
+
+
+STEPS, BATCH, SEED = 50, 8, 5
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("rule", ["SGD", "Adagrad"])
+def test_50_steps_follow_pytorch_with_the_same_negatives(shared: bool, rule: str) -> None:
+    graph, data = tower(shared, "log_uniform"), data_of()
+    settings = {} if rule == "SGD" else {"eps": 1e-4}
+    ours = getattr(lsh, rule)(0.05, **settings)
+
+    def new() -> dict[str, lsh.Table]:
+        return tables.of(graph.tables, rule=ours, init=tables.normal(0.4), seed=SEED)
+
+    start = new()
+    judged = [torch.tensor(graph.init(SEED), dtype=torch.float64, requires_grad=True)]
+    for table in graph.tables:
+        rows = start[table.name].lookup(np.arange(ITEMS))
+        judged.append(torch.tensor(rows, dtype=torch.float64, requires_grad=True))
+    optimizer = getattr(torch.optim, rule)(judged, lr=0.05, **settings)
+    assert isinstance(graph.output, SampledLogits)
+    for k in range(STEPS):
+        rows = _core.batch_rows(SEED, len(data), BATCH, k)
+        batch = Batch(data.x[rows], data.y[rows], picked(data, rows))
+        negatives = drawn(SEED, k * BATCH, graph.output)
+        optimizer.zero_grad()
+        loss_of(graph, judged[0], judged[1:], batch, negatives).backward()
+        optimizer.step()
+    result = lsh.train(
+        graph,
+        data,
+        until=lsh.until(updates=STEPS),
+        discipline=lsh.Sequential(),
+        rule=ours,
+        batch_size=BATCH,
+        seed=SEED,
+        tables=new(),
+        init=graph.init(SEED),
+        evaluate_every=60.0,
+    )
+    np.testing.assert_allclose(result.parameters, judged[0].detach().numpy(), atol=3e-4)
+    for table, judge in zip(graph.tables, judged[1:], strict=True):
+        got = result.tables[table.name].lookup(np.arange(ITEMS))
+        np.testing.assert_allclose(got, judge.detach().numpy(), atol=3e-4)
+
+
+def test_with_many_negatives_it_is_the_softmax_over_all() -> None:
+    """Which it would not be without the correction, under either sampling."""
+    random = np.random.default_rng(2)
+    for sampling in ("uniform", "log_uniform"):
+        users = Embedding(TableSpec("users", 4, ITEMS), feature=0)
+        items = TableSpec("items", 4, ITEMS)
+        output = SampledLogits(users, items, 40_000, sampling, feature=1)
+        graph = Graph(Concat(output), loss="sampled_softmax")
+        rows = [random.normal(0, 0.5, (ITEMS, 4)).astype(np.float32) for _ in range(2)]
+        ids = np.arange(ITEMS, dtype=np.uint64)
+        negatives = drawn(1, 0, output)
+        offsets = np.append(0, np.full(ITEMS, len(negatives))).astype(np.uint32)
+        columns = [(ids, None, None), (ids[::-1].copy(), None, None), (negatives, offsets, None)]
+        y = np.ones(ITEMS, np.int32)
+        theta = np.zeros(0, np.float32)
+        loss, _, (got, _) = graph.native.gradient(theta, None, y, columns, rows)
+        u = torch.tensor(rows[0], dtype=torch.float64, requires_grad=True)
+        logits = u @ torch.tensor(rows[1], dtype=torch.float64).T
+        target = torch.tensor(ids[::-1].astype(np.int64))
+        judge = torch.nn.functional.cross_entropy(logits, target)
+        assert abs(loss - judge.item()) < 0.05
+        np.testing.assert_allclose(got, torch.autograd.grad(judge, u)[0].numpy(), atol=2e-3)
+
+
+def chains() -> ClickDataset:
+    """What is chosen next is told by the last that was."""
+    sequences = [(np.arange(9) * 3 + start) % ITEMS for start in range(ITEMS)]
+    bags = Bags(np.concatenate(sequences), np.arange(ITEMS + 1) * 9)
+    return next_items(bags, length=1).train
+
+
+def test_training_finds_what_is_chosen_next() -> None:
+    graph = models.youtube_dnn(ITEMS, 16, (32,), negatives=NEGATIVES, sampling="uniform")
+    data = chains()
+    result = lsh.train(
+        graph,
+        data,
+        until=lsh.until(epochs=40),
+        rule=lsh.Adagrad(0.1),
+        batch_size=16,
+        threads=2,
+        discipline=lsh.Leashed(),
+    )
+    found = retrieval.evaluate(graph, result.parameters, data, result.tables, k=1)
+    assert found.hit_rate > 0.8
+    best = retrieval.retrieve(graph, result.parameters, data, result.tables, k=3)
+    chosen = np.asarray(data.ids[1], np.int64)
+    assert np.mean(best[:, 0] == chosen) == pytest.approx(found.hit_rate)
+    users = retrieval.user_vectors(graph, result.parameters, data, result.tables)
+    logits = users @ result.tables["choices"].lookup(np.arange(ITEMS)).T
+    log_sum = np.log(np.exp(logits.astype(np.float64)).sum(1))
+    own = logits[np.arange(len(data)), chosen]
+    assert found.loss == pytest.approx(float(np.mean(log_sum - own)), rel=1e-5)
+    assert found.rank == pytest.approx(float(np.mean((logits > own[:, None]).sum(1))))
+    top = np.sort(logits, axis=1)[:, ::-1][:, :3]
+    np.testing.assert_allclose(np.take_along_axis(logits, best, 1), top)
+    assert 0 < result.accuracy[-1] <= 1
+
+
+def test_one_thread_gives_the_same_bits_under_every_discipline_and_goes_on(tmp_path: Path) -> None:
+    graph, data = tower(True, "uniform"), data_of()
+
+    def trained(updates: int, **settings: Any) -> lsh.TrainResult:
+        return lsh.train(
+            graph,
+            data,
+            until=lsh.until(updates=updates),
+            rule=lsh.Adagrad(0.05),
+            batch_size=8,
+            seed=2,
+            **{"threads": 1, **settings},
+        )
+
+    expected = trained(30)
+    rows = expected.tables["items"].lookup(np.arange(ITEMS))
+    others = [trained(30, discipline=each) for each in (lsh.Hogwild(), lsh.Synchronous())]
+    trained(17, checkpoint=tmp_path / "run")
+    others.append(trained(30, resume=tmp_path / "run"))
+    for other in others:
+        np.testing.assert_array_equal(other.parameters, expected.parameters)
+        np.testing.assert_array_equal(other.tables["items"].lookup(np.arange(ITEMS)), rows)
+    found, _ = lsh.load(tmp_path / "run")
+    assert isinstance(found, Graph)
+    assert found.output.choice() == graph.output.choice()
+    played = lsh.simulate(
+        graph,
+        data,
+        cluster=lsh.simulation.constant(1, 1.0),
+        until=lsh.until(updates=30),
+        rule=lsh.Adagrad(0.05),
+        batch_size=8,
+        seed=2,
+    ).result
+    np.testing.assert_array_equal(played.parameters, expected.parameters)
+
+
+def test_next_items_are_those_that_followed() -> None:
+    bags = Bags([1, 2, 3, 4, 9, 7, 8], [0, 4, 5, 5, 7])
+    train, test = next_items(bags, length=2)
+    told = []
+    for data in (train, test):
+        history, chosen = data.ids
+        assert isinstance(history, Bags)
+        assert data.names == ("history", "chosen")
+        for i, (begin, end) in enumerate(itertools.pairwise(history.offsets)):
+            told.append((history.ids[begin:end].tolist(), int(chosen[i])))
+    assert told == [([1], 2), ([1, 2], 3), ([7], 8), ([2, 3], 4)]
+    with pytest.raises(TypeError, match="sequences must be Bags"):
+        next_items([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a user with at least three items"):
+        next_items(Bags([1, 2], [0, 2]))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    user = Embedding(TableSpec("a", 4, 9)) >> Dense(3) >> ReLU()
+    with pytest.raises(ValueError, match="its input must have the width of a row of table b, 4"):
+        Graph(SampledLogits(user, TableSpec("b", 4, 9)), loss="sampled_softmax")
+    with pytest.raises(ValueError, match="table b must have rows, below which ids are drawn"):
+        SampledLogits(user, TableSpec("b", 3))
+    with pytest.raises(ValueError, match="sampling must be one of log_uniform, uniform"):
+        SampledLogits(user, TableSpec("b", 3, 9), sampling="zipf")
+    with pytest.raises(ValueError, match="negatives must be"):
+        SampledLogits(user, TableSpec("b", 3, 9), 0)
+    with pytest.raises(TypeError, match="input 0 must be a node"):
+        SampledLogits(3, TableSpec("b", 3, 9))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="loss must be one of"):
+        models.Model((3, 1, 1), (Dense(2),), loss="sampled_softmax")
+    graph, data = tower(False, "uniform"), data_of()
+    bags = ClickDataset.from_arrays(
+        data.x, {"history": data.ids[0], "chosen": data.ids[0]}, np.ones(len(data), int)
+    )
+    with pytest.raises(ValueError, match="chosen must have one id a row, what was chosen"):
+        lsh.train(graph, bags, until=lsh.until(updates=1))
+    theta, rows = graph.init(), [np.zeros((ITEMS, 6), np.float32)] * 2
+    batch = batch_of(graph, 3, np.random.default_rng(0))
+    few = (np.arange(5, dtype=np.uint64), np.array([0, 5, 5, 5], np.uint32), None)
+    columns = [*(column.native for column in batch.columns), few]
+    with pytest.raises(ValueError, match=f"a batch must have {NEGATIVES} negatives"):
+        graph.native.gradient(theta, batch.x, batch.y, columns, rows)
+    new = tables.of(graph.tables, rule=lsh.SGD(0.1))
+    with pytest.raises(TypeError, match="a graph whose output is SampledLogits"):
+        retrieval.evaluate(models.dlrm(9), theta, data, new)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="k must be"):
+        retrieval.retrieve(graph, theta, data, new, k=ITEMS + 1)
+
+
+def test_a_model_that_tells_nothing_apart_hits_nothing() -> None:
+    graph = models.youtube_dnn(ITEMS, 16, (32,), negatives=NEGATIVES)
+    rows = tables.of(graph.tables, seed=1)
+    found = retrieval.evaluate(graph, np.zeros(graph.dimension), chains(), rows, k=1)
+    assert found.hit_rate == 0
+    assert found.rank == ITEMS - 1
+    assert found.loss == pytest.approx(np.log(ITEMS), rel=1e-5)

@@ -1,0 +1,61 @@
+"""Figure 5 and Table 2 in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+import leashed as lsh
+from leashed.cluster.shadowsync.study import left
+from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualTable2
+
+DATA = lsh.datasets.synthetic_digits(320, seed=0, test=50)
+TINY = {"threads": 2, "batch_size": 4, "hidden": 4, "passes": 1.0, "examples": 320}
+
+
+def test_figure_5_has_the_papers_trainers_and_threads() -> None:
+    study = VirtualFigure5()
+    assert (min(study.trainers), max(study.trainers), study.threads) == (5, 20, 24)
+    assert study.servers == (2, 4)
+    alone = study.threads * study.batch_size / (1.1 * study.pace)  # of one trainer
+    assert study.predicted(5, 2) / alone == pytest.approx(14, abs=0.2)  # section 4.1.2
+    assert study.full().trainers == tuple(range(5, 21))
+    assert study.seconds() < 600
+    assert VirtualTable2().seconds() < 600
+
+
+def test_figure_5_plays_each_arm() -> None:
+    study = VirtualFigure5(trainers=(2, 3), servers=(1, 2), gaps=(5,), bandwidth=1e8, **TINY)
+    settings = study.settings()
+    assert len(settings) == 2 * 4
+    records = [study.run(setting, DATA) for setting in settings]
+    assert records[0] == study.run(settings[0], DATA)  # virtual time depends on nothing else
+    assert not left(study, DATA, records)
+    by_arm = {r["setting"]["sync"]: r["measured"] for r in records}
+    assert by_arm["none"]["gap"] is None
+    assert by_arm["FR-EASGD-5"]["gap"] >= 5
+    assert by_arm["S-EASGD"]["eps"] > 0
+    text = study.report(records)
+    for words in ("Virtual time", "S-EASGD, 1 sync server", "train, no synchronisation"):
+        assert words in text
+    assert set(study.loss_panels(records)) == {"train loss", "eval loss"}
+
+
+def test_table_2_has_the_papers_gaps_and_seeds() -> None:
+    study = VirtualTable2(trainers=2, repeats=2, gaps=(2, 5), **TINY)
+    records = [study.run(setting, DATA) for setting in study.settings()]
+    assert [(r["setting"]["sync"], r["setting"]["gap"]) for r in records[:4]] == [
+        ("none", None), ("easgd", None), ("easgd", 2), ("easgd", 5),
+    ]  # fmt: skip
+    text = study.report(records)
+    for words in ("Virtual time", "one trainer", "S-EASGD", "FR-EASGD-5", "±"):
+        assert words in text
+    assert VirtualTable2().full().kinds == ("easgd", "ma", "bmuf")
+
+
+def test_bad_input_is_told() -> None:
+    with pytest.raises(ValueError, match="model"):
+        VirtualTable2(model="cnn")
+    with pytest.raises(ValueError, match="passes"):
+        VirtualFigure5(passes=0.0)
+    with pytest.raises(ValueError, match="trainers"):
+        VirtualFigure5(trainers=())

@@ -1,0 +1,531 @@
+"""Days that are trained on one after another: what is told of them, where a run goes on, and what is
+refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from continual_kills import write_days
+from table_files import rows_in
+
+import leashed as lsh
+from leashed.files import folders
+from leashed.models import DataNorm, Graph
+from leashed.report import days as report
+from leashed.training.days import Journal
+
+BATCH = 16
+COMMON: dict[str, Any] = {"rule": lsh.Adam(0.01), "threads": 1, "batch_size": BATCH}
+KILLS = Path(__file__).parents[1] / "continual_kills.py"
+
+
+def dlrm(**settings: Any) -> Graph:
+    return lsh.models.dlrm(None, 4, bottom=(8, 4), top=(8,), **settings)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three days, of 320, 327 and 334 rows: the first is whole batches."""
+    return write_days(tmp_path_factory.mktemp("days"), 3, 320)
+
+
+def days_of(paths: list[Path]) -> dict[str, lsh.stream.Stream]:
+    return {path.name: lsh.stream.criteo(path) for path in paths}
+
+
+def run(paths: list[Path], folder: Path, **given: Any) -> lsh.Continual:
+    model = given.pop("model", None)
+    return lsh.continual(
+        dlrm() if model is None else model, days_of(paths), folder=folder, **{**COMMON, **given}
+    )
+
+
+def rows_of(tables: dict[str, lsh.Table], scratch: Path) -> list[Any]:
+    found = []
+    for table in tables.values():
+        table.save(scratch)
+        found.append(rows_in(scratch))
+    return found
+
+
+@pytest.mark.parametrize("norm", [None, DataNorm()], ids=["plain", "data norm"])
+def test_two_days_are_one_pass_over_both(norm: Any, paths: list[Path], tmp_path: Path) -> None:
+    model = dlrm(norm=norm)
+    both = lsh.train(model, lsh.stream.criteo(paths[:2]), until=lsh.until(epochs=1), **COMMON)
+    result = run(paths[:2], tmp_path / "run", model=model, checkpoint_updates=7)
+    np.testing.assert_array_equal(result.parameters, both.parameters)
+    np.testing.assert_array_equal(result.statistics, both.statistics)
+    assert rows_of(result.tables, tmp_path / "rows") == rows_of(both.tables, tmp_path / "rows")
+    assert [day.updates for day in result.days] == [20, 41]
+    assert [day.examples for day in result.days] == [320, 327]
+
+
+def test_each_day_is_predicted_by_the_model_of_the_day_before(
+    paths: list[Path], tmp_path: Path
+) -> None:
+    model = dlrm()
+    told = run(paths, tmp_path / "run", model=model, metrics=lsh.metrics.progressive()).days
+    assert told[0].yesterday is None
+    for k in (1, 2):
+        before = run(paths[:k], tmp_path / f"until{k}", model=model)
+        data = lsh.datasets.criteo(paths[k])
+        found = model.evaluate(before.parameters, data, before.tables)
+        scored = told[k].yesterday
+        assert scored is not None
+        assert scored.rows == len(data)
+        assert scored.auc == pytest.approx(found.auc)
+        assert scored.log_loss == pytest.approx(found.loss, rel=1e-6)
+        assert scored.normalised_entropy == pytest.approx(found.normalised_entropy, rel=1e-6)
+        assert told[k].progressive is not None
+        assert told[k].progressive.rows == len(data)
+    tables = run(paths, tmp_path / "run", model=model).tables
+    assert told[2].rows == sum(map(len, rows_of(tables, tmp_path / "rows")))
+
+
+def test_it_goes_on_with_days_that_come(paths: list[Path], tmp_path: Path) -> None:
+    whole = run(paths, tmp_path / "whole")
+    finished: list[str] = []
+    for some in (paths[:1], paths[:2], paths[:2], paths[2:]):  # those done may be left out
+        later = run(some, tmp_path / "run", finished=lambda day: finished.append(day.name))
+    assert finished == [path.name for path in paths]
+    assert later.outcome == whole.outcome == "done"
+    assert [day.yesterday for day in later.days] == [day.yesterday for day in whole.days]
+    np.testing.assert_array_equal(later.parameters, whole.parameters)
+    assert rows_of(later.tables, tmp_path / "rows") == rows_of(whole.tables, tmp_path / "rows")
+
+
+def test_days_in_memory_and_made_when_they_are_due(tmp_path: Path) -> None:
+    train, _ = lsh.datasets.synthetic_clicks(900, 0, test=10, days=3, cardinalities=50)
+    parts = [train[:300], train[300:600], train[600:]]
+    made: list[int] = []
+
+    def maker(k: int) -> Any:
+        return lambda: (made.append(k), parts[k])[1]
+
+    model = lsh.models.dlrm(50, 4, bottom=(8, 4), top=(8,))
+    metrics = lsh.metrics.progressive(gauc=train.names[0])
+    given = {"folder": tmp_path / "run", **COMMON, "metrics": metrics}
+    lsh.continual(model, [maker(0), maker(1)], **given)
+    result = lsh.continual(model, (maker(k) for k in range(3)), **given)
+    assert made == [0, 1, 2]
+    assert [day.name for day in result.days] == ["0", "1", "2"]
+    assert result.days[2].yesterday is not None
+    assert result.days[2].yesterday.users > 0
+    assert result.days[2].progressive is not None
+    assert result.days[2].progressive.users > 0
+
+
+def test_several_threads(paths: list[Path], tmp_path: Path) -> None:
+    result = run(paths, tmp_path / "run", threads=3, checkpoint_updates=5)
+    assert [day.examples for day in result.days] == [320, 327, 334]
+    assert result.days[-1].updates == 62
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "options",
+    [["--stream"], ["--incremental"], ["--stream", "--incremental"]],
+    ids=lambda options: "-".join(option.strip("-") for option in options),
+)
+def test_kills_at_random_moments_change_no_bit(options: list[str]) -> None:
+    command = [sys.executable, KILLS, "--kills", "4", "--rows", "400", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "the same bits" in ended.stdout
+
+
+@pytest.mark.process
+def test_kills_between_steps_of_writing_change_no_bit_and_leave_no_file() -> None:
+    options = ["--days", "2", "--kills", "7", "--rows", "330", "--stream", "--incremental"]
+    command = [sys.executable, KILLS, "--steps", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "the same bits" in ended.stdout
+
+
+def test_what_a_killed_process_was_writing_goes(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    left = [folder / ".days.json.17.1234", folder / ".state.safetensors.17.1234"]
+    for done in (paths[:1], paths[:2]):
+        for path in left:
+            path.touch()
+        die_before_the_journal_s_line(monkeypatch, done, folder)
+        for path in left:
+            path.touch()
+        run(done, folder)
+        assert {path.name for path in folder.iterdir()} == {"days.json", "state"}
+
+
+def test_ctrl_c_keeps_what_was_reached(paths: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    begun = False
+
+    def stop(name: str, now: lsh.Progress) -> None:
+        nonlocal begun
+        if name == paths[1].name and now.updates > 20 and not begun:
+            begun = True
+            os.kill(os.getpid(), signal.SIGINT)
+
+    cut = run(paths, folder, progress=stop, evaluate_every=0.001)
+    if begun:
+        assert cut.outcome == "interrupted"
+        assert len(cut.days) == 1
+    again = run(paths, folder)
+    assert again.outcome == "done"
+    np.testing.assert_array_equal(again.parameters, run(paths, tmp_path / "whole").parameters)
+
+
+@pytest.mark.parametrize("made_before", [False, True])
+def test_ctrl_c_while_a_day_is_looked_at_keeps_what_was_reached(
+    made_before: bool, paths: list[Path], tmp_path: Path
+) -> None:
+    def interrupting() -> Any:
+        signal.raise_signal(signal.SIGINT)
+
+    model = dlrm()
+    days: dict[str, Any] = {paths[0].name: lsh.stream.criteo(paths[0])} if made_before else {}
+    cut = lsh.continual(model, {**days, "second": interrupting}, folder=tmp_path / "run", **COMMON)
+    assert cut.outcome == "interrupted"
+    assert [day.name for day in cut.days] == list(days)
+    expected = (
+        run(paths[:1], tmp_path / "whole", model=model).parameters if made_before else model.init(0)
+    )
+    np.testing.assert_array_equal(cut.parameters, expected)
+
+
+def test_a_crash_leaves_the_state_of_before(paths: list[Path], tmp_path: Path) -> None:
+    given = {"rule": lsh.SGD(lsh.schedules.step(0.01, every=25, factor=1e30))}
+    first = run(paths[:1], tmp_path / "run", **given)
+    result = run(paths, tmp_path / "run", **given)
+    assert result.outcome == "crashed"
+    assert len(result.days) == 1
+    np.testing.assert_array_equal(result.parameters, first.parameters)
+    assert rows_of(result.tables, tmp_path / "rows") == rows_of(first.tables, tmp_path / "rows")
+
+
+def test_a_day_whose_end_cannot_be_written_is_not_done(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(paths[:1], tmp_path / "run")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "write", fail)
+        with (
+            pytest.warns(RuntimeWarning, match="no checkpoint was written"),
+            pytest.raises(OSError, match="its end could not be written; call again"),
+        ):
+            run(paths, tmp_path / "run")
+    result = run(paths, tmp_path / "run")
+    np.testing.assert_array_equal(result.parameters, run(paths, tmp_path / "whole").parameters)
+
+
+def test_what_no_day_can_be_told_from_is_refused(paths: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    days = days_of(paths)
+    model = dlrm()
+
+    def refused(error: type[Exception], message: str, *arguments: Any, **given: Any) -> None:
+        with pytest.raises(error, match=message):
+            lsh.continual(*arguments, **{"folder": folder, **COMMON, **given})
+
+    refused(TypeError, "days must be several", model, lsh.stream.criteo(paths[0]))
+    refused(TypeError, "days must be streams or data sets", model, ["day-0.tsv"])
+    refused(ValueError, "days must be one at least", model, [])
+    with paths[0].open("rb") as file:
+        refused(ValueError, "can be read once", model, [lsh.stream.criteo(file)])
+    refused(TypeError, "model must be a graph", lsh.models.mlp(2, [2], 2), days)
+    regression = Graph(lsh.models.Input(13) >> lsh.models.Dense(1), loss="squared_error")
+    refused(ValueError, "model must have one output and the loss log_loss", regression, days)
+    users = lsh.metrics.progressive(gauc=np.zeros(3, np.int64))
+    refused(TypeError, "gauc must name a feature", model, days, metrics=users)
+    refused(FileExistsError, "no days.json; name a new one", model, days, folder=paths[0].parent)
+    refused(NotADirectoryError, "is a file", model, days, folder=paths[0])
+    assert not folder.exists()
+
+
+def test_another_run_in_the_folder_is_refused(paths: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    class Enough(Exception):
+        pass
+
+    def stop(_: str, now: lsh.Progress) -> None:
+        if now.updates > 25:
+            raise Enough
+
+    run(paths[:1], folder)
+    with pytest.raises(ValueError, match="rule was"):
+        run(paths, folder, rule=lsh.Adam(0.02))
+    with pytest.raises(Enough):
+        run(paths, folder, progress=stop, evaluate_every=0.001, checkpoint_updates=2)
+    with pytest.raises(
+        ValueError, match=r"day day-1.tsv is under way .* before day-2.tsv; give it"
+    ):
+        run([paths[0], paths[2]], folder)
+    journal = folder / "days.json"
+    text = journal.read_text()
+    for damaged, message in (
+        (text[:-20], "cannot read .*days.json"),
+        (
+            text.replace('"version": 1', '"version": 2'),
+            "version is 2, this release reads 1; upgrade",
+        ),
+        (text.replace('"today"', '"tomorrow"'), "it lacks 'today'"),
+        (text.replace('"begun_at": 20', '"begun_at": 300'), "use a whole copy of the folder"),
+    ):
+        journal.write_text(damaged)
+        with pytest.raises(ValueError, match=message):
+            run(paths, folder)
+    journal.write_text(text)
+    (folder / "state").rename(folder / "elsewhere")
+    with pytest.raises(
+        ValueError, match=r"has 0 updates, but day day-1.tsv began at 20; use a whole"
+    ):
+        run(paths, folder)
+    (folder / "elsewhere").rename(folder / "state")
+    assert run(paths, folder).outcome == "done"
+    (folder / "state").rename(folder / "elsewhere")
+    with pytest.raises(ValueError, match="use a whole copy of the folder"):
+        run(paths, folder)
+
+
+def another_schema(path: Path) -> lsh.stream.Stream:
+    path.write_text("y;x\n1;2\n")
+    columns = {"y": lsh.stream.Label(), "x": lsh.stream.Number()}
+    return lsh.stream.csv(path, columns, separator=";")
+
+
+def gone(path: Path) -> lsh.stream.Stream:
+    path.touch()
+    stream = lsh.stream.criteo(path)
+    path.unlink()
+    return stream
+
+
+def second_gone(path: Path) -> lsh.stream.Stream:
+    path.touch()
+    first = path.with_name("first.tsv")
+    first.write_bytes(
+        b"".join(lsh.datasets.synthetic_click_lines(20, 3, cardinalities=9, threads=1))
+    )
+    stream = lsh.stream.criteo([first, path])
+    path.unlink()
+    return stream
+
+
+def damaged(path: Path) -> lsh.stream.Stream:
+    path.write_text("no row\n")
+    return lsh.stream.criteo(path)
+
+
+def few(path: Path) -> lsh.datasets.ClickDataset:
+    path.write_bytes(
+        b"".join(lsh.datasets.synthetic_click_lines(BATCH - 1, 3, cardinalities=9, threads=1))
+    )
+    return lsh.datasets.criteo(path)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (another_schema, "day last: data has 1 numbers, but the model takes 13"),
+        (gone, "No such file.*last.tsv"),
+        (second_gone, "No such file.*last.tsv"),
+        (damaged, "last.tsv: line 1: 1 fields"),
+        (few, "day last: batch_size must be at most the 15 examples"),
+        (str, "day last is str"),
+    ],
+    ids=["schema", "gone", "one of two gone", "damaged", "few", "none"],
+)
+@pytest.mark.parametrize("done", [0, 1])
+def test_days_are_looked_at_before_the_first_is_scored_or_trained(
+    done: int, made: Callable[[Path], Any], message: str, paths: list[Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    if done:
+        run(paths[:1], folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    days = {**days_of(paths), "last": made(tmp_path / "last.tsv")}
+    with pytest.raises((TypeError, ValueError, OSError), match=message):
+        lsh.continual(dlrm(), days, folder=folder, **COMMON)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert folder.exists() == bool(done)
+    assert [day.examples for day in run(paths, folder).days] == [320, 327, 334]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rule": lsh.Adam(0.02)}, "rule was"),
+        ({"seed": 1}, "seed was 0 and is 1"),
+        ({"batch_size": 8}, "batch_size was"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"model": dlrm(norm=DataNorm())}, "another model"),
+        ({"threads": 0}, "threads must be at least 1"),
+        ({"threads": "auto"}, "threads"),
+        ({"discipline": "leashed"}, "discipline"),
+        ({"staleness": 3}, "staleness"),
+        ({"init": "she"}, "init"),
+        ({"evaluate_every": 0}, "evaluate_every"),
+        ({"checkpoint_updates": 0}, "checkpoint_updates must be at least 1"),
+        ({"checkpoint_updates": 3, "checkpoint_every": 2.0}, "give one"),
+        ({"progress": 3}, "progress must be callable"),
+        ({"finished": 3}, "finished must be callable"),
+        ({"metrics": lsh.metrics.progressive(gauc="C99")}, "no feature 'C99'"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_refusal_comes_before_a_day_is_scored_and_costs_nothing(
+    given: dict[str, Any],
+    message: str,
+    paths: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "run"
+    run(paths[:1], folder)
+    journal = (folder / "days.json").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(Graph, "logits", None)
+        with pytest.raises((TypeError, ValueError), match=message):
+            run(paths, folder, **given)
+    assert (folder / "days.json").read_bytes() == journal
+
+
+def test_a_day_made_when_it_is_due_is_looked_at_before_it_is_scored(
+    paths: list[Path], tmp_path: Path
+) -> None:
+    days = {
+        "0": lsh.stream.criteo(paths[0]),
+        "1": lambda: another_schema(tmp_path / "rows.csv"),
+        "2": lsh.stream.criteo(paths[2]),
+    }
+    with pytest.raises(ValueError, match="day 1: data has 1 numbers"):
+        lsh.continual(dlrm(), days, folder=tmp_path / "run", **COMMON)
+    journal = Journal(tmp_path / "run" / "days.json")
+    assert [day.name for day in journal.done] == ["0"]
+    assert journal.today is None
+
+
+@pytest.mark.parametrize("how", ["stream", "bad lines", "memory"])
+def test_a_day_without_a_row_is_passed_over(how: str, paths: list[Path], tmp_path: Path) -> None:
+    empty = tmp_path / "empty.tsv"
+    empty.write_text("no row\n" if how == "bad lines" else "")
+
+    def nothing() -> Any:
+        if how == "memory":
+            return lambda: lsh.datasets.criteo(empty)
+        return lsh.stream.criteo(empty, bad="skip")
+
+    first, *others = days_of(paths).items()
+    days = dict([("a", nothing()), first, ("b", nothing()), *others, ("c", nothing())])
+    folder, told = tmp_path / "run", []
+
+    def finished(day: lsh.Day) -> None:
+        told.append(day.name)
+
+    with pytest.warns(RuntimeWarning, match="day a has no row, and is passed over") as warned:
+        begun = lsh.continual(dlrm(), {"a": nothing()}, folder=folder, **COMMON)
+    assert warned[0].filename == __file__
+    np.testing.assert_array_equal(begun.parameters, dlrm().init(0))
+    with pytest.warns(RuntimeWarning, match="day [bc] has no row"):
+        result = lsh.continual(dlrm(), days, folder=folder, **COMMON, finished=finished)
+    assert [day.examples for day in result.days] == [0, 320, 0, 327, 334, 0]
+    assert [day.updates for day in result.days] == [0, 20, 20, 41, 62, 62]
+    bad = int(how == "bad lines")
+    assert [day.bad for day in result.days] == [bad, 0, bad, 0, 0, bad]
+    for day in (result.days[0], result.days[2], result.days[5]):
+        assert math.isnan(day.loss)
+        assert math.isnan(day.eps)
+        assert day.yesterday is None
+    assert result.days[2].rows == result.days[1].rows
+    assert result.days[5].rows == result.days[4].rows
+    whole = run(paths, tmp_path / "whole")
+    np.testing.assert_array_equal(result.parameters, whole.parameters)
+    assert rows_of(result.tables, tmp_path / "rows") == rows_of(whole.tables, tmp_path / "rows")
+    scored = [day.yesterday for day in result.days if day.examples]
+    assert scored == [day.yesterday for day in whole.days]
+    assert told == [day.name for day in result.days[1:]]
+    again = lsh.continual(dlrm(), days, folder=folder, **COMMON)
+    np.testing.assert_array_equal(again.parameters, whole.parameters)
+
+
+def test_a_day_under_way_that_has_lost_its_rows_is_refused(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, day = tmp_path / "run", tmp_path / "day.tsv"
+    day.write_bytes(paths[0].read_bytes())
+    die_before_the_journal_s_line(monkeypatch, [day], folder)
+    day.write_text("")
+    with pytest.raises(ValueError, match=r"day day.tsv is under way .* has no row any more"):
+        run([day], folder)
+
+
+class Killed(Exception):
+    pass
+
+
+def die_before_the_journal_s_line(
+    monkeypatch: pytest.MonkeyPatch, paths: list[Path], folder: Path, **given: Any
+) -> None:
+    """The last of the days is trained on, and its state written."""
+    finish = Journal.finish
+
+    def die(journal: Journal, day: Any) -> None:
+        if day.name == paths[-1].name:
+            raise Killed
+        finish(journal, day)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "finish", die)
+        with pytest.raises(Killed):
+            run(paths, folder, **given)
+
+
+@pytest.mark.parametrize("updates", [None, 7])
+def test_after_a_kill_before_the_journal_s_line_what_was_not_measured_is_null(
+    updates: int | None, paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, given = tmp_path / "run", {"checkpoint_updates": updates}
+    die_before_the_journal_s_line(monkeypatch, paths[:2], folder, **given)
+    result = run(paths, folder, **given)
+    whole = run(paths, tmp_path / "whole", **given)
+    written = json.loads((folder / "days.json").read_text())["done"]
+    assert written[1]["loss"] is None
+    assert written[1]["eps"] is None
+    assert [day["examples"] for day in written] == [320, 327, 334]
+    assert "EPS" not in report.line(result.days[1])
+    for day in (written[0], written[2]):
+        assert day["loss"] > 0
+        assert day["eps"] > 0
+    assert [day.yesterday for day in result.days] == [day.yesterday for day in whole.days]
+    assert [day.rows for day in result.days] == [day.rows for day in whole.days]
+    np.testing.assert_array_equal(result.parameters, whole.parameters)
+    assert rows_of(result.tables, tmp_path / "rows") == rows_of(whole.tables, tmp_path / "rows")
+
+
+def test_a_journal_tells_what_is_not_finite(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "days.json")
+    nan = float("nan")
+    values = lsh.metrics.Values(3, nan, nan, 0.5, nan, 1.0)
+    day = lsh.Day("a", "clicks", 3, 0, 1, nan, values, None, 0.1, 30.0, 0)
+    journal.finish(day)
+    (again,) = Journal(tmp_path / "days.json").done
+    assert repr(again) == repr(day)
