@@ -127,14 +127,17 @@ def test_the_file_has_weights_with_all_their_decay_and_what_they_were(
 def test_threads_and_discipline_may_change(
     first: lsh.Discipline, given: lsh.Discipline, rows: SparseDataset, path: Path
 ) -> None:
-    run(rows, CUT, discipline=first, threads=3, checkpoint=path)
-    resumed = run(rows, END, discipline=given, threads=2, resume=path, checkpoint=path)
+    # The learning rate falls to 0: at a constant one the loss jumps with the last batches, and which
+    # these are is the schedule's choice (one thread's, by its seed: 0.35 to 0.62).
+    arguments: dict[str, Any] = {"rule": SCHEDULED, "checkpoint": path}
+    run(rows, CUT, discipline=first, threads=3, **arguments)
+    resumed = run(rows, END, discipline=given, threads=2, resume=path, **arguments)
     assert resumed.total_updates == END
     assert run_of(path)["batches"] == END
-    whole = run(rows, END)
-    assert resumed.final_loss == pytest.approx(whole.final_loss, rel=0.2)
+    whole = run(rows, END, rule=SCHEDULED)
+    assert resumed.final_loss == pytest.approx(whole.final_loss, rel=0.07)
     assert np.linalg.norm(resumed.parameters) == pytest.approx(
-        np.linalg.norm(whole.parameters), rel=0.3
+        np.linalg.norm(whole.parameters), rel=0.2
     )
 
 
