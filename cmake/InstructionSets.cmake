@@ -4,7 +4,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
 endif()
 
 # leashed_add_kernels(<target> <sources...>): compiles each source once for every instruction-set
-# level of the target architecture, with LEASHED_ISA set to the level's name (base/isa.h).
+# level of the target architecture, with LEASHED_ISA set to the level's name (base/isa.h), and
+# optimises it as far as the compiler can.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(LEASHED_ISA_LEVELS neon)
   set(LEASHED_ISA_FLAGS_neon "")
@@ -20,7 +21,8 @@ function(leashed_add_kernels target)
     set(library ${target}_${level})
     add_library(${library} OBJECT ${ARGN})
     target_compile_definitions(${library} PRIVATE LEASHED_ISA=${level} LEASHED_ISA_${level}=1)
-    target_compile_options(${library} PRIVATE ${LEASHED_ISA_FLAGS_${level}} -fno-math-errno -fno-trapping-math)
+    target_compile_options(${library} PRIVATE $<$<NOT:$<BOOL:${LEASHED_SANITIZE}>>:-O3>
+                           ${LEASHED_ISA_FLAGS_${level}} -fno-math-errno -fno-trapping-math)
     target_link_libraries(${library} PRIVATE leashed_options)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${library}>)
   endforeach()
