@@ -123,6 +123,7 @@ class Source final : public GradientSource {
     std::fill_n(gradient, kDimension, -1.0f);
     const std::uint64_t call = calls.fetch_add(1, std::memory_order_relaxed);
     if (call == throw_at) throw std::runtime_error("boom");
+    if (call == held_at) holds.store(true, std::memory_order_relaxed);
     while (call == held_at && !stopped.load(std::memory_order_relaxed)) std::this_thread::yield();
     return call == nan_at ? std::numeric_limits<float>::quiet_NaN() : 1;
   }
@@ -137,6 +138,7 @@ class Source final : public GradientSource {
   }
 
   mutable std::atomic<std::uint64_t> calls{0}, evaluated{0};  // relaxed: counts
+  mutable std::atomic<bool> holds{false};  // relaxed: nothing else is told by it
   std::uint64_t throw_at = kNever, held_at = kNever, nan_at = kNever;
   std::uint64_t evaluation_throws_at = kNever;
   bool slow = false;
@@ -171,7 +173,8 @@ std::vector<Choice> disciplines() {
 std::size_t workers_of(const Choice& discipline) { return discipline.name == "sequential" ? 1 : 3; }
 
 TrainResult run(const Source& source, const Choice& choice, Recorder& store, StopRules until,
-                const StalenessPolicy& staleness = no_staleness_policy()) {
+                const StalenessPolicy& staleness = no_staleness_policy(),
+                const TrainCallbacks& callbacks = {}) {
   const Data data;
   const std::size_t workers = store.calls.size();
   const std::vector<float> initial(kDimension, 0.0f);
@@ -180,7 +183,7 @@ TrainResult run(const Source& source, const Choice& choice, Recorder& store, Sto
   const auto discipline = make_discipline(choice, context);
   TrainOptions options{workers, kBatch, 7, until};
   options.rows = &store;
-  return train(source, data.view(), nullptr, *discipline, context, options, {});
+  return train(source, data.view(), nullptr, *discipline, context, options, callbacks);
 }
 
 std::size_t count(const Recorder& store, char call) {
@@ -288,10 +291,11 @@ TEST_CASE("what is under way when the run is stopped is dropped") {
       Source source;
       (nan ? source.nan_at : source.held_at) = 20;
       Recorder store(workers_of(discipline));
-      StopRules until;
-      if (!nan) until.seconds = 0.05;
-      const TrainResult result = run(source, discipline, store, until);
-      CHECK(result.reason == (nan ? StopReason::not_finite : StopReason::seconds));
+      TrainCallbacks callbacks;
+      callbacks.interrupted = [&] { return source.holds.load(std::memory_order_relaxed); };
+      const TrainResult result =
+          run(source, discipline, store, {}, no_staleness_policy(), callbacks);
+      CHECK(result.reason == (nan ? StopReason::not_finite : StopReason::interrupted));
       CHECK(count(store, 'd') >= 1);
       CHECK(count(store, 'l') == count(store, 'p') + count(store, 'd'));
       CHECK(count(store, 'p') == result.gradients);
