@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load_file
 
 import leashed as lsh
 from leashed import gradients, models, schedules, staleness
-from leashed.files import checkpoint
 
 Digests = dict[str, str]
 
@@ -142,7 +142,7 @@ def of_result(result: lsh.TrainResult) -> str:
 
 def of_file(path: Path) -> str:
     """Of all tensors of a checkpoint: parameters, the rule's state, what a policy has seen."""
-    tensors = checkpoint.read(path)[1]
+    tensors = load_file(path)
     return digest(*(part for name in sorted(tensors) for part in (name, tensors[name])))
 
 

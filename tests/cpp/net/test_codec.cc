@@ -229,7 +229,7 @@ TEST_CASE("what is told and heard is the same on both sides, and comes to be wha
       for (int time = 0; time < 8; ++time) {
         tell(codec, values, here, bytes.data());
         decode_and_add(codec, bytes.data(), there);
-        CHECK(std::memcmp(here.data(), there.data(), n * sizeof(float)) == 0);
+        CHECK((n == 0 || std::memcmp(here.data(), there.data(), n * sizeof(float)) == 0));
       }
       for (std::size_t i = 0; i < n; ++i) {
         CHECK(std::abs(there[i] - values[i]) <= std::abs(values[i]) * FLT_EPSILON);

@@ -11,7 +11,7 @@ constexpr std::size_t kHalf = kLanes / 2;
 typedef double vdouble __attribute__((vector_size(kHalf * sizeof(double))));
 typedef double vdouble_u
     __attribute__((vector_size(kHalf * sizeof(double)), aligned(8), may_alias));
-typedef std::int64_t vlong __attribute__((vector_size(kHalf * sizeof(std::int64_t))));
+typedef std::uint64_t vwide __attribute__((vector_size(kHalf * sizeof(std::uint64_t))));
 typedef std::uint32_t vbits __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
 
 constexpr std::int32_t kSign = -0x7fffffff - 1;
@@ -42,12 +42,12 @@ LEASHED_INLINE vdouble choose(Mask mask, vdouble a, vdouble b) {
 #else
 typedef float vhalf __attribute__((vector_size(kHalf * sizeof(float))));
 typedef std::int32_t vhalfint __attribute__((vector_size(kHalf * sizeof(std::int32_t))));
-using Mask = vlong;
+typedef std::int64_t Mask __attribute__((vector_size(kHalf * sizeof(std::int64_t))));
 LEASHED_INLINE vdouble widened(const vfloat& v, int half) {
   return __builtin_convertvector(part<vhalf>(v, half), vdouble);
 }
 LEASHED_INLINE Mask signs(const vint& v, int half) {
-  return __builtin_convertvector(part<vhalfint>(v >> 31, half), vlong);
+  return __builtin_convertvector(part<vhalfint>(v >> 31, half), Mask);
 }
 LEASHED_INLINE vdouble choose(Mask mask, vdouble a, vdouble b) { return mask ? a : b; }
 #endif
@@ -70,7 +70,7 @@ LEASHED_INLINE vdouble exp_negative(vdouble x) {
                                0.0083335611766106099, 0.041666225250020369, 0.16666665125242093,
                                0.50000001045984631, 1.0000000002432869, 0.99999999996165149);
   // The shift falls out on top.
-  const vlong power = reinterpret_cast<vlong>(p) + (reinterpret_cast<vlong>(shifted) << 52);
+  const vwide power = reinterpret_cast<vwide>(p) + (reinterpret_cast<vwide>(shifted) << 52);
   return x < dset(-708.0) ? vdouble{} : reinterpret_cast<vdouble>(power);
 }
 
