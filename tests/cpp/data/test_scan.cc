@@ -32,10 +32,9 @@ TEST_CASE("Eight hexadecimal digits are what they are one by one, and no other b
   const IdEncoder encoder{IdEncoder::Kind::hexadecimal, 8};
   for (std::uint64_t i = 0; i < 1000; ++i) {
     const std::uint32_t value = philox(1, 0, i)[0];
+    const char* const digits = i % 2 ? "0123456789abcdef" : "0123456789ABCDEF";
     std::string text;
-    for (int shift = 28; shift >= 0; shift -= 4) {
-      text += (i % 2 ? "0123456789abcdef" : "0123456789ABCDEF")[value >> shift & 15];
-    }
+    for (int shift = 28; shift >= 0; shift -= 4) text += digits[value >> shift & 15];
     CHECK(encoder(text) == value);
   }
   for (int byte = 0; byte < 256; ++byte) {

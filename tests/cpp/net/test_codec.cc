@@ -276,7 +276,7 @@ TEST_CASE("values are encoded and decoded where they lie as elsewhere") {
       decode(codec, bytes.data(), expected);
       encode_with_error(codec, values, same_error,
                         std::as_writable_bytes(std::span(values)).data());
-      CHECK(std::memcmp(values.data(), bytes.data(), bytes.size()) == 0);
+      CHECK((n == 0 || std::memcmp(values.data(), bytes.data(), bytes.size()) == 0));
       CHECK(same_error == error);
       decode_in_place(codec, values);
       CHECK(values == expected);
