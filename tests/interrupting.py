@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+import pytest
 
 
 @contextmanager
@@ -24,9 +26,24 @@ def interrupt_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
+def require_an_early_end(work: Callable[[], object]) -> None:
+    """That KeyboardInterrupt ends native work while it computes: measured by what it computes, and
+    not by Python's raising it once the work is through.
+    """
+    began = time.process_time()
+    work()
+    whole = time.process_time() - began
+    assert whole > 0.1, "too short to be interrupted within it"
+    began = time.process_time()
+    with pytest.raises(KeyboardInterrupt), interrupt_after(whole / 10):
+        work()
+    assert time.process_time() - began < 0.7 * whole
+
+
 def wait_until_all_wait() -> None:
     """Returns when this process has computed nothing for a while: all its threads wait."""
-    computed = -1.0
-    while time.process_time() - computed > 0.02:
+    computed, quiet = -1.0, 0
+    while quiet < 3:  # a starved process, too, computes nothing for a while
+        quiet = quiet + 1 if time.process_time() - computed <= 0.02 else 0
         computed = time.process_time()
-        time.sleep(0.5)
+        time.sleep(0.3)

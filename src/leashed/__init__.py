@@ -6,6 +6,7 @@ from leashed.base import moved
 from leashed.base.room import offer
 
 if TYPE_CHECKING:
+    from leashed import cluster as cluster
     from leashed import (
         datasets,
         disciplines,
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
         stream,
         sync,
     )
+    from leashed import sklearn as sklearn
+    from leashed import torch as torch
     from leashed._core import __version__
     from leashed.datasets import ClickDataset, Dataset, SparseDataset
     from leashed.disciplines import *

@@ -128,7 +128,6 @@ def test_over_ray(tmp_path: Path) -> None:
     assert ledger["complete"] == ledger["total"] > 0
 
 
-@pytest.mark.process
 def test_nothing_on_the_page_is_left_out() -> None:
     tried = ("leashed cluster up", "leashed elp", "leashed cluster role", "(umask 077;")
     assert [line for line in LINES if "train.py" not in line and not line.startswith(tried)] == []

@@ -9,12 +9,16 @@ file; `tests/<room>` names none.
 from __future__ import annotations
 
 import itertools
+import pkgutil
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 from house.order import ROOT
+
+import leashed as lsh
+from leashed.base.moved import MOVED
 
 FOLDERS = ("bench", "bindings", "cmake", "cpp", "docs", "examples", "models", "src", "tests")
 FILES = [
@@ -28,7 +32,7 @@ PATHS = {*NAMES, *(parent.as_posix() for name in NAMES for parent in Path(name).
 ENDS = {"/".join(path.split("/")[i:]) for path in PATHS for i in range(path.count("/") + 1)}
 
 SOURCES = {".cc", ".h", ".py", ".pyi", ".pml", ".toml"}
-FOLDERS_OF_ANY = {end.partition("/")[0] for end in ENDS if "/" in end}
+OF_USERS = {"run/state"}  # files that a program makes
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "bench" / "README.md"]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
@@ -40,6 +44,7 @@ FOLDER = re.compile(r"(?:[\w-]+/)+")
 STEM = re.compile(r"(?:[\w-]+/)+[\w-]+")  # a file without its ending, or a folder
 NAME_IN_FILE = re.compile(r"((?:\w+/)+\w+)\.(\w+)(?:\.\w+)*")
 LINK = re.compile(r"\]\(([^()\s:#]*)(?:#([^()\s]*))?\)")
+MODULE = re.compile(r"leashed((?:\.(?!(?:h|cc|pxd)$)\w+)+)")
 NAMED_IN_CODE = re.compile(r"\bdocs/(\w+\.md)(?:#([\w-]+))?(?:,[\s/#]+decision (\d+))?")
 
 
@@ -75,7 +80,7 @@ def missing(text: str) -> list[str]:
         elif (named := NAME_IN_FILE.fullmatch(quoted)) and is_there(f"{named[1]}.py"):
             if not defines(named[1], named[2]):
                 found.append(quoted)
-        elif STEM.fullmatch(quoted) and quoted.partition("/")[0] in FOLDERS_OF_ANY:
+        elif STEM.fullmatch(quoted) and quoted not in OF_USERS:
             found += [quoted] if not is_there(quoted) and not is_there(f"{quoted}.*") else []
     return found
 
@@ -100,6 +105,31 @@ def test_links_of_a_page_lead_somewhere(page):
         if not there.exists() or (anchor and anchor not in anchors(there)):
             wrong.append(f"{target}#{anchor}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_of_the_package_lead_somewhere(page):
+    if page.name == "CHANGELOG.md":  # which names what there was
+        return
+    wrong = []
+    for quoted in QUOTED.findall(FENCED.sub("", page.read_text("utf-8"))):
+        if not (named := MODULE.fullmatch(quoted)):
+            continue
+        name = named[1][1:]
+        if name.partition(".")[0] in MOVED.keys() - set(lsh.__all__) or not leads(name):
+            wrong.append(quoted)
+    assert wrong == []
+
+
+def leads(name: str) -> bool:
+    """Whether the package has it; what needs a package that is not installed counts as there."""
+    try:
+        pkgutil.resolve_name(f"leashed.{name}")
+    except AttributeError:
+        return False
+    except ImportError as error:
+        return not str(error.name).startswith("leashed")
+    return True
 
 
 def test_pages_that_the_code_names_are_there():
@@ -132,6 +162,7 @@ def test_pages_that_the_code_names_are_there():
         "{order,no_such_order}.py",
         "studies/analysis.no_such_name",
         "cpp/leashed/no_such_room",
+        "no_such_room/worker",
     ],
 )
 def test_a_name_that_nothing_has_is_told(name):

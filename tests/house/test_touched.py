@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from house.order import ROOT
-from touched import HOUSE, SMOKE, NoTestsError, touched, touched_cpp
+from touched import FAULTS, HOUSE, SMOKE, NoTestsError, touched, touched_cpp
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def tree(tmp_path: Path) -> Path:
         ("tests/kitchen/shared.py", ["tests/kitchen"]),
         ("tests/dough.py", ["tests/kitchen/test_bread.py"]),
         ("tests/kitchen/test_gone.py", []),
-        ("tests/conftest.py", []),
+        ("tests/conftest.py", ["tests"]),
         ("pyproject.toml", []),
         ("src/leashed/gone.py", []),
     ],
@@ -97,3 +98,9 @@ def test_every_file_of_this_repository_has_tests():
     for path in sources:
         assert all((ROOT / test).exists() for test in touched([path])), path
     touched_cpp(sources)
+
+
+def test_rooms_with_faults_are_those_of_the_build():
+    text = (ROOT / "tests" / "cpp" / "CMakeLists.txt").read_text()
+    listed = re.search(r"set\(FAULT_TESTS([^)]*)\)", text)[1].split()
+    assert {Path(test).parent.name for test in listed} == FAULTS

@@ -232,8 +232,9 @@ def main() -> int:
         for path, text in now.items():
             path.write_text(text, "utf-8")
         try:
-            said = build(mistake)
-            found = ["the compiler"] if said else failing(mistake)
+            if said := build(mistake):
+                raise SystemExit(f"{mistake.commit}: no mistake, it does not compile:\n{said}")
+            found = failing(mistake)
         finally:
             for path, text in before.items():
                 path.write_text(text, "utf-8")

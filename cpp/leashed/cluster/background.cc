@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kLeaveHurried = 1;  // seconds for leaving, where the run was stopped
 constexpr double kLong = 1e6;        // more than anybody waits
-constexpr auto kNobody = std::chrono::milliseconds(2);  // where there is nobody to synchronise with
+constexpr auto kAlonePause =
+    std::chrono::milliseconds(2);  // where there is nobody to synchronise with
 
 }  // namespace
 
@@ -40,7 +41,7 @@ void Background::shadow(const Synchronised& training, Round& round) {
     for (;;) {
       if (cancelled_.load(kRelaxed) || (ended_.load(kRelaxed) && ring().has_left())) return;
       if (!round.run(training.discipline, deadline(cancelled_)) || round.alone()) {
-        std::this_thread::sleep_for(kNobody);
+        std::this_thread::sleep_for(kAlonePause);
       }
     }
   } catch (...) {  // out of memory, or the synchroniser's own

@@ -8,7 +8,6 @@
 #include "leashed/update/kernels.h"
 
 namespace leashed {
-namespace {}  // namespace
 
 void RingGroup::form(Ring ring) {
   if (ring.rank >= ring.fresh.size()) {

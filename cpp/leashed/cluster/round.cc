@@ -9,8 +9,6 @@
 #include "leashed/update/kernels.h"
 
 namespace leashed {
-namespace {}  // namespace
-
 Round::Round(const Synchroniser& machine, Servers* servers, Peers* peers, const CustomMix& custom,
              std::size_t dimension, RoundCounters& counters)
     : machine_(machine),

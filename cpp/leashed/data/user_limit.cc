@@ -1,9 +1,10 @@
 #include "leashed/data/user_limit.h"
 
+#include "leashed/base/relaxed.h"
+
 namespace leashed {
 
 void UserLimit::count(const Counts& rows) {
-  constexpr auto kRelaxed = std::memory_order_relaxed;
   for (unsigned i = 0; i < kMost; ++i) {
     if (rows[i] > 0) rows_[i].fetch_add(rows[i], kRelaxed);
   }

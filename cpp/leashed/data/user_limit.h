@@ -4,7 +4,9 @@
 // After h halvings those users are kept whose hash has h leading zeros at least. Rows are counted
 // by how many halvings they outlive, so that the counts tell for each h how many would be kept. A
 // row that is yet to be counted can but raise the limit later, never have it too high: who asks it
-// lets nobody go whom all rows together would leave in.
+// lets nobody go whom all rows together would leave in. Two threads that count at once may each
+// miss the other's rows; the limit is then one too low until somebody counts again, and what is too
+// much is let go of where the samples are merged.
 #pragma once
 
 #include <array>

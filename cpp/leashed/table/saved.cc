@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'l', 's', 'h', 't', 'a', 'b', 'l', 'e'};
 constexpr std::uint32_t kFormat = 1, kChanges = 2;  // all rows; changes, with ids that are gone
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // bytes, about
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // about
 constexpr std::uint32_t kEnd = ~std::uint32_t{0};          // in place of a block's rows
 constexpr std::uint32_t kLongest = 1 << 24;                // description
 constexpr std::uint32_t kMostNumbers = 1 << 16;            // of the staleness policy

@@ -4,8 +4,8 @@
 // Whoever uses the memory holds a shared flock on its file, which the kernel takes back when the
 // process ends, however it ends. The name is removed under the exclusive lock only, which nobody
 // gets while anyone uses the memory: by the last user when it leaves; by a janitor process that
-// waits for the lock, where the last was killed (src/leashed/_janitor.py); or, where the janitor
-// was killed too, by the next process that creates or attaches to the name, or cleans up.
+// waits for the lock, where the last was killed (src/leashed/engine/_janitor.py); or, where the
+// janitor was killed too, by the next process that creates or attaches to the name, or cleans up.
 #pragma once
 
 #include <sys/types.h>

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from importlib.util import find_spec
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -102,6 +103,11 @@ class _Loader:
 
     def __init__(self, path: str) -> None:
         self._path = path
+
+    def get_code(self, fullname: str) -> CodeType | None:  # noqa: ARG002
+        """For ``python -m``."""
+        spec = find_spec(self._path)
+        return spec.loader.get_code(self._path) if spec and spec.loader else None  # type: ignore[attr-defined]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002
         module = import_module(self._path)

@@ -28,7 +28,10 @@ def offer(
             spaces.
         modules: files and folders of the package that are offered themselves, between spaces.
         every: files of which all is offered that stands in their ``__all__``, and, untold, what
-            else they define. They are asked in turn for what nothing else has.
+            other classes and functions they define. They are asked in turn for what nothing else has.
+
+    A name that lies in a file which needs a package that is not installed raises that file's
+    ImportError.
     """
     room = sys.modules[package]
     room.__class__ = _Room
@@ -47,7 +50,7 @@ class _Room(ModuleType):
             return self._offered()
         if file := self._places.get(name):
             found = getattr(import_module(f"{self.__name__}.{file}"), name)
-        elif name.startswith("__"):
+        elif name.startswith("__") or not name.isidentifier():
             raise self._lacking(name)
         else:
             found = self._file(name) or self._of_every(name)

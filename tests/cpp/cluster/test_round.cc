@@ -403,8 +403,8 @@ void drive_ring(int seed) {
     // Members that have had the same rounds since they took over have the same states, bit for bit:
     // they would come to the next ring with them.
     if (ring->broken[0] || n == 1 || !algorithm.bmuf) continue;
-    std::optional<Ring> kept = std::move(ring);
-    ring.emplace(*kept);
+    Ring kept = std::move(*ring);
+    ring.emplace(kept);
     ring->copied.assign(n, false);
     ring->take_fails.assign(n, true);
     std::optional<Vector> states;
@@ -417,7 +417,7 @@ void drive_ring(int seed) {
       if (!states) states = own;
       CHECK(own == *states);
     }
-    ring = std::move(kept);
+    ring.emplace(std::move(kept));
   }
 }
 

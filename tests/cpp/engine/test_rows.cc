@@ -138,7 +138,7 @@ class Source final : public GradientSource {
   }
 
   mutable std::atomic<std::uint64_t> calls{0}, evaluated{0};  // relaxed: counts
-  mutable std::atomic<bool> holds{false};  // relaxed: nothing else is told by it
+  mutable std::atomic<bool> holds{false};                     // relaxed: nothing else is told by it
   std::uint64_t throw_at = kNever, held_at = kNever, nan_at = kNever;
   std::uint64_t evaluation_throws_at = kNever;
   bool slow = false;
@@ -291,10 +291,12 @@ TEST_CASE("what is under way when the run is stopped is dropped") {
       Source source;
       (nan ? source.nan_at : source.held_at) = 20;
       Recorder store(workers_of(discipline));
+      StopRules until;
+      until.seconds = 60;
       TrainCallbacks callbacks;
       callbacks.interrupted = [&] { return source.holds.load(std::memory_order_relaxed); };
       const TrainResult result =
-          run(source, discipline, store, {}, no_staleness_policy(), callbacks);
+          run(source, discipline, store, until, no_staleness_policy(), callbacks);
       CHECK(result.reason == (nan ? StopReason::not_finite : StopReason::interrupted));
       CHECK(count(store, 'd') >= 1);
       CHECK(count(store, 'l') == count(store, 'p') + count(store, 'd'));

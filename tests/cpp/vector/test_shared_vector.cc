@@ -1,7 +1,7 @@
 // The invariants of vector/shared_vector.h: under stress within one process, and with processes
 // that are killed at every step and at random moments. LEASHED_KILLS sets how many are (default
 // 40):
-//   LEASHED_KILLS=200 build/dev/tests/cpp/test_vector -tc="*kill -9*"
+//   LEASHED_KILLS=200 build/dev/tests/cpp/test_faults -tc="*kill -9*"
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
