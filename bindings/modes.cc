@@ -85,7 +85,7 @@ class PolicyMachine {
     const Event::Kind event = kind_of(kind);
     if (node >= kMostNodes) throw Error("node must be below 16777216");
     out_.clear();
-    modes::on(machine_, {event, node, ticket, version, argument}, {now_ns}, out_);
+    machine_.on({event, node, ticket, version, argument}, {now_ns}, out_);
     py::list actions;
     for (const Action& action : out_.actions()) actions.append(to_dict(action, out_));
     return actions;
@@ -93,7 +93,7 @@ class PolicyMachine {
 
   py::dict rule() const {
     constexpr const char* kMixings[] = {"fixed", "logarithm", "root"};
-    const WorkerRule& r = modes::rule(machine_);
+    const WorkerRule& r = machine_.rule();
     py::dict mixing;
     mixing["kind"] = kMixings[static_cast<std::size_t>(r.mixing.kind)];
     mixing["alpha"] = r.mixing.alpha;
@@ -109,7 +109,7 @@ class PolicyMachine {
   }
 
   double weight(std::uint32_t n, std::uint32_t c) const {
-    return modes::rule(machine_).mixing.weight(n, c);
+    return machine_.rule().mixing.weight(n, c);
   }
 
  private:

@@ -73,7 +73,7 @@ class Audit {
   void step(Node node) {
     Seat& one = seat(node);
     require(steps_recorded_ && one.granted);
-    require(one.steps++ < steps_of(modes::rule(machine_), one.lease));
+    require(one.steps++ < steps_of(machine_.rule(), one.lease));
     updates_ += peers_;
   }
   void hear(const Event& event, Time at) {
@@ -83,10 +83,10 @@ class Audit {
       Seat& one = seat(event.node);
       require(std::exchange(one.granted, false) && event.ticket == one.lease.ticket &&
               event.version == one.version);
-      require(!steps_recorded_ || one.steps == steps_of(modes::rule(machine_), one.lease));
+      require(!steps_recorded_ || one.steps == steps_of(machine_.rule(), one.lease));
     }
     out_.clear();
-    modes::on(machine_, event, at, out_);
+    machine_.on(event, at, out_);
     for (const Action& action : out_.actions()) {
       if (action.kind == Action::Kind::grant) {
         seat(action.node) = {true, action.lease, action.version};

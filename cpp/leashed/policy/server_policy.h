@@ -30,7 +30,7 @@ class ServerPolicy {
   // Whether a server holds parameters; among peers nobody does.
   bool holds() const { return kept_->holds(); }
 
-  // Null: it is another machine.
+  // Null: it is another machine. For tests.
   template <Machine M>
   const M* as() const {
     const auto* const kept = dynamic_cast<const Kept<M>*>(kept_.get());
@@ -73,10 +73,5 @@ class ServerPolicy {
 //
 //   divide_by_containing   1: a row's sum is divided by the batches that contain its id
 ServerPolicy make_server_policy(const Choice& choice);
-
-inline void on(ServerPolicy& machine, const Event& event, Time now, Out& out) {
-  machine.on(event, now, out);
-}
-inline const WorkerRule& rule(const ServerPolicy& machine) { return machine.rule(); }
 
 }  // namespace leashed::modes

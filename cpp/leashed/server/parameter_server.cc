@@ -38,7 +38,7 @@ bool ParameterServer::has_global_model() const {
 void ParameterServer::handle(const Event& event, const Payload* payload, Time now, Sink& sink) {
   if (event.kind == Event::Kind::push) arrived(event, *payload);
   out_.clear();
-  modes::on(machine_, event, now, out_);
+  machine_.on(event, now, out_);
   for (const Action& action : out_.actions()) carry_out(action, event, payload, sink);
 }
 

@@ -92,7 +92,7 @@ class ParameterServer {
   // `payload` is a push's; null: the event is none.
   void handle(const modes::Event& event, const Payload* payload, Time now, Sink& sink);
 
-  const modes::WorkerRule& rule() const { return modes::rule(machine_); }
+  const modes::WorkerRule& rule() const { return machine_.rule(); }
   // Peers have nobody who holds anything: their first grant brings what all begin with.
   bool holds() const { return machine_.holds(); }
   // Whether what is held is what is trained, rather than the mean of the workers' own models.

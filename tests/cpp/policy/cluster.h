@@ -153,7 +153,7 @@ class Cluster {
         break;
     }
     out_.clear();
-    on(machine, event, {now}, out_);
+    machine.on(event, {now}, out_);
     const Lease* pushed = event.kind == Event::Kind::push ? &leases_.at(event.ticket) : nullptr;
     bool counted = pushed == nullptr;
     for (const Action& a : out_.actions()) counted = carry_out(a, pushed) || counted;

@@ -52,7 +52,7 @@ struct Driven {
   const Out& on(Event::Kind kind, std::int64_t now, Node node = 0, std::uint32_t argument = 0) {
     const std::uint64_t ticket = kind == Event::Kind::push ? tickets[node] : 0;
     out.clear();
-    modes::on(machine, {kind, node, ticket, 0, argument}, {now}, out);
+    machine.on({kind, node, ticket, 0, argument}, {now}, out);
     for (const Action& a : out.actions()) {
       if (a.kind == Action::Kind::grant) tickets[a.node] = a.lease.ticket;
     }
@@ -243,7 +243,7 @@ TEST_CASE("EASGD exchanges models under the lease's ticket, and its workers mix 
   CHECK(reply.kind == Action::Kind::grant);  // before anybody else can exchange
   CHECK(reply.version == exchange.version);
   CHECK(m.pull(1, 0).actions().empty());
-  const WorkerRule& r = rule(m.machine);
+  const WorkerRule& r = m.machine.rule();
   CHECK(r.local_steps == 4);
   CHECK(r.takes == WorkerRule::Takes::mix);
   CHECK(r.mixing.weight(1, 0) == 0.25);

@@ -25,7 +25,7 @@ class Follower {
   }
   std::span<const Action> tell(const Event& event) {
     out_.clear();
-    on(machine_, event, {0}, out_);
+    machine_.on(event, {0}, out_);
     return out_.actions();
   }
   std::span<const Slot> slots(const Action& action) const { return out_.slots(action); }

@@ -24,13 +24,13 @@ TEST_CASE("a token repeats m times, and what is more than iota steps behind is d
   std::vector<std::uint64_t> tokens;
   const auto pull = [&](Node node) {
     out.clear();
-    on(m, {Event::Kind::pull, node}, {0}, out);
+    m.on({Event::Kind::pull, node}, {0}, out);
     tokens.push_back(out.actions()[0].lease.token);
     return out.actions()[0].lease.ticket;
   };
   const auto push = [&](Node node, std::uint64_t ticket) {
     out.clear();
-    on(m, {Event::Kind::push, node, ticket}, {0}, out);
+    m.on({Event::Kind::push, node, ticket}, {0}, out);
     return out.actions();
   };
   const std::uint64_t slow = pull(2);  // batch 0, token 0
@@ -52,22 +52,22 @@ TEST_CASE("a step of which nothing is kept makes no update, and counts") {
   ServerPolicy m =
       make_server_policy({"gba", {{"workers", 2}, {"batch", 1}, {"m", 1}, {"iota", 0}}});
   Out out;
-  on(m, {Event::Kind::pull, 0}, {0}, out);
-  on(m, {Event::Kind::pull, 1}, {0}, out);
-  on(m, {Event::Kind::push, 1, 2}, {1}, out);  // token 1, ahead of step 0: fresh
+  m.on({Event::Kind::pull, 0}, {0}, out);
+  m.on({Event::Kind::pull, 1}, {0}, out);
+  m.on({Event::Kind::push, 1, 2}, {1}, out);  // token 1, ahead of step 0: fresh
   CHECK(out.actions().back().kind == Action::Kind::apply);
   CHECK(out.actions().back().version == 1);
   out.clear();
-  on(m, {Event::Kind::push, 0, 1}, {2}, out);  // token 0 at step 1
+  m.on({Event::Kind::push, 0, 1}, {2}, out);  // token 0 at step 1
   REQUIRE(out.actions().size() == 2);
   CHECK(out.actions()[1].kind == Action::Kind::drop);
   out.clear();
-  on(m, {Event::Kind::pull, 0}, {2}, out);
+  m.on({Event::Kind::pull, 0}, {2}, out);
   const Lease lease = out.actions()[0].lease;
   CHECK(out.actions()[0].version == 1);
   CHECK(lease.token == 2);
   out.clear();
-  on(m, {Event::Kind::push, 0, lease.ticket}, {3}, out);
+  m.on({Event::Kind::push, 0, lease.ticket}, {3}, out);
   CHECK(out.actions()[1].version == 2);
   CHECK(out.actions()[1].step == 2);  // tokens are compared with it
 }
@@ -138,7 +138,7 @@ TEST_CASE("batches that have come back and wait at a switch are the first of GBA
     Out out;
     const auto told = [&](const Event& event, std::int64_t now) {
       out.clear();
-      on(m, event, {now}, out);
+      m.on(event, {now}, out);
       return out.actions();
     };
     const auto granted = [&](Node node, std::int64_t now) {
@@ -168,10 +168,10 @@ TEST_CASE("batches that have come back and wait at a switch are the first of GBA
 TEST_CASE("a command that a mode does not know changes nothing and says so") {
   Out out;
   ServerPolicy gba = make_server_policy({"gba", {{"workers", 2}, {"batch", 1}}});
-  CHECK_THROWS_WITH_AS(on(gba, {Event::Kind::command, 0, 0, 0, 2}, {0}, out),
+  CHECK_THROWS_WITH_AS(gba.on({Event::Kind::command, 0, 0, 0, 2}, {0}, out),
                        "a command's argument must be 0, Sync, or 1, GBA, not 2", Error);
   ServerPolicy asp = make_server_policy({"asp", {{"workers", 2}, {"batch", 1}}});
-  CHECK_THROWS_WITH_AS(on(asp, {Event::Kind::command}, {0}, out), doctest::Contains("no commands"),
+  CHECK_THROWS_WITH_AS(asp.on({Event::Kind::command}, {0}, out), doctest::Contains("no commands"),
                        Error);
   CHECK(out.actions().empty());
 }
@@ -181,7 +181,7 @@ TEST_CASE("a command back before the switch undoes it") {
   Out out;
   const auto tell = [&](Event event) {
     out.clear();
-    on(m, event, {0}, out);
+    m.on(event, {0}, out);
     return out.actions().size();
   };
   tell({Event::Kind::pull, 0});

@@ -42,7 +42,7 @@ TEST_CASE("after a while nothing is allocated") {
     std::vector<std::uint64_t> tickets(5);
     const auto tell = [&](Event event, std::int64_t now) {
       out.clear();
-      on(machine, event, {now}, out);
+      machine.on(event, {now}, out);
       for (const Action& a : out.actions()) {
         if (a.kind == Action::Kind::grant) tickets[a.node] = a.lease.ticket;
       }

@@ -148,7 +148,7 @@ TEST_CASE("a copy of a machine answers as the machine does") {
     Dice dice(9);
     cluster.watch = [&](const Event& event, const Out& out) {
       Out again;
-      on(twin, event, {cluster.now}, again);
+      twin.on(event, {cluster.now}, again);
       REQUIRE(again.actions().size() == out.actions().size());
       for (std::size_t i = 0; i < again.actions().size(); ++i) {
         REQUIRE(words(again.actions()[i], again) == words(out.actions()[i], out));
