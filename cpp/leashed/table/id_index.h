@@ -35,8 +35,7 @@ class IdIndex {
     unsigned shard_bits;  // 2^so many shards
     std::size_t reserve;  // rows of each shard that are kept free, where some can be evicted
   };
-  // What a row holds when its id is inserted: θ and the states.
-  // By any thread.
+  // What a row holds when its id is inserted: θ and the states. Called by any thread.
   using Initialise = std::function<void(std::uint64_t id, float* values)>;
   // Of rows to evict, those of the largest score. Read while others write, by any thread; null:
   // none ever is.
