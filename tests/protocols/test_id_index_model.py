@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "tables.md"
 SOURCE = ROOT / "cpp" / "leashed" / "table" / "id_index.cc"
 ONE = "UPDATERS=1 LOOKS=2 CHANGES=5"
+TWO_CHANGE = "UPDATERS=0 CHANGERS=2 CHANGES=6"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,11 @@ ONE = "UPDATERS=1 LOOKS=2 CHANGES=5"
     [
         ONE,
         "UPDATERS=2 LOOKS=2 CHANGES=3 IDS=1",
+        TWO_CHANGE,
+        "UPDATERS=1 LOOKS=1 CHANGERS=2 CHANGES=5 IDS=1",
         pytest.param("UPDATERS=2 LOOKS=1 CHANGES=4", marks=pytest.mark.long),
+        pytest.param("UPDATERS=1 LOOKS=1 CHANGERS=2 CHANGES=5", marks=pytest.mark.long),
+        pytest.param("UPDATERS=0 CHANGERS=3 CHANGES=5", marks=pytest.mark.long),
     ],
 )
 def test_a_row_is_its_ids_as_long_as_somebody_holds_it(checker: Checker, definitions: str) -> None:
@@ -47,7 +52,20 @@ def test_each_step_is_needed(checker: Checker, mutation: str, violated: str) -> 
     assert checker.verify("id_index", f"{ONE} {mutation}").violated == violated
 
 
-@pytest.mark.parametrize("step", ["reclaim", "put"])
+@pytest.mark.parametrize(
+    ("mutation", "violated"),
+    [
+        ("STALE_SAMPLE", "(ids[((current*3)+at)]==id)"),
+        ("TWICE", "(ids[((current*3)+at)]==id)"),
+        ("OVERFULL RESERVE=1", "(n<=1)"),
+        ("UNSEEN", "(owner[row]==id)"),
+    ],
+)
+def test_who_evicts_looks_again(checker: Checker, mutation: str, violated: str) -> None:
+    assert checker.verify("id_index", f"{TWO_CHANGE} {mutation}").violated == violated
+
+
+@pytest.mark.parametrize("step", ["insert", "sampled", "evict", "rebuild", "reclaim", "put"])
 def test_model_and_cpp_name_the_same_steps(step: str) -> None:
     model = (MODELS / "id_index.pml").read_text()
     assert re.search(rf"^inline {step}\(", model, re.MULTILINE)

@@ -16,6 +16,9 @@ namespace {
 constexpr unsigned kLeastBits = 6;  // of a segment's slots
 constexpr std::size_t kWorst = 4;   // rows that are evicted of those that are compared
 
+// In which the thread begins a row.
+thread_local AlignedArray<float> own_row;
+
 // Slots for so many rows, of which at most 0.6 are to be in use.
 unsigned bits_for(std::size_t rows) {
   unsigned bits = kLeastBits;
@@ -193,12 +196,16 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
   return {row, row == kNone ? Outcome::refused : Outcome::inserted};
 }
 
-// What a row of that id begins with; until the thread asks for another one's.
+void IdIndex::get_ready() const {
+  if (own_row.size() < rows_.floats()) own_row = AlignedArray<float>(rows_.floats());
+}
+
+// What a row of that id begins with; until the thread asks for another one's. Seldom in vain: who
+// inserts has just looked, and the lock is held for moments.
 const float* IdIndex::begun(std::uint64_t id) const {
-  thread_local AlignedArray<float> values;
-  if (values.size() < rows_.floats()) values = AlignedArray<float>(rows_.floats());
-  initialise_(id, values.data());
-  return values.data();
+  get_ready();
+  initialise_(id, own_row.data());
+  return own_row.data();
 }
 
 // Whether one slot more may be used.

@@ -35,8 +35,7 @@ class IdIndex {
     unsigned shard_bits;  // 2^so many shards
     std::size_t reserve;  // rows of each shard that are kept free, where some can be evicted
   };
-  // What a row holds when its id is inserted: θ and the states.
-  // By any thread.
+  // What a row holds when its id is inserted: θ and the states. Called by any thread.
   using Initialise = std::function<void(std::uint64_t id, float* values)>;
   // Of rows to evict, those of the largest score. Read while others write, by any thread; null:
   // none ever is.
@@ -81,9 +80,14 @@ class IdIndex {
   };
   // For readers that have joined, and have not found it; its row was touched then, in that period
   // of SWAP's. Takes no rows beyond the settings', and for slots no more than most_bytes(). Evicts
-  // others where few rows are left, and where it may.
+  // others where few rows are left, and where it may. Where the thread cannot get_ready() it
+  // throws, and has changed nothing.
   Entry insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period = 0,
                bool may_evict = true);
+  // A thread begins rows in memory of its own: for its life that of one row, the largest of all
+  // indexes, beside most_bytes(). Takes it here, or else by its first insertion. Throws
+  // std::bad_alloc; insertions that follow do not.
+  void get_ready() const;
 
   struct Counts {
     std::uint64_t inserted = 0, evicted = 0, deferred = 0, refused = 0, rebuilt = 0;

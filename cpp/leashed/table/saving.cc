@@ -291,6 +291,7 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
   const Alone alone(*this);
   const std::unique_lock tracking(tracking_, std::try_to_lock);
   if (!tracking) throw Error("table '" + settings_.name + "' is being saved; load it afterwards");
+  if (index_) index_->get_ready();
   marks_.reset();
   if (grows()) clear();  // else all rows are in the files
   if (admission_) admission_->clear();

@@ -537,6 +537,7 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   // Before any id is counted: there may be no memory.
   located.rows.reserve(distinct);
   make_room(located);
+  if (index_) index_->get_ready();
   locate(seat, located, true);
   pull(located);
   if (versions) {

@@ -6,10 +6,12 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <set>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/error.h"
@@ -257,6 +259,65 @@ TEST_CASE("who stands still in the midst of an insertion or an eviction keeps no
   const IdIndex::Counts counts = index.counts();
   CHECK(counts.deferred == 0);
   CHECK(counts.live == counts.inserted - counts.evicted);
+}
+
+TEST_CASE("what others do while rows are compared is seen before any of those is evicted") {
+  IdIndex::Settings settings{.rows = 16, .shard_bits = 0, .reserve = 8};
+  // Insertions while an id's insertion compares: of ids that may evict others, and that may not.
+  std::uint64_t evicting = 0, others = 0, evicted = 0, rebuilt = 0;
+  SUBCASE("the same rows have been evicted") {
+    evicting = 1;
+    others = 3;  // so that there is no room again
+    evicted = 4;
+  }
+  SUBCASE("there is room") {
+    settings = {.rows = 64, .shard_bits = 0, .reserve = 8};
+    evicting = 1;
+    evicted = 4;
+  }
+  SUBCASE("the shard has been rebuilt") {
+    settings = {.rows = 64, .shard_bits = 0, .reserve = 30};
+    others = 5;  // 40 of 64 slots
+    rebuilt = 1;
+  }
+  for (std::uint64_t first = 1000; first < 17000; first += 1000) {
+    CAPTURE(first);
+    std::function<void()> meanwhile;
+    Indexed indexed(settings, 1, [&](const RowHead& head, const float* values) {
+      if (const auto once = std::exchange(meanwhile, nullptr)) once();
+      return age(head, values);
+    });
+    indexed.epochs.join(0);
+    std::uint64_t id = first;
+    const auto insert = [&](bool may_evict) {
+      const auto touched = static_cast<std::uint16_t>(id - first);
+      return indexed.index.insert(id++, touched, 0, may_evict).outcome;
+    };
+    while (id - first < settings.rows - settings.reserve) {
+      REQUIRE(insert(true) == IdIndex::Outcome::inserted);
+    }
+    const IdIndex::Counts before = indexed.index.counts();
+    REQUIRE(before.evicted == 0);
+    meanwhile = [&] {
+      for (std::uint64_t k = 0; k < evicting + others; ++k) {
+        CHECK(insert(k < evicting) == IdIndex::Outcome::inserted);
+      }
+    };
+    CHECK(insert(true) == IdIndex::Outcome::inserted);
+    CHECK(!meanwhile);
+    const IdIndex::Counts counts = indexed.index.counts();
+    CHECK(counts.evicted == evicted);
+    CHECK(counts.rebuilt == before.rebuilt + rebuilt);
+    CHECK(counts.deferred == 0);
+    std::set<std::uint32_t> rows;
+    indexed.index.each([&](std::uint64_t each, IdIndex::Handle handle) {
+      CHECK(rows.insert(handle.row).second);
+      CHECK(has_stamp(each, indexed.rows.values(handle.row)));
+      if (each != 0 && each != kTomb) CHECK(indexed.rows.head(handle.row).version == 0);
+    });
+    CHECK(rows.size() == counts.live + 2);
+    CHECK(counts.live == id - first - evicted);
+  }
 }
 
 TEST_CASE("rows of scores that are no numbers go first") {

@@ -2,12 +2,16 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "leashed/table/id_index.h"
 #include "leashed/table/table.h"
 #include "replaced_new.h"
 
@@ -17,11 +21,19 @@ namespace {
 constexpr long kNever = 1L << 60;
 std::atomic<long> allocations_left{kNever};
 
+bool fails() { return allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0; }
+
 void allocating() {
-  if (allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) throw std::bad_alloc();
+  if (fails()) throw std::bad_alloc();
 }
 
 }  // namespace
+
+// What AlignedArray asks for.
+extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
+  void* memory = nullptr;
+  return fails() || posix_memalign(&memory, alignment, bytes) != 0 ? nullptr : memory;
+}
 
 using namespace leashed;
 
@@ -54,6 +66,12 @@ long until_through(const Call& call, const Check& check) {
   }
 }
 
+// By a thread that has inserted nothing before.
+template <class Work>
+void in_new_thread(const Work& work) {
+  std::thread(work).join();
+}
+
 std::vector<float> values_of(Table& table, const std::vector<std::uint64_t>& ids) {
   std::vector<float> values(ids.size() * table.dim());
   table.lookup(ids.data(), ids.size(), values.data(), nullptr);
@@ -78,6 +96,54 @@ TEST_CASE("an update without memory has counted no id and given none a row") {
   CHECK(table.statistics().updates.unadmitted == 3);  // so none had been sighted before
 }
 
+TEST_CASE("an update without memory to begin a row has counted no id") {
+  Table table(growing());
+  const auto update = [&](const std::vector<std::uint64_t>& ids) {
+    const std::vector<float> gradients(ids.size() * 3, 1.0f);
+    table.update(ids.data(), ids.size(), gradients.data(), nullptr);
+  };
+  update({7});
+  in_new_thread([&] {
+    // 8 comes for the first time, before 7 gets a row.
+    const std::vector<std::uint64_t> both = {8, 7};
+    const long failed =
+        until_through([&] { update(both); }, [&] { CHECK(table.statistics().asked == 1); });
+    CHECK(failed > 1);
+  });
+  CHECK(table.statistics().updates.unadmitted == 2);
+  CHECK(table.statistics().updates.applied == 1);
+}
+
+TEST_CASE(
+    "an insertion without memory throws and has changed nothing; those that follow need none") {
+  const IdIndex::Settings settings{.rows = 32, .shard_bits = 0, .reserve = 4};
+  Rows rows(IdIndex::rows_of(settings), 3);
+  Epochs epochs(1);
+  IdIndex index(
+      rows, epochs, settings, [](std::uint64_t, float* values) { std::fill_n(values, 3, 1.0f); },
+      [](const RowHead&, const float*) { return 0.0f; });
+  const auto insert = [&](std::uint64_t id) { return index.insert(id, 0).outcome; };
+  in_new_thread([&] {
+    const long failed =
+        until_through([&] { insert(7); },
+                      [&] {
+                        CHECK(index.find(7) == IdIndex::kNone);
+                        const IdIndex::Counts counts = index.counts();
+                        CHECK(counts.inserted + counts.deferred + counts.refused == 0);
+                        CHECK(counts.live == 0);
+                        CHECK(counts.rows == 2);
+                      });
+    CHECK(failed == 1);
+    CHECK(index.find(7) != IdIndex::kNone);
+    allocations_left = 0;
+    for (std::uint64_t id = 8; id < 100; ++id) index.insert(id, 0);
+    const long left = allocations_left.exchange(kNever);
+    CHECK(left == 0);
+    CHECK(index.counts().evicted > 0);
+    CHECK(index.counts().rebuilt > 0);
+  });
+}
+
 TEST_CASE("a load without memory leaves the rows that were there") {
   const std::string path = "/tmp/leashed-" + std::to_string(getpid()) + "-memory";
   for (const bool grows : {false, true}) {
@@ -97,12 +163,14 @@ TEST_CASE("a load without memory leaves the rows that were there") {
     table.update(others.data(), others.size(), gradients.data(), nullptr);
     const std::vector<std::uint64_t> all = {1, 2, 3, 4};
     const std::vector<float> before = values_of(table, all);
-    const long failed = until_through([&] { table.load(path, "one"); },
-                                      [&] {
-                                        CHECK(values_of(table, all) == before);
-                                        CHECK(table.statistics().steps == 1);
-                                      });
-    CHECK(failed > 1);
+    in_new_thread([&] {
+      const long failed = until_through([&] { table.load(path, "one"); },
+                                        [&] {
+                                          CHECK(values_of(table, all) == before);
+                                          CHECK(table.statistics().steps == 1);
+                                        });
+      CHECK(failed > 1);
+    });
     CHECK(values_of(table, all) == values_of(saved, all));
   }
   std::remove(path.c_str());
