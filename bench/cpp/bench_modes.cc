@@ -98,7 +98,7 @@ double decisions_a_second(const Choice& choice, std::uint32_t workers, double se
   Out out;
   const auto tell = [&](const Event& event, std::int64_t now) {
     out.clear();
-    on(machine, event, {now}, out);
+    machine.on(event, {now}, out);
     for (const Action& a : out.actions()) {
       if (a.kind == Action::Kind::grant) line.put({a.node, a.lease.ticket});
     }
