@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Pytest's importlib mode leaves the path alone; here lie reference.py and factories.py.
-sys.path.insert(0, str(Path(__file__).parent))
+# Pytest's importlib mode leaves the path alone. Here lie reference.py and factories.py, beside this
+# folder the benchmarks, which are no part of the package.
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from drawing import examples
 

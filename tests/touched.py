@@ -28,6 +28,7 @@ HOUSE = "tests/house"  # how everything fits together
 SMOKE = (
     "tests/engine/test_parameter_vector.py",
     "tests/models/test_core_arguments.py",
+    "tests/training/test_bad_input.py",
     "tests/training/test_train.py",
 )
 
@@ -36,6 +37,7 @@ INSTEAD = {
     "base": (*SMOKE, "tests/test_public_names.py"),  # below everything
     "disciplines": ("tests/engine",),  # every test has one
     "include": ("tests/gradients",),  # leashed.h, for gradients from outside
+    "stopping": SMOKE,  # nearly every test has an `until`
 }
 
 # What is not the package, the core or a test, and has tests: by how its path begins, the first one.
