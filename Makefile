@@ -130,24 +130,22 @@ test-process: .venv/test dev
 
 # Some settings of Linux's address-space randomisation keep ThreadSanitizer from starting, so it is
 # switched off where that is allowed.
+TSAN = TSAN_OPTIONS=halt_on_error=1 $$(setarch -R echo setarch -R 2>/dev/null || true)
 THREADS := base net vector update staleness data table row_store sparse discipline server trace engine \
   backend modes training faults policy cluster simulation
 test-thread: .venv/ci
 	$(BEGIN)
 	$(call BUILD,thread,$(COLD) -DLEASHED_SANITIZE=thread,--target $(addprefix test_,$(THREADS) graph))
 	tests/packaging/check-kernels build/thread
-	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) -j2 -R '^($(call ANY,$(THREADS)))$$'
+	$(TSAN) $(call CTEST,thread) -j2 -R '^($(call ANY,$(THREADS)))$$'
 	# Nothing else of the graphs' has threads, and all of it would take many minutes.
-	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed build/thread/tests/cpp/test_graph -tc='*while others write them' \
+	$(TSAN) build/thread/tests/cpp/test_graph -tc='*while others write them' \
 	  >build/thread/graph.log 2>&1 || { cat build/thread/graph.log; exit 1; }
 	grep 'test cases: *[1-9]' build/thread/graph.log  # a filter of doctest's may find none
 
 test-thread-whole: .venv/ci
 	$(call BUILD,thread,$(COLD) -DLEASHED_SANITIZE=thread)
-	fixed=$$(setarch -R echo setarch -R 2>/dev/null || true); \
-	  TSAN_OPTIONS=halt_on_error=1 $$fixed $(call CTEST,thread) --timeout 3000
+	$(TSAN) $(call CTEST,thread) --timeout 3000
 
 test-address: .venv/ci
 	$(BEGIN)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "leashed/base/error.h"
+#include "leashed/base/relaxed.h"
 #include "leashed/discipline/discipline.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/discipline/updater.h"
@@ -197,7 +198,6 @@ Publication Engine::push_sparse(const SparseGradient& gradient, const std::uint6
 
 void Engine::stepped(const Members::Mine& mine, const Publication& publication) {
   if (!begun_) return;
-  constexpr auto kRelaxed = std::memory_order_relaxed;
   if (publication.published) {
     counters_.published.fetch_add(1, kRelaxed);
     counters_.staleness.fetch_add(publication.staleness_compute + publication.staleness_schedule,

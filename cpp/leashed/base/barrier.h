@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "leashed/base/aligned.h"
+#include "leashed/base/relaxed.h"
 #include "leashed/base/spin.h"
 
 namespace leashed {
@@ -51,8 +52,6 @@ class Barrier {
   }
 
  private:
-  static constexpr auto kRelaxed = std::memory_order_relaxed;
-
   // True for the last of the round. Release: what this thread did is handed to the last; acquire:
   // the last takes over what all others did (each arrival continues the others' release sequence).
   bool arrive() { return missing_.fetch_sub(1, std::memory_order_acq_rel) == 1; }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "leashed/base/relaxed.h"
 #include "leashed/net/connection.h"
 
 namespace leashed {
@@ -53,7 +54,6 @@ class WireCount {
   }
 
  private:
-  static constexpr auto kRelaxed = std::memory_order_relaxed;
   // Relaxed: counts, which hand nothing over.
   struct Sum {
     std::atomic<std::uint64_t> out{0}, in{0};

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "leashed/base/relaxed.h"
+
 namespace leashed {
 namespace {
 
@@ -28,7 +30,6 @@ struct TrackedSource::Seat {
   }
   void learn(const float* batch, const RunningStatistics& from, std::uint64_t share,
              std::uint64_t nearer) {
-    constexpr auto kRelaxed = std::memory_order_relaxed;
     constexpr auto kRelease = std::memory_order_release;  // with the acquires of read()
     const std::uint64_t now = turn.load(kRelaxed);
     std::uint64_t n = batches.load(kRelaxed);

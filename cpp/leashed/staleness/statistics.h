@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/base/relaxed.h"
 
 namespace leashed {
 
@@ -99,8 +100,6 @@ class StalenessStatistics {
   }
 
  private:
-  static constexpr auto kRelaxed = std::memory_order_relaxed;
-
   // A bin is the octave and the 9 bits of τ after its first one; below 1,024 that is τ.
   static constexpr int kOctaves = 32, kBits = 9;
   static constexpr std::size_t kParts = std::size_t{1} << kBits;

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "leashed/base/relaxed.h"
+
 namespace leashed {
 
 class Admission {
@@ -46,8 +48,6 @@ class Admission {
   }
 
  private:
-  static constexpr auto kRelaxed = std::memory_order_relaxed;
-
   void forget() {
     const std::uint64_t n = sightings_.fetch_add(1, kRelaxed);
     if (n % 10 != 0) return;
