@@ -248,22 +248,29 @@ class Every(resuming.Kept):
         self.batches.append((reached.running[1], reached.batches))
 
 
+def with_checkpoints(**settings: Any) -> tuple[Every, lsh.TrainResult]:
+    """A run with at least two checkpoints before its last: a longer one where the machine has no time
+    for them.
+    """
+    for updates in (8_000, 80_000, 800_000):
+        kept = Every()
+        result = trained(
+            chain(DataNorm()), dense(), updates, checkpoint=kept, checkpoint_every=1e-3, **settings
+        )
+        if len(kept.batches) > 2:
+            return kept, result
+    pytest.fail(f"{len(kept.batches)} checkpoints in {updates} updates")
+
+
 @pytest.mark.parametrize("discipline", [lsh.Leashed(), lsh.Hogwild(), lsh.Locked()])
 @pytest.mark.parametrize("policy", [lsh.staleness.none(), lsh.staleness.fleet()])
 def test_one_worker_s_checkpoints_are_of_one_moment(discipline: Any, policy: Any) -> None:
-    kept = Every()
-    arguments = {"discipline": discipline, "staleness": policy, "checkpoint": kept}
-    trained(chain(DataNorm()), dense(), 8000, checkpoint_every=1e-3, **arguments)
-    assert len(kept.batches) > 2
+    kept, _ = with_checkpoints(discipline=discipline, staleness=policy)
     assert all(averaged == used for averaged, used in kept.batches)
 
 
 def test_several_workers_checkpoints_have_averaged_all_that_they_have_applied() -> None:
-    kept = Every()
-    result = trained(
-        chain(DataNorm()), dense(), 8000, threads=3, checkpoint=kept, checkpoint_every=1e-3
-    )
-    assert len(kept.batches) > 2
+    kept, result = with_checkpoints(threads=3)
     assert all(averaged >= used for averaged, used in kept.batches)
     assert kept.batches[-1] == (result.gradients, result.gradients)
 
