@@ -17,6 +17,7 @@
 #include "leashed/kernels/dense.h"
 #include "leashed/model/loss.h"
 #include "leashed/update/passes.h"
+#include "leashed/update/rules.h"
 #include "networks.h"
 
 using namespace leashed;

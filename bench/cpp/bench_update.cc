@@ -18,6 +18,7 @@
 #include "leashed/base/aligned.h"
 #include "leashed/discipline/leashed.h"
 #include "leashed/update/registry.h"
+#include "leashed/update/rules.h"
 #include "turns.h"
 
 using namespace leashed;

@@ -10,6 +10,7 @@
 #include "leashed/kernels/sparse.h"
 #include "leashed/sparse/batch_columns.h"
 #include "leashed/update/rule.h"
+#include "leashed/update/rules.h"
 
 namespace leashed {
 namespace {
@@ -58,7 +59,7 @@ float FactorisationMachine::update(const SparseUpdate& update, const BatchView& 
   const std::size_t most = std::min(update.batch_size, batch.size);
   float* o = own.outputs_for(most);
   float* sums = own.sums_for(most * k());
-  const bool adagrad = update.rule.is<Adagrad>();
+  const bool adagrad = update.rule.is(kArithmetic<Adagrad>);
   const FactorsAhead ahead{batch.sparse.offsets[batch.size], adagrad ? update.stride : 0};
 
   float check = 0;

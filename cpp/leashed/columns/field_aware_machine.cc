@@ -11,6 +11,7 @@
 #include "leashed/kernels/sparse.h"
 #include "leashed/sparse/batch_columns.h"
 #include "leashed/update/rule.h"
+#include "leashed/update/rules.h"
 
 namespace leashed {
 namespace {
@@ -94,7 +95,7 @@ float FieldAwareMachine::update(const SparseUpdate& update, const BatchView& bat
   float* records = update.theta + columns();
   float* b = update.theta + intercepts();
   float* o = own.outputs_for(1);
-  const bool adagrad = update.rule.is<Adagrad>();
+  const bool adagrad = update.rule.is(kArithmetic<Adagrad>);
   const FieldShape shape = kernel_shape(adagrad ? update.stride : 0);
   const std::int64_t end = batch.sparse.offsets[batch.size];
 

@@ -4,6 +4,7 @@
 
 #include "leashed/kernels/sparse.h"
 #include "leashed/update/rule.h"
+#include "leashed/update/rules.h"
 
 namespace leashed {
 SparseLinear::SparseLinear(std::size_t features, std::size_t outputs, std::string_view loss,
@@ -25,7 +26,7 @@ float SparseLinear::update(const SparseUpdate& update, const BatchView& batch,
   const std::size_t most = std::min(update.batch_size, batch.size);
   float* o = own.outputs_for((most + 1) * outputs_);
   float* sums = o + most * outputs_;
-  const bool adagrad = update.rule.is<Adagrad>();
+  const bool adagrad = update.rule.is(kArithmetic<Adagrad>);
   float* gradient = adagrad ? own.gradient_for(dimension()) : nullptr;
   float check = 0;
   std::uint64_t t = update.t;

@@ -6,6 +6,7 @@
 #include "leashed/base/error.h"
 #include "leashed/base/extent.h"
 #include "leashed/update/rule.h"
+#include "leashed/update/rules.h"
 
 namespace leashed {
 
@@ -43,7 +44,8 @@ std::vector<std::size_t> SparseModel::block_ends() const {
 }
 
 bool SparseModel::updates_in_place(const Rule& rule) const {
-  return rule.sparse() && (rule.is<Sgd>() || (rule.is<Adagrad>() && l2_ == 0));
+  return rule.sparse() &&
+         (rule.is(kArithmetic<Sgd>) || (rule.is(kArithmetic<Adagrad>) && l2_ == 0));
 }
 
 double SparseModel::begin_gradient(const float* theta, float* gradient) const {

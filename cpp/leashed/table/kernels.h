@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "leashed/base/isa.h"
-#include "leashed/table/row_rules.h"
 #include "leashed/update/coefficients.h"
 
 namespace leashed {
@@ -25,7 +24,7 @@ using RowPass = void (*)(const RowUpdate* rows, std::size_t count, std::size_t d
                          const Coefficients& coefficients, float* moved);
 
 struct RowKernels {
-  RowPass passes[RowRules::kCount];
+  const RowPass* passes;  // by the rule's place in row_rules.h
   // to[i · dim ...] ← θ of row i.
   void (*gather)(float* to, const float* const* rows, std::size_t count, std::size_t dim);
   // sums[places[i] · stride ...] += of[i · dim ...], in this order.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "leashed/base/error.h"
+#include "leashed/table/row_rules.h"
 #include "leashed/update/registry.h"
 
 namespace leashed {

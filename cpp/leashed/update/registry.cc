@@ -1,5 +1,7 @@
 #include "leashed/update/registry.h"
 
+#include "leashed/update/rules.h"
+
 namespace leashed {
 namespace {
 

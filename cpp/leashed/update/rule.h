@@ -104,11 +104,8 @@ class Rule {
     return keeps_untouched() && std::isinf(options_.clip_value) && !clips_norm() &&
            !options_.maximize;
   }
-  // Whether its formula is that one of rules.h.
-  template <class Formula>
-  bool is() const {
-    return arithmetic_ == kArithmetic<Formula>;
-  }
+  // Whether its formula is that one (kArithmetic of rules.h).
+  bool is(Arithmetic formula) const { return arithmetic_ == formula; }
   Coefficients coefficients(const Step& step) const;
   // What the learning rate never exceeds.
   double largest_lr() const { return options_.lr->largest(); }

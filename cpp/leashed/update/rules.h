@@ -29,6 +29,7 @@
 #include "leashed/update/ftrl.h"
 #include "leashed/update/momentum.h"
 #include "leashed/update/nesterov.h"
+#include "leashed/update/passes.h"
 #include "leashed/update/rmsprop.h"
 #include "leashed/update/sgd.h"
 
@@ -56,8 +57,6 @@ using Rules = RuleList<Sgd,              //
                        Amsgrad,          //
                        Ftrl>;
 
-// A rule by its place in the list.
-enum class Arithmetic : std::size_t {};
 template <class Rule>
 constexpr Arithmetic kArithmetic{Rules::place<Rule>()};
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "leashed/table/kernels.h"
+#include "leashed/table/row_rules.h"
 #include "leashed/update/passes.h"
 
 using namespace leashed;

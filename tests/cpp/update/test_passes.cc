@@ -11,6 +11,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/update/passes.h"
+#include "leashed/update/rules.h"
 
 using namespace leashed;
 

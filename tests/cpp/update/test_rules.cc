@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "leashed/update/registry.h"
+#include "leashed/update/rules.h"
 
 using namespace leashed;
 
@@ -34,9 +35,9 @@ Choice with(Choice choice, const std::string& key, double value) {
 
 TEST_CASE("these are all the rules there are") {
   CHECK(kRules.size() == Rules::kCount);
-  CHECK(make_rule(with(kRules.at("sgd"), "lr", 1))->is<Sgd>());
-  CHECK(make_rule(with(kRules.at("amsgrad"), "lr", 1))->is<Amsgrad>());
-  CHECK(!make_rule(with(kRules.at("amsgrad"), "lr", 1))->is<Adam>());
+  CHECK(make_rule(with(kRules.at("sgd"), "lr", 1))->is(kArithmetic<Sgd>));
+  CHECK(make_rule(with(kRules.at("amsgrad"), "lr", 1))->is(kArithmetic<Amsgrad>));
+  CHECK(!make_rule(with(kRules.at("amsgrad"), "lr", 1))->is(kArithmetic<Adam>));
 }
 
 TEST_CASE("a rule's coefficients hold the learning rate of its schedule, whatever the rule") {

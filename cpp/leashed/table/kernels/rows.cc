@@ -3,6 +3,7 @@
 #include "leashed/base/isa_table.h"
 #include "leashed/base/simd.h"
 #include "leashed/table/kernels.h"
+#include "leashed/table/row_rules.h"
 #include "leashed/update/kernels/clamp.h"
 #include "leashed/update/kernels/math.h"
 #include "leashed/update/kernels/racy.h"
@@ -154,14 +155,17 @@ LEASHED_RACY float sum_of_squares(const float* row, std::size_t dim) {
   return sum;
 }
 
+template <class List>
+struct Passes;
 template <class... All>
-constexpr RowKernels kernels_of(RuleList<All...>) {
-  return {{pass<All>()...}, gather, add, sum_of_squares};
-}
+struct Passes<RuleList<All...>> {
+  static constexpr RowPass kRules[] = {pass<All>()...};
+};
 
 }  // namespace
 
 extern const RowKernels LEASHED_ISA_NAME(row_kernels);
-constinit const RowKernels LEASHED_ISA_NAME(row_kernels) = kernels_of(RowRules{});
+constinit const RowKernels LEASHED_ISA_NAME(row_kernels) = {Passes<RowRules>::kRules, gather, add,
+                                                            sum_of_squares};
 
 }  // namespace leashed

@@ -7,6 +7,7 @@
 #include "leashed/update/kernels/clamp.h"
 #include "leashed/update/kernels/math.h"
 #include "leashed/update/kernels/racy.h"
+#include "leashed/update/rules.h"
 
 namespace leashed {
 namespace {
@@ -181,14 +182,16 @@ constexpr RulePasses passes() {
           Rule::kSquares};
 }
 
+template <class List>
+struct Table;
 template <class... All>
-constexpr PassTable table_of(RuleList<All...>) {
-  return {{passes<All>()...}};
-}
+struct Table<RuleList<All...>> {
+  static constexpr RulePasses kRules[] = {passes<All>()...};
+};
 
 }  // namespace
 
 extern const PassTable LEASHED_ISA_NAME(pass_table);
-constinit const PassTable LEASHED_ISA_NAME(pass_table) = table_of(Rules{});
+constinit const PassTable LEASHED_ISA_NAME(pass_table) = {Table<Rules>::kRules};
 
 }  // namespace leashed
