@@ -111,12 +111,16 @@ def test_those_who_wait_help_to_the_bits_of_one_thread(mode, rule) -> None:
 
 
 def test_switching_happens_at_its_time() -> None:
-    mode = modes.Switching(gba_batch=4, at=((0.0, "gba"), (0.02, "sync"), (0.04, "gba")))
-    result = train(mode, 2, until=lsh.until(epochs=100))
-    assert result.mode is not None
-    assert result.mode.worker_examples.sum() == 64_000
-    # Not all leases had the batch size of one mode.
-    assert 64_000 / 16 < result.gradients < 64_000 / 4
+    for longer in (1, 5, 25):  # where the machine has no time for a worker before, or after
+        mode = modes.Switching(gba_batch=4, at=((0.0, "gba"), (0.02 * longer, "sync")))
+        result = train(mode, 2, until=lsh.until(epochs=100 * longer))
+        assert result.mode is not None
+        examples = 64_000 * longer
+        assert result.mode.worker_examples.sum() == examples
+        # Not all leases had the batch size of one mode.
+        if examples / 16 < result.gradients < examples / 4:
+            return
+    pytest.fail(f"{result.gradients} gradients of {examples} examples: all of one mode")
 
 
 def test_stop_rules_and_progress() -> None:
