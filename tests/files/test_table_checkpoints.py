@@ -287,6 +287,21 @@ def test_what_a_killed_process_began_is_cleared_away(folder: Path) -> None:
     assert {p.name for p in folder.iterdir()} == named(folder)
 
 
+def test_what_others_keep_in_the_folder_stays(folder: Path) -> None:
+    run(5, checkpoint=folder)
+    kept = {
+        "3.table0.bak",
+        "9.model.safetensors.orig",
+        "1.table0.partial",
+        ".8.model.safetensors.swp",
+    }
+    for name in kept:
+        (folder / name).touch()
+    run(7, checkpoint=folder)
+    assert {p.name for p in folder.iterdir()} == named(folder) | kept
+    assert manifest_of(folder)["generation"] == 2
+
+
 def damage(content: bytes) -> bytes:
     return content[:-20] + bytes([content[-20] ^ 1]) + content[-19:]
 
