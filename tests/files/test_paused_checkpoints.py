@@ -65,6 +65,48 @@ def test_one_thread_goes_on_from_each_to_the_same_bits(
     assert ends == [12, 24, 36, 40]
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lsh.Adam(lsh.schedules.cosine(0.01, total=80)),
+        lsh.SWAP(lsh.Adam(0.01), period=7),
+        lsh.Adagrad(lsh.schedules.step(0.05, every=9)),
+    ],
+    ids=lambda rule: type(rule).__name__,
+)
+@pytest.mark.parametrize("discipline", [lsh.Sequential(), lsh.Synchronous()], ids=str)
+def test_tables_that_were_trained_before_go_on_from_their_own_steps(
+    discipline: lsh.Discipline, rule: lsh.Rule, tmp_path: Path, each: list[Path]
+) -> None:
+    """A run's updates count from its beginning, and a table's from the table's."""
+
+    def again(**given: Any) -> lsh.TrainResult:
+        before = run(25, rule=rule)
+        given = {"tables": before.tables, "init": before.parameters, **given}
+        return run(40, rule=rule, discipline=discipline, **given)
+
+    whole = again(checkpoint=tmp_path / "run", checkpoint_updates=12)
+    for folder in each.copy():
+        resumed = again(resume=folder)
+        assert_alike(resumed, whole, tmp_path / "rows")
+        steps = {table.statistics()["steps"] for table in resumed.tables.values()}
+        assert steps == {65}
+    assert len(each) == 4
+
+
+def test_who_saves_a_table_under_way_has_its_steps() -> None:
+    tables = run(25).tables
+    seen = []
+
+    def look(now: lsh.Progress) -> None:
+        steps = {table.statistics()["steps"] for table in tables.values()}
+        seen.append(now.updates)
+        assert steps == {25 + now.updates}
+
+    run(3000, tables=tables, evaluate_every=0.01, progress=look)
+    assert seen[-1] == 3000
+
+
 @pytest.mark.parametrize("discipline", DISCIPLINES[1:], ids=lambda one: one.label)
 def test_several_threads_all_wait(
     discipline: lsh.Discipline, tmp_path: Path, each: list[Path]
