@@ -113,12 +113,15 @@ StopRules to_rules(const Settings& until, std::vector<double> milestones) {
 TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
                             const std::optional<py::function>& checkpoint,
                             bool& interrupted_in_callback) {
+  // False where Ctrl-C ended it.
   const auto call = [&interrupted_in_callback](const py::function& callback, auto&&... arguments) {
     try {
       callback(std::forward<decltype(arguments)>(arguments)...);
+      return true;
     } catch (py::error_already_set& error) {
       if (!error.matches(PyExc_KeyboardInterrupt)) throw;
       interrupted_in_callback = true;
+      return false;
     }
   };
   TrainCallbacks callbacks{
@@ -132,7 +135,9 @@ TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
   if (checkpoint) {
     callbacks.checkpoint = [call, &checkpoint](Checkpoint taken) {
       const py::gil_scoped_acquire acquire;
-      call(*checkpoint, std::move(taken));
+      const py::object reached = py::cast(std::move(taken));
+      // The very same once more, so that it can go on where it was; the next Ctrl-C is passed on.
+      if (!call(*checkpoint, reached)) (*checkpoint)(reached);
     };
   }
   return callbacks;

@@ -44,7 +44,9 @@ PARTS = {
         "pytest -n 2 -m 'not process and not long'",
     ),
     "kills": Part(
-        10, "python tests/shared_kills.py 200 && python tests/continual_kills.py --incremental"
+        12,
+        "python tests/shared_kills.py 200 && python tests/continual_kills.py --incremental && "
+        "python tests/checkpoint_signals.py",
     ),
     "faults": Part(60, "python tests/cluster/faults.py --faults 200"),
     "schedules": Part(30, "python tests/policies/compare.py --schedules 100000"),

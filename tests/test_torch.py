@@ -280,6 +280,29 @@ def test_settings_that_the_rule_has_not_are_refused() -> None:
             lsh.torch.Optimizer([{"params": network().parameters(), **settings}], rule)
 
 
+def test_ctrl_c_leaves_no_half_a_group_and_no_half_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = network()
+    first, *others = module.parameters()
+    optimizer = lsh.torch.Optimizer([first], lsh.Adam(0.01))
+    step(module, optimizer, 0)
+    state = optimizer.state_dict()
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("leashed.torch.optimizer._Group", stop)
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.add_param_group({"params": others})
+    with monkeypatch.context() as patch:
+        patch.setattr(lsh.torch.Optimizer, "_load", stop)
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.load_state_dict({**state, "state": {}})
+    assert len(optimizer.param_groups) == 1
+    assert int(optimizer.state_dict()["state"][0]["step"]) == 1
+    step(module, optimizer, 1)
+
+
 def test_a_learning_rate_may_be_a_tensor_and_a_group_that_is_wrong_is_not_kept() -> None:
     ours, theirs = network(), network()
     optimizer = lsh.torch.Optimizer(ours[0].parameters(), lsh.Adam(0.01))

@@ -52,3 +52,11 @@ def test_what_cannot_be_is_told_before(tmp_path: Path, capsys: pytest.CaptureFix
         assert cli.main(["clicks", *arguments]) == 2
         assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_beside_is_its_owners(tmp_path: Path) -> None:
+    kept = tmp_path / "day.tsv.part"
+    kept.write_text("mine")
+    assert cli.main(["clicks", *_ARGUMENTS, "--output", str(tmp_path / "day.tsv")]) == 0
+    assert kept.read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 2

@@ -5,8 +5,14 @@ bits.
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +23,8 @@ from files.test_table_checkpoints import assert_alike, manifest_of, run
 import leashed as lsh
 from leashed import models
 from leashed.files import checkpoint, folders
+
+SIGNALS = Path(__file__).parents[1] / "checkpoint_signals.py"
 
 
 @pytest.fixture
@@ -63,6 +71,48 @@ def test_one_thread_goes_on_from_each_to_the_same_bits(
         ends.append(resumed.config["resumed_at"])
         assert_alike(resumed, whole, tmp_path / "rows")
     assert ends == [12, 24, 36, 40]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lsh.Adam(lsh.schedules.cosine(0.01, total=80)),
+        lsh.SWAP(lsh.Adam(0.01), period=7),
+        lsh.Adagrad(lsh.schedules.step(0.05, every=9)),
+    ],
+    ids=lambda rule: type(rule).__name__,
+)
+@pytest.mark.parametrize("discipline", [lsh.Sequential(), lsh.Synchronous()], ids=str)
+def test_tables_that_were_trained_before_go_on_from_their_own_steps(
+    discipline: lsh.Discipline, rule: lsh.Rule, tmp_path: Path, each: list[Path]
+) -> None:
+    """A run's updates count from its beginning, and a table's from the table's."""
+
+    def again(**given: Any) -> lsh.TrainResult:
+        before = run(25, rule=rule)
+        given = {"tables": before.tables, "init": before.parameters, **given}
+        return run(40, rule=rule, discipline=discipline, **given)
+
+    whole = again(checkpoint=tmp_path / "run", checkpoint_updates=12)
+    for folder in each.copy():
+        resumed = again(resume=folder)
+        assert_alike(resumed, whole, tmp_path / "rows")
+        steps = {table.statistics()["steps"] for table in resumed.tables.values()}
+        assert steps == {65}
+    assert len(each) == 4
+
+
+def test_who_saves_a_table_under_way_has_its_steps() -> None:
+    tables = run(25).tables
+    seen = []
+
+    def look(now: lsh.Progress) -> None:
+        steps = {table.statistics()["steps"] for table in tables.values()}
+        seen.append(now.updates)
+        assert steps == {25 + now.updates}
+
+    run(3000, tables=tables, evaluate_every=0.01, progress=look)
+    assert seen[-1] == 3000
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES[1:], ids=lambda one: one.label)
@@ -123,13 +173,105 @@ def test_sparse_rows_in_place(discipline: lsh.Discipline, tmp_path: Path) -> Non
     np.testing.assert_array_equal(whole.parameters, train().parameters)
 
 
-def test_an_interrupted_pause_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
+class Alarm(Exception):
+    """Of a signal's handler."""
 
-    monkeypatch.setattr(folders, "write", stop)
-    result = run(10**6, threads=2, checkpoint=tmp_path / "run", checkpoint_updates=10)
+
+@contextmanager
+def struck(
+    monkeypatch: pytest.MonkeyPatch, at: int, error: type[BaseException], times: int = 1
+) -> Iterator[None]:
+    """While so manieth a checkpoint is written so many signals come, whose handler raises that."""
+    write, handled, calls = checkpoint.write, threading.Semaphore(0), []
+
+    def handler(*_: object) -> None:
+        handled.release()
+        raise error
+
+    def and_strike(*arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) == at:
+            for _ in range(times):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                assert handled.acquire(timeout=60)
+        write(*arguments)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, "write", and_strike)
+            yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("at", [1, 3], ids=["the first", "the last"])
+def test_ctrl_c_while_one_is_written_ends_the_run_with_its_last_state(
+    at: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    with struck(monkeypatch, at, KeyboardInterrupt):
+        result = run(30, threads=threads, checkpoint=folder, checkpoint_updates=10)
     assert result.reason == "interrupted"
+    assert manifest_of(folder)["exact"]
+    assert updates_in(folder) == result.total_updates
+    kept = lsh.restore(folder)
+    np.testing.assert_array_equal(kept.parameters, result.parameters)
+    for name, table in result.tables.items():
+        rows = np.arange(table.rows or 0)
+        np.testing.assert_array_equal(kept.tables[name].lookup(rows), table.lookup(rows))
+
+
+@pytest.mark.parametrize("at", [1, 3], ids=["the first", "the last"])
+@pytest.mark.parametrize(
+    ("error", "times"), [(Alarm, 1), (TimeoutError, 1), (KeyboardInterrupt, 2)]
+)
+def test_what_a_handler_raises_while_one_is_written_is_raised_and_the_file_is_there(
+    error: type[BaseException],
+    times: int,
+    at: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "run"
+    with struck(monkeypatch, at, error, times), pytest.raises(error):
+        run(30, checkpoint=folder, checkpoint_updates=10)
+    assert manifest_of(folder)["exact"]
+    assert updates_in(folder) == 10 * at
+    assert run(40, resume=folder).total_updates == 40
+
+
+@pytest.mark.parametrize("error", [Alarm, TimeoutError, KeyboardInterrupt])
+def test_at_the_end_the_last_is_waited_for_whatever_a_handler_raises(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for a disk before: the signal comes when all workers have ended."""
+    folder = tmp_path / "run"
+    with struck(monkeypatch, 1, error), pytest.raises(error):
+        run(30, checkpoint=folder)
+    assert updates_in(folder) == 30
+
+
+def test_a_state_whose_handing_over_ctrl_c_cuts_short_is_handed_over_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it comes before the thread that writes has been told."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (whose method is replaced)
+
+    submit, cut = ThreadPoolExecutor.submit, []
+
+    def and_cut(self: ThreadPoolExecutor, work: Any, *arguments: Any) -> Any:
+        if work is not int and not cut:
+            cut.append(1)
+            raise KeyboardInterrupt
+        return submit(self, work, *arguments)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", and_cut)
+    result = run(30, checkpoint=tmp_path / "run")
+    assert cut
+    assert result.reason == "interrupted"
+    assert updates_in(tmp_path / "run") == 30
 
 
 def test_a_full_disk_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,3 +299,10 @@ def test_a_full_disk_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_what_does_not_go_together(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run(5, **given)
+
+
+@pytest.mark.process
+def test_signals_at_every_stage_leave_the_newest_file_or_an_exception() -> None:
+    command = [sys.executable, SIGNALS, "--runs", "18", "--seed", "1"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

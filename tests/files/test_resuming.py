@@ -335,6 +335,66 @@ def test_a_crashed_run_keeps_its_last_good_checkpoint(path: Path, digits: Datase
     assert path.read_bytes() == before
 
 
+# Their sums of squares leave float32's range where a gradient is 10²⁰.
+SQUARES = [
+    lsh.Adagrad(0.01),
+    lsh.RMSprop(0.001),
+    lsh.RMSprop(0.001, centered=True),
+    lsh.Adam(0.001),
+    lsh.Adam(0.001, amsgrad=True),
+    lsh.FTRL(0.1, l1=0.1),
+    lsh.SWAP(lsh.Adagrad(0.01), period=7),
+]
+
+
+@pytest.mark.parametrize("rule", SQUARES, ids=lambda rule: type(rule).__name__)
+def test_infinite_states_beside_finite_parameters_are_written_and_go_on(
+    rule: lsh.Rule, path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 5)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(int)
+    x[:, 2] *= 1e20
+
+    def trained(updates: int, **given: Any) -> TrainResult:
+        until = lsh.until(updates=updates)
+        model = lsh.models.logistic_regression(5)
+        return lsh.train(model, (x, y), rule=rule, threads=1, batch_size=8, until=until, **given)
+
+    whole = trained(40)
+    with pytest.warns(RuntimeWarning, match="1 of 6 parameters .* stand still.*scale") as told:
+        trained(20, checkpoint=path)
+    assert [warning.filename for warning in told] == [__file__]
+    tensors = checkpoint.read(path)[1].items()
+    assert not all(np.isfinite(tensor).all() for name, tensor in tensors if "state." in name)
+    np.testing.assert_array_equal(trained(40, resume=path).parameters, whole.parameters)
+    assert np.isfinite(lsh.load(path)[1]).all()
+
+
+def test_parameters_that_are_not_finite_are_not_written_and_it_is_told(
+    path: Path, tmp_path: Path
+) -> None:
+    """A stream's loss is that of batches before their updates."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("y,x\n" + "1,4\n" * 2)
+    columns = {"y": lsh.stream.Label(), "x": lsh.stream.Number()}
+
+    with pytest.warns(
+        RuntimeWarning, match=f"no checkpoint.*{path.name}: 1 of 2 parameters are not"
+    ):
+        result = lsh.train(
+            lsh.models.logistic_regression(1),
+            lsh.stream.csv(rows, columns),
+            rule=lsh.SGD(3e38),
+            threads=1,
+            batch_size=2,
+            until=lsh.until(epochs=1),
+            checkpoint=path,
+        )
+    assert not np.isfinite(result.parameters).all()
+    assert not path.exists()
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -436,11 +496,11 @@ def test_the_newest_state_is_written_last(path: Path, monkeypatch: pytest.Monkey
     """A slow disk skips states, but not the last."""
     written: list[int] = []
 
-    def slowly(_path: Path, _model: lsh.Model, reached: Any, *_: object) -> None:
+    def slowly(_: resuming.Checkpointer, reached: resuming.Reached) -> None:
         time.sleep(0.005)
-        written.append(reached)
+        written.append(reached.training)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(resuming, "_write", slowly)
+    monkeypatch.setattr(resuming.Checkpointer, "_put", slowly)
     with resuming.Checkpointer(path, MODEL, {}) as checkpointer:
         for n in range(1, 101):
             checkpointer(n)  # type: ignore[arg-type]

@@ -287,6 +287,59 @@ def test_what_a_killed_process_began_is_cleared_away(folder: Path) -> None:
     assert {p.name for p in folder.iterdir()} == named(folder)
 
 
+def test_what_others_keep_in_the_folder_stays(folder: Path) -> None:
+    run(5, checkpoint=folder)
+    kept = {
+        "3.table0.bak",
+        "9.model.safetensors.orig",
+        "1.table0.partial",
+        ".8.model.safetensors.swp",
+    }
+    for name in kept:
+        (folder / name).touch()
+    run(7, checkpoint=folder)
+    assert {p.name for p in folder.iterdir()} == named(folder) | kept
+    assert manifest_of(folder)["generation"] == 2
+
+
+def test_an_alarm_while_a_folder_is_read_is_no_new_generation(folder: Path) -> None:
+    run(5, checkpoint=folder)
+    calls = []
+
+    def take(_: folders.Opened) -> None:
+        calls.append(1)
+        run(7, checkpoint=folder)
+        raise TimeoutError("by a handler")
+
+    with pytest.raises(TimeoutError, match="by a handler"):
+        folders.read(folder, take)
+    assert len(calls) == 1
+
+
+def test_two_signals_while_a_folder_is_saved_leave_what_its_manifest_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes while it is looked up whether the first came too late."""
+    put = folders._put
+
+    def and_alarm(*_: object) -> None:
+        raise TimeoutError
+
+    def and_ctrl_c(*given: Any) -> None:
+        put(*given)
+        monkeypatch.setattr(folders, "_manifest", and_alarm)
+        raise KeyboardInterrupt
+
+    model = dlrm()
+    tables = lsh.tables.of(model.tables)
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "_put", and_ctrl_c)
+        with pytest.raises((KeyboardInterrupt, TimeoutError)):
+            lsh.save(folder, model, model.init(), tables)
+    monkeypatch.undo()
+    folders.opened(folder)
+
+
 def damage(content: bytes) -> bytes:
     return content[:-20] + bytes([content[-20] ^ 1]) + content[-19:]
 

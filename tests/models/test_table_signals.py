@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,3 +82,35 @@ def test_saving_and_loading_are_interrupted_and_leave_file_and_table(tmp_path: P
     np.testing.assert_array_equal(table.lookup(ids), values)
     table.load(path)  # nobody is left in it
     assert (table.lookup(ids) != values).all()
+
+
+def test_who_saves_from_a_handler_while_a_table_is_saved_is_refused(tmp_path: Path) -> None:
+    """In a process of its own, since it would wait for itself."""
+    code = f"""
+import signal
+from pathlib import Path
+import numpy as np
+import leashed as lsh
+
+table = lsh.Table(rows={ROWS}, dim=8, rule=lsh.SGD(1.0))
+path = Path({str(tmp_path)!r})
+told = []
+
+def handler(*_):
+    try:
+        table.save_changes(path / "within")
+    except ValueError as error:
+        told.append(str(error))
+
+table.save_tracked(path / "all")
+signal.signal(signal.SIGALRM, handler)
+for k in range(1000):
+    table.update(np.arange({ROWS}), np.ones(({ROWS}, 8), np.float32))
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    table.save_changes(path / f"changes{{k}}")
+    if told:
+        break
+    (path / f"changes{{k}}").unlink()
+assert "is being saved" in told[0], told
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=200)

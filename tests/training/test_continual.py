@@ -21,7 +21,7 @@ from table_files import rows_in
 
 import leashed as lsh
 from leashed.files import folders
-from leashed.models import DataNorm, Graph
+from leashed.models import BatchNorm, DataNorm, Dense, Graph, Input
 from leashed.report import days as report
 from leashed.training.days import Journal
 
@@ -529,3 +529,52 @@ def test_a_journal_tells_what_is_not_finite(tmp_path: Path) -> None:
     journal.finish(day)
     (again,) = Journal(tmp_path / "days.json").done
     assert repr(again) == repr(day)
+
+
+def numbers(folder: Path, *days: str) -> dict[str, lsh.stream.Stream]:
+    """Days of rows "label,number,number"."""
+    columns = {"y": lsh.stream.Label(), "a": lsh.stream.Number(), "b": lsh.stream.Number()}
+    made = {}
+    for k, rows in enumerate(days):
+        path = folder / f"day{k}.csv"
+        path.write_text("y,a,b\n" + rows)
+        made[path.name] = lsh.stream.csv(path, columns)
+    return made
+
+
+def test_a_day_whose_squares_leave_the_range_of_floats_is_got_past(tmp_path: Path) -> None:
+    """Of a gradient of 10²⁰ the square is infinite; parameters are not."""
+    rows = "".join(f"{k % 2},{k % 7 - 3},{1e20 * (k % 2)}\n" for k in range(64))
+    model = Graph(Input(2) >> Dense(1))
+    given: dict[str, Any] = {**COMMON, "rule": lsh.Adagrad(0.05), "folder": tmp_path / "run"}
+    with pytest.warns(RuntimeWarning, match="1 of 3 parameters of graph stand still"):
+        result = lsh.continual(model, numbers(tmp_path, rows, rows), **given)
+    assert result.outcome == "done"
+    assert [day.updates for day in result.days] == [4, 8]
+    with pytest.warns(RuntimeWarning, match="stand still"):
+        result = lsh.continual(model, numbers(tmp_path, rows, rows, rows), **given)
+    assert [day.updates for day in result.days] == [4, 8, 12]
+
+
+def test_a_day_whose_last_update_is_infinite_has_crashed(tmp_path: Path) -> None:
+    """Of a stream nobody evaluates what it leads to."""
+    model = Graph(Input(2) >> Dense(1))
+    given: dict[str, Any] = {**COMMON, "rule": lsh.SGD(3e38), "folder": tmp_path / "run"}
+    days = numbers(tmp_path, "", "1,4,4\n" * 16)
+    with pytest.warns(RuntimeWarning) as told:
+        result = lsh.continual(model, days, **given)
+    assert "parameters are not finite" in str(told[1].message)
+    assert result.outcome == "crashed"
+    assert [day.name for day in result.days] == ["day0.csv"]
+
+
+def test_a_day_without_a_batch_to_normalise_by_is_got_past(tmp_path: Path) -> None:
+    """An infinite variance is left out of the running statistics."""
+    model = Graph(Input(2) >> BatchNorm() >> Dense(1))
+    rows = "".join(f"{k % 2},{k % 7 - 3},{3e25 * k}\n" for k in range(64))
+    tame = "".join(f"{k % 2},{k % 7 - 3},{k % 3}\n" for k in range(64))
+    result = lsh.continual(
+        model, numbers(tmp_path, rows, tame, tame), folder=tmp_path / "run", **COMMON
+    )
+    assert result.outcome == "done"
+    assert [day.yesterday is None for day in result.days] == [True, True, False]

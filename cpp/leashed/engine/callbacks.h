@@ -15,7 +15,8 @@ struct TrainCallbacks {
   // Told of each evaluation, on the calling thread. May throw likewise.
   std::function<void(const Evaluated&, double initial_loss)> progress;
   // Given a checkpoint, on the calling thread: while the workers go on, and of the final state
-  // unless it is not finite. May throw likewise.
+  // unless it is not finite. May throw likewise. A signal that comes while it lasts must not keep
+  // it from taking the checkpoint; `interrupted` tells of it afterwards.
   std::function<void(Checkpoint)> checkpoint;
 };
 

@@ -114,6 +114,7 @@ bool Monitor::evaluate(std::size_t threads) {
   if (!history_.evaluate(threads)) return false;
   const Evaluated& latest = history_.evaluations().back();
   judge(latest);
+  if (run_.rows) run_.rows->reach(latest.updates);
   if (callbacks_.progress) callbacks_.progress(latest, history_.initial_loss());
   return true;
 }
@@ -122,6 +123,7 @@ bool Monitor::save() {
   if (!saving_ || !callbacks_.checkpoint) return true;
   auto taken = saving_->take(history_.initial_loss());
   if (!taken) return false;
+  if (run_.rows) run_.rows->reach(taken->position.updates);
   callbacks_.checkpoint(*std::move(taken));
   return true;
 }

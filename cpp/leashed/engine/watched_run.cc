@@ -34,17 +34,16 @@ TrainResult WatchedRun::end(const std::function<std::uint64_t(std::uint64_t t)>&
 
   if (begun_ && evaluates_) monitor_.evaluate(run_.workers);
   history_.refine(run_.workers);
-  monitor_.look();
+  const bool crashed = monitor_.crashed() || run_.stop.gave(StopReason::not_finite);
+  if (begun_ && !crashed) monitor_.save();
+  monitor_.look();  // Ctrl-C while it was written, too
   TrainResult result;
   run_.observed.with_snapshot([&](const float* theta, std::uint64_t t) {
     result.parameters.assign(theta, theta + run_.source.dimension());
     result.updates = t;
   });
-  const Ending ending{
-      monitor_.converged(),   monitor_.crashed() || run_.stop.gave(StopReason::not_finite),
-      monitor_.interrupted(), history_.loss_share(),
-      result.updates,         used_batches(result.updates)};
-  if (begun_ && !ending.crashed) monitor_.save();
+  const Ending ending{monitor_.converged(),  crashed,        monitor_.interrupted(),
+                      history_.loss_share(), result.updates, used_batches(result.updates)};
   result.reason = reason_of(ending, run_.stop, run_.until);
   result.outcome = outcome_of(ending, result.reason, run_.until);
   result.evaluations = history_.evaluations();

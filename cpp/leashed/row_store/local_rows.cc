@@ -166,11 +166,13 @@ void LocalRows::drop(std::size_t worker, BatchRows& rows) {
   let_go(members_[worker], static_cast<LocalBatch&>(rows));
 }
 
+void LocalRows::reach(std::uint64_t updates) {
+  for (std::size_t t = 0; t < tables_.size(); ++t) tables_[t]->reach_steps(begun_[t] + updates);
+}
+
 // In lockstep others may be folding what it has found: the last to leave lets all of it go.
 void LocalRows::leave(std::size_t worker) {
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    tables_[t]->reach_steps(begun_[t] + members_[worker].steps);
-  }
+  reach(members_[worker].steps);
   if (!lockstep_) return members_[worker].seats.clear();
   // Release: what the worker did with its seats; acquire: by the last, of all.
   if (left_.fetch_add(1, std::memory_order_acq_rel) + 1 < workers_) return;

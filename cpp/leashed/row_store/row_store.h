@@ -67,6 +67,8 @@ class RowStore {
   virtual RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) = 0;
   // Lets the rows go without an update.
   virtual void drop(std::size_t worker, BatchRows& rows) = 0;
+  // The run has come so far: whoever saves a table now finds it in its steps. Of any thread.
+  virtual void reach(std::uint64_t updates) = 0;
   // The worker takes part no more.
   virtual void leave(std::size_t worker) = 0;
 

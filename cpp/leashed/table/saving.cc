@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kLookRows = 1024;                    // rows between two looks at signals
 constexpr auto kSettled = std::chrono::milliseconds(200);  // in which a step ends, as a rule
+constexpr auto kWait = std::chrono::microseconds(100);  // between two looks at what is waited for
 
 }  // namespace
 
@@ -85,9 +86,39 @@ void Table::Marks::set(const Changed& row) {
   touched[at] = row.touched;
 }
 
+// The right to what was saved last. Not a bare lock: the handler of a signal that comes in between
+// would wait for the very thread that it runs on.
+class Table::Tracking {
+ public:
+  Tracking(Table& table, const Watch& watch) : table_(table) {
+    require_free(table);
+    while (!table.tracking_.try_lock()) {
+      if (watch) watch();
+      std::this_thread::sleep_for(kWait);
+    }
+    table.tracker_.store(std::this_thread::get_id(), kRelaxed);
+  }
+  ~Tracking() {
+    table_.tracker_.store({}, kRelaxed);
+    table_.tracking_.unlock();
+  }
+  Tracking(const Tracking&) = delete;
+
+  // Throws Error where this thread has it.
+  static void require_free(const Table& table) {
+    if (table.tracker_.load(kRelaxed) != std::this_thread::get_id()) return;
+    throw Error("table '" + table.settings_.name +
+                "' is being saved, by the call that a signal's handler has come into; do this when "
+                "that has returned");
+  }
+
+ private:
+  Table& table_;
+};
+
 void Table::save_tracked(const std::string& path, const std::string& description, bool quiet,
                          const Watch& watch) {
-  const std::lock_guard lock(tracking_);
+  const Tracking tracking(*this, watch);
   if (!settings_.versions) {
     throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
   }
@@ -97,7 +128,7 @@ void Table::save_tracked(const std::string& path, const std::string& description
 
 void Table::save_changes(const std::string& path, const std::string& description, bool quiet,
                          const Watch& watch) {
-  const std::lock_guard lock(tracking_);
+  const Tracking tracking(*this, watch);
   if (!marks_) {
     throw Error("table '" + settings_.name + "' has no file that changes could follow; save all");
   }
@@ -107,7 +138,7 @@ void Table::save_changes(const std::string& path, const std::string& description
 }
 
 void Table::track(const Watch& watch) {
-  const std::lock_guard lock(tracking_);
+  const Tracking tracking(*this, watch);
   if (!settings_.versions) {
     throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
   }
@@ -161,7 +192,7 @@ bool Table::settle(const Watch& watch) {
   while (epochs_.oldest() < number) {
     if (std::chrono::steady_clock::now() > end) return false;
     if (watch) watch();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    std::this_thread::sleep_for(kWait);
   }
   return true;
 }
@@ -288,6 +319,7 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
     throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" + settings_.name +
                 "' " + std::to_string(capacity_));
   }
+  Tracking::require_free(*this);
   const Alone alone(*this);
   const std::unique_lock tracking(tracking_, std::try_to_lock);
   if (!tracking) throw Error("table '" + settings_.name + "' is being saved; load it afterwards");

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "leashed/base/aligned.h"
@@ -159,7 +160,8 @@ class Table {
   // As save(), of a table whose rows have versions, and from then on save_changes() writes the rows
   // that are others than in the files so written, and the ids that have none any more. `quiet`: it
   // is certain that nobody updates rows meanwhile. Where it throws, or what was written is not
-  // kept, all rows have to be saved anew.
+  // kept, all rows have to be saved anew. Who comes while another thread does either waits; within
+  // either, in what `watch` calls, it is Error.
   void save_tracked(const std::string& path, const std::string& description, bool quiet,
                     const Watch& watch = {});
   void save_changes(const std::string& path, const std::string& description, bool quiet,
@@ -210,6 +212,7 @@ class Table {
   };
 
   class Alone;
+  class Tracking;
 
   struct Changed {
     std::uint64_t id;
@@ -295,7 +298,9 @@ class Table {
   std::unique_ptr<Rows> rows_;
   std::unique_ptr<IdIndex> index_;  // where it grows
   std::unique_ptr<Admission> admission_;
-  std::mutex tracking_;           // of marks_
+  std::mutex tracking_;  // of marks_
+  // Whose thread has it. Relaxed: one finds its own id here where it has written it itself.
+  std::atomic<std::thread::id> tracker_{};
   std::unique_ptr<Marks> marks_;  // null: nothing is tracked
   std::atomic<std::uint64_t> steps_{0};
   // Rows updated so far, by which ages are told, and the last period of SWAP's. Relaxed: they order

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from leashed.base import checks
+from leashed.base import atomic, checks
 from leashed.datasets import synthetic_click_lines
 
 if TYPE_CHECKING:
@@ -80,17 +80,11 @@ def _clicks(options: argparse.Namespace) -> int:
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
     """Whole, or not at all."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            if path.suffix == ".gz":
-                # Without a name and a time in it: the same rows are the same bytes.
-                packed = gzip.GzipFile("", "wb", _LEVEL, file, mtime=0)
-                with packed:
-                    cast("IO[bytes]", packed).writelines(lines)
-            else:
-                file.writelines(lines)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with atomic.opened(path) as file:
+        if path.suffix == ".gz":
+            # Without a name and a time in it: the same rows are the same bytes.
+            packed = gzip.GzipFile("", "wb", _LEVEL, file, mtime=0)
+            with packed:
+                cast("IO[bytes]", packed).writelines(lines)
+        else:
+            file.writelines(lines)

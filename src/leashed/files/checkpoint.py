@@ -326,7 +326,8 @@ def read(
     path: str | os.PathLike[str],
 ) -> tuple[BuiltIn | Description, dict[str, NDArray[np.float32]], dict[str, str]]:
     """Read what ``write`` wrote: the model, tensors by name, among them the model's parameters, and
-    the metadata. Everything is finite. Raises what ``load`` does of the file itself.
+    the metadata. Parameters are finite; of what a run has beside them infinite sums may be. Raises
+    what ``load`` does of the file itself.
     """
     file = Path(path)
     if file.is_dir():
@@ -412,11 +413,10 @@ def _tensors(
         if not 0 <= begin <= end <= len(data) or end - begin != size:
             raise ValueError(f"{name} has {end - begin} bytes, its shape needs {size}")
         spans.append((begin, end))
-        values = np.frombuffer(data[begin:end], "<f4").astype(np.float32)
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name} holds values that are not finite")
-        tensors[name] = values.reshape(shape)
+        tensors[name] = np.frombuffer(data[begin:end], "<f4").astype(np.float32).reshape(shape)
     for name, shape in shapes(model).items():
+        if not np.isfinite(tensors[name]).all():
+            raise ValueError(f"{name} holds values that are not finite")
         if tensors[name].shape != shape:
             raise ValueError(
                 f"{name} is {list(tensors[name].shape)}, the model needs {list(shape)}"

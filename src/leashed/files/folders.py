@@ -32,7 +32,11 @@ _MOST_CHANGES, _MOST_OF_BASE = 64, 0.5
 _BLOCK = 2**20
 _TRIES = 100  # to read a generation before the next one has taken its place
 # Files of a generation, and what is left of one that was not written to the end.
-_OURS = re.compile(r"\.?(\d+)\.(?:model\.safetensors|(?:table|changes)\d+)(?:\.[\w-]+)*")
+# (atomic.py and partial_name.h have these names.)
+_OURS = re.compile(
+    r"(\d+)\.(?:model\.safetensors|(?:table|changes)\d+(?:\.partial-\d+-\d+)?)"
+    r"|\.(\d+)\.model\.safetensors\.\d+\.\d+"
+)
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
 
 
@@ -137,7 +141,8 @@ def read(path: str | os.PathLike[str], take: Callable[[Opened], T]) -> T:
             _require_whole(folder.model, folder.manifest["model"])
             return take(folder)
         except (OSError, ValueError) as error:
-            if _manifest(Path(path)) == folder.manifest:
+            # (An alarm's handler raises TimeoutError.)
+            if isinstance(error, TimeoutError) or _manifest(Path(path)) == folder.manifest:
                 raise
             failed = error
     raise OSError(
@@ -342,17 +347,17 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _named(folder: Path) -> int | None:
-    """The generation that the manifest names; None: there is none that can be read."""
+    """The generation that the manifest names; None: there is no manifest, or it is damaged."""
     try:
         return int(_manifest(folder)["generation"])
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
 
 
 def _number(path: Path) -> int:
     """The generation that a file is of; 0: of none."""
     found = _OURS.fullmatch(path.name)
-    return int(found[1]) if found else 0
+    return int(found[1] or found[2]) if found else 0
 
 
 def _unfinished(path: Path) -> bool:

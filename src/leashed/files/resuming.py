@@ -7,6 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
@@ -94,10 +95,12 @@ class OtherData(NamedTuple):
 
 
 class Checkpointer:
-    """Writes checkpoints on a thread of its own, so that the monitor waits for no disk.
+    """Writes checkpoints on a thread of its own, so that the monitor waits for no disk, and nothing
+    that a signal's handler raises, which is on the main thread, ends a file half-way.
 
     At every moment the file is the newest one complete. Where writing fails, a RuntimeWarning says
-    why, training goes on and the file stays as it was.
+    why, training goes on and the file stays as it was; so it does where parameters are no longer
+    finite. Where states alone are not, it is written, and one warning tells.
 
     Args:
         path: the file.
@@ -130,9 +133,17 @@ class Checkpointer:
         checkpoint.description(model)  # so that what no file can hold is said now
         self._prepare()
         self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
+        # It is started now: a handler that raises while it is leaves one that nobody waits for.
+        self._thread.submit(int).result()
         self._lock = threading.Lock()
-        self._newest: Reached | None = None  # to be written; None: the thread is idle
-        self._failure: Exception | None = None
+        self._newest: Reached | None = None  # to be written
+        # Held while the thread has something to write. A bare lock: what a handler raises while it is
+        # waited for leaves it as it was.
+        self._writing = threading.Lock()
+        self._handed: _core.Resumption | None = None  # that is waited for
+        self._failure: BaseException | None = None
+        self._still = 0  # parameters that stand still
+        self._told_still = False
         self.position: Callable[[], Position] | None = None
 
     def __enter__(self) -> Checkpointer:  # noqa: PYI034 (Self is of Python 3.11)
@@ -144,45 +155,87 @@ class Checkpointer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._thread.shutdown()
-        if error is None:
-            self._warn()
+        try:
+            self._wait()
+            if error is None:
+                self._end()
+        except BaseException:
+            if error is None:
+                self._wait()  # the file is there before it is passed on; a second one is at once
+            raise
+        finally:
+            self._thread.shutdown(wait=not self._writing.locked())
+        self._warn()
 
     def __call__(self, reached: _core.Resumption) -> None:
         """Write this; if another is being written, then afterwards, unless a newer one has come. Of
-        ``paused`` ones all are written, by this thread.
+        ``paused`` ones all are written before it returns.
+
+        What a signal's handler raises meanwhile is passed on, and ends no writing: called with the
+        same state again, it goes on.
         """
         self._warn()
-        position = None if self.position is None else self.position()
-        with self._lock:
-            idle = self._newest is None
-            self._newest = Reached(reached, position)
+        if reached is not self._handed:
+            position = None if self.position is None else self.position()
+            with self._lock:
+                self._newest = Reached(reached, position)
+                if not self._writing.locked():
+                    writing = threading.Lock()
+                    writing.acquire()
+                    self._thread.submit(self._write, writing)
+                    self._writing = writing
         if self._paused:
-            self._write()
-        elif idle:
-            self._thread.submit(self._write)
+            self._handed = reached
+            self._wait()
+            self._handed = None
 
     def _prepare(self) -> None:
         checks.writable(self._path)
 
     def _put(self, reached: Reached) -> None:
-        _write(self._path, self._model, *reached, self._config)
+        checkpoint.write(self._path, self._model, *self._contents(reached))
 
-    def _write(self) -> None:
-        while (reached := self._newest) is not None:
-            try:
-                self._put(reached)
-            except Exception as error:  # noqa: BLE001 (told by the thread that trains)
-                self._failure = error
+    def _end(self) -> None:
+        """All is written, and the run has ended without an exception."""
+
+    def _contents(self, reached: Reached) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]:
+        self._still = self._still or _still_in(reached.training.vectors)
+        return contents(self._model, *reached, self._config)
+
+    def _wait(self) -> None:
+        """Until all that was handed over is written."""
+        with self._writing:
+            pass
+
+    def _write(self, writing: threading.Lock) -> None:
+        while True:
             with self._lock:
-                if self._newest is reached:
-                    self._newest = None
+                reached, self._newest = self._newest, None
+                if reached is None:
+                    writing.release()
+                    return
+            self._try(partial(self._put, reached))
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """Of the thread, which runs no handler: whatever is raised is the work's own."""
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 (told by the thread that trains)
+            self._failure = error
 
     def _warn(self) -> None:
         if self._failure is not None:
-            message = f"no checkpoint was written to {self._path}: {self._failure}"
+            why = str(self._failure) or type(self._failure).__name__
+            message = f"no checkpoint was written to {self._path}: {why}"
             self._failure = None
             warn(message)
+        if self._still and not self._told_still:
+            self._told_still = True
+            warn(
+                f"{self._still:,} of {self._model.dimension:,} parameters of {self._model.name} stand "
+                "still, since the rule's states beside them are infinite; scale the features, or give "
+                "the rule clip_value="
+            )
 
 
 class Reached(NamedTuple):
@@ -192,30 +245,20 @@ class Reached(NamedTuple):
     run: Position | None
 
 
-def _write(
-    path: Path,
-    model: AnyModel,
-    reached: _core.Resumption,
-    position: Position | None,
-    config: dict[str, Any],
-) -> None:
-    told = contents(model, reached, position, config)
-    if told is not None:
-        checkpoint.write(path, model, *told)
-
-
 def contents(
     model: AnyModel,
     reached: _core.Resumption,
     position: Position | None,
     config: dict[str, Any],
-) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]] | None:
-    """A checkpoint's tensors and metadata; None: nothing is to be written, since training has
-    crashed, and the last checkpoint before that is worth more.
+) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]:
+    """A checkpoint's tensors and metadata. ValueError where parameters are not finite: the last
+    checkpoint before that is worth more.
     """
-    if not np.isfinite(reached.vectors).all():
-        return None
     theta, *states = reached.vectors
+    if wrong := np.count_nonzero(~np.isfinite(theta)):
+        raise ValueError(
+            f"{wrong:,} of {theta.size:,} parameters are not finite after {reached.updates:,} updates"
+        )
     tensors = checkpoint.parts(model, theta)
     for k, state in enumerate(states, 1):
         tensors |= checkpoint.parts(model, state, _state(k))
@@ -242,6 +285,14 @@ def contents(
 
 def _state(k: int) -> str:
     return f"state.{k}."
+
+
+def _still_in(vectors: NDArray[np.float32]) -> int:
+    """How many finite parameters have a state that is not, such as a sum of squares beyond float32's
+    range: by it their steps are 0.
+    """
+    theta, states = vectors[0], vectors[1:]
+    return int(np.count_nonzero(np.isfinite(theta) & ~np.isfinite(states).all(axis=0)))
 
 
 def resume(

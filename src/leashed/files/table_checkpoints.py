@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from types import TracebackType
+from functools import partial
 from typing import Any
 
 from leashed import _core
@@ -50,29 +50,12 @@ class TableCheckpointer(resuming.Checkpointer):
         self.last_update: int | None = None
         super().__init__(path, model, config, paused=paused)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._thread.shutdown()
-        # The last state is handed over when no worker is left, so its tables are of that moment.
-        if error is None and self._written is not None and self._written == self.last_update:
-            try:
-                folders.mark_exact(self._path)
-            except (OSError, ValueError) as failure:
-                self._failure = failure
-        super().__exit__(kind, error, traceback)
-
     def _prepare(self) -> None:
         folders.prepare(self._path)
 
     def _put(self, reached: resuming.Reached) -> None:
         self._written = None
-        told = resuming.contents(self._model, *reached, self._config)
-        if told is None:
-            return
+        told = self._contents(reached)
         folders.write(
             self._path,
             self._tables,
@@ -81,6 +64,11 @@ class TableCheckpointer(resuming.Checkpointer):
             incremental=self._incremental,
         )
         self._written = reached.training.updates
+
+    def _end(self) -> None:
+        # The last state is handed over when no worker is left, so its tables are of that moment.
+        if self._written is not None and self._written == self.last_update:
+            self._thread.submit(self._try, partial(folders.mark_exact, self._path))
 
 
 def resume(

@@ -363,7 +363,8 @@ class Table:
                 updated just then are written once more with the next changes.
 
         Raises:
-            ValueError: the file cannot be written, or not ``tells_changes``.
+            ValueError: the file cannot be written, or not ``tells_changes``; or a signal's handler
+                calls this within a call of ``save_tracked``, ``save_changes`` or ``track``.
         """
         self._require_changes()
         self.follows = ()
@@ -375,7 +376,8 @@ class Table:
 
         Raises:
             ValueError: the file cannot be written, and all rows have to be saved anew; or they have
-                not been yet; or not ``tells_changes``.
+                not been yet; or not ``tells_changes``; or as of ``save_tracked`` within a signal's
+                handler.
         """
         self._require_changes()
         self.follows = ()
@@ -386,7 +388,7 @@ class Table:
         Nobody may update rows meanwhile.
 
         Raises:
-            ValueError: not ``tells_changes``.
+            ValueError: not ``tells_changes``, or as of ``save_tracked`` within a signal's handler.
         """
         self._require_changes()
         self.follows = ()

@@ -296,7 +296,7 @@ class Optimizer(torch.optim.Optimizer):
             parameters = _parameters("params", self.param_groups[index]["params"])
             group = _Group(parameters, self._rule)
             group.adapt(self.param_groups[index])
-        except Exception:
+        except BaseException:  # Ctrl-C too
             del self.param_groups[index]
             raise
         self._groups.append(group)
@@ -326,7 +326,7 @@ class Optimizer(torch.optim.Optimizer):
                 for name, value in self.defaults.items():
                     settings.setdefault(name, value)
             self._load()
-        except Exception:
+        except BaseException:  # Ctrl-C too
             self.__dict__.update(before)
             raise
 

@@ -65,7 +65,8 @@ class Continual:
 
     Attributes:
         outcome: ``"done"``: all days are; ``"interrupted"``: Ctrl-C, what was reached is kept;
-            ``"crashed"``: the loss was no number any more, and the state is that of before.
+            ``"crashed"``: the loss was no number any more, or parameters were none, and the state is
+            that of before.
         days: those that are done, now or by calls before.
         parameters: float32 [d].
         tables: those that the model reads, by name.
@@ -216,8 +217,10 @@ def continual(
             progress=None if progress is None else partial(progress, name),
             resume=run.whence(name),
         )
-        if result.outcome == "crashed" or result.reason == "interrupted":
-            return run.result("crashed" if result.outcome == "crashed" else "interrupted", result)
+        # Of a stream the loss is of batches before their updates: the last may have been one too much.
+        crashed = result.outcome == "crashed" or not np.isfinite(result.parameters).all()
+        if crashed or result.reason == "interrupted":
+            return run.result("crashed" if crashed else "interrupted", result)
         day = run.finish(name, data, result)
         if finished is not None:
             finished(day)
@@ -297,8 +300,7 @@ class _Run:
         begun_at, _ = self._updates_of(name)
         self._make_folder()
         if self.journal.today is None or self.journal.today.name != name:
-            scored = self._score(data) if self._is_there() else None
-            self.journal.begin(Today(name, begun_at, scored))
+            self.journal.begin(Today(name, begun_at, self._score(data)))
 
     def whence(self, name: str) -> Path | resuming.OtherData | None:
         """What a day goes on from, whose turn it is; None: from the beginning of all."""
@@ -426,12 +428,18 @@ class _Run:
     def _load(self) -> None:
         self._parameters = checkpoint.load(self.state, self.model, self.tables or None)[1]
         if self.model.statistics:
-            self._statistics = checkpoint.load_statistics(self.state)
+            tensors = checkpoint.read_model(self.state)[1]
+            self._statistics = tensors.get(checkpoint.STATISTICS, np.empty(0, np.float32))
 
-    def _score(self, data: Stream | ClickDataset | Dataset) -> Values:
+    def _score(self, data: Stream | ClickDataset | Dataset) -> Values | None:
+        """None before the first day, and where no batch so far has told what to normalise by."""
+        if not self._is_there():
+            return None
         if self._parameters is None:
             self._load()
         assert self._parameters is not None
+        if self._statistics.size < self.model.statistics:
+            return None
         counted = ClickMetrics(self._kept)
         for part in data.parts(_SCORED) if isinstance(data, Stream) else (data,):
             logits = self.model.logits(

@@ -33,7 +33,8 @@ class Day:
             before they were trained on (of a day that was begun again, those since), of data in
             memory that of all of it afterwards. NaN where there was none: of a stream of which
             nothing was left to train on but to write this down, and of a day without a row.
-        yesterday: of its rows, as the model of the day before predicts them; None of the first day.
+        yesterday: of its rows, as the model of the day before predicts them; None of the first day,
+            and where no batch before has told a model what to normalise by.
         progressive: of its rows, each before it was trained on, where ``metrics`` were asked for; of
             a day that was begun again, of those since.
         seconds: of training, since the day was begun, or begun again.

@@ -245,7 +245,9 @@ def train(
             published state; under ``Hogwild`` it is a copy of what threads change meanwhile, as
             consistent as the views that they read (the one at the end is exact). Of an external
             model its description stands for the gradient. Written beside the old file, flushed,
-            renamed; a RuntimeWarning where that fails.
+            renamed; a RuntimeWarning where that fails, or parameters are not finite. Ctrl-C meanwhile
+            ends the run when the file is there; a second one, or what another signal's handler
+            raises, comes out at once.
 
             Of a model that reads tables it is a folder, with a file for each table; rows that
             workers change while they are written may be of either moment, and the manifest says so.

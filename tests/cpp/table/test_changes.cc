@@ -229,6 +229,49 @@ TEST_CASE("an id that has another row before the scan is over is not lost") {
   CHECK(back > 1000);
 }
 
+TEST_CASE("who saves within a call that saves is told so, and that call goes on") {
+  Files files;
+  Table table(settings(true, "none", 240000)), other(settings(true, "none", 240000));
+  std::vector<std::uint64_t> ids(3000);
+  std::iota(ids.begin(), ids.end(), 1);
+  update_each(table, ids);
+  Files one;
+  const std::string whole = one.next();
+  table.save(whole, "t");
+  int refused = 0;
+  const auto again = [&] {
+    const auto is_refused = [&](const auto& call) {
+      CHECK_THROWS_WITH_AS(call(), doctest::Contains("signal's handler"), Error);
+      ++refused;
+    };
+    is_refused([&] { table.save_changes("/tmp/x", "t", true); });
+    is_refused([&] { table.save_tracked("/tmp/x", "t", true); });
+    is_refused([&] { table.track(); });
+    CHECK_THROWS_AS(table.load(whole, "t"), Error);
+  };
+  table.save_tracked(files.next(), "t", true, again);
+  update_each(table, {7, 8});
+  table.save_changes(files.next(), "t", false, again);
+  table.track(again);
+  CHECK(refused > 9);
+  other.load(files.paths, "t");
+  CHECK(of(other) == of(table));
+  // Another thread waits, and looks at signals meanwhile.
+  Files waited;
+  const std::string behind = waited.next();
+  std::thread waits;
+  std::atomic<int> looks{0};
+  update_each(table, {9});
+  table.save_changes(files.next(), "t", true, [&] {
+    if (waits.joinable()) return;
+    waits = std::thread([&] { table.save_changes(behind, "t", true, [&] { ++looks; }); });
+    while (looks == 0) std::this_thread::yield();
+  });
+  waits.join();
+  other.load(files.paths, "t");
+  CHECK(of(other) == of(table));
+}
+
 TEST_CASE("what a file has is loaded, however few rows that leaves free") {
   Files files;
   Table table(settings(true, "age", 240000)), other(settings(true, "age", 240000));
