@@ -22,10 +22,12 @@ from leashed.base import checks
 from leashed.base.machine import cores, cpu_model
 from leashed.base.warning import warn
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
+from leashed.datasets.columns import Columns
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
 from leashed.files import resuming, table_checkpoints
 from leashed.metrics import Progressive, Scored, Values, users_of
+from leashed.models._columns import check_columns, columns_of
 from leashed.models._fits import check_fits, check_labels
 from leashed.models._reads import check_stream
 from leashed.models._running import Running, check_batch, running, tracked
@@ -224,7 +226,8 @@ def train(
             there is no state yet). ``result.config["threads"]`` tells how many they were.
         batch_size: examples per gradient, at most all there are; of a stream fewer than 2³¹.
         seed: of the initial parameters and of the batches.
-        init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
+        init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d];
+            of a model that reads tables these go with ``tables``.
         validation: evaluated for accuracy, without weights, beside the training set, and where the
             model gives one logit for two labels for AUC and normalised entropy.
         tables: those that the model reads, by name, trained where they are: each row by its
@@ -394,6 +397,8 @@ def train(
             if given:
                 raise ValueError(f"{name} is not for models that {kind}; {instead}")
         check_dense_part(model)
+    if resume is None:
+        check_init(init, model, tables)
     trained = tables_for(model, tables, rule, staleness, seed)
     if incremental and not trained:
         raise ValueError(
@@ -409,6 +414,7 @@ def train(
         theta = model.init(seed, init)
     else:
         theta = checks.vector("init", init, model.dimension)
+    columns = check_columns(init, model, train_set, "data")
 
     config = {
         "discipline": discipline.label if mode is None else type(mode).__name__,
@@ -424,6 +430,7 @@ def train(
         "dimension": model.dimension,
         "flops_per_example": model.flops_per_example,
         "data": train_set.name,
+        "columns": columns.to_json(),
         "sparse": _is_sparse(train_set),
         "examples": None if streamed is not None else len(train_set),
         "isa": _core.default_isa(),
@@ -816,6 +823,17 @@ def tables_for(
     return {one.name: given[one.name] for one in described}
 
 
+def check_init(init: object, model: AnyModel, tables: Mapping[str, Table] | None) -> None:
+    """ValueError where parameters are given to begin with, and not the rows of their tables."""
+    if isinstance(init, str) or tables is not None or not getattr(model, "tables", ()):
+        return
+    raise ValueError(
+        f"init is given without tables, so that the rows that model {model.name} reads would be new; "
+        "give tables=result.tables of the training that init is from as well, or "
+        "tables=leashed.tables.of(model.tables, rule=rule, seed=seed) to begin with untrained rows"
+    )
+
+
 def told_by(tables: Mapping[str, Table]) -> dict[str, Any]:
     """What a result's configuration says of each."""
     return {
@@ -877,6 +895,7 @@ class _Clicks:
         if isinstance(model, Graph):
             check_labels(model, data, name)
         self.y, self.weights, self.name = data.y, data.weights, data.name
+        self.columns = data.columns
 
     def __len__(self) -> int:
         return len(self.y)
@@ -891,6 +910,7 @@ class _Streamed:
         stream: streams.Stream | streams.SparseStream,
     ) -> None:
         self._stream, self.name = stream, stream.name
+        self.columns = Columns.of(stream)
         self.sparse = isinstance(stream, streams.SparseStream)
         self._distinct = isinstance(model, FactorisationMachine)
         self._features: list[tuple[int, int | None]] = []
@@ -1029,7 +1049,15 @@ def head_of(
 
 
 def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
-    """The training and validation sets, as ``model`` reads them."""
+    """The training and validation sets, as ``model`` reads them, of the same columns."""
+    train_set, test_set = _sets_of(model, data, validation)
+    if test_set is not None:
+        known = columns_of(model, train_set)
+        known.agreed(columns_of(model, test_set), "validation", "of data")
+    return train_set, test_set
+
+
+def _sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
     if isinstance(data, (streams.Stream, streams.SparseStream)):
         return _streaming_sets(model, data, validation)
     if isinstance(model, (Graph, External)) and model.tables:
