@@ -198,6 +198,7 @@ def test_what_was_written_under_way_is_told_to_be_fuzzy(folder: Path) -> None:
     assert manifest_of(folder)["exact"]
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_crashed_run_keeps_its_last_good_checkpoint(folder: Path) -> None:
     run(5, checkpoint=folder)
     before = manifest_of(folder)

@@ -42,6 +42,7 @@ from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.sync import Synchroniser
+from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram
 from leashed.training.result import TrainResult
 from leashed.training.train import (
@@ -717,6 +718,7 @@ def simulate(
         assert progress is not None
         progress(progress_of(now, initial_loss, float(batch_size)))
 
+    warn_of_sequences(model, train_set)
     rules = until.rules(len(train_set), batch_size)
     playing = None
     if mode is not None:
@@ -802,6 +804,7 @@ def simulate(
     if trained:
         config["tables"] = told_by(trained)
     result = result_of(outcome, float(batch_size), config, trained, running(native))
+    warn_of_end(result, model, train_set, examples[2])
     return Simulation(
         result=result,
         updating_seconds=outcome["updating_seconds"],

@@ -45,6 +45,7 @@ from leashed.stopping import Until, batches_in
 from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
 from leashed.training import recordings
+from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram, TimeDistribution
 from leashed.training.result import QUALITY, TrainResult
 from leashed.training.threads import candidates, fastest
@@ -315,11 +316,15 @@ def train(
             thousandth of it later, or after an evaluation that lasts then. Default: never.
 
     Returns:
-        A ``TrainResult``; in a cluster, of this trainer.
+        A ``TrainResult``; in a cluster, of this trainer. One ``RuntimeWarning`` with the remedy tells
+        where it crashed, or where the loss of a new model began above ten times that of chance
+        (with the losses ``"softmax"``, ``"log_loss"`` and ``"hinge"``); another one where a model
+        reads as a sequence a feature that has a name and one id a row.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, or the file to resume from is damaged, of a
-            newer version or of another run; the message names it. No thread has started.
+        TypeError, ValueError: an argument is wrong, the file to resume from is damaged, of a newer
+            version or of another run, or what is to go together has other columns; the message names
+            it. No thread has started.
         OSError: a checkpoint cannot be read, or could not be written; or ``record`` cannot; or the
             cluster's master cannot be reached.
     """
@@ -474,6 +479,7 @@ def train(
     )
 
     yield  # all that can be refused has been
+    warn_of_sequences(model, train_set)
     if streamed is not None:
         streamed.open(until, threads)
     examples = head_of(train_set)
@@ -555,7 +561,10 @@ def train(
         if trained:
             config["tables"] = told_by(trained)
         _warn_of(record, outcome)
-        return result_of(outcome, mean_batch, config, trained, running(native), metrics is not None)
+        result = result_of(
+            outcome, mean_batch, config, trained, running(native), metrics is not None
+        )
+        return warn_of_end(result, model, train_set, examples[2])
     if auto:
         config["threads"] = threads = fastest(candidates(threads), eps)
     with ExitStack() as stack:
@@ -658,9 +667,10 @@ def train(
     if trained:
         config["tables"] = told_by(trained)
     _warn_of(record, outcome)
-    return result_of(
+    result = result_of(
         outcome, mean_batch, config, trained, running(native), metrics is not None, streamed
     )
+    return warn_of_end(result, model, train_set, examples[2])
 
 
 def train_passes(
@@ -895,7 +905,7 @@ class _Clicks:
         if isinstance(model, Graph):
             check_labels(model, data, name)
         self.y, self.weights, self.name = data.y, data.weights, data.name
-        self.columns = data.columns
+        self.x, self.columns = data.x, data.columns
 
     def __len__(self) -> int:
         return len(self.y)
