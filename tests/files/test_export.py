@@ -201,6 +201,20 @@ def test_what_was_trained_on_bags_is_exported_with_them(tmp_path, capsys):
     )
 
 
+def test_weights_of_ids_that_are_left_out_are_told(tmp_path):
+    model = Graph(Embedding(TableSpec("items", 4, 40), feature=1) >> Dense(1))
+    random = np.random.default_rng(0)
+    bags = lsh.datasets.Bags(
+        random.integers(0, 40, 2 * N), np.arange(N + 1) * 2, random.random(2 * N)
+    )
+    columns = {"user": np.arange(N), "seen": bags}
+    data = lsh.ClickDataset.from_arrays(None, columns, np.arange(N) % 2)
+    result = lsh.train(model, data, until=lsh.until(epochs=1), threads=1, batch_size=10)
+    with pytest.warns(RuntimeWarning, match="ids of features 1, .* had weights") as told:
+        lsh.export.onnx(tmp_path / "m.onnx", model, result.parameters, result.tables, bags=[1])
+    assert [warning.filename for warning in told] == [__file__]
+
+
 def test_users_and_items_of_retrieval(tmp_path):
     model = models.youtube_dnn(40, 4, (8,), history=3, chosen=1)
     theta, tables, _ = drawn(model)

@@ -58,6 +58,29 @@ def test_what_is_no_image_of_bytes_stays_as_it_is() -> None:
     np.testing.assert_array_equal(Dataset.regression(rows, IMAGES.y).x, rows)
 
 
+def test_bytes_and_floats_are_of_one_scale() -> None:
+    model, floats = lsh.models.cnn(), PIXELS.astype(np.float32)
+    unit, wide = Dataset.from_arrays(PIXELS, IMAGES.y), Dataset.from_arrays(floats, IMAGES.y)
+    within = train(model, unit).parameters
+    begun = {"init": model.init() / 100, "rule": lsh.SGD(1e-6)}
+    beyond = train(model, wide, **begun).parameters
+    remedy = "images of dtype uint8 are divided by 255"
+    for refused in (
+        lambda: model.predict(within, floats),
+        lambda: model.predict(within, PIXELS.reshape(-1, 784)),
+        lambda: model.evaluate(within, wide),
+        lambda: model.predict(beyond, PIXELS),
+        lambda: model.evaluate(beyond, unit),
+        lambda: train(model, unit, validation=wide),
+        lambda: train(model, wide, validation=unit, **begun),
+    ):
+        with pytest.raises(ValueError, match=remedy):
+            refused()
+    model.predict(within, np.zeros((1, 28, 28), np.uint8))
+    model.predict(beyond, np.zeros((1, 28, 28), np.uint8))
+    model.predict(beyond, PIXELS.reshape(-1, 784))
+
+
 COLOURS = np.random.default_rng(0).random((32, 8, 8, 3), np.float32)
 LABELS = np.arange(32) % 2
 

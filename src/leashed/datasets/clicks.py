@@ -252,8 +252,11 @@ class ClickDataset:
     @property
     def columns(self) -> Columns:
         """What models keep of the columns that they were trained on."""
-        bags = tuple(f for f in range(self.features) if self.has_bags(f))
-        return Columns(self.number_names, self.names if self.named else None, bags)
+        ids = self.ids if isinstance(self.ids, tuple) else ()
+        bags = {f: column for f, column in enumerate(ids) if isinstance(column, Bags)}
+        weighed = tuple(f for f, column in bags.items() if column.weights is not None)
+        names = self.names if self.named else None
+        return Columns(self.number_names, names, tuple(bags), weighed)
 
     def rows_of(
         self,

@@ -5,13 +5,14 @@ trained on, and are given no other data by it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 __all__ = ["UNKNOWN", "Columns", "check_names", "frame_names", "image_shape", "same_image"]
 
 Image = tuple[int, int, int]
+_FAR_BEYOND = 10.0  # of images whose values are within 1
 _SHOWN = 16  # names at most in a message
 _NOT_THERE = "\0"  # in place of a name, where there is no such column
 
@@ -25,13 +26,17 @@ class Columns:
         ids: names of the features that are ids, in order; None: they have none, or one that is not
             read.
         bags: the numbers of those of which a row may have any number of ids.
+        weighed: and of those whose ids have weights.
         image: (channels, height, width) of a row; None: rows are no images.
+        peak: the largest value of images; None: it is not known.
     """
 
     numbers: tuple[str, ...] | None = None
     ids: tuple[str | None, ...] | None = None
     bags: tuple[int, ...] = ()
+    weighed: tuple[int, ...] = ()
     image: Image | None = None
+    peak: float | None = None
 
     @classmethod
     def of(cls, data: object) -> Columns:
@@ -49,11 +54,11 @@ class Columns:
         if ids is not None:
             known = ids[: max(features, default=-1) + 1]
             ids = tuple(name if f in features else None for f, name in enumerate(known))
-        return Columns(
-            self.numbers,
-            None if ids is None or not any(ids) else ids,
-            tuple(f for f in self.bags if f in features),
-            self.image,
+        return replace(
+            self,
+            ids=None if ids is None or not any(ids) else ids,
+            bags=tuple(f for f in self.bags if f in features),
+            weighed=tuple(f for f in self.weighed if f in features),
         )
 
     def agreed(self, now: Columns, name: str, of: str) -> Columns:
@@ -74,25 +79,31 @@ class Columns:
                 f"{name}'s images are {now.image}, (channels, height, width), not {self.image} as "
                 f"those {of}; x.transpose(0, 3, 1, 2) brings channels to the front"
             )
+        if _other_scale(self.peak, now.peak) or _other_scale(now.peak, self.peak):
+            raise ValueError(
+                f"{name} has values up to {now.peak:g}, and the images {of} up to {self.peak:g}; scale "
+                "both alike: images of dtype uint8 are divided by 255, others taken as they are"
+            )
         return Columns(
             now.numbers if self.numbers is None else self.numbers,
             now.ids if self.ids is None else self.ids,
             tuple(sorted({*self.bags, *now.bags})),
+            tuple(sorted({*self.weighed, *now.weighed})),
             now.image if self.image is None else self.image,
+            now.peak if self.peak is None else self.peak,
         )
 
     def to_json(self) -> dict[str, Any]:
         """What is known, as JSON's own types."""
-        return {
-            name: list(value)
-            for name, value in vars(self).items()
-            if value is not None and (name != "bags" or value)
-        }
+        told = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Columns:
         """Of what ``to_json`` gave."""
-        return cls(**{name: tuple(told[name]) for name in told if name in cls.__annotations__})
+        known: dict[str, Any] = {name: told[name] for name in told if name in cls.__annotations__}
+        lists = {name: tuple(v) for name, v in known.items() if isinstance(v, list)}
+        return cls(**{**known, **lists})
 
 
 UNKNOWN = Columns()
@@ -126,6 +137,13 @@ def _check_same(
         f"{name}'s columns are not those {of}: {kind} {feature}, counted from 0, "
         f"was {_shown(first)} and is {_shown(found)}{more}; {remedy}"
     )
+
+
+def _other_scale(unit: float | None, other: float | None) -> bool:
+    """Whether images of the one are within 1, and those of the other far beyond; black ones may be of
+    any scale.
+    """
+    return unit is not None and other is not None and 0 < unit <= 1 and other > _FAR_BEYOND
 
 
 def _shown(name: str) -> str:

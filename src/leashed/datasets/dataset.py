@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,10 +159,11 @@ class Dataset:
         named = frame_names(x) if names is None else check_names("names", names, x32.shape[1])
         return cls(x32, y32, 0, name, weights=checked, names=named)
 
-    @property
+    @cached_property
     def columns(self) -> Columns:
         """What models keep of the columns that they were trained on."""
-        return Columns(numbers=self.names, image=self.image_shape)
+        peak = None if self.image_shape is None else float(self.x.max())
+        return Columns(numbers=self.names, image=self.image_shape, peak=peak)
 
     @property
     def features(self) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed.base import atomic, checks
+from leashed.base.warning import warn
 from leashed.datasets.columns import Columns
 from leashed.files import _onnx_graph, checkpoint
 from leashed.files._onnx_graph import GraphOperations, Net, Rows
@@ -125,10 +126,19 @@ def _features(bags: object) -> set[int]:
 
 
 def _check_bags(model: Graph, trained: Columns, bags: set[int]) -> None:
-    """ValueError where a feature had bags in training, and is to have one id an example."""
+    """ValueError where a feature had bags in training, and is to have one id an example; a warning
+    where ids had weights.
+    """
     reads = zip(model.readers, model.id_features, strict=True)
     sequences = {feature for node, feature in reads if getattr(node, "length", None) is not None}
-    missing = set(trained.read(model.id_features).bags) - bags - sequences
+    trained = trained.read(model.id_features)
+    if trained.weighed:
+        warn(
+            f"ids of features {', '.join(map(str, trained.weighed))}, counted from 0, had weights when "
+            f"model {model.name} was trained, which an ONNX model has no input for: there each id "
+            "counts once"
+        )
+    missing = set(trained.bags) - bags - sequences
     if missing:
         raise ValueError(
             f"features {', '.join(map(str, sorted(missing)))}, counted from 0, had any number of ids "

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from leashed.datasets import SparseDataset
 from leashed.datasets.columns import UNKNOWN, Columns
@@ -22,7 +26,8 @@ def keep(parameters: Any, columns: Columns) -> None:
     if columns == UNKNOWN:
         return
     key = id(parameters)
-    _kept[key] = weakref.ref(parameters, lambda _: _kept.pop(key, None)), columns
+    forget = _kept.pop  # also while the interpreter ends
+    _kept[key] = weakref.ref(parameters, lambda _: forget(key, None)), columns
 
 
 def kept(parameters: Any) -> Columns:
@@ -39,8 +44,15 @@ def columns_of(model: Any, data: object) -> Columns:
     return known if isinstance(data, SparseDataset) else known.read(_read(model))
 
 
-def check_columns(parameters: Any, model: Any, data: object, name: str) -> Columns:
-    """What is known of data and of what the parameters were trained on.
+def check_columns(
+    parameters: Any,
+    model: Any,
+    data: object,
+    name: str,
+    rows: NDArray[np.float32] | None = None,
+) -> Columns:
+    """What is known of data and of what the parameters were trained on; ``rows`` are the data as the
+    model reads them, where these are an array.
 
     Raises:
         ValueError: they were trained on other columns, or in another order.
@@ -48,7 +60,10 @@ def check_columns(parameters: Any, model: Any, data: object, name: str) -> Colum
     known = kept(parameters)
     if not isinstance(data, SparseDataset):
         known = known.read(_read(model))
-    return known.agreed(columns_of(model, data), name, "that the parameters were trained on")
+    now = columns_of(model, data)
+    if rows is not None and known.peak is not None:
+        now = replace(now, peak=float(rows.max(initial=0.0)))
+    return known.agreed(now, name, "that the parameters were trained on")
 
 
 def _read(model: Any) -> Collection[int]:

@@ -703,7 +703,7 @@ class Graph:
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         by = self.running(statistics)
         rows = self.rows(x, "x") if self.readers else examples(x, self)
-        check_columns(parameters, self, x, "x")
+        check_columns(parameters, self, x, "x", rows if isinstance(rows, np.ndarray) else None)
         return self.native.predict_rows(theta, rows, native, by)
 
     @property

@@ -197,7 +197,7 @@ class Model:
             theta = checks.vector("parameters", parameters, self.dimension)
             return self.sparse.predict(theta, x.rows)
         rows = examples(x, self)
-        check_columns(parameters, self, x, "x")
+        check_columns(parameters, self, x, "x", rows)
         return self.native.predict(checks.vector("parameters", parameters, self.dimension), rows)
 
     def evaluate(self, parameters: ArrayLike, data: Dataset | SparseDataset) -> tuple[float, float]:

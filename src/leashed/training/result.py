@@ -494,5 +494,6 @@ def _decode_field(name: str, value: Any) -> Any:
     if name == "metrics":
         return None if value is None else _decode_scored(value)
     if name == "config":
+        Columns.from_json(value.get("columns", {}))  # for its errors
         return dict(value)
     return value
