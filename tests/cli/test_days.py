@@ -84,6 +84,23 @@ def test_days_go_on_with_files_that_come(
     assert cli.main(["evaluate", str(kept), "--data", str(logs / "day-2.tsv.gz")]) == 0
 
 
+def test_days_go_on_with_the_columns_that_they_had(
+    tables: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, schema = tables
+    swapped, other = tmp_path / "swapped.json", tmp_path / "more.csv"
+    columns = dict(SCHEMA["columns"])  # type: ignore[call-overload]
+    columns["city"] = columns.pop("city")
+    swapped.write_text(json.dumps({**SCHEMA, "columns": columns}))
+    other.write_text(Path(rows).read_text())
+    run = ["--checkpoint", tmp_path / "run"]
+    assert train("--days", rows, "--schema", schema, *run) == 0
+    capsys.readouterr()
+    assert train("--days", rows, other, "--schema", swapped, *run) == 2
+    assert "id feature 1, counted from 0, was 'city' and is 'seen'" in capsys.readouterr().err
+    assert train("--days", rows, other, "--schema", schema, *run) == 0
+
+
 def test_the_folder_of_the_run_is_no_model_and_says_where_it_is(
     logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

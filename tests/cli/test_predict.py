@@ -244,6 +244,35 @@ def test_rows_whose_probabilities_are_all_1_are_told_apart(
     assert 10 < values["normalised_entropy"] < math.inf
 
 
+@pytest.mark.parametrize("model", ["dlrm", "logistic_regression"])
+def test_columns_in_another_order_are_told(
+    model: str, files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    schema = json.loads((files / "rows.json").read_text())
+    columns = schema["columns"]
+    schema["columns"] = {name: columns[name] for name in ("clicked", "price", "seen", "city")}
+    swapped = tmp_path / "swapped.json"
+    swapped.write_text(json.dumps(schema))
+    of, rows, run = tmp_path / "model", str(files / "rows.csv"), tmp_path / "run"
+    told = ["train", "--model", model, "--data", rows, "--updates", "9", "--threads", "1"]
+    told += ["--schema", str(files / "rows.json"), "--checkpoint", str(run)]
+    assert cli.main([*told, "--save", str(of)]) == 0
+    capsys.readouterr()
+    for command in ("predict", "evaluate"):
+        for model_of in (of, run):
+            given = [command, str(model_of), "--data", rows, "--schema"]
+            assert cli.main([*given, str(files / "rows.json")]) == 0
+            capsys.readouterr()
+            assert cli.main([*given, str(swapped)]) == 2
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert "id feature 0, counted from 0, was 'city' and is 'seen'" in err
+            assert err.endswith("give them in the order city, seen\n")
+    more = ["--schema", str(swapped), "--updates", "12", "--resume", str(run)]
+    assert cli.main([*told, *more]) == 2
+    assert "id feature 0, counted from 0, was 'city' and is 'seen'" in capsys.readouterr().err
+
+
 def test_what_is_not_finite_is_null_in_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -22,5 +22,5 @@ def test_the_pages_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         lines.append(",".join([str(i % 4 // 3), *map(str, rng.integers(-2, 99, 13)), *hashes]))
     (tmp_path / "train.tiny.csv").write_text("\n".join(lines))
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     exec(compile("\n".join(blocks), "docs/clicks.md", "exec"), {})

@@ -172,6 +172,49 @@ def test_bags(pooling, tmp_path):
     np.testing.assert_allclose(found, model.predict(theta, data, tables), rtol=1e-4, atol=1e-5)
 
 
+def test_what_was_trained_on_bags_is_exported_with_them(tmp_path, capsys):
+    items = TableSpec("items", 4, 40)
+    read = [Embedding(items, feature=f) for f in (1, 3, 4)]
+    model = Graph(Concat(*read, Embedding(items, "sequence", 3, feature=4)) >> Dense(1))
+    data, inputs = histories(2)
+    columns = dict(zip(data.names, data.ids, strict=True))
+    data = lsh.ClickDataset.from_arrays(None, columns, np.arange(N) % 2)
+    result = lsh.train(model, data, until=lsh.until(epochs=1), threads=1, batch_size=10)
+    path, folder = tmp_path / "m.onnx", tmp_path / "trained"
+    lsh.save(folder, model, result.parameters, result.tables)
+    for found in (result, restore(folder)):
+        for given in ((), [4]):  # 4 is read as a sequence, and has several with or without it
+            with pytest.raises(
+                ValueError, match=r"features 3, counted from 0, had any number .*=\["
+            ):
+                lsh.export.onnx(path, model, found.parameters, found.tables, bags=given)
+    assert not path.exists()
+    assert main(["export", str(folder), "--onnx", str(path)]) == 2
+    assert capsys.readouterr().err.endswith("was trained; give --bags 3\n")
+    assert main(["export", str(folder), "--onnx", str(path), "--bags", "3"]) == 0
+    read = {name: value for name, value in inputs.items() if name[-1] in "134"}
+    np.testing.assert_allclose(
+        served(path, **read),
+        model.predict(result.parameters, data, result.tables),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_weights_of_ids_that_are_left_out_are_told(tmp_path):
+    model = Graph(Embedding(TableSpec("items", 4, 40), feature=1) >> Dense(1))
+    random = np.random.default_rng(0)
+    bags = lsh.datasets.Bags(
+        random.integers(0, 40, 2 * N), np.arange(N + 1) * 2, random.random(2 * N)
+    )
+    columns = {"user": np.arange(N), "seen": bags}
+    data = lsh.ClickDataset.from_arrays(None, columns, np.arange(N) % 2)
+    result = lsh.train(model, data, until=lsh.until(epochs=1), threads=1, batch_size=10)
+    with pytest.warns(RuntimeWarning, match="ids of features 1, .* had weights") as told:
+        lsh.export.onnx(tmp_path / "m.onnx", model, result.parameters, result.tables, bags=[1])
+    assert [warning.filename for warning in told] == [__file__]
+
+
 def test_users_and_items_of_retrieval(tmp_path):
     model = models.youtube_dnn(40, 4, (8,), history=3, chosen=1)
     theta, tables, _ = drawn(model)

@@ -21,7 +21,7 @@ from table_files import header_in, rows_in
 
 import leashed as lsh
 from leashed import Table
-from leashed.files import folders, resuming
+from leashed.files import checkpoint, folders, resuming
 from leashed.models import Concat, Dense, Embedding, Graph, TableSpec
 
 
@@ -171,7 +171,7 @@ def test_tables_that_evict_are_written_as_changes(folder: Path, scratch: Path) -
     draw, evicted = np.random.default_rng(0), 0
 
     def put_model(path: Path) -> None:
-        lsh.save(path, model, model.init())
+        checkpoint.write(path, model, checkpoint.parts(model, model.init()))
 
     for written in range(6):
         for _ in range(20):
@@ -426,7 +426,6 @@ def test_who_reads_while_generations_come_gets_one_of_them(how: str, folder: Pat
             check(restored.parameters, restored.tables)
             _, theta = lsh.load(folder, model, given)
             check(theta, given)
-            lsh.load(folder)
     finally:
         writer.kill()
         writer.wait()

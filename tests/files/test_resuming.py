@@ -327,6 +327,7 @@ def test_an_exception_of_progress_leaves_what_was_saved(path: Path, digits: Data
     assert not [t for t in threading.enumerate() if t.name.startswith("leashed-checkpoint")]
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_crashed_run_keeps_its_last_good_checkpoint(path: Path, digits: Dataset) -> None:
     run(digits, 5, checkpoint=path)
     before = path.read_bytes()

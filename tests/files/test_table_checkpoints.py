@@ -198,6 +198,7 @@ def test_what_was_written_under_way_is_told_to_be_fuzzy(folder: Path) -> None:
     assert manifest_of(folder)["exact"]
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_crashed_run_keeps_its_last_good_checkpoint(folder: Path) -> None:
     run(5, checkpoint=folder)
     before = manifest_of(folder)
@@ -474,7 +475,7 @@ def test_a_graph_and_its_tables_survive_a_round_trip(name: str, folder: Path) ->
     model = GRAPHS[name]()
     result = run(10, model)
     lsh.save(folder, model, result.parameters, result.tables)
-    found, theta = lsh.load(folder)
+    found, theta = lsh.restore(folder)[:2]
     assert isinstance(found, Graph)
     assert (found.name, found.loss, found.l2) == (model.name, model.loss, model.l2)
     tables = lsh.tables.of(found.tables, rule=lsh.Adagrad(0.01), seed=3)
@@ -506,10 +507,62 @@ def test_each_file_is_read_once_to_restore(folder: Path, monkeypatch: pytest.Mon
     assert sorted(read) == ["check", "read"]
 
 
-def test_a_graph_s_parameters_alone_are_a_file(tmp_path: Path) -> None:
+def test_parameters_are_not_saved_without_the_rows_that_go_with_them(tmp_path: Path) -> None:
     model, path = dlrm(), tmp_path / "model.safetensors"
     theta = model.init(2)
-    lsh.save(path, model, theta)
+    with pytest.raises(ValueError, match=r"tables must be given.*leashed\.save\(folder, model, "):
+        lsh.save(path, model, theta)
+    assert not path.exists()
+
+
+def test_a_result_with_tables_is_not_saved_without_their_rows(tmp_path: Path) -> None:
+    result = run(5)
+    path = tmp_path / "result.json"
+    with pytest.raises(
+        ValueError, match=r"leashed\.save\(folder, model, result\.parameters, result"
+    ):
+        result.save(path)
+    with pytest.raises(ValueError, match="rows no JSON holds"):
+        result.to_json(parameters=True)
+    assert not path.exists()
+    TrainResult.from_json(result.to_json()).save(path)  # what was measured
+
+
+def test_a_folder_is_not_read_without_its_rows(folder: Path) -> None:
+    result = run(5, checkpoint=folder)
+    for given in (None, dlrm()):
+        with pytest.raises(
+            ValueError, match=r"tables=leashed\.tables\.of.*leashed\.restore\(path\)"
+        ):
+            lsh.load(folder, given)
+    tables = lsh.tables.of(dlrm().tables, rule=lsh.Adagrad(0.01), seed=3)
+    _, theta = lsh.load(folder, tables=tables)
+    np.testing.assert_array_equal(
+        dlrm().predict(theta, DATA.test, tables),
+        dlrm().predict(result.parameters, DATA.test, result.tables),
+    )
+
+
+@pytest.mark.parametrize("how", ["train", "simulate"])
+def test_parameters_to_begin_with_come_with_their_rows(how: str) -> None:
+    theta, played = dlrm().init(1), lsh.simulation.constant(1, 1.0)
+
+    def begun(**given: Any) -> Any:
+        if how == "train":
+            return run(5, init=theta, **given)
+        until = lsh.until(updates=5)
+        return lsh.simulate(dlrm(), DATA, cluster=played, until=until, init=theta, **given)
+
+    with pytest.raises(ValueError, match=r"tables=result\.tables .*tables=leashed\.tables\.of\("):
+        begun()
+    begun(tables=lsh.tables.of(dlrm().tables, rule=lsh.Adagrad(0.05), seed=3))
+
+
+def test_a_file_of_a_graph_s_parameters_alone_is_read(tmp_path: Path) -> None:
+    """As ``save`` without tables wrote it before."""
+    model, path = dlrm(), tmp_path / "model.safetensors"
+    theta = model.init(2)
+    checkpoint.write(path, model, checkpoint.parts(model, theta))
     found, loaded = lsh.load(path, model)
     assert found is model
     np.testing.assert_array_equal(loaded, theta)

@@ -175,6 +175,7 @@ def test_a_result_that_is_no_number_is_named(bad: Any) -> None:
         train(gradient)
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_loss_that_is_not_finite_ends_the_run() -> None:
     def gradient(theta: Array, x: Array, y: Array, out: Array) -> float:
         squares(theta, x, y, out)
@@ -185,6 +186,7 @@ def test_a_loss_that_is_not_finite_ends_the_run() -> None:
     assert result.total_updates == 0
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_gradient_that_is_not_finite_ends_the_run() -> None:
     def gradient(theta: Array, x: Array, y: Array, out: Array) -> float:
         loss = squares(theta, x, y, out)

@@ -183,6 +183,7 @@ def test_a_loss_of_its_own_is_asked_for_evaluation(library: ctypes.CDLL) -> None
     assert model(library, loss=loss).evaluate(np.zeros(D), (x, y)) == 7.0
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_nan_stops_the_run(library: ctypes.CDLL) -> None:
     bad = gradients.c_type("float32")(lambda *_: float("nan"))
     result = lsh.train(model(library, gradient=bad), problem(), until=lsh.until(updates=5))

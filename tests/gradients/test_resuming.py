@@ -186,7 +186,7 @@ def test_models_of_layers_and_external_ones_are_not_confused(path: Path) -> None
     with pytest.raises(ValueError, match=r"cannot resume .* use leashed\.models\.external"):
         lsh.train(layered, data, until=lsh.until(updates=10), resume=path)
     lsh.train(layered, data, until=lsh.until(updates=5), checkpoint=path)
-    with pytest.raises(ValueError, match=r"cannot resume .*use the model that leashed\.load"):
+    with pytest.raises(ValueError, match=r"cannot resume .*use the model that leashed\.restore"):
         run(10, resume=path)
 
 

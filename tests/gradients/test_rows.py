@@ -317,6 +317,7 @@ def set_infinite(rows: BatchRows, _: Array) -> None:
     rows.gradients[0][-1, 0] = np.inf
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 @pytest.mark.parametrize("change", [set_nan, set_infinite])
 def test_a_row_gradient_that_is_not_finite_ends_the_run(
     change: Callable[[BatchRows, Array], Any], discipline: lsh.Discipline
@@ -334,11 +335,13 @@ def test_a_row_gradient_that_is_not_finite_ends_the_run(
         assert table.statistics()["applied"] == 0
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_native_loss_that_is_nan_ends_the_run(library: ctypes.CDLL) -> None:
     result = run(external(c_function(library)), clicks(GRAPH, 100), rule=lsh.SGD(1e30), threads=2)
     assert (result.outcome, result.reason) == ("crashed", "not_finite")
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_native_row_gradient_that_is_nan_ends_the_run_before_a_row_has_it(
     library: ctypes.CDLL, threads: int

@@ -381,6 +381,7 @@ def test_rows_without_any_column_still_teach_the_intercept() -> None:
         assert result.loss[-1] == pytest.approx(0.5623, abs=0.01)
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_step_too_long_is_found(rows: SparseDataset) -> None:
     data = SparseDataset(
         rows.indptr, rows.indices, rows.data, FEATURES, rows.y.astype(np.float32), 0

@@ -336,6 +336,7 @@ def test_ctrl_c_returns_what_was_reached():
     assert 0 < played.result.total_updates < 10_000
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_replica_that_is_not_finite_ends_the_run():
     played = play(
         CREW.trainers(2, **LINK), sync.EASGD(), rule=lsh.SGD(1e30), until=lsh.until(epochs=50)

@@ -182,6 +182,7 @@ def test_stop_rules_are_of_virtual_time():
     assert np.allclose(np.diff(loss.seconds), 0.05)
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_divergence_is_told():
     result = play(
         lsh.Leashed(), simulation.constant(4, 1e-3), updates=500, rule=lsh.SGD(1e30)

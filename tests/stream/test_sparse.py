@@ -216,6 +216,7 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         stream.libsvm(write(tmp_path / "empty.svm", ["# nothing", ""]), 3).read()
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 @pytest.mark.parametrize(
     "model", [lsh.models.logistic_regression(FEATURES), lsh.models.fm(FEATURES)]
 )

@@ -214,6 +214,7 @@ def test_batches_are_the_rows_in_order(tmp_path: Path, name: str):
     assert not result.config["sparse_updates"]
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 @pytest.mark.parametrize("name", ["logistic_regression", "fm", "ffm"])
 def test_it_is_the_same_whoever_reads_and_however_it_is_packed(tmp_path: Path, name: str):
     model = MODELS[name]

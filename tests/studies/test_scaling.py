@@ -180,6 +180,7 @@ def test_the_config_tells_of_the_plan(data):
     assert config["examples"] == len(data)
 
 
+@pytest.mark.filterwarnings("ignore:the loss began at:RuntimeWarning")
 def test_pixels_are_those_of_the_plan(data):
     model = scaling.build_model("mlp", data)
     for pixels in (1, 255):

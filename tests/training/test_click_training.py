@@ -310,6 +310,7 @@ def usable(graph: Graph, data: ClickDataset, result: lsh.TrainResult) -> None:
     assert run(graph, data, tables=result.tables).reason == "epochs"
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_rate_that_is_too_large_ends_as_a_crash(discipline: lsh.Discipline, threads: int) -> None:
     if isinstance(discipline, lsh.Sequential) and threads > 1:
@@ -327,6 +328,7 @@ def test_a_rate_that_is_too_large_ends_as_a_crash(discipline: lsh.Discipline, th
     assert (result.outcome, result.reason) == ("crashed", "not_finite")
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 @pytest.mark.parametrize("label", [0, 1])
 def test_an_infinite_logit_ends_as_a_crash(label: int) -> None:
     """Also one that is right: of label 1 the loss would be 0."""
@@ -340,6 +342,7 @@ def test_an_infinite_logit_ends_as_a_crash(label: int) -> None:
     assert (result.outcome, result.reason) == ("crashed", "not_finite")
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_weight_that_becomes_nan_ends_as_a_crash() -> None:
     graph = shared()
     data = clicks(graph, kind="weights")
@@ -361,6 +364,7 @@ def test_a_weight_that_becomes_nan_ends_as_a_crash() -> None:
     assert run(graph, shares).reason == "epochs"
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_row_that_is_nan_ends_as_a_crash() -> None:
     graph = small()
     data = clicks(graph)

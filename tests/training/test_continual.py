@@ -207,6 +207,7 @@ def test_ctrl_c_while_a_day_is_looked_at_keeps_what_was_reached(
     np.testing.assert_array_equal(cut.parameters, expected)
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_crash_leaves_the_state_of_before(paths: list[Path], tmp_path: Path) -> None:
     given = {"rule": lsh.SGD(lsh.schedules.step(0.01, every=25, factor=1e30))}
     first = run(paths[:1], tmp_path / "run", **given)

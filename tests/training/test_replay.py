@@ -197,6 +197,7 @@ def test_a_resumed_run_is_replayed_from_where_it_went_on(
         lsh.replay(trace, MODEL, digits, until=99)
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_run_that_crashed_is_made_again_up_to_there(trace: Path, digits: Dataset) -> None:
     result = run(digits, trace, rule=lsh.SGD(1e30), threads=2)
     assert result.outcome == "crashed"

@@ -278,6 +278,7 @@ def test_what_concerns_every_parameter_is_done_to_whole_vectors(
     assert result.loss[-1] < result.loss[0]
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_step_too_long_is_found(rows: SparseDataset) -> None:
     regression = SparseDataset(
         rows.indptr, rows.indices, rows.data, FEATURES, rows.y.astype(np.float32), 0

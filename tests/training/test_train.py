@@ -325,6 +325,7 @@ def test_divergence_ends_a_run(discipline: Discipline, digits: Dataset) -> None:
     assert np.isfinite(result.loss).all()
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_huge_step_crashes(discipline: Discipline, digits: Dataset) -> None:
     threads = 1 if isinstance(discipline, lsh.Sequential) else 4
     before = native_threads()
@@ -337,6 +338,7 @@ def test_a_huge_step_crashes(discipline: Discipline, digits: Dataset) -> None:
     assert at_most_so_many_threads(before)
 
 
+@pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
 def test_a_crash_at_the_last_update_is_a_crash(digits: Dataset) -> None:
     result = run(digits, rule=lsh.SGD(1e38), threads=1, until=lsh.until(updates=1))
     assert (result.outcome, result.reason) == ("crashed", "not_finite")

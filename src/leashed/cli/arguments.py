@@ -6,6 +6,7 @@ import argparse
 import errno
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -92,4 +93,5 @@ def explain(error: Exception) -> str:
     """
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()).replace('bad="skip"', "--bad skip")
+    text = " ".join(str(error).split()).replace('bad="skip"', "--bad skip")
+    return re.sub(r"bags=\[(.*?)\]", lambda bags: f"--bags {bags[1].replace(' ', '')}", text)

@@ -36,8 +36,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--bags",
         metavar="F,F",
-        help="features that have any number of ids an example, by number from 0 (default: none but "
-        "those that are read as sequences)",
+        help="features that have any number of ids an example, by number from 0: all that had in "
+        "training (default: none but those that are read as sequences)",
     )
     parser.set_defaults(command=_export)
 

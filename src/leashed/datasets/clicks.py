@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core, metrics
 from leashed.base import checks
+from leashed.datasets.columns import Columns, check_names, frame_names
 from leashed.datasets.dataset import (
     _check_finite,
     _numeric_array,
@@ -94,6 +95,8 @@ class ClickDataset:
         skipped: Bad lines of the file that were left out.
         hidden: float32 [n] or None: the probability that ``y`` is 1, where labels were drawn by a
             model that is known.
+        number_names: Of the numbers, one for each, or None: they have none.
+        named: Whether ``names`` are the data's own; else they are C1, C2, … for want of any.
 
     Raises:
         TypeError: An argument is not of the type above.
@@ -108,6 +111,8 @@ class ClickDataset:
     weights: NDArray[np.float32] | None = None
     skipped: int = 0
     hidden: NDArray[np.float32] | None = None
+    number_names: tuple[str, ...] | None = None
+    named: bool = True
 
     def __post_init__(self) -> None:
         n = np.size(self.y)
@@ -121,6 +126,8 @@ class ClickDataset:
         _check_array("x", self.x, np.float32, (n, columns))
         if columns:
             _check_finite(self.x)
+        numbers = check_names("number_names", self.number_names, columns)
+        object.__setattr__(self, "number_names", numbers)
         self._check_ids(n)
         for name in ("x", "y"):
             object.__setattr__(self, name, _read_only(getattr(self, name)))
@@ -170,6 +177,7 @@ class ClickDataset:
         names: Sequence[str] | None = None,
         name: str = "clicks",
         weights: ArrayLike | None = None,
+        number_names: Sequence[str] | None = None,
     ) -> ClickDataset:
         """Build a data set from arrays of any boolean, integer or floating-point dtype.
 
@@ -181,9 +189,11 @@ class ClickDataset:
             ids: Whole numbers [n, features], or for each feature by its name whole numbers [n], or
                 ``Bags``. Negative ones are taken by their bits.
             y: [n], 1 where the example was clicked, else 0.
-            names: Of the features, where ``ids`` is an array. Default: ``C1``, ``C2``, ….
+            names: Of the features, where ``ids`` is an array. Default: those of a data frame's
+                columns, else ``C1``, ``C2``, …, which are not taken for the data's own.
             name: What plots and reports call this set.
             weights: How much each example counts, [n], not negative. Default: 1 each.
+            number_names: Of the numbers. Default: those of a data frame's columns, else none.
 
         Raises:
             TypeError: A dtype is not numeric, or an argument is of the wrong type.
@@ -198,6 +208,8 @@ class ClickDataset:
         with np.errstate(over="ignore"):
             x32 = np.ascontiguousarray(numbers, np.float32)
         columns: Any
+        called: Any = frame_names(x) if number_names is None else number_names
+        named = True
         if isinstance(ids, Mapping):
             if names is not None:
                 raise ValueError("names are the keys of ids already; leave them out")
@@ -208,8 +220,9 @@ class ClickDataset:
             )
         else:
             columns = _as_ids("ids", ids, 2)
+            names = frame_names(ids) if names is None else names
             if names is None:
-                names = names_of(columns.shape[1])
+                names, named = names_of(columns.shape[1]), False
         return cls(
             x32,
             columns,
@@ -217,6 +230,8 @@ class ClickDataset:
             tuple(names),
             name,
             check_weights(weights, len(labels)),
+            number_names=called,
+            named=named,
         )
 
     @property
@@ -233,6 +248,15 @@ class ClickDataset:
     def features(self) -> int:
         """Features that are ids."""
         return len(self.ids) if isinstance(self.ids, tuple) else int(self.ids.shape[1])
+
+    @property
+    def columns(self) -> Columns:
+        """What models keep of the columns that they were trained on."""
+        ids = self.ids if isinstance(self.ids, tuple) else ()
+        bags = {f: column for f, column in enumerate(ids) if isinstance(column, Bags)}
+        weighed = tuple(f for f, column in bags.items() if column.weights is not None)
+        names = self.names if self.named else None
+        return Columns(self.number_names, names, tuple(bags), weighed)
 
     def rows_of(
         self,

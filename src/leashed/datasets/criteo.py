@@ -176,6 +176,7 @@ class _Rows:
             _CATEGORIES,
             name,
             skipped=self._skipped,
+            number_names=_NUMBERS,
         )
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed.base import checks
+from leashed.datasets.columns import Columns, check_names, frame_names
+from leashed.datasets.columns import image_shape as shape_of
 
 _INT32_MAX = 2**31 - 1
 
@@ -31,6 +35,7 @@ class Dataset:
         weights: float32 [n], read-only, finite and not negative, or None: all are 1. An example's
             loss and its gradient are multiplied by its weight; means over a batch or the set divide
             by the number of examples, not by the sum of their weights. Accuracies do not weigh.
+        names: Of the features, one for each, or None: they have none.
 
     Raises:
         TypeError: An argument is not of the type above.
@@ -43,6 +48,7 @@ class Dataset:
     name: str = "arrays"
     image_shape: tuple[int, int, int] | None = None
     weights: NDArray[np.float32] | None = None
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_storage("x", self.x, np.float32)
@@ -63,6 +69,7 @@ class Dataset:
         if self.image_shape is not None:
             shape = _image_shape(self.image_shape, features=x.shape[1])
             object.__setattr__(self, "image_shape", shape)
+        object.__setattr__(self, "names", check_names("names", self.names, x.shape[1]))
 
     @classmethod
     def from_arrays(
@@ -73,12 +80,14 @@ class Dataset:
         name: str = "arrays",
         image_shape: tuple[int, int, int] | None = None,
         weights: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
     ) -> Dataset:
         """Build a data set from arrays of any boolean, integer or floating-point dtype.
 
-        Values of ``x`` are converted to float32 and never rescaled: scale 8-bit images yourself
-        (``x / 255``). An ``x`` that is float32 and C-contiguous already is shared, not copied, so
-        that a large set costs no second copy: do not change it afterwards. ``y`` is always copied.
+        Images of dtype uint8 are divided by 255; other values of ``x`` are converted to float32 as
+        they are, also uint8 rows [n, features] without an ``image_shape``. An ``x`` that is float32
+        and C-contiguous already is shared, not copied, so that a large set costs no second copy: do
+        not change it afterwards. ``y`` is always copied.
 
         Args:
             x: Examples: [n, features], images [n, height, width] or [n, channels, height, width].
@@ -88,6 +97,7 @@ class Dataset:
             image_shape: (channels, height, width) of the rows of a two-dimensional ``x``. Images
                 of three or four dimensions carry their shape themselves.
             weights: How much each example counts, [n], not negative. Default: 1 each.
+            names: Of the features. Default: those of a data frame's columns, else none.
 
         Raises:
             TypeError: A dtype is not numeric, or an argument is of the wrong type.
@@ -104,22 +114,26 @@ class Dataset:
                 "x.reshape(len(y), -1)"
             )
         _check_shapes(examples, labels)
-        if examples.ndim > 2:
-            own_shape = (1, *examples.shape[1:])[-3:]
+        if (own_shape := shape_of(examples.shape)) is not None:
             if image_shape not in (None, own_shape):
                 raise ValueError(
                     f"image_shape is {image_shape}, but x already says {own_shape}; leave it out"
                 )
             image_shape = own_shape
         classes = number_of_classes(labels, classes)
-        with np.errstate(over="ignore"):
-            x32 = np.ascontiguousarray(examples.reshape(len(examples), -1), dtype=np.float32)
+        x32 = float_rows(examples, image=image_shape is not None)
         checked = check_weights(weights, len(labels))
-        return cls(x32, labels.astype(np.int32), classes, name, image_shape, checked)
+        named = frame_names(x) if names is None else check_names("names", names, x32.shape[1])
+        return cls(x32, labels.astype(np.int32), classes, name, image_shape, checked, named)
 
     @classmethod
     def regression(
-        cls, x: ArrayLike, y: ArrayLike, name: str = "arrays", weights: ArrayLike | None = None
+        cls,
+        x: ArrayLike,
+        y: ArrayLike,
+        name: str = "arrays",
+        weights: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
     ) -> Dataset:
         """Build a data set whose examples are to give numbers, from arrays of any boolean, integer
         or floating-point dtype.
@@ -129,6 +143,7 @@ class Dataset:
             y: Numbers [n], finite in float32.
             name: What plots and reports call this set.
             weights: How much each example counts, [n], not negative. Default: 1 each.
+            names: As for ``from_arrays``.
 
         Raises:
             TypeError, ValueError: As ``from_arrays``, and where a number is not finite.
@@ -140,7 +155,15 @@ class Dataset:
         with np.errstate(over="ignore"):
             x32 = np.ascontiguousarray(examples, dtype=np.float32)
             y32 = np.ascontiguousarray(values, dtype=np.float32)
-        return cls(x32, y32, 0, name, weights=check_weights(weights, len(y32)))
+        checked = check_weights(weights, len(y32))
+        named = frame_names(x) if names is None else check_names("names", names, x32.shape[1])
+        return cls(x32, y32, 0, name, weights=checked, names=named)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What models keep of the columns that they were trained on."""
+        peak = None if self.image_shape is None else float(self.x.max())
+        return Columns(numbers=self.names, image=self.image_shape, peak=peak)
 
     @property
     def features(self) -> int:
@@ -168,6 +191,16 @@ class Split(NamedTuple):
 
     train: Dataset
     test: Dataset
+
+
+def float_rows(examples: NDArray[Any], *, image: bool) -> NDArray[np.float32]:
+    """float32 [n, features] of arrays of any numeric dtype; 8-bit images are brought into 0 to 1."""
+    rows = examples.reshape(len(examples), math.prod(examples.shape[1:]))
+    if image and rows.dtype == np.uint8:
+        scaled: NDArray[np.float32] = np.divide(rows, np.float32(255), dtype=np.float32)
+        return scaled
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(rows, dtype=np.float32)
 
 
 def _numeric_array(name: str, values: ArrayLike) -> NDArray[Any]:

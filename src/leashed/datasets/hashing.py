@@ -68,6 +68,7 @@ def hashed(data: ClickDataset | Dataset, bits: int = 18) -> SparseDataset:
         data.classes,
         data.name,
         data.weights,
+        data.columns,
     )
 
 

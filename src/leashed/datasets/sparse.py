@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed.base import checks
+from leashed.datasets.columns import UNKNOWN, Columns
 from leashed.datasets.dataset import (
     _numeric_array,
     _whole_labels,
@@ -45,6 +46,7 @@ class SparseDataset:
         classes: Number of classes, at least 2; 0 for regression.
         name: What plots and reports call this set.
         weights: As of a ``Dataset``.
+        columns: What is known of the columns of other data that these were made of.
 
     Raises:
         TypeError: An array is not of the type above.
@@ -60,6 +62,7 @@ class SparseDataset:
     classes: int
     name: str = "rows"
     weights: NDArray[np.float32] | None = None
+    columns: Columns = UNKNOWN
 
     def __post_init__(self) -> None:
         checks.whole("features", self.features, 1, _LARGEST_COLUMN + 1)
@@ -164,6 +167,7 @@ class SparseDataset:
             self.classes,
             self.name,
             None if self.weights is None else self.weights[rows],
+            self.columns,
         )
 
     def head(self, rows: int) -> SparseDataset:

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed.base import atomic, checks
+from leashed.datasets.columns import Columns
 from leashed.files import folders
-from leashed.models import _graph_json
+from leashed.models import _columns, _graph_json
 from leashed.models._reads import TableSpec
 from leashed.models.external import Description, External
 from leashed.models.factorisation import FactorisationMachine
@@ -62,14 +63,14 @@ def save(
         path: the file; with ``tables`` a folder, which is made where it is not there.
         model: from :mod:`leashed.models`.
         parameters: [d].
-        tables: by name, all that the model reads: their rows and states are written too. Default:
-            none are.
+        tables: by name, all that the model reads: their rows and states are written too. Of a model
+            that reads none they are left out.
         statistics: float32 [s], as ``TrainResult.statistics``, of a model with ``BatchNorm`` or
             ``DataNorm``; ``load_statistics`` reads them.
 
     Raises:
-        TypeError, ValueError: ``parameters``, ``tables`` or ``statistics`` does not fit the model, or a file cannot
-            hold its description.
+        TypeError, ValueError: ``parameters``, ``tables`` or ``statistics`` does not fit the model,
+            tables are missing, or a file cannot hold the model's description.
         OSError: the file cannot be written, or the folder has something else in it.
     """
     _require_model(model)
@@ -79,12 +80,18 @@ def save(
         if not wanted:
             raise ValueError(f"statistics must be left out, since model {model.name} has none")
         tensors[STATISTICS] = checks.vector("statistics", statistics, wanted)
+    told = columns_told(_columns.kept(parameters))
+    if tables is None and isinstance(model, (Graph, External)) and model.tables:
+        raise ValueError(
+            f"tables must be given, since model {model.name} reads their rows: leashed.save(folder, "
+            "model, result.parameters, result.tables, result.statistics)"
+        )
     if tables is None:
-        write(path, model, tensors)
+        write(path, model, tensors, told)
         return
     folder, given = Path(path), _tables_of(model, tables)
     folders.prepare(folder)
-    folders.write(folder, given, lambda file: write(file, model, tensors), exact=True)
+    folders.write(folder, given, lambda file: write(file, model, tensors, told), exact=True)
 
 
 def _require_model(model: object) -> None:
@@ -157,6 +164,17 @@ def write(
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     atomic.write(Path(path), [len(text).to_bytes(8, "little") + text, *data])
+
+
+def columns_told(columns: Columns) -> dict[str, str]:
+    """What a file's metadata tell of the columns that parameters were trained on."""
+    told = columns.to_json()
+    return {"columns": json.dumps(told)} if told else {}
+
+
+def columns_in(metadata: Mapping[str, str]) -> Columns:
+    """And what they have told; of files written before there were any, nothing."""
+    return Columns.from_json(json.loads(metadata.get("columns", "{}")))
 
 
 def description(model: BuiltIn | External) -> dict[str, str]:
@@ -240,14 +258,16 @@ def load(
         model: what the file must be of. An external model has to be given, since no file holds its
             gradient; layers are in the file.
         tables: by name, all that the model reads: get the folder's rows and states in place of what
-            is there. ``leashed.tables.of(model.tables, ...)`` makes new ones. Nobody may use them
-            meanwhile.
+            is there. ``leashed.tables.of(model.tables, ...)`` makes new ones, and so does
+            ``leashed.restore(path)`` by itself. Nobody may use them meanwhile. A folder is not read
+            without them, but the file of its parameters.
 
     Raises:
         FileNotFoundError: there is no such file; IsADirectoryError: it is a folder without a model.
         ValueError: the file is truncated, altered, of another kind, of a newer version, of another
             model or other tables than those given, or of an external model and none was given; the
-            message has its description. No table has changed.
+            message has its description. Or it is a folder, and no tables are given. No table has
+            changed.
         OSError: of a folder in which a run writes checkpoints, the next one came each time before one
             was read; tables may have changed.
     """
@@ -262,8 +282,9 @@ def _loaded(
     tables: Mapping[str, Table] | None,
     folder: folders.Opened | None,
 ) -> tuple[BuiltIn | External, NDArray[np.float32]]:
-    found, tensors, _ = read(path if folder is None else folder.model)
+    found, tensors, metadata = read(path if folder is None else folder.model)
     theta = whole(found, tensors)
+    _columns.keep(theta, columns_in(metadata))
     if model is not None:
         _require_model(model)
         if wrong := mismatch(found, model):
@@ -275,6 +296,12 @@ def _loaded(
         )
     else:
         model = found
+    if folder is not None and tables is None and folder.described_tables:
+        raise ValueError(
+            f"cannot load {path}: its model {model.name} reads tables, whose rows are there too; give "
+            "tables=leashed.tables.of(model.tables, rule=rule), which get them, or "
+            "leashed.restore(path) makes model, parameters and tables"
+        )
     if folder is not None and tables is not None:
         given = _tables_of(model, tables)
         folder.require(given)
@@ -305,7 +332,7 @@ def mismatch(found: BuiltIn | Description, model: BuiltIn | External) -> str | N
     if found == here or (isinstance(found, Graph) and _as_graph(found) == _as_graph(model)):
         return None
     if not isinstance(found, Description):
-        remedy = "use the model that leashed.load(path) gives"
+        remedy = "use the model that leashed.restore(path) gives"
     elif isinstance(here, Description):
         was, now = vars(found), vars(here)
         changed = [

@@ -18,9 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed.base import atomic, checks
+from leashed.base.warning import warn
+from leashed.datasets.columns import Columns
 from leashed.files import _onnx_graph, checkpoint
 from leashed.files._onnx_graph import GraphOperations, Net, Rows
 from leashed.files.checkpoint import BuiltIn
+from leashed.models._columns import kept
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph, SampledLogits
 from leashed.models.network import Model
@@ -79,12 +82,13 @@ def onnx(
         parameters: [d].
         tables: by name, all that the model reads.
         statistics: [s], as ``TrainResult.statistics``, of a model that normalises.
-        bags: features that have any number of ids an example.
+        bags: features that have any number of ids an example; all that had when ``parameters`` were
+            trained.
 
     Raises:
         ImportError: onnx is not installed.
-        TypeError, ValueError: an argument is wrong or does not fit the model, or the model cannot be
-            exported; the message names the node.
+        TypeError, ValueError: an argument is wrong or does not fit the model, a feature of ``bags`` is
+            missing, or the model cannot be exported; the message names the node.
         OSError: the file cannot be written.
     """
     library = _extra("onnx")
@@ -97,6 +101,7 @@ def onnx(
     parts = checkpoint.parts(model, theta)
     net = Net(library)
     if isinstance(model, Graph):
+        _check_bags(model, kept(parameters), bags)
         found = _graph(net, model, parts, tables, statistics, bags)
     elif bags or tables or (statistics is not None and np.size(statistics)):
         raise ValueError(
@@ -118,6 +123,27 @@ def _features(bags: object) -> set[int]:
     if isinstance(bags, (str, bytes)) or not isinstance(bags, Iterable):
         raise TypeError(f"bags must hold features by number, such as [0, 3], got {bags!r}")
     return {checks.whole("bags", feature, 0) for feature in bags}
+
+
+def _check_bags(model: Graph, trained: Columns, bags: set[int]) -> None:
+    """ValueError where a feature had bags in training, and is to have one id an example; a warning
+    where ids had weights.
+    """
+    reads = zip(model.readers, model.id_features, strict=True)
+    sequences = {feature for node, feature in reads if getattr(node, "length", None) is not None}
+    trained = trained.read(model.id_features)
+    if trained.weighed:
+        warn(
+            f"ids of features {', '.join(map(str, trained.weighed))}, counted from 0, had weights when "
+            f"model {model.name} was trained, which an ONNX model has no input for: there each id "
+            "counts once"
+        )
+    missing = set(trained.bags) - bags - sequences
+    if missing:
+        raise ValueError(
+            f"features {', '.join(map(str, sorted(missing)))}, counted from 0, had any number of ids "
+            f"an example when model {model.name} was trained; give bags={sorted(bags | missing)}"
+        )
 
 
 def _graph(

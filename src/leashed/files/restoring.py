@@ -13,6 +13,7 @@ from leashed import staleness
 from leashed.base import choice
 from leashed.files import checkpoint, folders
 from leashed.files.checkpoint import STATISTICS, BuiltIn
+from leashed.models._columns import keep
 from leashed.models.external import Description
 from leashed.models.tables import Initial, RowwiseAdagrad, Table
 from leashed.models.tables import check as check_tables
@@ -64,7 +65,7 @@ def restore(path: str | os.PathLike[str]) -> Restored:
 
 
 def _restored(path: str | os.PathLike[str], folder: folders.Opened | None) -> Restored:
-    model, tensors, _ = checkpoint.read(path if folder is None else folder.model)
+    model, tensors, metadata = checkpoint.read(path if folder is None else folder.model)
     if isinstance(model, Description):
         raise ValueError(  # noqa: TRY004 (a fault of the file)
             f"cannot restore {path}: its model is external, and no file holds a gradient; give the "
@@ -82,6 +83,7 @@ def _restored(path: str | os.PathLike[str], folder: folders.Opened | None) -> Re
             "folder that was saved with tables"
         )
     theta = checkpoint.whole(model, tensors)
+    keep(theta, checkpoint.columns_in(metadata))
     return Restored(model, theta, tables, tensors.get(STATISTICS))
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.base import checks
 from leashed.base.warning import warn
+from leashed.datasets.columns import Columns
 from leashed.files import checkpoint
 from leashed.models._running import Running, averaged
 from leashed.models.external import Description, External
@@ -267,8 +268,10 @@ def contents(
     if reached.last_updates.size:
         tensors[_LAST_UPDATES] = reached.last_updates
     counts = np.trim_zeros(np.asarray(reached.staleness, np.uint64), "b").tolist()
+    told = dict(config)
+    columns = checkpoint.columns_told(Columns.from_json(told.pop("columns", {})))
     run = {
-        **config,
+        **told,
         "updates": reached.updates,
         "batches": reached.batches,
         "initial_loss": reached.initial_loss if math.isfinite(reached.initial_loss) else None,
@@ -280,7 +283,7 @@ def contents(
     if (statistics := averaged(reached.running)) is not None:
         tensors[checkpoint.STATISTICS] = statistics.values
         run["statistics"] = statistics.config()
-    return tensors, {"run": json.dumps(run)}
+    return tensors, {"run": json.dumps(run), **columns}
 
 
 def _state(k: int) -> str:
@@ -303,20 +306,27 @@ def resume(
     other_data: bool = False,
 ) -> tuple[_core.Resumption, Position]:
     """What a checkpoint of a run of that model and configuration holds, and how far that run was; on
-    ``other_data`` it begins with batch 0.
+    ``other_data`` it begins with batch 0. ``config["columns"]`` becomes what the data or the
+    checkpoint tells.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is truncated, altered, of a newer version, without a run, or of another one.
+        ValueError: it is truncated, altered, of a newer version, without a run, or of another one,
+            or of data with other columns.
     """
     found, tensors, metadata = checkpoint.read(path)
     if "run" not in metadata:
         raise ValueError(
-            f"cannot resume {path}: it holds parameters but no run; begin one with them: "
-            "init=leashed.load(path, model)[1]"
+            f"cannot resume {path}: it holds parameters but no run; begin one with them: {_anew(model)}"
         )
     if wrong := checkpoint.mismatch(found, model):
         raise ValueError(f"cannot resume {path}: {wrong}")
+    try:
+        here = Columns.from_json(config["columns"])
+        known = checkpoint.columns_in(metadata).agreed(here, "data", "of the run")
+        config["columns"] = known.to_json()
+    except ValueError as error:
+        raise ValueError(f"cannot resume {path}: {error}") from error
     try:
         run = {**_BEFORE_SPARSE, **_ALONE, **json.loads(metadata["run"])}
         if other_data:
@@ -363,7 +373,7 @@ def _resumption(
         if run[key] != here[key]:
             raise ValueError(
                 f"cannot resume {path}: {name} was {_text(run[key])} and is {_text(here[key])}; "
-                "give the same, or begin a new run with init=leashed.load(path, model)[1]"
+                f"give the same, or begin a new run with {_anew(model)}"
             )
     prefixes = ["", *(_state(k) for k in range(1, run["state_vectors"] + 1))]
     vectors = [checkpoint.whole(model, tensors, prefix) for prefix in prefixes]
@@ -380,6 +390,13 @@ def _resumption(
         checkpoint.whole(model, tensors, _BEHIND) if done else nothing,
         (total, done, turn),
     )
+
+
+def _anew(model: object) -> str:
+    """The arguments that begin a run with what a file holds."""
+    if getattr(model, "tables", getattr(model, "ids", ())):
+        return "tables=tables, init=leashed.load(folder, model, tables)[1]"
+    return "init=leashed.load(path, model)[1]"
 
 
 def _text(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +10,8 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.base import checks
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
+from leashed.datasets.columns import image_shape, same_image
+from leashed.datasets.dataset import float_rows
 
 __all__ = ["check_fits", "check_labels", "examples"]
 
@@ -43,7 +44,20 @@ def check_fits(model: Judged, data: Dataset | SparseDataset, name: str) -> None:
         raise ValueError(
             f"{name} has {data.features} features, but the model takes {model.features}"
         )
+    if isinstance(data, Dataset):
+        check_image(model, data.image_shape, name)
     check_labels(model, data, name)
+
+
+def check_image(model: Any, shape: tuple[int, int, int] | None, name: str) -> None:
+    """ValueError where a model of images is given others, such as those whose channels come last."""
+    takes = getattr(model, "input_shape", None)
+    if takes is None or takes[1:] == (1, 1) or same_image(shape, takes):
+        return
+    raise ValueError(
+        f"{name}'s images are {shape}, (channels, height, width), but the model takes {takes}; where "
+        "channels come last, x.transpose(0, 3, 1, 2) brings them to the front"
+    )
 
 
 def check_labels(model: Judged, data: Dataset | SparseDataset | ClickDataset, name: str) -> None:
@@ -63,8 +77,9 @@ def check_labels(model: Judged, data: Dataset | SparseDataset | ClickDataset, na
         )
 
 
-def examples(x: Any, features: int) -> NDArray[np.float32]:
-    """``x``, [n, features], images or one example, as float32 [n, features].
+def examples(x: Any, model: Judged) -> NDArray[np.float32]:
+    """``x``, [n, features], images or one example, as float32 [n, features]; images of dtype uint8
+    are divided by 255, as ``Dataset.from_arrays`` does.
 
     Raises:
         TypeError: its dtype is not numeric.
@@ -75,12 +90,11 @@ def examples(x: Any, features: int) -> NDArray[np.float32]:
         raise ValueError("x must be [n, features], images or one example, got a single number")
     if given.ndim == 1:
         given = given[None, :]
-    with np.errstate(over="ignore"):
-        rows = np.ascontiguousarray(
-            given.reshape(len(given), math.prod(given.shape[1:])), np.float32
-        )
-    if rows.shape[1] != features:
-        raise ValueError(f"x must have {features} values per row, got {rows.shape[1]}")
+    image = image_shape(given.shape)
+    rows = float_rows(given, image=image is not None)
+    if rows.shape[1] != model.features:
+        raise ValueError(f"x must have {model.features} values per row, got {rows.shape[1]}")
+    check_image(model, image, "x")
     if not np.isfinite(rows).all():
         raise ValueError("x is NaN, infinite or beyond float32 somewhere; it must be finite")
     return rows

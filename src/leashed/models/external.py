@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _core, gradients
 from leashed.base import checks
 from leashed.datasets import ClickDataset, Dataset
+from leashed.datasets.columns import UNKNOWN, Columns
+from leashed.models._columns import check_columns
 from leashed.models._reads import TableSpec, click_rows, distinct
 from leashed.models.tables import Table
 from leashed.models.tables import check as check_tables
@@ -37,6 +39,7 @@ class Samples:
     x: NDArray[np.float32]
     y: NDArray[np.int32] | NDArray[np.float32]
     name: str = "arrays"
+    columns: Columns = UNKNOWN
 
     def __len__(self) -> int:
         return len(self.x)
@@ -139,6 +142,11 @@ class External:
         """The tables that it reads."""
         return distinct(self.ids)
 
+    @property
+    def id_features(self) -> range:
+        """Which features of the data that are ids it takes: the first ones."""
+        return range(len(self.ids))
+
     @cached_property
     def native(self) -> _core.ExternalModel:
         """The native gradient source."""
@@ -220,10 +228,13 @@ class External:
             if tables is not None:
                 check_tables((), tables)
             samples = self.samples("data", data)
+            check_columns(parameters, self, samples, "data")
             return _core.mean_loss(self.native, theta, samples.x, samples.y)
         given: Any = tables  # None is told as what is no mapping
         native = check_tables(self.tables, given)
-        return _core.mean_loss(self.native, theta, self.rows(data), data.y, native)
+        rows = self.rows(data)
+        check_columns(parameters, self, data, "data")
+        return _core.mean_loss(self.native, theta, rows, data.y, native)
 
     def predict(
         self, parameters: ArrayLike, data: ClickDataset, tables: Mapping[str, Table]
@@ -240,7 +251,9 @@ class External:
             )
         theta = checks.vector("parameters", parameters, self.dimension)
         native = check_tables(self.tables, tables)
-        logits = self.native.logits(theta, self.rows(data), native)
+        rows = self.rows(data)
+        check_columns(parameters, self, data, "data")
+        logits = self.native.logits(theta, rows, native)
         probabilities: NDArray[np.float32] = np.exp(-np.logaddexp(np.float32(0), -logits))
         return probabilities
 
@@ -253,7 +266,7 @@ class External:
         """
         if not self.ids:
             raise TypeError(f"model {self.name} reads no tables, and takes no rows with ids")
-        found = click_rows(data, name, self.features, self.ids, range(len(self.ids)))
+        found = click_rows(data, name, self.features, self.ids, self.id_features)
         _refuse_weights(name, data.weights)
         return found
 
@@ -267,10 +280,10 @@ class External:
             return data
         if isinstance(data, Dataset):
             _refuse_weights(name, data.weights)
-            x, y, title = data.x, data.y, data.name
+            x, y, title, known = data.x, data.y, data.name, data.columns
         elif isinstance(data, tuple) and len(data) == 2:
             x, y = (checks.numeric(f"{name}[{i}]", part) for i, part in enumerate(data))
-            title = "arrays"
+            title, known = "arrays", Columns.of(data[0])
         else:
             raise TypeError(
                 f"{name} must be a Dataset or a pair of arrays (x, y), got {type(data).__name__}"
@@ -289,7 +302,7 @@ class External:
             raise ValueError(
                 f"y of {name} must have one value per example, shape ({len(rows)},), got {y.shape}"
             )
-        return Samples(rows, _as(f"y of {name}", y, self.y), title)
+        return Samples(rows, _as(f"y of {name}", y, self.y), title, known)
 
 
 def _refuse_weights(name: str, weights: NDArray[np.float32] | None) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _core
 from leashed.base import checks
 from leashed.datasets import Dataset, SparseDataset
+from leashed.models._columns import check_columns
 from leashed.models._fits import check_fits
 
 __all__ = ["FactorisationMachine"]
@@ -150,9 +151,11 @@ class FactorisationMachine:
 
         Raises:
             TypeError: ``x`` is no SparseDataset.
-            ValueError: ``x`` or ``parameters`` has the wrong shape or is not finite.
+            ValueError: ``x`` or ``parameters`` has the wrong shape or is not finite, or ``x`` has
+                other columns than the parameters were trained on.
         """
         check_fits(self, x, "x")
+        check_columns(parameters, self, x, "x")
         return self.sparse.predict(checks.vector("parameters", parameters, self.dimension), x.rows)
 
     def evaluate(self, parameters: ArrayLike, data: Dataset | SparseDataset) -> tuple[float, float]:
@@ -161,9 +164,11 @@ class FactorisationMachine:
 
         Raises:
             TypeError: ``data`` is no data set, or ``parameters`` holds no real numbers.
-            ValueError: ``parameters`` or ``data`` does not fit the model.
+            ValueError: ``parameters`` or ``data`` does not fit the model, or ``data`` has other
+                columns than the parameters were trained on.
         """
         check_fits(self, data, "data")
+        check_columns(parameters, self, data, "data")
         assert isinstance(data, SparseDataset)
         theta = checks.vector("parameters", parameters, self.dimension)
         return self.sparse.evaluate(theta, data.rows, data.y, data.weights)

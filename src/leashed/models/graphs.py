@@ -20,6 +20,7 @@ from leashed.base import checks
 from leashed.base.choice import Choice
 from leashed.datasets import ClickDataset, Dataset
 from leashed.models import _parameters
+from leashed.models._columns import check_columns
 from leashed.models._fits import check_fits, examples
 from leashed.models._reads import TableSpec, click_rows, distinct
 from leashed.models.layers import NORMS, BatchNorm, Dense, Layer, ReLU
@@ -623,7 +624,8 @@ class Graph:
                 as ``TrainResult.statistics``; other models take none.
 
         Raises:
-            TypeError, ValueError: an argument is wrong or does not fit the model.
+            TypeError, ValueError: an argument is wrong or does not fit the model, or the data have
+                other columns than the parameters were trained on, or in another order.
         """
         return Evaluated(*self._evaluate(parameters, data, tables, threads, statistics))
 
@@ -672,6 +674,7 @@ class Graph:
             rows = data.x
         else:
             rows = self.rows(data)
+        check_columns(parameters, self, data, "data")
         by = self.running(statistics)
         return self.native.evaluate_rows(
             theta, rows, data.y, native, data.weights, threads, by, logits
@@ -694,14 +697,14 @@ class Graph:
             statistics: likewise.
 
         Raises:
-            TypeError, ValueError: an argument is wrong or does not fit the model.
+            TypeError, ValueError: as ``evaluate``.
         """
         theta = checks.vector("parameters", parameters, self.dimension)
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         by = self.running(statistics)
-        if self.readers:
-            return self.native.predict_rows(theta, self.rows(x, "x"), native, by)
-        return self.native.predict_rows(theta, examples(x, self.features), native, by)
+        rows = self.rows(x, "x") if self.readers else examples(x, self)
+        check_columns(parameters, self, x, "x", rows if isinstance(rows, np.ndarray) else None)
+        return self.native.predict_rows(theta, rows, native, by)
 
     @property
     def statistics(self) -> int:

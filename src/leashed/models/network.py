@@ -13,6 +13,7 @@ from leashed import _core
 from leashed.base import checks
 from leashed.datasets import Dataset, SparseDataset
 from leashed.models import _parameters, graphs, layers, recommenders
+from leashed.models._columns import check_columns
 from leashed.models._fits import check_fits, examples
 from leashed.models._parameters import INITIALISATIONS
 from leashed.models.external import BatchRows, External, external
@@ -182,17 +183,21 @@ class Model:
 
         Args:
             parameters: float32 [d].
-            x: [n, features], images, or a ``SparseDataset``.
+            x: [n, features], images (of dtype uint8 they are divided by 255), or a
+                ``SparseDataset``.
 
         Raises:
             TypeError: a dtype is not numeric.
-            ValueError: ``x`` or ``parameters`` has the wrong shape or is not finite.
+            ValueError: ``x`` or ``parameters`` has the wrong shape or is not finite, or ``x`` has
+                other columns than the parameters were trained on.
         """
         if isinstance(x, SparseDataset):
             check_fits(self, x, "x")
+            check_columns(parameters, self, x, "x")
             theta = checks.vector("parameters", parameters, self.dimension)
             return self.sparse.predict(theta, x.rows)
-        rows = examples(x, self.features)
+        rows = examples(x, self)
+        check_columns(parameters, self, x, "x", rows)
         return self.native.predict(checks.vector("parameters", parameters, self.dimension), rows)
 
     def evaluate(self, parameters: ArrayLike, data: Dataset | SparseDataset) -> tuple[float, float]:
@@ -201,9 +206,11 @@ class Model:
 
         Raises:
             TypeError: ``data`` is no Dataset, or ``parameters`` holds no real numbers.
-            ValueError: ``parameters`` or ``data`` does not fit the model.
+            ValueError: ``parameters`` or ``data`` does not fit the model, or ``data`` has other
+                columns than the parameters were trained on.
         """
         check_fits(self, data, "data")
+        check_columns(parameters, self, data, "data")
         theta = checks.vector("parameters", parameters, self.dimension)
         if isinstance(data, SparseDataset):
             return self.sparse.evaluate(theta, data.rows, data.y, data.weights)

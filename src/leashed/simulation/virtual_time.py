@@ -18,6 +18,7 @@ from leashed.base.choice import Choice, Setting
 from leashed.base.machine import cores, cpu_model
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
+from leashed.models._columns import check_columns
 from leashed.models._running import check_batch, running, tracked
 from leashed.models.external import External, Samples
 from leashed.models.graphs import Graph
@@ -41,6 +42,7 @@ from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.sync import Synchroniser
+from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram
 from leashed.training.result import TrainResult
 from leashed.training.train import (
@@ -48,6 +50,7 @@ from leashed.training.train import (
     Progress,
     check_dense_part,
     check_discipline,
+    check_init,
     head_of,
     progress_of,
     result_of,
@@ -701,6 +704,7 @@ def simulate(
     if until.updates is None and until.epochs is None and not any(durations):
         raise ValueError("until needs updates or epochs where nothing takes time")
     check_dense_part(model)
+    check_init(init, model, tables)
     trained = tables_for(model, tables, rule, staleness, seed)
     if trained and mode is not None:
         check_rows(mode)
@@ -708,11 +712,13 @@ def simulate(
         theta = model.init(seed, init)
     else:
         theta = checks.vector("init", init, model.dimension)
+    columns = check_columns(init, model, train_set, "data")
 
     def report(now: dict[str, Any], initial_loss: float) -> None:
         assert progress is not None
         progress(progress_of(now, initial_loss, float(batch_size)))
 
+    warn_of_sequences(model, train_set)
     rules = until.rules(len(train_set), batch_size)
     playing = None
     if mode is not None:
@@ -770,6 +776,7 @@ def simulate(
         "dimension": model.dimension,
         "flops_per_example": model.flops_per_example,
         "data": train_set.name,
+        "columns": columns.to_json(),
         "sparse": False,
         "examples": len(train_set),
         "isa": _core.default_isa(),
@@ -797,6 +804,7 @@ def simulate(
     if trained:
         config["tables"] = told_by(trained)
     result = result_of(outcome, float(batch_size), config, trained, running(native))
+    warn_of_end(result, model, train_set, examples[2])
     return Simulation(
         result=result,
         updating_seconds=outcome["updating_seconds"],

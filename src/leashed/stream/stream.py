@@ -16,6 +16,7 @@ from leashed import _core
 from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.datasets import Bags, ClickDataset, Dataset
+from leashed.datasets.columns import Columns
 from leashed.stream.columns import Schema
 
 __all__ = ["BadLine", "Opened", "Options", "Parts", "ReadCounts", "Stream"]
@@ -136,6 +137,7 @@ class Stream(ABC):
     Attributes:
         name: what results and messages call it.
         numbers: numbers of a row.
+        number_names: what they are called.
         names: of the features that are ids.
         bounds: of each of these what its ids are below; None: there is no such bound.
         classes: of the labels; 0: there are numbers in their place.
@@ -171,6 +173,12 @@ class Stream(ABC):
     def features(self) -> int:
         """Features that are ids."""
         return len(self.names)
+
+    @property
+    def columns(self) -> Columns:
+        """What models keep of the columns that they were trained on."""
+        bags = tuple(f for f, many in enumerate(self._many) if many)
+        return Columns(self.number_names, self.names, bags)
 
     def single(self, feature: str) -> int:
         """The number of a feature among those that are ids, which has one a row.
@@ -215,7 +223,9 @@ class Stream(ABC):
     def _dataset(self, taken: Any, skipped: int = 0) -> ClickDataset | Dataset:
         x, ids, bags, y, weights = taken
         if not self.names:
-            return Dataset(x, y, self.classes, name=self.name, weights=weights)
+            return Dataset(
+                x, y, self.classes, name=self.name, weights=weights, names=self.number_names
+            )
         columns: Any = ids
         if bags:
             single, several = iter(ids.T), iter(bags)
@@ -223,7 +233,16 @@ class Stream(ABC):
                 Bags(*next(several)) if many else np.ascontiguousarray(next(single))
                 for many in self._many
             )
-        return ClickDataset(x, columns, y, self.names, self.name, weights, skipped=skipped)
+        return ClickDataset(
+            x,
+            columns,
+            y,
+            self.names,
+            self.name,
+            weights,
+            skipped=skipped,
+            number_names=self.number_names,
+        )
 
     def __repr__(self) -> str:
         return (

@@ -18,6 +18,7 @@ from leashed.rules import SWAP, Rule, Stepping
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.studies.scaling import build_model
+from leashed.training.doubts import ends_are_told
 from leashed.training.train import train
 
 __all__ = ["DISCIPLINES", "POLICIES", "RULES", "Outcome", "combinations", "merged", "page"]
@@ -128,16 +129,17 @@ def combinations(
             continue
         for policy in POLICIES:
             for discipline in DISCIPLINES:
-                result = train(
-                    model,
-                    data.train,
-                    until=Until(loss_fraction=FRACTION, seconds=seconds),
-                    discipline=discipline,
-                    rule=RULES[name](),
-                    staleness=policy,
-                    threads=1 if isinstance(discipline, Sequential) else threads,
-                    batch_size=batch_size,
-                )
+                with ends_are_told():
+                    result = train(
+                        model,
+                        data.train,
+                        until=Until(loss_fraction=FRACTION, seconds=seconds),
+                        discipline=discipline,
+                        rule=RULES[name](),
+                        staleness=policy,
+                        threads=1 if isinstance(discipline, Sequential) else threads,
+                        batch_size=batch_size,
+                    )
                 updates = result.updates_to(FRACTION)
                 yield Outcome(
                     name,

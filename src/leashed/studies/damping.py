@@ -19,6 +19,7 @@ from leashed.studies import recommender
 from leashed.studies.intervals import Interval, interval
 from leashed.studies.side_by_side import side_by_side
 from leashed.studies.stale import TIMES
+from leashed.training.doubts import ends_are_told
 from leashed.training.result import TrainResult
 
 __all__ = ["BASELINE", "DAMPING", "Asked", "Curve", "curves"]
@@ -96,6 +97,7 @@ def curves(asked: Asked) -> Iterator[Curve]:
     train, other = recommender.days(asked.rows, 2, asked.seed)
     tested = other[:_TESTED]
 
+    @ends_are_told()
     def run(one: tuple[int, str, int]) -> tuple[TrainResult, float]:
         workers, damping, repeat = one
         result = simulate(

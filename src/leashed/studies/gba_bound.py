@@ -14,6 +14,7 @@ from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side
 from leashed.studies.switching import MODES, STATES, Setting, crash
+from leashed.training.doubts import ends_are_told
 
 __all__ = ["Bound", "both_updated", "bounds"]
 
@@ -128,6 +129,7 @@ def _squares(dense: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[n
     return np.array([np.sum(part.astype(np.float64) ** 2) for part in (dense, rows)])
 
 
+@ends_are_told()
 def _trained(setting: Setting, piece: _Piece, data: ClickDataset, updates: int) -> Simulation:
     """After so many updates: of one seed the beginning of a longer training is a shorter one."""
     trained = simulate(

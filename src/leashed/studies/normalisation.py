@@ -21,6 +21,7 @@ from leashed.studies.damping import BASELINE
 from leashed.studies.intervals import Interval, interval
 from leashed.studies.side_by_side import side_by_side
 from leashed.studies.stale import TIMES
+from leashed.training.doubts import ends_are_told
 from leashed.training.result import TrainResult
 
 __all__ = ["ARMS", "Arm", "Asked", "Curve", "curves"]
@@ -110,6 +111,7 @@ def curves(asked: Asked) -> Iterator[Curve]:
     """Train every arm on every number of workers, one curve after the other."""
     train, other = recommender.days(asked.rows, 2, asked.seed)
 
+    @ends_are_told()
     def run(one: tuple[int, str, int]) -> TrainResult:
         workers, arm, repeat = one
         return simulate(

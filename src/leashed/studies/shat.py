@@ -25,6 +25,7 @@ from leashed.modes import Mode
 from leashed.rules import Momentum
 from leashed.simulation.virtual_time import Cluster, Simulation
 from leashed.stopping import Until
+from leashed.training.doubts import ends_are_told
 
 __all__ = ["CLUSTERS", "METHODS", "PAPER", "Asked", "Trained", "train_all"]
 
@@ -174,6 +175,7 @@ def train_all(asked: Asked, data: Split) -> Iterator[Trained]:
             executor.shutdown(cancel_futures=True)
 
 
+@ends_are_told()
 def _train(
     asked: Asked, model: Model, data: Split, setting: _Setting, ended: threading.Event
 ) -> Trained:

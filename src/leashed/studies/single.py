@@ -31,6 +31,7 @@ from leashed.rules import SGD
 from leashed.simulation.virtual_time import Costs
 from leashed.stopping import Until
 from leashed.studies.plan import DISCIPLINES, Plan, Setting, build_model
+from leashed.training.doubts import ends_are_told
 from leashed.training.result import TrainResult
 from leashed.training.train import Progress, train
 
@@ -42,6 +43,7 @@ _UPDATES = 50  # from one evaluation in virtual time to the next
 _DEVIATION = 0.05  # of T_c in virtual time, in its own unit
 
 
+@ends_are_told()
 def train_setting(
     plan: Plan,
     setting: Setting,

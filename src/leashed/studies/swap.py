@@ -18,6 +18,7 @@ from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.intervals import Interval, interval
 from leashed.studies.side_by_side import side_by_side
+from leashed.training.doubts import ends_are_told
 from leashed.training.train import train
 
 __all__ = ["LEAST_PERIOD", "OPTIMIZERS", "Asked", "Curve", "curves"]
@@ -131,19 +132,20 @@ def _run(rule: Rule, asked: Asked, seed: int) -> tuple[list[float], list[float]]
         kept = Path(folder) / "yesterday"
         for day in range(asked.days):
             for part in range(1, _PARTS + 1):
-                result = train(
-                    model,
-                    days[day],
-                    until=Until(epochs=day + part / _PARTS),
-                    discipline=Sequential(),
-                    rule=rule,
-                    tables=trained,
-                    batch_size=asked.batch_size,
-                    seed=seed,
-                    evaluate_every=1e6,
-                    checkpoint=kept,
-                    resume=kept if accumulated else None,
-                )
+                with ends_are_told():
+                    result = train(
+                        model,
+                        days[day],
+                        until=Until(epochs=day + part / _PARTS),
+                        discipline=Sequential(),
+                        rule=rule,
+                        tables=trained,
+                        batch_size=asked.batch_size,
+                        seed=seed,
+                        evaluate_every=1e6,
+                        checkpoint=kept,
+                        resume=kept if accumulated else None,
+                    )
                 recommender.require_finite(result, *_crash(rule, day))
                 accumulated.append(_squares(kept))
             auc.append(model.evaluate(result.parameters, days[day + 1], trained, 1).auc)

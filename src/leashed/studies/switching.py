@@ -21,6 +21,7 @@ from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side
+from leashed.training.doubts import ends_are_told
 from leashed.training.result import Histogram
 
 __all__ = [
@@ -264,6 +265,7 @@ def careers(setting: Setting, asked: Sequence[Career]) -> Iterator[list[Day]]:
     model = recommender.model()
     clicks = recommender.days(setting.rows, longest + 1, setting.seed, setting.drift)
 
+    @ends_are_told()
     def run(career: Career) -> list[Day]:
         theta, found = model.init(career.seed), []
         tables = recommender.new_tables(setting.rows_lr, career.seed)

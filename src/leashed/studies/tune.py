@@ -16,6 +16,7 @@ from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential
 from leashed.models.network import Model
 from leashed.rules import SGD
 from leashed.stopping import Until
+from leashed.training.doubts import ends_are_told
 from leashed.training.train import train
 
 __all__ = ["Candidate", "Trial", "Tuning", "tune"]
@@ -215,6 +216,7 @@ class _Search:
             if best < start:
                 return
 
+    @ends_are_told()
     def run(self, candidate: Candidate, seed: int) -> float:
         """Time to ε; infinite where it is not reached in time. The same trial is not run twice."""
         for trial in self.trials:

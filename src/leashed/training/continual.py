@@ -28,9 +28,11 @@ from leashed import staleness as policies
 from leashed.base import checks
 from leashed.base.warning import warn
 from leashed.datasets import ClickDataset, Dataset
+from leashed.datasets.columns import UNKNOWN
 from leashed.disciplines import Discipline
 from leashed.files import checkpoint, folders, resuming
 from leashed.metrics import ClickMetrics, Progressive, Values
+from leashed.models._columns import columns_of
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
 from leashed.rules import SGD, Rule
@@ -244,6 +246,7 @@ class _Run:
             raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
         self._checked: set[str] = set()
         self._checked_state = False
+        self._columns = UNKNOWN
         self._users = None if metrics is None else metrics.gauc
         if self._users is not None and not isinstance(self._users, str):
             raise TypeError("gauc must name a feature of the days; an array is of one data set")
@@ -286,7 +289,9 @@ class _Run:
         if name in self._checked:
             return
         with _of_day(name):
-            sets_of(self.model, data, None)
+            train_set, _ = sets_of(self.model, data, None)
+            now = columns_of(self.model, train_set)
+            self._columns = self._columns.agreed(now, "data", "of the days before")
         if turn and not self._checked_state:
             check_training(self.model, data, **settings, resume=self.whence(name))
             self._checked_state = True

@@ -15,7 +15,9 @@ from leashed import _core
 from leashed import datasets as known
 from leashed.base import checks
 from leashed.datasets import Dataset, SparseDataset, Split
+from leashed.datasets.columns import Columns
 from leashed.files import checkpoint
+from leashed.models._columns import columns_of, keep
 from leashed.models.external import Description, External
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
@@ -299,6 +301,8 @@ def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
                 f"its data was {then['name']}, {then['examples']} examples; give the same as data"
             )
     given, _ = sets_of(model, data, None)
+    columns = Columns.from_json(found.config.get("columns", {}))
+    columns.agreed(columns_of(model, given), "data", "of the run")
     now = recordings.fingerprint(given)
     if now != then["fingerprint"]:
         raise ValueError(
@@ -348,6 +352,7 @@ def _start(
 
 def _replay(made: dict[str, Any], model: AnyModel, found: recordings.Header) -> Replay:
     name, _ = found.discipline
+    keep(made["parameters"], Columns.from_json(found.config.get("columns", {})))
     return Replay(
         model=model,
         parameters=made["parameters"],

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed.base import checks
+from leashed.datasets.columns import Columns
 from leashed.metrics import Scored
+from leashed.models._columns import keep
 from leashed.models.tables import Table
 from leashed.modes import ModeCounts
 from leashed.training.histogram import Histogram, TimeDistribution
@@ -138,7 +140,8 @@ class TrainResult:
         peak_vectors: most parameter vectors and gradients ever allocated at once.
         peak_memory_bytes: most resident memory of the process.
         config: what was asked for and on what machine, as JSON's own types; where the model reads
-            tables, ``config["tables"]`` has what each has counted by then.
+            tables, ``config["tables"]`` has what each has counted by then. ``config["columns"]`` has
+            what is known of the data's columns, which later data are compared with.
         auc: float64 [E]; area under the ROC curve of the training set, as near as
             ``metrics.ClickMetrics`` tells, NaN unless the model gives one logit for two labels.
         normalised_entropy: float64 [E]; the mean log loss of the training set over the entropy of
@@ -207,6 +210,7 @@ class TrainResult:
     tables: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._keep_columns()
         for name in QUALITY:
             if not len(getattr(self, name)):
                 object.__setattr__(self, name, np.full(len(self.seconds), math.nan))
@@ -222,6 +226,13 @@ class TrainResult:
                     f"{name} has {len(getattr(self, name))} evaluations, "
                     f"seconds has {len(self.seconds)}"
                 )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._keep_columns()
+
+    def _keep_columns(self) -> None:
+        keep(self.parameters, Columns.from_json(self.config.get("columns", {})))
 
     @property
     def initial_loss(self) -> float:
@@ -274,7 +285,16 @@ class TrainResult:
 
         Args:
             parameters: include the parameters, as the base64 of their little-endian bytes.
+
+        Raises:
+            ValueError: with ``parameters``, of a model that reads tables, whose rows no JSON holds.
         """
+        if parameters and self.tables:
+            raise ValueError(
+                "the model reads tables, whose rows no JSON holds; leashed.save(folder, model, "
+                "result.parameters, result.tables, result.statistics) writes the model, and "
+                "result.to_json() what was measured"
+            )
         document: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
         for item in fields(self):
             if item.name in _NOT_WRITTEN:
@@ -327,7 +347,12 @@ class TrainResult:
         return cls(**values)
 
     def save(self, path: str | Path) -> None:
-        """Write the result, parameters included, as JSON to ``path``."""
+        """Write the result, parameters included, as JSON to ``path``.
+
+        Raises:
+            ValueError: the model reads tables; the message says what writes them.
+            OSError: the file cannot be written.
+        """
         Path(path).write_text(self.to_json(parameters=True) + "\n", encoding="utf-8")
 
     def plot(self, path: str | Path | None = None) -> Figure:
@@ -469,5 +494,6 @@ def _decode_field(name: str, value: Any) -> Any:
     if name == "metrics":
         return None if value is None else _decode_scored(value)
     if name == "config":
+        Columns.from_json(value.get("columns", {}))  # for its errors
         return dict(value)
     return value

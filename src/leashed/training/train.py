@@ -22,10 +22,12 @@ from leashed.base import checks
 from leashed.base.machine import cores, cpu_model
 from leashed.base.warning import warn
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
+from leashed.datasets.columns import Columns
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
 from leashed.files import resuming, table_checkpoints
 from leashed.metrics import Progressive, Scored, Values, users_of
+from leashed.models._columns import check_columns, columns_of
 from leashed.models._fits import check_fits, check_labels
 from leashed.models._reads import check_stream
 from leashed.models._running import Running, check_batch, running, tracked
@@ -43,6 +45,7 @@ from leashed.stopping import Until, batches_in
 from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
 from leashed.training import recordings
+from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram, TimeDistribution
 from leashed.training.result import QUALITY, TrainResult
 from leashed.training.threads import candidates, fastest
@@ -224,7 +227,8 @@ def train(
             there is no state yet). ``result.config["threads"]`` tells how many they were.
         batch_size: examples per gradient, at most all there are; of a stream fewer than 2³¹.
         seed: of the initial parameters and of the batches.
-        init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
+        init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d];
+            of a model that reads tables these go with ``tables``.
         validation: evaluated for accuracy, without weights, beside the training set, and where the
             model gives one logit for two labels for AUC and normalised entropy.
         tables: those that the model reads, by name, trained where they are: each row by its
@@ -314,11 +318,15 @@ def train(
             thousandth of it later, or after an evaluation that lasts then. Default: never.
 
     Returns:
-        A ``TrainResult``; in a cluster, of this trainer.
+        A ``TrainResult``; in a cluster, of this trainer. One ``RuntimeWarning`` with the remedy tells
+        where it crashed, or where the loss of a new model began above ten times that of chance
+        (with the losses ``"softmax"``, ``"log_loss"`` and ``"hinge"``); another one where a model
+        reads as a sequence a feature that has a name and one id a row.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, or the file to resume from is damaged, of a
-            newer version or of another run; the message names it. No thread has started.
+        TypeError, ValueError: an argument is wrong, the file to resume from is damaged, of a newer
+            version or of another run, or what is to go together has other columns; the message names
+            it. No thread has started.
         OSError: a checkpoint cannot be read, or could not be written; or ``record`` cannot; or the
             cluster's master cannot be reached.
     """
@@ -396,6 +404,8 @@ def train(
             if given:
                 raise ValueError(f"{name} is not for models that {kind}; {instead}")
         check_dense_part(model)
+    if resume is None:
+        check_init(init, model, tables)
     trained = tables_for(model, tables, rule, staleness, seed)
     if incremental and not trained:
         raise ValueError(
@@ -411,6 +421,7 @@ def train(
         theta = model.init(seed, init)
     else:
         theta = checks.vector("init", init, model.dimension)
+    columns = check_columns(init, model, train_set, "data")
 
     config = {
         "discipline": discipline.label if mode is None else type(mode).__name__,
@@ -426,6 +437,7 @@ def train(
         "dimension": model.dimension,
         "flops_per_example": model.flops_per_example,
         "data": train_set.name,
+        "columns": columns.to_json(),
         "sparse": _is_sparse(train_set),
         "examples": None if streamed is not None else len(train_set),
         "isa": _core.default_isa(),
@@ -469,6 +481,7 @@ def train(
     )
 
     yield  # all that can be refused has been
+    warn_of_sequences(model, train_set)
     if streamed is not None:
         streamed.open(until, threads)
     examples = head_of(train_set)
@@ -550,7 +563,10 @@ def train(
         if trained:
             config["tables"] = told_by(trained)
         _warn_of(record, outcome)
-        return result_of(outcome, mean_batch, config, trained, running(native), metrics is not None)
+        result = result_of(
+            outcome, mean_batch, config, trained, running(native), metrics is not None
+        )
+        return warn_of_end(result, model, train_set, examples[2])
     if auto:
         config["threads"] = threads = fastest(candidates(threads), eps)
     with ExitStack() as stack:
@@ -653,9 +669,10 @@ def train(
     if trained:
         config["tables"] = told_by(trained)
     _warn_of(record, outcome)
-    return result_of(
+    result = result_of(
         outcome, mean_batch, config, trained, running(native), metrics is not None, streamed
     )
+    return warn_of_end(result, model, train_set, examples[2])
 
 
 def train_passes(
@@ -818,6 +835,17 @@ def tables_for(
     return {one.name: given[one.name] for one in described}
 
 
+def check_init(init: object, model: AnyModel, tables: Mapping[str, Table] | None) -> None:
+    """ValueError where parameters are given to begin with, and not the rows of their tables."""
+    if isinstance(init, str) or tables is not None or not getattr(model, "tables", ()):
+        return
+    raise ValueError(
+        f"init is given without tables, so that the rows that model {model.name} reads would be new; "
+        "give tables=result.tables of the training that init is from as well, or "
+        "tables=leashed.tables.of(model.tables, rule=rule, seed=seed) to begin with untrained rows"
+    )
+
+
 def told_by(tables: Mapping[str, Table]) -> dict[str, Any]:
     """What a result's configuration says of each."""
     return {
@@ -879,6 +907,7 @@ class _Clicks:
         if isinstance(model, Graph):
             check_labels(model, data, name)
         self.y, self.weights, self.name = data.y, data.weights, data.name
+        self.x, self.columns = data.x, data.columns
 
     def __len__(self) -> int:
         return len(self.y)
@@ -893,6 +922,7 @@ class _Streamed:
         stream: streams.Stream | streams.SparseStream,
     ) -> None:
         self._stream, self.name = stream, stream.name
+        self.columns = Columns.of(stream)
         self.sparse = isinstance(stream, streams.SparseStream)
         self._distinct = isinstance(model, FactorisationMachine)
         self._features: list[tuple[int, int | None]] = []
@@ -1031,7 +1061,15 @@ def head_of(
 
 
 def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
-    """The training and validation sets, as ``model`` reads them."""
+    """The training and validation sets, as ``model`` reads them, of the same columns."""
+    train_set, test_set = _sets_of(model, data, validation)
+    if test_set is not None:
+        known = columns_of(model, train_set)
+        known.agreed(columns_of(model, test_set), "validation", "of data")
+    return train_set, test_set
+
+
+def _sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[_Data, _Data | None]:
     if isinstance(data, (streams.Stream, streams.SparseStream)):
         return _streaming_sets(model, data, validation)
     if isinstance(model, (Graph, External)) and model.tables:

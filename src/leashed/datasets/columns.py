@@ -1,0 +1,196 @@
+"""What the columns of data are called and hold, beside their values: models keep it of what they were
+trained on, and are given no other data by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+__all__ = ["UNKNOWN", "Columns", "check_names", "frame_names", "image_shape", "same_image"]
+
+Image = tuple[int, int, int]
+_FAR_BEYOND = 10.0  # of images whose values are within 1
+_SHOWN = 16  # names at most in a message
+_NOT_THERE = "\0"  # in place of a name, where there is no such column
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is known of the columns of data.
+
+    Attributes:
+        numbers: names of the dense features, in order; None: they have none.
+        ids: names of the features that are ids, in order; None: they have none, or one that is not
+            read.
+        bags: the numbers of those of which a row may have any number of ids.
+        weighed: and of those whose ids have weights.
+        image: (channels, height, width) of a row; None: rows are no images.
+        peak: the largest value of images; None: it is not known.
+    """
+
+    numbers: tuple[str, ...] | None = None
+    ids: tuple[str | None, ...] | None = None
+    bags: tuple[int, ...] = ()
+    weighed: tuple[int, ...] = ()
+    image: Image | None = None
+    peak: float | None = None
+
+    @classmethod
+    def of(cls, data: object) -> Columns:
+        """Of a data set or a stream, which have ``columns``; of a data frame its names; of anything
+        else nothing is known but the shape of images.
+        """
+        known = getattr(data, "columns", None)
+        if isinstance(known, Columns):
+            return known
+        return cls(numbers=frame_names(data), image=image_shape(getattr(data, "shape", ())))
+
+    def read(self, features: Collection[int]) -> Columns:
+        """Of a model that reads these of the features that are ids."""
+        ids = self.ids
+        if ids is not None:
+            known = ids[: max(features, default=-1) + 1]
+            ids = tuple(name if f in features else None for f, name in enumerate(known))
+        return replace(
+            self,
+            ids=None if ids is None or not any(ids) else ids,
+            bags=tuple(f for f in self.bags if f in features),
+            weighed=tuple(f for f in self.weighed if f in features),
+        )
+
+    def agreed(self, now: Columns, name: str, of: str) -> Columns:
+        """What is known here or there.
+
+        Args:
+            now: of other data.
+            name: what a message calls these.
+            of: and whose columns the ones here are.
+
+        Raises:
+            ValueError: both are known, and are not the same, in the same order.
+        """
+        _check_same(self.numbers, now.numbers, name, of, "number")
+        _check_same(self.ids, now.ids, name, of, "id feature")
+        if not same_image(self.image, now.image):
+            raise ValueError(
+                f"{name}'s images are {now.image}, (channels, height, width), not {self.image} as "
+                f"those {of}; x.transpose(0, 3, 1, 2) brings channels to the front"
+            )
+        if _other_scale(self.peak, now.peak) or _other_scale(now.peak, self.peak):
+            raise ValueError(
+                f"{name} has values up to {now.peak:g}, and the images {of} up to {self.peak:g}; scale "
+                "both alike: images of dtype uint8 are divided by 255, others taken as they are"
+            )
+        return Columns(
+            now.numbers if self.numbers is None else self.numbers,
+            now.ids if self.ids is None else self.ids,
+            tuple(sorted({*self.bags, *now.bags})),
+            tuple(sorted({*self.weighed, *now.weighed})),
+            now.image if self.image is None else self.image,
+            now.peak if self.peak is None else self.peak,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What is known, as JSON's own types."""
+        told = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Columns:
+        """Of what ``to_json`` gave."""
+        known: dict[str, Any] = {name: told[name] for name in told if name in cls.__annotations__}
+        lists = {name: tuple(v) for name, v in known.items() if isinstance(v, list)}
+        return cls(**{**known, **lists})
+
+
+UNKNOWN = Columns()
+
+
+def _check_same(
+    was: Sequence[str | None] | None,
+    now: Sequence[str | None] | None,
+    name: str,
+    of: str,
+    kind: str,
+) -> None:
+    if was is None or now is None:
+        return
+    other = [
+        (f, a, b)
+        for f, (a, b) in enumerate(zip_longest(was, now, fillvalue=_NOT_THERE))
+        if a is not None and b is not None and a != b
+    ]
+    if not other:
+        return
+    feature, first, found = other[0]
+    more = f", the first of {len(other)} that differ" if len(other) > 1 else ""
+    before = [name for name in was if name is not None]
+    if sorted(before) == sorted(name for name in now if name is not None):
+        remedy = f"give them in the order {', '.join(before[:_SHOWN])}"
+        remedy += ", …" if len(before) > _SHOWN else ""
+    else:
+        remedy = "give the same columns in the same order, each under the name that it had"
+    raise ValueError(
+        f"{name}'s columns are not those {of}: {kind} {feature}, counted from 0, "
+        f"was {_shown(first)} and is {_shown(found)}{more}; {remedy}"
+    )
+
+
+def _other_scale(unit: float | None, other: float | None) -> bool:
+    """Whether images of the one are within 1, and those of the other far beyond; black ones may be of
+    any scale.
+    """
+    return unit is not None and other is not None and 0 < unit <= 1 and other > _FAR_BEYOND
+
+
+def _shown(name: str) -> str:
+    return "not there" if name is _NOT_THERE else repr(name)
+
+
+def same_image(was: Image | None, now: Image | None) -> bool:
+    """Whether rows lie alike in memory: axes of length 1 do not count. True where either is None."""
+    if was is None or now is None:
+        return True
+    return [n for n in was if n != 1] == [n for n in now if n != 1]
+
+
+def image_shape(shape: Sequence[int]) -> Image | None:
+    """(channels, height, width) of x of that shape: images [n, height, width] or [n, channels, height,
+    width]; None: they are none.
+    """
+    if len(shape) not in (3, 4):
+        return None
+    _, *own = shape
+    channels, height, width = (1, *own)[-3:]
+    return channels, height, width
+
+
+def frame_names(x: object) -> tuple[str, ...] | None:
+    """The names of a data frame's columns; None: it is none, or not each is a str of its own."""
+    try:
+        names = tuple(getattr(x, "columns", ()))
+    except TypeError:
+        return None
+    if not names or not all(isinstance(name, str) for name in names):
+        return None
+    return names if len(set(names)) == len(names) else None
+
+
+def check_names(argument: str, names: object, count: int) -> tuple[str, ...] | None:
+    """``names`` of so many columns, as a tuple; None: there are none. TypeError or ValueError where
+    they are not one str for each, none twice.
+    """
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise TypeError(f"{argument} must be a sequence of str, got {names!r}")
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{argument} must be str, got {tuple(names)!r}")
+    if len(names) != count or len(set(names)) != count:
+        raise ValueError(
+            f"{argument} must be one for each of the {count} columns, none twice, got {len(names)}"
+        )
+    return tuple(names)

@@ -1,0 +1,71 @@
+"""The columns that parameters were trained on. Parameters are plain arrays, so what is known of the
+data is kept beside them, for as long as an array lives; a copy of it knows nothing.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed.datasets import SparseDataset
+from leashed.datasets.columns import UNKNOWN, Columns
+
+__all__ = ["check_columns", "columns_of", "keep", "kept"]
+
+# By the id of the array, of which the weak reference tells whether it is still that one.
+_kept: dict[int, tuple[weakref.ref[Any], Columns]] = {}
+
+
+def keep(parameters: Any, columns: Columns) -> None:
+    """These parameters were trained on data of these columns."""
+    if columns == UNKNOWN:
+        return
+    key = id(parameters)
+    forget = _kept.pop  # also while the interpreter ends
+    _kept[key] = weakref.ref(parameters, lambda _: forget(key, None)), columns
+
+
+def kept(parameters: Any) -> Columns:
+    """What ``keep`` was told of this very array."""
+    found = _kept.get(id(parameters))
+    return found[1] if found is not None and found[0]() is parameters else UNKNOWN
+
+
+def columns_of(model: Any, data: object) -> Columns:
+    """What is known of data, as the model reads them: of the features that are ids those that it
+    reads, of sparse rows all, which went into their columns.
+    """
+    known = Columns.of(data)
+    return known if isinstance(data, SparseDataset) else known.read(_read(model))
+
+
+def check_columns(
+    parameters: Any,
+    model: Any,
+    data: object,
+    name: str,
+    rows: NDArray[np.float32] | None = None,
+) -> Columns:
+    """What is known of data and of what the parameters were trained on; ``rows`` are the data as the
+    model reads them, where these are an array.
+
+    Raises:
+        ValueError: they were trained on other columns, or in another order.
+    """
+    known = kept(parameters)
+    if not isinstance(data, SparseDataset):
+        known = known.read(_read(model))
+    now = columns_of(model, data)
+    if rows is not None and known.peak is not None:
+        now = replace(now, peak=float(rows.max(initial=0.0)))
+    return known.agreed(now, name, "that the parameters were trained on")
+
+
+def _read(model: Any) -> Collection[int]:
+    features: Collection[int] = getattr(model, "id_features", ())
+    return features
