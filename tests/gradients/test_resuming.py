@@ -105,17 +105,26 @@ def test_several_threads_resume(concurrent: lsh.Discipline, path: Path) -> None:
 
 
 def test_what_was_saved_while_training_resumes_to_the_same_bits(path: Path) -> None:
-    kept: list[bytes] = []
+    class Enough(Exception):
+        pass
 
-    def keep(_: lsh.Progress) -> None:
+    def stop(_: lsh.Progress) -> None:
         if path.exists() and json.loads(checkpoint.read(path)[2]["run"])["updates"] > 0:
-            kept.append(path.read_bytes())
+            raise Enough
 
-    whole = run(5000, checkpoint=path, checkpoint_every=0.002, evaluate_every=0.02, progress=keep)
-    path.write_bytes(kept[0])
-    resumed = run(5000, resume=path)
-    assert 0 < resumed.config["resumed_at"] < 5000
-    np.testing.assert_array_equal(resumed.parameters, whole.parameters)
+    with pytest.raises(Enough):
+        run(
+            1,
+            until=lsh.until(seconds=60),
+            checkpoint=path,
+            checkpoint_every=0.002,
+            evaluate_every=0.02,
+            progress=stop,
+        )
+    reached = json.loads(checkpoint.read(path)[2]["run"])["updates"]
+    resumed = run(reached + 1000, resume=path)
+    assert resumed.config["resumed_at"] == reached
+    np.testing.assert_array_equal(resumed.parameters, run(reached + 1000).parameters)
 
 
 def test_the_file_holds_a_description(path: Path) -> None:
