@@ -16,6 +16,7 @@ from leashed.disciplines import Discipline
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
 from leashed.report import days as report
+from leashed.training import defaults
 from leashed.training.continual import Continual, continual
 from leashed.training.days import Day, to_json
 from leashed.training.train import Progress
@@ -59,7 +60,7 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
     """The command with ``--days``."""
     _check_options(options)
     files = expanded(options.days)
-    rule, staleness = rule_of(options), staleness_of(options)
+    rule, staleness = rule_of(options, of_clicks=True), staleness_of(options)
     model = clicks.build(options.model, options)
     run = options.checkpoint.resolve()
     for name, kind in (("save", "folder"), ("output", "file"), ("report", "file")):
@@ -90,7 +91,7 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
         discipline=discipline,
         staleness=staleness,
         threads=options.threads,
-        batch_size=options.batch_size,
+        batch_size=defaults.BATCH_SIZE if options.batch_size is None else options.batch_size,
         seed=options.seed,
         init=options.init,
         tables=clicks.make_tables(model, options, rule, staleness),

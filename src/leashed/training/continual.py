@@ -33,10 +33,11 @@ from leashed.files import checkpoint, folders, resuming
 from leashed.metrics import ClickMetrics, Progressive, Values
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
-from leashed.rules import SGD, Rule
+from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.stream import Stream
+from leashed.training import defaults
 from leashed.training.days import Day, Journal, Today, to_json
 from leashed.training.result import TrainResult
 from leashed.training.train import (
@@ -92,7 +93,7 @@ def continual(
     discipline: Discipline | None = None,
     staleness: Policy | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int = defaults.BATCH_SIZE,
     seed: int = 0,
     init: str = "he",
     tables: Mapping[str, Table] | None = None,
@@ -162,7 +163,7 @@ def continual(
         tables_for(
             model,
             tables,
-            SGD(0.05) if rule is None else rule,
+            defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule,
             policies.none() if staleness is None else staleness,
             seed,
         ),
