@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from leashed.base import checks
 from leashed.cli import clicks
+from leashed.cli.arguments import listed
 from leashed.cli.files import expanded, stream_of
 from leashed.cli.progress import Line, describe
 from leashed.cli.rule_arguments import rule_of, staleness_of
@@ -53,6 +54,14 @@ def add_days(parser: Arguments) -> None:
         help="in place of --data: train on one file after the other, those of a pattern by name, each "
         "once, after the model of the file before has predicted it. --checkpoint FOLDER has the state: "
         "the same command goes on, also after a kill, and with files that have come since",
+    )
+    parser.add_argument(
+        "--click-share",
+        type=listed(float),
+        metavar="LOW,HIGH",
+        help="with --days: refuse a file, before it is trained on, unless of its rows, by weight, more "
+        "than LOW and less than HIGH have label 1; 0,1 refuses what is of one class, as a failed join "
+        "makes it (default: a warning of such)",
     )
 
 
@@ -102,6 +111,7 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
         evaluate_every=options.evaluate_every,
         progress=progress,
         finished=finished,
+        click_share=options.click_share,
     )
     line.clear()
     print(report.table(result.days), file=sys.stderr if options.json_lines else sys.stdout)

@@ -223,6 +223,8 @@ def _train(options: argparse.Namespace) -> int:
     if options.days is not None:
         sparse.refuse(options, test=True)
         return days.train(options, discipline)
+    if options.click_share is not None:
+        raise ValueError("--click-share goes with --days; give that too, or leave it out")
     of_clicks = options.model in clicks.MODELS
     until = _until(options)
     rule, staleness = rule_of(options, of_clicks=of_clicks), staleness_of(options)
