@@ -63,6 +63,7 @@ def test_what_normalises_by_a_batch_has_one_of_several_rows(
 ) -> None:
     result = lsh.train(dlrm(DataNorm()), data[:100], **COMMON)
     assert (result.config["batch_size"], result.total_updates) == (64, 2)
+    assert lsh.train(dlrm(DataNorm()), data[:9], **COMMON).config["batch_size"] == 9
 
 
 def test_of_a_stream_it_is_a_pass(tmp_path: Path) -> None:

@@ -43,6 +43,6 @@ def batches_and_end(
         return BATCH_SIZE if batch_size is None else batch_size, until
     if batch_size is None:
         assert isinstance(model, Graph)
-        small = examples > 0 and not model.statistics
-        batch_size = min(BATCH_SIZE, max(1, examples // LEAST_UPDATES)) if small else BATCH_SIZE
+        most = examples if model.statistics else examples // LEAST_UPDATES
+        batch_size = min(BATCH_SIZE, max(1, most)) if examples else BATCH_SIZE
     return batch_size, Until(epochs=1)
