@@ -681,6 +681,16 @@ def test_a_journal_of_before_is_read(paths: list[Path], tmp_path: Path) -> None:
     assert result.days[0].files == ()
 
 
+def test_the_loss_of_a_day_is_the_mean_over_its_rows(paths: list[Path], tmp_path: Path) -> None:
+    result = run(paths, tmp_path / "run", metrics=lsh.metrics.progressive())
+    for day in result.days:
+        assert day.progressive is not None
+        assert day.loss == pytest.approx(day.progressive.log_loss, rel=1e-6)
+    written = json.loads((tmp_path / "run" / "days.json").read_text())["done"]
+    assert [day["loss"] for day in written] == [day.loss for day in result.days]
+    assert [day["loss"] for day in result.config()["days"]] == [day.loss for day in result.days]
+
+
 def test_a_journal_tells_what_is_not_finite(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "days.json")
     nan = float("nan")

@@ -141,6 +141,7 @@ class Stream(ABC):
         bounds: of each of these what its ids are below; None: there is no such bound.
         classes: of the labels; 0: there are numbers in their place.
         repeatable: whether it can be read more than once.
+        files: that it reads, in order; empty where it is of no files.
     """
 
     def __init__(self, name: str, schema: Schema, options: Options) -> None:

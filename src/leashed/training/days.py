@@ -60,10 +60,11 @@ class Day:
         examples: of the day.
         bad: lines that are no rows, and were left out.
         updates: made by its end, since the first day.
-        loss: as ``TrainResult.final_loss`` has it: of a stream the running mean that batches had
-            before they were trained on (of a day that was begun again, those since), of data in
-            memory that of all of it afterwards. NaN where there was none: of a stream of which
-            nothing was left to train on but to write this down, and of a day without a row.
+        loss: as ``TrainResult.final_loss`` has it: of a stream the mean over its rows, each as its
+            batch was found just before it was trained on (of a day that was begun again, those
+            since), of data in memory that of all of it afterwards. NaN where there was none: of a
+            stream of which nothing was left to train on but to write this down, and of a day
+            without a row.
         yesterday: of its rows, as the model of the day before predicts them; None of the first day.
         progressive: of its rows, each before it was trained on, where ``metrics`` were asked for; of
             a day that was begun again, of those since.

@@ -64,7 +64,7 @@ class Progress:
     Attributes:
         seconds: since the threads started.
         updates: updates published.
-        loss: mean loss over the training set.
+        loss: mean loss over the training set; of a stream as ``TrainResult.loss`` has it.
         accuracy: on the training set.
         validation_accuracy: on the validation set; NaN without one.
         eps: examples per second since the start.
@@ -194,8 +194,10 @@ def train(
             (k+1)·B − 1, the last batch what is left (``Synchronous`` makes whole steps, and leaves
             what is no whole one). ``until.epochs`` is a whole number of passes; without it files are
             read again and again until another rule holds, and what can be read once ends the run.
-            Nothing can be evaluated over what is gone: ``loss`` is the running mean that the threads
-            find in their batches, accuracy and AUC are those of ``validation`` alone, and
+            Nothing can be evaluated over what is gone: ``loss`` is the mean over the rows of the pass
+            so far, each as its batch was found before it was trained on, in the end over all of them
+            (of several passes over the last one's; while that is under way the one before stands for
+            the rest of it). Accuracy and AUC are those of ``validation`` alone, and
             ``until.loss``, ``loss_fraction`` and ``divergence``, ``mode``, ``cluster``, ``record`` and
             ``threads="auto"`` are not for streams. A run that is resumed reads and passes over what
             it has used. ``result.config["reading"]`` is what was read, as ``stream.ReadCounts`` has it,
