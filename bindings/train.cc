@@ -38,7 +38,7 @@ py::dict to_dict(const Evaluated& e) {
 // Mean losses; NaN where a pass had no gradient.
 std::vector<double> means_of(const std::vector<PassLoss>& passes) {
   std::vector<double> means;
-  for (const PassLoss& pass : passes) means.push_back(pass.sum / static_cast<double>(pass.rows));
+  for (const PassLoss& pass : passes) means.push_back(pass.mean());
   return means;
 }
 

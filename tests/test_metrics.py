@@ -64,7 +64,21 @@ def test_entropy_and_calibration_are_their_definitions():
     assert log_loss(p, labels) == pytest.approx(loss)
     assert normalised_entropy(p, labels) == pytest.approx(loss / entropy)
     assert normalised_entropy(np.full(1000, y), labels) == pytest.approx(1)
+
     assert calibration(p, labels) == pytest.approx(p.sum() / labels.sum())
+
+
+@pytest.mark.parametrize("rare", [1e-3, 1e-17, 1e-30])
+def test_the_entropy_of_a_share_that_rounds_to_one(rare: float):
+    for click in (0, 1):
+        labels, weights = np.array([1 - click, click]), np.array([1, rare], np.float32)
+        share = float(weights[1]) / (1 + float(weights[1]))
+        entropy = -share * math.log(share) - (1 - share) * math.log1p(-share)
+        found = ClickMetrics()
+        found.add([0.0, 0.0], labels, weights)
+        expected = pytest.approx(math.log(2) / entropy, rel=1e-6)
+        assert found.values().normalised_entropy == expected
+        assert normalised_entropy([0.5, 0.5], labels, weights) == expected
 
 
 def test_the_stream_says_the_same_and_keeps_to_its_bound():

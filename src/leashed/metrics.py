@@ -148,9 +148,10 @@ def normalised_entropy(
     clicks, others = _weighed(labels, weights, len(p))
     if not (clicks.any() and others.any()):
         return math.nan
-    total = clicks.sum() + others.sum()
-    shares = np.array([clicks.sum(), others.sum()]) / total  # either may be next to nothing
-    return float(_log_loss(p, clicks, others) / -(shares @ np.log(shares)))
+    # The smaller share of both: the larger may round to 1.
+    share = min(clicks.sum(), others.sum()) / (clicks.sum() + others.sum())
+    entropy = -(share * np.log(share) + (1 - share) * np.log1p(-share))
+    return float(_log_loss(p, clicks, others) / entropy)
 
 
 def calibration(

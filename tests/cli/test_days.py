@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,28 @@ def test_what_is_saved_lies_apart_from_the_run(
     assert not list((tmp_path / "run").iterdir())
 
 
+def test_a_day_of_one_class_is_refused(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    day = tmp_path / "day-1.tsv"
+    lines = gzip.decompress((logs / "day-1.tsv.gz").read_bytes()).splitlines(keepends=True)
+    day.write_bytes(b"".join(b"0" + line[1:] for line in lines))
+    given = ["--days", logs / "day-0.tsv.gz", day, "--checkpoint", tmp_path / "run"]
+    assert train(*given, "--click-share", "0,1") == 2
+    told = capsys.readouterr().err
+    assert (
+        "day day-1.tsv: a share of 0 of its rows has label 1, click_share takes more than 0" in told
+    )
+    assert train(*given, "--click-share", "0.5,1") == 2
+    assert "day day-1.tsv" in capsys.readouterr().err
+    with pytest.warns(RuntimeWarning, match=r"all rows of day day-1\.tsv have label 0"):
+        assert train(*given) == 0
+    head, _, first, second = capsys.readouterr().out.splitlines()[:4]
+    assert "clicks" in head
+    assert "%" in first
+    assert " 0% " in second
+
+
 def test_all_days_are_looked_at_before_the_first(
     logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,6 +274,7 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--data", "{0}", "--schema", "none.json"], "none.json"),
     (["--model", "mlp", "--stream"], "--stream goes with --model"),
     (["--model", "mlp", "--bad", "skip"], "--bad goes with --model"),
+    (["--click-share", "0,1"], "--click-share goes with --days"),
 ]
 
 

@@ -308,6 +308,25 @@ def test_metrics_before_training_are_those_from_memory(tmp_path: Path):
         train(model, rows, metrics=lsh.metrics.progressive(gauc="user"))
 
 
+@pytest.mark.parametrize("how", [lsh.Hogwild(), lsh.Locked()], ids=["in place", "locked"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_loss_of_a_pass_is_the_mean_over_all_of_its_rows(
+    tmp_path: Path, how: lsh.Discipline, threads: int
+):
+    rows = stream.libsvm(write(tmp_path / "rows.svm", lines_of(5003)), FEATURES)
+    result = train(
+        models.logistic_regression(FEATURES),
+        rows,
+        discipline=how,
+        threads=threads,
+        rule=lsh.Adagrad(0.1),
+        metrics=lsh.metrics.progressive(),
+    )
+    assert result.config["sparse_updates"]
+    assert result.metrics is not None
+    assert result.final_loss == pytest.approx(result.metrics.total[-1].log_loss, rel=1e-6)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path: Path, name: str):
     model = MODELS[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import math
 import os
 import signal
@@ -264,6 +265,59 @@ def test_numbers_alone_train_a_network(tmp_path: Path):
     model = lsh.models.mlp(784, [16], 10)
     result = lsh.train(model, digits, until=lsh.until(epochs=5), validation=data, threads=2)
     assert result.validation_accuracy[-1] > result.validation_accuracy[0]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_loss_of_a_pass_is_the_mean_over_all_of_its_rows(tmp_path: Path, threads: int):
+    rows = tmp_path / "rows.tsv"
+    lines = lsh.datasets.synthetic_click_lines(3001, 0, cardinalities=50, threads=1)
+    rows.write_bytes(b"".join(lines))
+    model = lsh.models.dlrm(None, 4, bottom=(8, 4), top=(8,))
+    for rate in (0.1, 1e-30):
+        result = lsh.train(
+            model,
+            stream.criteo(rows),
+            until=lsh.until(epochs=1),
+            rule=lsh.Adagrad(rate),
+            threads=threads,
+            batch_size=16,
+            metrics=lsh.metrics.progressive(),
+        )
+        assert result.metrics is not None
+        assert result.final_loss == pytest.approx(result.metrics.total[-1].log_loss, rel=1e-6)
+        assert json.loads(result.to_json())["loss"][-1] == result.final_loss
+
+
+def test_the_loss_of_several_passes_is_of_the_last_and_where_it_is_under_way_of_two(
+    tmp_path: Path,
+):
+    rows = tmp_path / "rows.tsv"
+    lines = lsh.datasets.synthetic_click_lines(1600, 0, cardinalities=50, threads=1)
+    rows.write_bytes(b"".join(lines))
+    model = lsh.models.dlrm(None, 4, bottom=(8, 4), top=(8,))
+
+    def trained(**until: Any) -> lsh.TrainResult:
+        return lsh.train(
+            model,
+            stream.criteo(rows),
+            until=lsh.until(**until),
+            rule=lsh.Adagrad(0.1),
+            threads=1,
+            batch_size=16,
+            metrics=lsh.metrics.progressive(),
+        )
+
+    # The sums of the losses before each update: of 100 of a pass, and a quarter of the next.
+    sums = [0.0]
+    for updates in (100, 200, 225):
+        result = trained(updates=updates)
+        assert result.metrics is not None
+        sums.append(result.metrics.total[-1].log_loss * updates)
+    first, second, third = np.diff(sums) / np.array([100, 100, 25])
+    assert third < second < first
+    assert trained(epochs=2).final_loss == pytest.approx(second, rel=1e-6)
+    part = trained(updates=225).final_loss
+    assert part == pytest.approx(0.75 * second + 0.25 * third, rel=1e-6)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -131,7 +131,7 @@ TRAIN = [
     case("batch_size", -1, ValueError, "batch_size must be at least 1"),
     case("batch_size", 2.5, TypeError, f"batch_size {WHOLE}"),
     case("batch_size", False, TypeError, f"batch_size {WHOLE}"),
-    case("batch_size", None, TypeError, f"batch_size {WHOLE}"),
+    case("batch_size", "4", TypeError, f"batch_size {WHOLE}"),
     case("batch_size", 21, ValueError, "batch_size must be at most the 20 examples"),
     case("batch_size", 2**64, ValueError, "batch_size must be at most"),
     case("seed", -1, ValueError, "seed must be at least 0"),

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -285,8 +286,8 @@ def test_another_run_in_the_folder_is_refused(paths: list[Path], tmp_path: Path)
     for damaged, message in (
         (text[:-20], "cannot read .*days.json"),
         (
-            text.replace('"version": 1', '"version": 2'),
-            "version is 2, this release reads 1; upgrade",
+            text.replace('"version": 2', '"version": 3'),
+            "version is 3, this release reads up to 2; upgrade",
         ),
         (text.replace('"today"', '"tomorrow"'), "it lacks 'today'"),
         (text.replace('"begun_at": 20', '"begun_at": 300'), "use a whole copy of the folder"),
@@ -520,6 +521,175 @@ def test_after_a_kill_before_the_journal_s_line_what_was_not_measured_is_null(
     assert [day.rows for day in result.days] == [day.rows for day in whole.days]
     np.testing.assert_array_equal(result.parameters, whole.parameters)
     assert rows_of(result.tables, tmp_path / "rows") == rows_of(whole.tables, tmp_path / "rows")
+
+
+def of_one_class(path: Path, label: int) -> Path:
+    lines = path.read_text().splitlines()
+    path.write_text("".join(f"{label}{line[1:]}\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_day_of_one_class_is_told_of_once(label: int, at: int, tmp_path: Path) -> None:
+    paths = write_days(tmp_path, 3, 320)
+    of_one_class(paths[at], label)
+    with pytest.warns(RuntimeWarning) as warned:
+        result = run(paths, tmp_path / "run")
+    (warning,) = warned
+    assert f"all rows of day day-{at}.tsv have label {label}," in str(warning.message)
+    assert "--click-share 0,1" in str(warning.message)
+    assert warning.filename == __file__
+    labels = [lsh.datasets.criteo(path).y for path in paths]
+    assert [day.click_share for day in result.days] == pytest.approx([y.mean() for y in labels])
+    run(paths, tmp_path / "run")  # (a warning would be an error)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_day_of_one_class_is_refused_before_it_is_trained_on(
+    label: int, at: int, paths: list[Path], tmp_path: Path
+) -> None:
+    whole = run(paths, tmp_path / "whole")
+    wrong = write_days(tmp_path, 3, 320)
+    folder = tmp_path / "run"
+    of_one_class(wrong[at], label)
+    message = f"day day-{at}.tsv: a share of {label} of its rows has label 1, click_share takes more than 0 "
+    for _ in range(2):
+        with pytest.raises(ValueError, match=message):
+            run(wrong, folder, click_share=(0, 1))
+    journal = Journal(folder / "days.json")
+    assert [day.name for day in journal.done] == [path.name for path in wrong[:at]]
+    assert journal.today is None
+    wrong[at].write_bytes(paths[at].read_bytes())  # mended
+    result = run(wrong, folder, click_share=(0, 1))
+    np.testing.assert_array_equal(result.parameters, whole.parameters)
+    assert [day.yesterday for day in result.days] == [day.yesterday for day in whole.days]
+
+
+def test_a_bound_of_clicks_is_of_what_rows_weigh(tmp_path: Path) -> None:
+    train, _ = lsh.datasets.synthetic_clicks(300, 0, test=10, cardinalities=50)
+    weights = np.where(train.y == 1, 1.0, 50.0)
+    data = lsh.datasets.ClickDataset.from_arrays(train.x, train.ids, train.y, weights=weights)
+    share = float(weights[train.y == 1].sum() / weights.sum())
+    model = lsh.models.dlrm(50, 4, bottom=(8, 4), top=(8,))
+    given: dict[str, Any] = {"folder": tmp_path / "run", **COMMON}
+    with pytest.raises(ValueError, match=r"takes more than 0\.2 and less than 0\.5"):
+        lsh.continual(model, [data], click_share=(0.2, 0.5), **given)
+    result = lsh.continual(model, [data], click_share=(0.5 * share, 2 * share), **given)
+    assert result.days[0].click_share == pytest.approx(share)
+    for wrong, error in (((0.5, 0.5), ValueError), ((-0.1, 1), ValueError), (0.5, TypeError)):
+        with pytest.raises(error, match="click_share must"):
+            lsh.continual(model, [data], click_share=wrong, **given)  # type: ignore[arg-type]
+
+
+def test_a_day_of_which_more_came_is_told_of_once(tmp_path: Path) -> None:
+    paths, folder = write_days(tmp_path, 3, 320), tmp_path / "run"
+    wholes = [path.read_bytes() for path in paths]
+    for path, content in zip(paths, wholes, strict=True):
+        path.write_bytes(b"".join(content.splitlines(keepends=True)[:100]))
+    run(paths[:2], folder)
+    for path, content in zip(paths, wholes, strict=True):
+        path.write_bytes(content)
+    with pytest.warns(RuntimeWarning) as warned:
+        result = run(paths, folder)
+    (warning,) = warned
+    assert "the files of day day-0.tsv and 1 more have been written to" in str(warning.message)
+    assert "give these as a day of their own, or train anew" in str(warning.message)
+    assert warning.filename == __file__
+    assert [day.changed for day in result.days] == [True, True, False]
+    assert [day.examples for day in result.days] == [100, 100, 334]
+    assert result.days[2].files[0].bytes == len(wholes[2])
+    paths[1].unlink()
+    run(paths[:1], folder)
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    paths[2].rename(moved / paths[2].name)
+    run([moved / paths[2].name], folder)
+
+
+@pytest.mark.parametrize("how", ["same bytes", "made when due", "another file", "empty"])
+def test_whatever_comes_of_a_day_that_is_done(how: str, tmp_path: Path) -> None:
+    path, more = tmp_path / "a-0.tsv", tmp_path / "a-1.tsv"
+    content = write_days(tmp_path, 1, 320)[0].read_bytes()
+    path.write_bytes(b"" if how == "empty" else content)
+
+    def day() -> Any:
+        if how == "made when due":
+            return lambda: lsh.stream.criteo(path)
+        return lsh.stream.criteo(str(tmp_path / "a-*.tsv"))
+
+    given: dict[str, Any] = {"folder": tmp_path / "run", **COMMON}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lsh.continual(dlrm(), {"a": day()}, **given)
+    if how == "another file":
+        more.write_bytes(content)
+    elif how == "same bytes":
+        os.utime(path, ns=(0, 10**18))
+    else:
+        path.write_bytes(content + content)
+    with pytest.warns(RuntimeWarning, match="the files of day a have been written to"):
+        lsh.continual(dlrm(), {"a": day()}, **given)
+
+
+def test_a_day_of_which_more_comes_while_it_is_trained_on_is_told_of(tmp_path: Path) -> None:
+    (path,) = write_days(tmp_path, 1, 320)
+
+    def append(_: str, now: lsh.Progress) -> None:
+        assert now.updates >= 0
+        with path.open("ab") as file:
+            file.write(b"1" + b"\t" * 39 + b"\n")
+
+    with pytest.warns(RuntimeWarning, match="the files of day day-0.tsv have been written to"):
+        result = run([path], tmp_path / "run", progress=append)
+    assert result.days[0].changed
+    run([path], tmp_path / "run")
+
+
+def test_a_day_whose_files_changed_before_its_first_update_is_begun_anew(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, folder = write_days(tmp_path, 2, 320), tmp_path / "run"
+    run(mine[:1], folder)
+    whole = mine[1].read_bytes()
+    mine[1].write_bytes(b"".join(whole.splitlines(keepends=True)[:50]))
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("leashed.training.continual.train", die)
+        with pytest.raises(Killed):
+            run(mine, folder)
+    mine[1].write_bytes(whole)
+    result = run(mine, folder)
+    assert result.days[1].yesterday == run(paths[:2], tmp_path / "whole").days[1].yesterday
+    assert result.days[1].examples == 327
+
+
+def test_a_journal_of_before_is_read(paths: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run(paths[:1], folder)
+    journal = folder / "days.json"
+    told = json.loads(journal.read_text())
+    for name in ("click_share", "files", "changed"):
+        del told["done"][0][name]
+    journal.write_text(json.dumps({**told, "version": 1}))
+    result = run(paths, folder)
+    assert [day.examples for day in result.days] == [320, 327, 334]
+    assert math.isnan(result.days[0].click_share)
+    assert result.days[0].files == ()
+
+
+def test_the_loss_of_a_day_is_the_mean_over_its_rows(paths: list[Path], tmp_path: Path) -> None:
+    result = run(paths, tmp_path / "run", metrics=lsh.metrics.progressive())
+    for day in result.days:
+        assert day.progressive is not None
+        assert day.loss == pytest.approx(day.progressive.log_loss, rel=1e-6)
+    written = json.loads((tmp_path / "run" / "days.json").read_text())["done"]
+    assert [day["loss"] for day in written] == [day.loss for day in result.days]
+    assert [day["loss"] for day in result.config()["days"]] == [day.loss for day in result.days]
 
 
 def test_a_journal_tells_what_is_not_finite(tmp_path: Path) -> None:

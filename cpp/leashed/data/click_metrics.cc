@@ -94,7 +94,8 @@ double ClickMetrics::log_loss() const {
 double ClickMetrics::normalised_entropy() const {
   const Totals all = totals();
   if (all.clicks == 0 || all.others == 0) return kNaN;
-  const double p = all.clicks / (all.clicks + all.others);
+  // The smaller share of both: the larger may round to 1.
+  const double p = std::min(all.clicks, all.others) / (all.clicks + all.others);
   return log_loss() / -(p * std::log(p) + (1 - p) * std::log1p(-p));
 }
 

@@ -140,6 +140,7 @@ bool RowStream::begin_pass() {
     fail(std::make_exception_ptr(NoRows(origin_->names().back() + ": there is no row in it")));
     return false;
   }
+  if (pass_ == 0) pass_rows_.store(end_, std::memory_order_relaxed);
   pass_begin_ = end_;
   ++pass_;
   if (!empty && pass_ != settings_.passes && origin_->rewind()) return true;

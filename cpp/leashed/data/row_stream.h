@@ -71,6 +71,11 @@ class RowStream {
   std::size_t take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited);
   // Whether there is such a row; waits until that is known. False once it is stopped.
   bool has(std::uint64_t row);
+  // The pass that a row is of which has been taken.
+  std::uint64_t pass(std::uint64_t row) const {
+    const std::uint64_t rows = pass_rows_.load(std::memory_order_relaxed);
+    return rows == 0 ? 0 : row / rows;
+  }
   // Waits until what take would wait for is there, or can not come, so many seconds; whether it is.
   bool ready(std::uint64_t first, std::size_t count, double seconds);
   // Ends all waiting, and reading soon.
@@ -118,6 +123,9 @@ class RowStream {
   const Settings settings_;
   // Relaxed: tells whoever reads for a long time to look at what is under the lock.
   std::atomic<bool> stop_{false};
+  // Of a pass; 0 while the first lasts. Relaxed: who has taken a row of a later one has been under
+  // the lock since it was written.
+  std::atomic<std::uint64_t> pass_rows_{0};
 
   std::mutex reading_;      // of the origin; taken before mutex_
   std::uint64_t pass_ = 0;  // under reading_

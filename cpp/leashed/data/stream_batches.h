@@ -33,7 +33,7 @@ class StreamBatches final : public BatchSource {
   // Makes it the rows of so many batches, or of those of them that there are. Each is filled once.
   void fill_run(std::uint64_t k, std::uint64_t batches, Batch& batch) const;
   bool has(std::uint64_t k) const override { return data_.stream->has(k * batch_size_); }
-  std::uint64_t pass(std::uint64_t) const override { return 0; }
+  std::uint64_t pass(std::uint64_t k) const override { return data_.stream->pass(k * batch_size_); }
 
  private:
   const StreamedData& data_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/base/relaxed.h"
 #include "leashed/data/scored_rows.h"
 #include "leashed/engine/histogram.h"
 #include "leashed/table/row_publication.h"
@@ -25,6 +26,7 @@ struct PassLoss {
     sum += loss_sum;
     rows += of_rows;
   }
+  double mean() const { return sum / static_cast<double>(rows); }
 };
 
 // A running mean of the losses that a worker's batches were found to have, NaN before the first.
@@ -41,6 +43,42 @@ class RunningLoss {
   std::atomic<double> mean_{std::numeric_limits<double>::quiet_NaN()};
 };
 
+// The mean losses of the rows of a stream that a worker's batches were of, by pass: of the two
+// latest. A batch of two passes is of the one in which it begins.
+class StreamLoss {
+ public:
+  // Of a batch. The mean is brought up to date row by row, so that no sum swallows small ones.
+  void add(std::uint64_t pass, double loss, std::size_t rows) {
+    if (rows == 0) return;
+    Part& part = parts_[pass % 2];
+    if (part.pass.load(kRelaxed) != pass) part.rows.store(0, kRelaxed);
+    const std::uint64_t all = part.rows.load(kRelaxed) + rows;
+    const double old = all == rows ? loss : part.mean.load(kRelaxed);
+    const double share = static_cast<double>(rows) / static_cast<double>(all);
+    part.pass.store(pass, kRelaxed);
+    part.mean.store(old + share * (loss - old), kRelaxed);
+    part.rows.store(all, kRelaxed);
+  }
+
+  // f(pass, mean, rows) of each, if there are any rows.
+  template <class F>
+  void each(F f) const {
+    for (const Part& part : parts_) {
+      const std::uint64_t rows = part.rows.load(kRelaxed);
+      if (rows > 0) f(part.pass.load(kRelaxed), part.mean.load(kRelaxed), rows);
+    }
+  }
+
+ private:
+  // Relaxed: of what the monitor reads meanwhile each may be of another batch; it is exact when the
+  // worker has been joined.
+  struct Part {
+    std::atomic<std::uint64_t> pass{0}, rows{0};
+    std::atomic<double> mean{0};
+  };
+  Part parts_[2];
+};
+
 // One worker's counts; that worker alone writes them.
 struct alignas(kCacheLine) WorkerTelemetry {
   Counter gradients;                // computed
@@ -51,7 +89,8 @@ struct alignas(kCacheLine) WorkerTelemetry {
   CountHistogram tries;  // failed attempts, of every gradient handed to publish
   TimeHistogram gradient_seconds, update_seconds;  // T_c, T_u
   TimeHistogram attempt_seconds;                   // of update_seconds, each attempt's share
-  RunningLoss loss;
+  RunningLoss loss;                                // of data in memory
+  StreamLoss stream_loss;                          // of a stream
   double read_seconds = 0, sampling_seconds = 0, waiting_seconds = 0, running_seconds = 0;
   double data_seconds = 0;       // of sampling_seconds: until rows of a stream had been read
   RowPublication rows;           // what became of the gradients of tables' rows

@@ -257,7 +257,11 @@ void Worker::step() {
                                   attempts);
   }
   telemetry.tries.add(publication.tries);
-  telemetry.loss.add(loss, training_.loss_weight);
+  if (training_.streams()) {
+    telemetry.stream_loss.add(training_.batches->pass(current_.k), loss, rows);
+  } else {
+    telemetry.loss.add(loss, training_.loss_weight);
+  }
   if (publication.published) {
     may_publish_ = false;
     telemetry.staleness.add(publication.staleness_compute + publication.staleness_schedule);
@@ -292,9 +296,9 @@ float Worker::update(const InPlaceView& view, BatchView batches, std::uint64_t d
   const float found = training_.source.update(update, batches, *workspace_);
   if (training_.metrics && std::isfinite(found)) training_.metrics->add(id_, batches);
   record(current_.k + done, loss, batches.size);
-  if (training_.stream_batches) {  // as if each batch had told its own
-    const double kept = std::pow(1 - training_.loss_weight, static_cast<double>(current_.count));
-    telemetry_->loss.add(loss / static_cast<double>(batches.size), 1 - kept);
+  if (training_.stream_batches) {
+    const double mean = loss / static_cast<double>(batches.size);
+    telemetry_->stream_loss.add(training_.batches->pass(current_.k), mean, batches.size);
   }
   return found;
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from leashed.base import checks
 from leashed.cli import clicks
+from leashed.cli.arguments import listed
 from leashed.cli.files import expanded, stream_of
 from leashed.cli.progress import Line, describe
 from leashed.cli.rule_arguments import rule_of, staleness_of
@@ -16,6 +17,7 @@ from leashed.disciplines import Discipline
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
 from leashed.report import days as report
+from leashed.training import defaults
 from leashed.training.continual import Continual, continual
 from leashed.training.days import Day, to_json
 from leashed.training.train import Progress
@@ -53,13 +55,21 @@ def add_days(parser: Arguments) -> None:
         "once, after the model of the file before has predicted it. --checkpoint FOLDER has the state: "
         "the same command goes on, also after a kill, and with files that have come since",
     )
+    parser.add_argument(
+        "--click-share",
+        type=listed(float),
+        metavar="LOW,HIGH",
+        help="with --days: refuse a file, before it is trained on, unless of its rows, by weight, more "
+        "than LOW and less than HIGH have label 1; 0,1 refuses what is of one class, as a failed join "
+        "makes it (default: a warning of such)",
+    )
 
 
 def train(options: argparse.Namespace, discipline: Discipline) -> int:
     """The command with ``--days``."""
     _check_options(options)
     files = expanded(options.days)
-    rule, staleness = rule_of(options), staleness_of(options)
+    rule, staleness = rule_of(options, of_clicks=True), staleness_of(options)
     model = clicks.build(options.model, options)
     run = options.checkpoint.resolve()
     for name, kind in (("save", "folder"), ("output", "file"), ("report", "file")):
@@ -90,7 +100,7 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
         discipline=discipline,
         staleness=staleness,
         threads=options.threads,
-        batch_size=options.batch_size,
+        batch_size=defaults.BATCH_SIZE if options.batch_size is None else options.batch_size,
         seed=options.seed,
         init=options.init,
         tables=clicks.make_tables(model, options, rule, staleness),
@@ -101,6 +111,7 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
         evaluate_every=options.evaluate_every,
         progress=progress,
         finished=finished,
+        click_share=options.click_share,
     )
     line.clear()
     print(report.table(result.days), file=sys.stderr if options.json_lines else sys.stdout)

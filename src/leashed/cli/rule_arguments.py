@@ -9,23 +9,32 @@ import argparse
 
 from leashed.rules import RULES
 from leashed.staleness import POLICIES
+from leashed.training import defaults
 from leashed.training.spelled import SCHEDULES, policy_of, rule_of, staleness_of
 
 __all__ = ["add_rule", "policy_of", "rule_of", "staleness_of"]
 
 
-def add_rule(parser: argparse.ArgumentParser) -> None:
-    """The arguments that ``rule_of`` and ``staleness_of`` read."""
+def add_rule(parser: argparse.ArgumentParser, *, clicks: bool = False) -> None:
+    """The arguments that ``rule_of`` and ``staleness_of`` read; ``clicks``: there are models of clicks."""
+    of_clicks = defaults.rule(of_clicks=True)
+    name, lr = type(of_clicks).__name__.lower(), of_clicks.lr
     group = parser.add_argument_group(
         "update rule", "NAME:key=value,... takes the arguments of the Python class or function"
     )
     group.add_argument(
         "--rule",
-        default="sgd",
+        default=None if clicks else "sgd",
         metavar="NAME[:...]",
-        help=f"one of {', '.join(RULES)}; such as adam:beta1=0.8,clip_norm=1 (default: sgd)",
+        help=f"one of {', '.join(RULES)}; such as adam:beta1=0.8,clip_norm=1 (default: sgd"
+        + (f"; {name} of models of clicks)" if clicks else ")"),
     )
-    group.add_argument("--lr", type=float, help="step size; " + _steps())
+    group.add_argument(
+        "--lr",
+        type=float,
+        help=f"step size; {_steps()}"
+        + (f"; {lr} of models of clicks without --rule" if clicks else ""),
+    )
     group.add_argument(
         "--schedule",
         action="append",

@@ -106,7 +106,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--epochs", type=float, default=1.0, help="default: %(default)s")
     parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    add_rule(parser)
+    add_rule(parser, clicks=True)
     clicks.add_clicks(
         parser.add_argument_group(
             "models of clicks",
@@ -229,7 +229,7 @@ def _simulate(options: argparse.Namespace) -> int:
     for mode in chosen:
         check_shards(shards, mode)
     cluster = _cluster(options)
-    rule, staleness = rule_of(options), staleness_of(options)
+    rule, staleness = rule_of(options, of_clicks=reads_rows), staleness_of(options)
     model: Model | Graph
     data: Split | ClickSplit
     if reads_rows:

@@ -28,6 +28,7 @@ from leashed.report.table import pairs
 from leashed.stopping import Until
 from leashed.stream import SparseStream, Stream
 from leashed.studies.scaling import MODELS, build_model
+from leashed.training import defaults
 from leashed.training.result import TrainResult
 from leashed.training.spelled import MODE_WORDS, discipline_of, mode_of
 from leashed.training.train import Progress, train
@@ -71,7 +72,12 @@ def add(commands: Commands) -> None:
         type=_threads,
         help='a number, or "auto": as many as are fastest here (default: all processors)',
     )
-    parser.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        help=f"default: {defaults.BATCH_SIZE}; of models of clicks without a stop rule, and without "
+        f"--stream, so few that the epoch makes {defaults.LEAST_UPDATES:,} updates",
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument(
         "--init", choices=INITIALISATIONS, default="he", help="default: %(default)s"
@@ -82,7 +88,7 @@ def add(commands: Commands) -> None:
         metavar="SECONDS",
         help="between evaluations of the loss (default: so that they take a tenth of a thread)",
     )
-    add_rule(parser)
+    add_rule(parser, clicks=True)
     clicks.add_clicks(
         parser.add_argument_group(
             "models of clicks",
@@ -109,7 +115,9 @@ def add(commands: Commands) -> None:
         )
     )
     until = parser.add_argument_group(
-        "stop rules", f"the first to hold ends the run (default: --epochs {_EPOCHS:g})"
+        "stop rules",
+        f"the first to hold ends the run (default: --epochs {_EPOCHS:g}; of models of clicks, and with "
+        "--stream, one)",
     )
     until.add_argument("--loss-fraction", type=float, help="loss at most this times the initial")
     until.add_argument("--loss", type=float, help="loss at most this")
@@ -192,9 +200,12 @@ def _threads(text: str) -> int | str:
     return text if text == "auto" else int(text)
 
 
-def _until(options: argparse.Namespace) -> Until:
+def _until(options: argparse.Namespace) -> Until | None:
+    """None: as models of clicks have it."""
     rules = {item.name: getattr(options, item.name) for item in dataclasses.fields(Until)}
     if all(value is None for value in rules.values()):
+        if options.model in clicks.MODELS:
+            return None
         rules["epochs"] = 1.0 if options.stream else _EPOCHS
     return Until(**rules)
 
@@ -212,19 +223,22 @@ def _train(options: argparse.Namespace) -> int:
     if options.days is not None:
         sparse.refuse(options, test=True)
         return days.train(options, discipline)
+    if options.click_share is not None:
+        raise ValueError("--click-share goes with --days; give that too, or leave it out")
+    of_clicks = options.model in clicks.MODELS
     until = _until(options)
-    rule, staleness = rule_of(options), staleness_of(options)
+    rule, staleness = rule_of(options, of_clicks=of_clicks), staleness_of(options)
     checks.writable(options.output)
     checks.drawable(options.report)
     for path in (options.save, options.checkpoint):
-        if options.model not in clicks.MODELS:
+        if not of_clicks:
             checks.writable(path)
         elif path is not None:
             folders.prepare(path)
     given = None
     model: Model | FactorisationMachine | Graph
     data: Split | ClickSplit | sparse.Rows | sparse.Streamed | clicks.Streamed
-    if options.model in clicks.MODELS:
+    if of_clicks:
         sparse.refuse(options, test=options.stream)
         model = clicks.build(options.model, options)
         data = clicks.streamed(options) if options.stream else clicks.load(options)
@@ -238,6 +252,9 @@ def _train(options: argparse.Namespace) -> int:
         sparse.refuse(options)
         data = load_data(options)
         model = build_model(options.model, data.train)
+    examples = 0 if isinstance(data.train, (Stream, SparseStream)) else len(data.train)
+    batch_size, until = defaults.batches_and_end(model, examples, options.batch_size, until)
+    assert until is not None
     line = Line(sys.stderr)
 
     def progress(now: Progress) -> None:
@@ -260,7 +277,7 @@ def _train(options: argparse.Namespace) -> int:
         rule=rule,
         staleness=staleness,
         threads=options.threads,
-        batch_size=options.batch_size,
+        batch_size=batch_size,
         seed=options.seed,
         init=options.init,
         evaluate_every=options.evaluate_every,

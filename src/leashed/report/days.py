@@ -15,21 +15,25 @@ __all__ = ["NOTE", "line", "table"]
 NOTE = (
     "AUC, its greatest error, normalised entropy and calibration: of the day's rows as the model of "
     "the day before predicts them. progressive: of each batch before it was trained on (of a day "
-    "that was begun again, since then). loss: as the training tells it. EPS: examples per second of "
-    "training. table rows: that ids have at the day's end."
+    "that was begun again, since then). clicks: the share of the rows with label 1, by weight. loss: "
+    "of files the mean over the rows, in the batches as progressive has them; of days in memory of all "
+    "rows at the day's end. EPS: examples per second of training. table rows: that ids have at the "
+    "day's end."
 )
 
 
 def table(days: Sequence[Day]) -> Table:
     """A row for each day."""
-    header = ["day", "examples", "bad lines", "updates", "loss", "AUC", "±", "norm. entropy"]
-    header += ["calibration", "progressive AUC", "norm. entropy", "EPS", "table rows"]
+    header = ["day", "examples", "bad lines", "clicks", "updates", "loss", "AUC", "±"]
+    header += ["norm. entropy", "calibration", "progressive AUC", "norm. entropy"]
+    header += ["EPS", "table rows"]
     users = any(_gauc(day.yesterday) != MISSING for day in days)
     if users:
-        header.insert(9, "GAUC")
+        header.insert(header.index("calibration") + 1, "GAUC")
     rows = []
     for day in days:
-        row = [day.name, f"{day.examples:,}", f"{day.bad:,}", f"{day.updates:,}", number(day.loss)]
+        row = [day.name, f"{day.examples:,}", f"{day.bad:,}", _share(day.click_share)]
+        row += [f"{day.updates:,}", number(day.loss)]
         row += [*_scored(day.yesterday), *([_gauc(day.yesterday)] if users else [])]
         row += [_of(day.progressive, "auc"), _of(day.progressive, "normalised_entropy")]
         rows.append([*row, MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"])
@@ -51,6 +55,10 @@ def line(day: Day) -> str:
     if not math.isnan(day.eps):
         parts.append(f"{day.eps:,.0f} EPS")
     return "  ".join(parts)
+
+
+def _share(share: float) -> str:
+    return MISSING if math.isnan(share) else f"{number(100 * share)}%"
 
 
 def _scored(values: Values | None) -> list[str]:

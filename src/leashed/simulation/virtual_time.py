@@ -35,13 +35,14 @@ from leashed.modes import (
     check_batches,
     check_rows,
 )
-from leashed.rules import SGD, Rule, check_rule
+from leashed.rules import Rule, check_rule
 from leashed.simulation.membership import KINDS, Failing, Member, members_of
 from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.sync import Synchroniser
+from leashed.training import defaults
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram
 from leashed.training.result import TrainResult
@@ -674,7 +675,7 @@ def simulate(
     if isinstance(discipline, Sequential) and workers != 1:
         raise ValueError(f"cluster must have 1 worker with Sequential, got {workers}")
     _check_members(crew, mode, term, detection)
-    rule = SGD(0.05) if rule is None else rule
+    rule = defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule
     check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
     if mode is not None and staleness.choice()[0].startswith("stage_aware"):

@@ -7,6 +7,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -142,6 +143,7 @@ class Stream(ABC):
         bounds: of each of these what its ids are below; None: there is no such bound.
         classes: of the labels; 0: there are numbers in their place.
         repeatable: whether it can be read more than once.
+        files: that it reads, in order; empty where it is of no files.
     """
 
     def __init__(self, name: str, schema: Schema, options: Options) -> None:
@@ -158,6 +160,11 @@ class Stream(ABC):
     @abstractmethod
     def repeatable(self) -> bool:
         """Whether it can be read more than once."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that it reads, in order; empty where it is of no files."""
+        return ()
 
     @abstractmethod
     def _open(self, threads: int, passes: int) -> _core.RowStream:

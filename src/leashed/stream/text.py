@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from leashed import _core
 from leashed.base import checks
@@ -161,6 +162,10 @@ class _Text(Stream):
     @property
     def repeatable(self) -> bool:
         return is_repeatable(self._files)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(file for file in self._files if isinstance(file, Path))
 
     def _open(self, threads: int, passes: int) -> _core.RowStream:
         options, files = self._options, self._files

@@ -35,11 +35,12 @@ from leashed.metrics import ClickMetrics, Progressive, Values
 from leashed.models._columns import columns_of
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
-from leashed.rules import SGD, Rule
+from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.stream import Stream
-from leashed.training.days import Day, Journal, Today, to_json
+from leashed.training import defaults
+from leashed.training.days import Day, Journal, LogFile, Today, to_json
 from leashed.training.result import TrainResult
 from leashed.training.train import (
     Progress,
@@ -95,7 +96,7 @@ def continual(
     discipline: Discipline | None = None,
     staleness: Policy | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int = defaults.BATCH_SIZE,
     seed: int = 0,
     init: str = "he",
     tables: Mapping[str, Table] | None = None,
@@ -106,6 +107,7 @@ def continual(
     evaluate_every: float | None = None,
     progress: Callable[[str, Progress], object] | None = None,
     finished: Callable[[Day], object] | None = None,
+    click_share: tuple[float, float] | None = None,
 ) -> Continual:
     """Train a model of clicks day after day (gba, section 5): the model of the day before predicts a
     day's rows, which tells how good it is on what comes next; then they are trained on, once.
@@ -125,8 +127,13 @@ def continual(
     Nothing of it is lost for good: its rows are trained on again.
 
     All that can be refused is before a day is scored: arguments, the state in the folder, and of a
-    list or mapping every day that is to come and is no function, of streams up to their first row. A
+    list or mapping every day that is to come and is no function, of streams up to their first row.
+    (What labels a day has is known when it has been scored, and refused before it is trained on.) A
     day without a row is passed over with a ``RuntimeWarning`` and is done, with 0 examples.
+
+    Of a stream the journal has the bytes of its files, and when they were modified, as they were
+    before it was read. Where they are others when the day ends, or in a later call, one
+    ``RuntimeWarning`` names the day: rows that came meanwhile are not trained on.
 
     Args:
         model: of ``leashed.models``, of one output with the loss ``log_loss``.
@@ -149,6 +156,12 @@ def continual(
             ``gauc=`` and the name of a feature, for days in memory, GAUC is told of predictions too.
         progress: called with the day's name after every evaluation.
         finished: called with each day that is done by this call.
+        click_share: of the rows of a day, by weight, those that have label 1 are to be more than the
+            first of these shares and less than the second, from 0 to 1. A day whose are not is
+            refused before it is trained on, and the state stays that of the day before: days of one
+            class, as a join that failed makes them, by ``(0, 1)``, and what your logs never are by a
+            closer bound. Default: every day is trained on, one of one class with a
+            ``RuntimeWarning``.
 
     Returns:
         A ``Continual``, with a row for each day. After Ctrl-C what was reached has been saved.
@@ -156,7 +169,7 @@ def continual(
     Raises:
         TypeError, ValueError: an argument is wrong, a day does not fit the model, or the folder holds
             another run: another model, rule, seed or batch size; or a day is under way there that is
-            not among ``days``.
+            not among ``days``; or a day's labels are not as ``click_share`` says.
         OSError: a file cannot be read, or the state could not be written.
     """
     run = _Run(
@@ -165,12 +178,13 @@ def continual(
         tables_for(
             model,
             tables,
-            SGD(0.05) if rule is None else rule,
+            defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule,
             policies.none() if staleness is None else staleness,
             seed,
         ),
         metrics,
         lambda: model.init(seed, init),
+        _checked_share(click_share),
     )
     for what, called in (("progress", progress), ("finished", finished)):
         if called is not None and not callable(called):
@@ -192,7 +206,7 @@ def continual(
         "incremental": incremental,
         "metrics": metrics,
     }
-    to_come: Iterable[tuple[str, OneDay]] = _not_done(days, run.journal)
+    to_come: Iterable[tuple[str, OneDay]] = _not_done(days, run)
     if isinstance(days, (Mapping, Sequence)):
         to_come = list(to_come)
         try:
@@ -200,6 +214,7 @@ def continual(
         except KeyboardInterrupt:
             return run.result("interrupted")
     for name, given in to_come:
+        run.tell_changed()
         try:
             data = _made(name, given)
             if not isinstance(data, _Empty):
@@ -226,6 +241,7 @@ def continual(
         day = run.finish(name, data, result)
         if finished is not None:
             finished(day)
+    run.tell_changed()
     return run.result("done")
 
 
@@ -239,11 +255,14 @@ class _Run:
         tables: dict[str, Table],
         metrics: Progressive | None,
         initial: Callable[[], NDArray[np.float32]],  # parameters before the first update
+        click_share: tuple[float, float] | None,
     ) -> None:
         _check_model(model)
         check_dense_part(model)
         if metrics is not None and not isinstance(metrics, Progressive):
             raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
+        self._click_share = click_share
+        self._changed: list[str] = []  # days that are done, whose files are others since
         self._checked: set[str] = set()
         self._checked_state = False
         self._columns = UNKNOWN
@@ -302,10 +321,50 @@ class _Run:
 
     def begin(self, name: str, data: Stream | ClickDataset | Dataset) -> None:
         """Where the day is not under way: score it, and write down that it is."""
-        begun_at, _ = self._updates_of(name)
+        begun_at, at = self._updates_of(name)
         self._make_folder()
-        if self.journal.today is None or self.journal.today.name != name:
-            self.journal.begin(Today(name, begun_at, self._score(data)))
+        today, files = self.journal.today, _files_of(data)
+        if today is None or today.name != name or (at == begun_at and today.files != files):
+            today = Today(name, begun_at, *self._look_at(data), files)
+            self._judge(today)
+            self.journal.begin(today)
+        elif at == begun_at:
+            self._judge(today)
+
+    def note_done(self, name: str, given: OneDay) -> None:
+        """A day that is done has been given again."""
+        (day,) = (day for day in self.journal.done if day.name == name)
+        if isinstance(given, Stream):
+            now = _files_of(given)
+        else:
+            now = tuple(LogFile.at(Path(f.path)) for f in day.files if Path(f.path).is_file())
+        if not day.changed and _others(day.files, now):
+            self._changed.append(name)
+
+    def tell_changed(self) -> None:
+        """Warn of what ``note_done`` has found, once of each day."""
+        changed, self._changed = self._changed, []
+        if changed:
+            self.journal.tell_changed(changed)
+            _warn_of_changed(changed)
+
+    def _judge(self, today: Today) -> None:
+        """ValueError where a day's labels are out of bounds; where there are none, warn of one class."""
+        share = today.click_share
+        if self._click_share is not None:
+            low, high = self._click_share
+            if not low < share < high:
+                raise ValueError(
+                    f"day {today.name}: a share of {share:.4g} of its rows has label 1, click_share takes "
+                    f"more than {low:g} and less than {high:g}, so it was not trained on; look at how its "
+                    "labels were joined, leave the day out, or give other bounds"
+                )
+        elif share in (0.0, 1.0):
+            warn(
+                f"all rows of day {today.name} have label {share:.0f}, and a model that is trained on "
+                "them predicts little else; look at how its labels were joined, and give "
+                "click_share=(0, 1) (--click-share 0,1) to have such days refused"
+            )
 
     def whence(self, name: str) -> Path | resuming.OtherData | None:
         """What a day goes on from, whose turn it is; None: from the beginning of all."""
@@ -359,6 +418,7 @@ class _Run:
             seconds=0.0,
             eps=math.nan,
             rows=done[-1].rows if done else _rows_in(self.tables),
+            files=data.files,
         )
         self._make_folder()
         self.journal.finish(day)
@@ -381,8 +441,10 @@ class _Run:
                 "from the last checkpoint",
                 str(self.state),
             )
-        assert self.journal.today is not None
+        today = self.journal.today
+        assert today is not None
         reading = result.config.get("reading", {})
+        changed = _others(today.files, _files_of(data))
         day = Day(
             name=name,
             data=data.name,
@@ -390,7 +452,7 @@ class _Run:
             bad=reading.get("bad", 0) if isinstance(data, Stream) else getattr(data, "skipped", 0),
             updates=result.total_updates,
             loss=result.final_loss,
-            yesterday=self.journal.today.yesterday,
+            yesterday=today.yesterday,
             progressive=result.metrics.total[-1]
             if result.metrics is not None and result.metrics.total
             else None,
@@ -398,9 +460,14 @@ class _Run:
             # Nothing was left to train on where only the journal had not got it.
             eps=result.mean_eps if result.examples else math.nan,
             rows=_rows_in(result.tables),
+            click_share=today.click_share,
+            files=today.files,
+            changed=changed,
         )
         self.journal.finish(day)
         self._reached(result)
+        if changed:
+            _warn_of_changed([name])
         return day
 
     def result(self, outcome: str, reached: TrainResult | None = None) -> Continual:
@@ -436,17 +503,23 @@ class _Run:
             tensors = checkpoint.read_model(self.state)[1]
             self._statistics = tensors.get(checkpoint.STATISTICS, np.empty(0, np.float32))
 
-    def _score(self, data: Stream | ClickDataset | Dataset) -> Values | None:
-        """None before the first day, and where no batch so far has told what to normalise by."""
-        if not self._is_there():
-            return None
-        if self._parameters is None:
+    def _look_at(self, data: Stream | ClickDataset | Dataset) -> tuple[Values | None, float]:
+        """How well the day before predicts it, if there was one, and batches told what to normalise
+        by; and its share of clicks.
+        """
+        predicts = self._is_there()
+        if predicts and self._parameters is None:
             self._load()
-        assert self._parameters is not None
-        if self._statistics.size < self.model.statistics:
-            return None
+        predicts = predicts and self._statistics.size >= self.model.statistics
         counted = ClickMetrics(self._kept)
+        clicks = rows = 0.0
         for part in data.parts(_SCORED) if isinstance(data, Stream) else (data,):
+            weights = np.ones(len(part)) if part.weights is None else part.weights
+            clicks += float(weights.sum(where=part.y == 1, dtype=np.float64))
+            rows += float(weights.sum(dtype=np.float64))
+            if not predicts:
+                continue
+            assert self._parameters is not None
             logits = self.model.logits(
                 self._parameters, part, self.tables or None, None, self._statistics
             )
@@ -456,7 +529,7 @@ class _Run:
                 assert isinstance(self._users, str)
                 users = part.users_by(self._users)
             counted.add(logits, part.y, part.weights, users)
-        return counted.values()
+        return counted.values() if predicts else None, clicks / rows if rows else math.nan
 
 
 def _check_model(model: object) -> None:
@@ -485,8 +558,38 @@ def _check_folder(folder: Path) -> None:
             )
 
 
+def _checked_share(given: tuple[float, float] | None) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise TypeError(f"click_share must be two shares, such as (0, 1), got {given!r}")
+    low, high = (checks.real("click_share", share) for share in given)
+    if not 0 <= low < high <= 1:
+        raise ValueError(f"click_share must rise, from 0 to 1 at most, got ({low:g}, {high:g})")
+    return low, high
+
+
+def _files_of(data: Stream | ClickDataset | Dataset) -> tuple[LogFile, ...]:
+    files = data.files if isinstance(data, Stream) else ()
+    return tuple(LogFile.at(path) for path in files if path.exists())
+
+
+def _others(then: Sequence[LogFile], now: Sequence[LogFile]) -> bool:
+    """Whether there is a file now that was not there; one that is gone is nothing."""
+    return bool(then) and not all(any(file.is_like(old) for old in then) for file in now)
+
+
+def _warn_of_changed(days: Sequence[str]) -> None:
+    more = f" and {len(days) - 1} more" if len(days) > 1 else ""
+    warn(
+        f"the files of day {days[0]}{more} have been written to since they were read, and rows that have "
+        "come are not trained on; give these as a day of their own, or train anew in another folder, and "
+        "give a day when its files are whole"
+    )
+
+
 def _not_done(
-    days: Iterable[OneDay] | Mapping[str, OneDay], journal: Journal
+    days: Iterable[OneDay] | Mapping[str, OneDay], run: _Run
 ) -> Iterator[tuple[str, OneDay]]:
     """Those to come, by name, beginning with the one under way."""
     if isinstance(days, (Stream, ClickDataset, Dataset, str)) or not isinstance(days, Iterable):
@@ -495,19 +598,22 @@ def _not_done(
             f"{type(days).__name__}; one of them goes to leashed.train"
         )
     named = days.items() if isinstance(days, Mapping) else ((str(i), d) for i, d in enumerate(days))
-    done = {day.name for day in journal.done}
+    done = {day.name for day in run.journal.done}
     for name, day in named:
         if not isinstance(name, str):
             raise TypeError(f"days must be named by str, got {name!r}")
-        if name not in done:
+        if name in done:
+            run.note_done(name, day)
+        else:
             yield name, day
 
 
 class _Empty(NamedTuple):
-    """Data of a day without a row: what it is called, and lines that are no rows."""
+    """Data of a day without a row: what it is called, lines that are no rows, and its files."""
 
     name: str
     bad: int
+    files: tuple[LogFile, ...] = ()
 
 
 def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset | _Empty:
@@ -526,11 +632,12 @@ def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset | _Empty:
             "train on it; give files"
         )
     if isinstance(made, Stream):
+        files = _files_of(made)
         parts = made.parts(1)
         try:
             next(parts)
         except _core.NoRows:
-            return _Empty(made.name, parts.counts.bad)
+            return _Empty(made.name, parts.counts.bad, files)
     return made
 
 

@@ -6,17 +6,48 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from leashed.base import atomic
 from leashed.metrics import Values
 
-__all__ = ["Day", "Journal", "Today"]
+__all__ = ["Day", "Journal", "LogFile", "Today"]
 
 _FORMAT = "leashed.days"
-_VERSION = 1
+_VERSION = 2
+_READ = (1, _VERSION)  # of the first neither shares of clicks nor files are known
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A file of a day, as it was when the day was begun.
+
+    Attributes:
+        path: absolute.
+        bytes: of the file.
+        modified: when it was, in nanoseconds since 1970.
+    """
+
+    path: str
+    bytes: int
+    modified: int
+
+    @classmethod
+    def at(cls, path: Path) -> LogFile:
+        """As it is now. OSError where it is not there."""
+        now = path.stat()
+        return cls(str(path.resolve()), now.st_size, now.st_mtime_ns)
+
+    def is_like(self, other: LogFile) -> bool:
+        """Whether they may be the same, in whatever folder."""
+        return (Path(self.path).name, self.bytes, self.modified) == (
+            Path(other.path).name,
+            other.bytes,
+            other.modified,
+        )
 
 
 @dataclass(frozen=True)
@@ -29,10 +60,11 @@ class Day:
         examples: of the day.
         bad: lines that are no rows, and were left out.
         updates: made by its end, since the first day.
-        loss: as ``TrainResult.final_loss`` has it: of a stream the running mean that batches had
-            before they were trained on (of a day that was begun again, those since), of data in
-            memory that of all of it afterwards. NaN where there was none: of a stream of which
-            nothing was left to train on but to write this down, and of a day without a row.
+        loss: as ``TrainResult.final_loss`` has it: of a stream the mean over its rows, each as its
+            batch was found just before it was trained on (of a day that was begun again, those
+            since), of data in memory that of all of it afterwards. NaN where there was none: of a
+            stream of which nothing was left to train on but to write this down, and of a day
+            without a row.
         yesterday: of its rows, as the model of the day before predicts them; None of the first day,
             and where no batch before has told a model what to normalise by.
         progressive: of its rows, each before it was trained on, where ``metrics`` were asked for; of
@@ -40,6 +72,9 @@ class Day:
         seconds: of training, since the day was begun, or begun again.
         eps: examples per second of that; NaN where none was trained on.
         rows: of all tables together that ids have at its end.
+        click_share: of its rows, by weight, those that have label 1; NaN where that was not counted.
+        files: of a stream, as they were before the day was read.
+        changed: whether these have been found to be others since, which a warning has said.
     """
 
     name: str
@@ -53,6 +88,9 @@ class Day:
     seconds: float
     eps: float
     rows: int
+    click_share: float = math.nan
+    files: tuple[LogFile, ...] = ()
+    changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,12 +100,14 @@ class Today:
     Attributes:
         name: as of ``Day``.
         begun_at: updates that had been made before.
-        yesterday: as of ``Day``.
+        yesterday, click_share, files: as of ``Day``.
     """
 
     name: str
     begun_at: int
     yesterday: Values | None
+    click_share: float = math.nan
+    files: tuple[LogFile, ...] = ()
 
 
 @dataclass
@@ -104,10 +144,10 @@ class Journal:
     def _read(self, told: dict[str, Any]) -> None:
         if told["format"] != _FORMAT:
             raise ValueError("it tells of no days")
-        if told["version"] != _VERSION:
+        if told["version"] not in _READ:
             raise ValueError(
-                f"its format version is {told['version']}, this release reads {_VERSION}; upgrade "
-                "leashed"
+                f"its format version is {told['version']}, this release reads up to {_VERSION}; "
+                "upgrade leashed"
             )
         self.done = [Day(**_from_json(day)) for day in told["done"]]
         self.today = None if told["today"] is None else Today(**_from_json(told["today"]))
@@ -121,6 +161,11 @@ class Journal:
         """And is done. OSError as of ``begin``."""
         self.done.append(day)
         self.today = None
+        self._write()
+
+    def tell_changed(self, names: Collection[str]) -> None:
+        """The files of these days, which are done, are others now. OSError as of ``begin``."""
+        self.done = [replace(day, changed=True) if day.name in names else day for day in self.done]
         self._write()
 
     def _write(self) -> None:
@@ -154,10 +199,11 @@ _METRICS = ("yesterday", "progressive")
 
 
 def _from_json(told: dict[str, Any]) -> dict[str, Any]:
-    return {
+    read = {
         name: _values(value) if name in _METRICS else math.nan if value is None else value
         for name, value in told.items()
     }
+    return {**read, "files": tuple(LogFile(**file) for file in told.get("files", ()))}
 
 
 def _values(told: dict[str, Any] | None) -> Values | None:

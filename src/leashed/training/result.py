@@ -110,7 +110,10 @@ class TrainResult:
         parameters: float32 [d]; the final parameters. Empty if read from JSON without them.
         seconds: float64 [E]; time since training began.
         updates: int64 [E]; updates published by then.
-        loss: float64 [E]; mean loss over the whole training set.
+        loss: float64 [E]; mean loss over the whole training set. Of a stream, whose rows are gone, the
+            mean over the rows of its latest pass so far, each as its batch was found just before it
+            was trained on, so that the last is of a whole pass; in a second pass the one before
+            stands for the rows that are still to come. NaN before the first.
         accuracy: float64 [E]; share of the training set classified correctly.
         validation_accuracy: float64 [E]; the same of the validation set, NaN without one.
         eps: float64 [E]; examples per second since the previous evaluation.
@@ -241,7 +244,9 @@ class TrainResult:
 
     @property
     def final_loss(self) -> float:
-        """The loss of ``parameters``."""
+        """The last of ``loss``: that of ``parameters``; of a stream the mean over its rows, each
+        before it was trained on.
+        """
         return float(self.loss[-1])
 
     @property

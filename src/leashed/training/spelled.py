@@ -17,6 +17,7 @@ from leashed.modes import Mode
 from leashed.rules import RULES, SWAP, Rule
 from leashed.schedules import Schedule
 from leashed.staleness import POLICIES, Policy
+from leashed.training import defaults
 
 __all__ = [
     "DISCIPLINE_WORDS",
@@ -59,8 +60,8 @@ class RuleWords(Protocol):
     """The words of an update rule and its staleness policy, as ``leashed train --help`` has them."""
 
     @property
-    def rule(self) -> str:
-        """Name and settings."""
+    def rule(self) -> str | None:
+        """Name and settings; None: the default."""
 
     @property
     def lr(self) -> float | None:
@@ -137,25 +138,29 @@ def mode_of(text: str, option: str = "--mode") -> Mode:
         raise ValueError(f"{option} {name}: {_plain(error)}") from None
 
 
-def rule_of(words: RuleWords, before: str = "--") -> Rule:
+def rule_of(words: RuleWords, before: str = "--", *, of_clicks: bool = False) -> Rule:
     """The rule that words describe.
 
     Args:
         words: an ``argparse.Namespace`` will do.
         before: what errors put before their names.
+        of_clicks: where they name none, that of models of clicks.
 
     Raises:
         TypeError, ValueError: they describe none; the message says which argument is wrong.
     """
-    default = _choose(RULES, before + "rule", words.rule.partition(":")[0]).LR
-    lr: float | Schedule = default if words.lr is None else words.lr
+    default = defaults.rule(of_clicks=of_clicks)
+    named = type(default).__name__.lower() if words.rule is None else words.rule
+    kind = _choose(RULES, before + "rule", named.partition(":")[0])
+    step = default.lr if words.rule is None else kind.LR
+    lr: float | Schedule = step if words.lr is None else words.lr
     for text in words.schedule:
         schedule = _made(SCHEDULES, before + "schedule", text)
         try:
             lr = schedule(lr)
         except TypeError as error:
             raise ValueError(f"{before}schedule {text}: {error}") from None
-    rule = _made(RULES, before + "rule", words.rule)(lr)
+    rule = _made(RULES, before + "rule", named)(lr)
     if words.swap is None:
         return rule
     swap: Callable[..., Rule] = SWAP

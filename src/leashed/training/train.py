@@ -39,12 +39,12 @@ from leashed.models.tables import Table
 from leashed.models.tables import check as check_tables
 from leashed.models.tables import of as new_tables
 from leashed.modes import Mode, ModeCounts, check_batches, check_rows
-from leashed.rules import SGD, Rule, check_rule
+from leashed.rules import Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
 from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
-from leashed.training import recordings
+from leashed.training import defaults, recordings
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram, TimeDistribution
 from leashed.training.result import QUALITY, TrainResult
@@ -67,7 +67,7 @@ class Progress:
     Attributes:
         seconds: since the threads started.
         updates: updates published.
-        loss: mean loss over the training set.
+        loss: mean loss over the training set; of a stream as ``TrainResult.loss`` has it.
         accuracy: on the training set.
         validation_accuracy: on the validation set; NaN without one.
         eps: examples per second since the start.
@@ -140,13 +140,13 @@ def train(
     | streams.SparseStream
     | tuple[Any, ArrayLike],
     *,
-    until: Until,
+    until: Until | None = None,
     discipline: Discipline | None = None,
     mode: Mode | None = None,
     rule: Rule | None = None,
     staleness: Policy | None = None,
     threads: int | str | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     seed: int = 0,
     init: str | ArrayLike = "he",
     validation: Dataset
@@ -197,8 +197,10 @@ def train(
             (k+1)·B − 1, the last batch what is left (``Synchronous`` makes whole steps, and leaves
             what is no whole one). ``until.epochs`` is a whole number of passes; without it files are
             read again and again until another rule holds, and what can be read once ends the run.
-            Nothing can be evaluated over what is gone: ``loss`` is the running mean that the threads
-            find in their batches, accuracy and AUC are those of ``validation`` alone, and
+            Nothing can be evaluated over what is gone: ``loss`` is the mean over the rows of the pass
+            so far, each as its batch was found before it was trained on, in the end over all of them
+            (of several passes over the last one's; while that is under way the one before stands for
+            the rest of it). Accuracy and AUC are those of ``validation`` alone, and
             ``until.loss``, ``loss_fraction`` and ``divergence``, ``mode``, ``cluster``, ``record`` and
             ``threads="auto"`` are not for streams. A run that is resumed reads and passes over what
             it has used. ``result.config["reading"]`` is what was read, as ``stream.ReadCounts`` has it,
@@ -207,7 +209,8 @@ def train(
             So is a ``stream.SparseStream``, by linear models and factorisation machines, whose
             columns are to be as many as the model's features. Updates are in place where they would
             be in memory; ``Hogwild()`` writes straight to the shared vector then.
-        until: ``leashed.until(...)``: when to stop.
+        until: ``leashed.until(...)``: when to stop. Default of models of clicks, graphs over tables
+            with one output and the loss ``log_loss``: after one epoch. Other models are to be told.
         discipline: how threads share the parameters. Default: ``Leashed()``.
         mode: of ``leashed.modes``, in place of a discipline: the threads are the workers of a parameter
             server, or peers, and the mode says who waits for whom and what becomes of a gradient;
@@ -218,14 +221,18 @@ def train(
             with its push; modes whose workers send models are not for them. ``checkpoint``,
             ``resume``, ``sync``, ``cluster``, sparse data, stage-aware staleness policies and
             ``threads="auto"`` are not for runs with a mode.
-        rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``.
+        rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``, of models of clicks
+            ``Adagrad(lr=0.02)``.
         staleness: what a gradient is multiplied by for its staleness, from ``leashed.staleness``.
             Default: ``none()``. With ``Sequential`` and ``Synchronous`` staleness is always 0.
         threads: worker threads. Default: the processors this process may use (1 with
             ``Sequential``). ``"auto"``: as many as train fastest here, found by training some tenths
             of a second with 1, 2, 4, … threads first (Ctrl-C then raises ``KeyboardInterrupt``:
             there is no state yet). ``result.config["threads"]`` tells how many they were.
-        batch_size: examples per gradient, at most all there are; of a stream fewer than 2³¹.
+        batch_size: examples per gradient, at most all there are; of a stream fewer than 2³¹. Default:
+            64, but of a model of clicks that is not told ``until`` either, of data in memory, so few
+            that the epoch has 2,000 batches (at least 1; 64 where it has ``BatchNorm`` or
+            ``DataNorm``). ``result.config["batch_size"]`` tells.
         seed: of the initial parameters and of the batches.
         init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d];
             of a model that reads tables these go with ``tables``.
@@ -350,20 +357,21 @@ def train(
         checks.real("term", checks.seconds("term", term), 0.0)
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
-    rule = SGD(0.05) if rule is None else rule
+    rule = defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule
     check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
     if mode is not None and staleness.choice()[0].startswith("stage_aware"):
         raise ValueError("staleness by stages is not for runs with a mode; choose another policy")
-    if not isinstance(until, Until):
-        raise TypeError(f"until must be leashed.until(...), got {until!r}")
     auto = isinstance(threads, str) and threads == "auto"
     if threads is None or auto:
         threads = 1 if isinstance(discipline, Sequential) else cores()
     if isinstance(threads, str):
         raise TypeError(f'threads must be a whole number or "auto", got {threads!r}')
     threads = _check_threads(threads, discipline)
+    batch_size, until = defaults.batches_and_end(model, len(train_set), batch_size, until)
     batch_size = checks.whole("batch_size", batch_size)
+    if not isinstance(until, Until):
+        raise TypeError(f"until must be leashed.until(...), got {until!r}")
     streamed = train_set if isinstance(train_set, _Streamed) else None
     if streamed is not None:
         checks.size("batch_size", batch_size)  # no number of rows bounds it

@@ -124,6 +124,22 @@ TEST_CASE("counts go on past what a float can tell apart") {
   CHECK(metrics.calibration() == doctest::Approx(expected / (1 << 25)).epsilon(1e-9));
 }
 
+TEST_CASE("the entropy of a share that rounds to 1 is a number") {
+  for (const std::int32_t click : {0, 1}) {
+    for (const float rare : {1e-3f, 1e-17f, 1e-30f}) {
+      const std::vector<std::int32_t> labels = {1 - click, click};
+      const std::vector<float> weights = {1, rare};
+      Targets targets(labels.data());
+      targets.weights = weights.data();
+      ClickMetrics metrics;
+      metrics.add(std::vector<float>{0, 0}, targets);
+      const double p = double{rare} / (1 + double{rare});
+      const double entropy = -p * std::log(p) - (1 - p) * std::log1p(-p);
+      CHECK(metrics.normalised_entropy() == doctest::Approx(std::log(2.0) / entropy));
+    }
+  }
+}
+
 TEST_CASE("what cannot be told is NaN, and a NaN is not passed over") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();

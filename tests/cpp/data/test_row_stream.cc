@@ -134,6 +134,20 @@ std::string error_of(const auto& f) {
 
 }  // namespace
 
+TEST_CASE("of a row that has been taken its pass is known") {
+  const std::size_t rows = all_rows(40);
+  for (const std::size_t threads : {1, 3}) {
+    RowStream stream = opened({.again = true}, {.threads = threads, .passes = 3});
+    stream.start(5);
+    taken(stream, 3, 7, 5);
+    for (const std::size_t pass : {0, 1, 2}) {
+      CHECK(stream.pass(std::max<std::size_t>(5, pass * rows)) == pass);
+      CHECK(stream.pass(pass * rows + rows - 1) == pass);
+    }
+    stream.end();
+  }
+}
+
 TEST_CASE("each row comes once and in order, whoever reads and takes") {
   const std::size_t rows = all_rows(40);
   for (const std::size_t threads : {1, 2, 5}) {

@@ -1,0 +1,144 @@
+"""The rule and the end of a training that is told none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leashed as lsh
+from leashed import cli
+from leashed.models import DataNorm, Dense, Graph, Input, ReLU
+from leashed.training.defaults import LEAST_UPDATES
+
+CLICKS = {"name": "Adagrad", "lr": 0.02}
+OTHERS = {"name": "SGD", "lr": 0.05}
+COMMON: dict[str, Any] = {"threads": 1}
+
+
+def part_of(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: config["rule"][name] for name in CLICKS}
+
+
+@pytest.fixture(scope="module")
+def data() -> lsh.datasets.ClickDataset:
+    return lsh.datasets.synthetic_clicks(3 * LEAST_UPDATES - 1, 0, test=2, cardinalities=20).train
+
+
+def dlrm(norm: DataNorm | None = None) -> Graph:
+    return lsh.models.dlrm(20, 2, bottom=(2,), top=(2,), norm=norm)
+
+
+def test_models_of_clicks_have_adagrad_and_an_epoch(data: lsh.datasets.ClickDataset) -> None:
+    result = lsh.train(dlrm(), data, **COMMON)
+    assert part_of(result.config) == CLICKS
+    assert all(part_of({"rule": t["rule"]}) == CLICKS for t in result.config["tables"].values())
+    assert result.config["batch_size"] == 2
+    assert (result.reason, result.total_updates) == ("epochs", len(data) // 2 + 1)
+    assert result.total_updates >= LEAST_UPDATES
+    few = lsh.train(dlrm(), data[:100], **COMMON)
+    assert (few.reason, few.total_updates) == ("epochs", 100)
+
+
+@pytest.mark.parametrize(
+    ("given", "batch_size", "updates"),
+    [
+        ({"batch_size": 10}, 10, 10),
+        ({"until": lsh.until(epochs=3)}, 64, 5),
+        ({"until": lsh.until(updates=3), "batch_size": 10}, 10, 3),
+    ],
+)
+def test_what_is_told_is_done(
+    given: dict[str, Any], batch_size: int, updates: int, data: lsh.datasets.ClickDataset
+) -> None:
+    told = lsh.train(dlrm(), data[:100], rule=lsh.SGD(0.1), **given, **COMMON)
+    assert told.config["rule"]["name"] == "SGD"
+    assert (told.config["batch_size"], told.total_updates) == (batch_size, updates)
+
+
+def test_what_normalises_by_a_batch_has_one_of_several_rows(
+    data: lsh.datasets.ClickDataset,
+) -> None:
+    result = lsh.train(dlrm(DataNorm()), data[:100], **COMMON)
+    assert (result.config["batch_size"], result.total_updates) == (64, 2)
+    assert lsh.train(dlrm(DataNorm()), data[:9], **COMMON).config["batch_size"] == 9
+
+
+def test_of_a_stream_it_is_a_pass(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_bytes(b"".join(lsh.datasets.synthetic_click_lines(101, 0, cardinalities=20)))
+    model = lsh.models.dlrm(None, 2, bottom=(2,), top=(2,))
+    result = lsh.train(model, lsh.stream.criteo(path), **COMMON)
+    assert part_of(result.config) == CLICKS
+    assert (result.reason, result.total_updates) == ("epochs", 2)
+    run = tmp_path / "run"
+    lsh.continual(model, [lsh.stream.criteo(path)], folder=run, **COMMON)
+    days = [lsh.stream.criteo(path)] * 2
+    with pytest.raises(ValueError, match="rule was"):
+        lsh.continual(model, days, folder=run, rule=lsh.SGD(0.05), **COMMON)
+    lsh.continual(model, days, folder=run, rule=lsh.Adagrad(0.02), **COMMON)
+
+
+def test_virtual_time_has_the_same_rule(data: lsh.datasets.ClickDataset) -> None:
+    played = lsh.simulate(
+        dlrm(),
+        data[:100],
+        cluster=lsh.simulation.exponential(2, 1.0),
+        until=lsh.until(epochs=1),
+        batch_size=2,
+    )
+    assert part_of(played.result.config) == CLICKS
+
+
+def test_other_models_have_what_they_had(data: lsh.datasets.ClickDataset) -> None:
+    without_tables = Graph(Input(13) >> Dense(2) >> ReLU() >> Dense(1))
+    numbers = lsh.datasets.Dataset(data.x, data.y, 2)
+    for model in (without_tables, lsh.models.logistic_regression(13)):
+        with pytest.raises(TypeError, match=r"until must be leashed\.until"):
+            lsh.train(model, numbers, **COMMON)
+        result = lsh.train(model, numbers, until=lsh.until(updates=3), **COMMON)
+        assert part_of(result.config) == OTHERS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule", "updates"),
+    [
+        ([], CLICKS, 128),
+        (["--lr", "0.5"], {"name": "Adagrad", "lr": 0.5}, 128),
+        (["--rule", "adagrad", "--updates", "3"], {"name": "Adagrad", "lr": 0.01}, 3),
+        (["--rule", "sgd", "--epochs", "2"], OTHERS, 4),
+    ],
+)
+def test_the_command_line_has_the_same(
+    arguments: list[str], rule: dict[str, Any], updates: int, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.json"
+    given = ["--model", "wide_deep", "--rows", "128", "--threads", "1", "--output", str(out)]
+    assert cli.main(["train", *given, *arguments]) == 0
+    told = json.loads(out.read_text())
+    assert part_of(told["config"]) == rule
+    assert told["total_updates"] == updates
+
+
+def test_the_command_line_keeps_what_others_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "leashed.datasets.synthetic_digits",
+        lambda digits=lsh.datasets.synthetic_digits: digits(n=256, seed=0),
+    )
+    out = tmp_path / "out.json"
+    assert cli.main(["train", "--threads", "1", "--output", str(out)]) == 0
+    config = json.loads(out.read_text())["config"]
+    assert part_of(config) == OTHERS
+    assert config["until"] == {"epochs": 10.0}
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "default: sgd; adagrad of models of clicks" in told
+    assert "0.02 of models of clicks without --rule" in told
+    assert "default: --epochs 10; of models of clicks, and with --stream, one" in told
+    assert "so few that the epoch makes 2,000 updates" in told
