@@ -30,8 +30,12 @@ next(parts)
 
 
 def run(path: Path, code: str) -> subprocess.CompletedProcess[str]:
+    return child(_SCRIPT + code, os.fspath(path))
+
+
+def child(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", _SCRIPT + code, os.fspath(path)],
+        [sys.executable, "-c", code, *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -192,3 +196,34 @@ def test_ctrl_c_ends_waiting_for_a_pipe_that_somebody_opened(pack: Any):
         timer.join()
         assert not file.closed
     os.close(writing)
+
+
+def test_whoever_asks_what_was_read_does_not_wait_for_a_pass_to_begin():
+    pytest.importorskip("pyarrow")
+    ended = child(
+        """
+import threading
+import pyarrow as pa
+from leashed import stream
+
+table = pa.table({"y": [0, 1, 1], "a": [1.0, 2.0, 3.0]})
+begins, asked = threading.Event(), threading.Event()
+made = []
+
+def source():
+    made.append(1)
+    if len(made) == 2:
+        begins.set()
+        assert asked.wait(60)
+    return table
+
+rows = stream.arrow(source, {"y": stream.Label(), "a": stream.Number()}, threads=1)
+opened = rows.open(passes=2)
+opened.native.start()
+assert begins.wait(60)
+print(opened.counts.rows)
+asked.set()
+print(sum(len(opened.native.take(2 * k, 2)[3]) for k in range(3)))
+""",
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "3\n6\n", "")

@@ -142,7 +142,11 @@ bool RowStream::begin_pass() {
   }
   pass_begin_ = end_;
   ++pass_;
-  if (!empty && pass_ != settings_.passes && origin_->rewind()) return true;
+  if (!empty && pass_ != settings_.passes) {
+    lock.unlock();
+    if (origin_->rewind()) return true;
+    lock.lock();
+  }
   ended_ = true;
   more_.notify_all();
   room_.notify_all();

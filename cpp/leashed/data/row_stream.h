@@ -119,7 +119,9 @@ class RowStream {
   // Relaxed: tells whoever reads for a long time to look at what is under the lock.
   std::atomic<bool> stop_{false};
 
-  std::mutex reading_;      // of the origin; taken before mutex_
+  // Of the origin; taken before mutex_. What the origin does may want the GIL, which whoever takes
+  // mutex_ may have: so never under that one.
+  std::mutex reading_;
   std::uint64_t pass_ = 0;  // under reading_
 
   mutable std::mutex mutex_;
