@@ -7,6 +7,7 @@ import io
 import os
 import random
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from stream.lines import COLUMNS, criteo_line, criteo_rows, write
 
 import leashed as lsh
 from leashed import datasets, stream
+from leashed.stream.files import open_file
 
 LABELLED = {"y": stream.Label(), "a": stream.Number()}
 
@@ -368,6 +370,77 @@ def test_frames_of_zstd_follow_each_other_and_a_damaged_one_is_an_error(tmp_path
         path.write_bytes(packed)
         with pytest.raises(ValueError, match=r"day.tsv.zst: corrupt zstd file|line \d+: "):
             stream.criteo(path).read()
+
+
+def zstd_packed(content: bytes) -> list[bytes]:
+    """In frames of each kind: of one segment or not, with a checksum, of blocks that end anywhere."""
+    zstandard = pytest.importorskip("zstandard")
+    packed = []
+    for settings in ({}, {"write_checksum": True}, {"write_content_size": False}, {"level": 19}):
+        packed.append(zstandard.ZstdCompressor(**settings).compress(content))
+        packer = zstandard.ZstdCompressor(**settings).compressobj()
+        blocks = [
+            packer.compress(content[at : at + 999])
+            + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+            for at in range(0, len(content), 999)
+        ]
+        packed.append(b"".join(blocks) + packer.flush())
+    return packed
+
+
+def unpacked(path: Path, size: int = 1 << 16) -> bytes:
+    opened: Any = open_file(path, lambda: False)
+    buffer, found = memoryview(bytearray(size)), []
+    while count := opened.readinto(buffer):
+        found.append(bytes(buffer[:count]))
+    return b"".join(found)
+
+
+def test_every_kind_of_zstd_frame_is_unpacked(tmp_path: Path):
+    draw = random.Random(4)
+    path = tmp_path / "packed"
+    contents = [b"", b"1", b"1,2\n" * 90_000, draw.randbytes(9_000), b"\0" * 300_000]
+    contents.append(b"".join(draw.randbytes(50) + b"abc" * 50 for _ in range(900)))
+    for content in contents:
+        kinds = zstd_packed(content)
+        for packed in kinds:
+            path.write_bytes(packed)
+            assert unpacked(path) == content
+        path.write_bytes(b"".join(kinds))
+        assert unpacked(path, 7_000) == content * len(kinds)
+
+
+def test_a_zstd_file_that_ends_early_is_an_error_wherever_it_does(tmp_path: Path):
+    path = tmp_path / "packed"
+    for packed in zstd_packed(b"1,2\n" * 700):
+        for end in range(5, len(packed)):
+            path.write_bytes(packed[:end])
+            with pytest.raises(ValueError, match="packed: corrupt zstd file: it ends before"):
+                unpacked(path)
+
+
+@pytest.mark.parametrize("pack", ["gzip", "zstd"])
+def test_what_unpacks_to_much_takes_little_memory(tmp_path: Path, pack: str):
+    size = 32 << 20
+    line = b"1,2\n"
+    packed = (
+        gzip.compress(line * (size // 4)) if pack == "gzip" else zstd_packed(line * (size // 4))[0]
+    )
+    assert len(packed) < size // 500
+    path = tmp_path / "packed"
+    path.write_bytes(packed)
+    del packed
+    opened: Any = open_file(path, lambda: False)
+    buffer, found = memoryview(bytearray(1 << 16)), 0
+    tracemalloc.start()
+    try:
+        while count := opened.readinto(buffer):
+            found += count
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == size
+    assert peak < 4 << 20
 
 
 def test_a_shuffled_window_has_its_rows_in_another_order(tmp_path: Path):
