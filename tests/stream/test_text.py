@@ -251,7 +251,9 @@ def test_no_number_is_a_bad_line(tmp_path: Path, text: str):
         ('1,"2"x', "a quoted field does not end"),
         ("1", "1 fields apart by commas instead of 2"),
         ('1,"2",3', "3 fields"),
-        ("1.0,2", "y is '1.0', not 0 or 1"),
+        ("1.5,2", "y is '1.5', not 0 or 1"),
+        ("1_0,2", "y is '1_0', not 0 or 1"),
+        ("nan,2", "y is 'nan', not 0 or 1"),
         (",2", "y is missing, not 0 or 1"),
         ("-1,2", "y is '-1', not 0 or 1"),
         ("1,\x80\x07", r"a is '\\xc2\\x80\\x07', no finite number"),
@@ -260,6 +262,71 @@ def test_no_number_is_a_bad_line(tmp_path: Path, text: str):
 def test_a_bad_line_says_why(tmp_path: Path, line: str, reason: str):
     with pytest.raises(ValueError, match=f"rows.csv: line 3: {reason}"):
         csv(tmp_path, f"y,a\n0,1\n{line}\n").read()
+
+
+def test_a_label_is_a_whole_number_however_it_is_written(tmp_path: Path):
+    """As floats are that other libraries write, and as Arrow's and svmlight's are."""
+    labels = ["1.0", "0.0", "1", "+1", "01", "1e0", "0.1e1", "-0", "1.", "0e9"]
+    told = [1, 0, 1, 1, 1, 1, 1, 0, 1, 0]
+    text = "y,a\n" + "".join(f"{label},2\n" for label in labels)
+    assert csv(tmp_path, text).read().y.tolist() == told
+    columns = {"y": stream.Label(classes=11), "a": stream.Number()}
+    ten = csv(tmp_path, "y,a\n10.0,2\n1e1,2\n10,2\n", columns).read()
+    assert ten.y.tolist() == [10] * 3
+    (tmp_path / "rows.svm").write_text("".join(f"{label} 1:1\n" for label in labels))
+    assert stream.libsvm(tmp_path / "rows.svm", 1).read().y.tolist() == told
+    assert datasets.read_svmlight(tmp_path / "rows.svm").y.tolist() == told
+    rows = criteo_rows(len(labels))
+    day = write(tmp_path / "day.tsv", [[y, *row[1:]] for y, row in zip(labels, rows, strict=True)])
+    assert stream.criteo(day).read().y.tolist() == told
+    assert datasets.criteo(day).y.tolist() == told
+
+
+@pytest.mark.parametrize("field", [0, 1, 13])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1_0",
+        "1_000",
+        " 1",
+        "1 ",
+        "1\x0b",
+        "nan",
+        "inf",
+        "-infinity",
+        "1e999",
+        "0x1",
+        "1e",
+        ".",
+        "+-1",
+    ],
+)
+def test_what_is_no_number_is_none_to_any_reader(tmp_path: Path, field: int, text: str):
+    rows = criteo_rows(3)
+    rows[1][field] = text
+    path = write(tmp_path / "day.tsv", rows)
+    name = COLUMNS[field]
+    for read in (datasets.criteo, lambda file: stream.criteo(file).read()):
+        with pytest.raises(ValueError, match=rf"line 2: {name} is '.*', (no finite number|not 0)"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0." + "0" * 400 + "1", 0.0), ("1e-400", 0.0), ("1" + "0" * 400 + "e-400", 1.0)],
+)
+def test_a_number_beyond_doubles_is_small_or_none_to_any_reader(
+    tmp_path: Path, text: str, value: float
+):
+    path = tmp_path / "rows.svm"
+    path.write_text(f"1 1:{text}\n")
+    assert datasets.read_svmlight(path).data.tolist() == [value]
+    assert stream.libsvm(path, 1).read().data.tolist() == [value]
+    path.write_text(f"1 1:1{'0' * 400}e-1\n")
+    with pytest.raises(ValueError, match="expected a finite number for the value"):
+        datasets.read_svmlight(path)
+    with pytest.raises(ValueError, match="expected a finite number for the value"):
+        stream.libsvm(path, 1).read()
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "y,a\n", "\ufeff"])

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "leashed/base/error.h"
+#include "leashed/data/parse_number.h"
 
 namespace leashed {
 namespace {
@@ -355,7 +356,7 @@ class ColumnReader {
   void labels(std::int32_t* to) {
     each([&](std::int64_t i, const Cell& cell) {
       const double x = cell.as_number();
-      if (x >= 0 && x < classes_ && x == std::floor(x)) {
+      if (is_label(x, classes_)) {
         to[i] = static_cast<std::int32_t>(x);
       } else {
         reject(i, cell, ", no whole number from 0 to " + std::to_string(classes_ - 1));
