@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "assembly.h"
-#include "interrupted.h"
 #include "leashed/base/error.h"
 #include "leashed/data/arrow_stream.h"
 #include "leashed/data/delimited.h"
@@ -186,24 +185,29 @@ std::shared_ptr<PyRowStream> open_svmlight(std::int32_t first, std::size_t featu
       RowStream::Settings{threads, places, passes, skip_bad, window, seed}));
 }
 
+void look_at_signals() {
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
 // (x [n, numbers], of each feature ids [n] or (ids, offsets), with weights of ids behind these, y
 // [n], weights [n] or None); fewer than asked for at the end.
-py::tuple take_rows(const PyRowStream& stream, std::uint64_t first, std::size_t count) {
+py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
+  constexpr double kLook = 0.02;  // seconds
+  // Loaded before rows are taken: Python does that, and looks at signals meanwhile.
+  py::detail::npy_api::get();
   RowBlock block((*stream).layout());
-  double waited = 0;
   without_gil([&] {
-    while (!(*stream).ready(first, count, 0.02)) {
-      if (interrupted()) {
-        const py::gil_scoped_acquire acquire;
-        PyErr_SetNone(PyExc_KeyboardInterrupt);
-        throw py::error_already_set();
+    const auto taken = [&] {
+      try {
+        return (*stream).take_next(count, block, kLook);
+      } catch (...) {  // is told once: Python's exceptions cannot be raised again
+        (*stream).stop();
+        throw;
       }
-    }
-    try {
-      (*stream).take(first, count, block, waited);
-    } catch (...) {  // is told once: Python's exceptions cannot be raised again
-      (*stream).stop();
-      throw;
+    };
+    while (!taken()) {
+      const py::gil_scoped_acquire acquire;
+      look_at_signals();
     }
   });
   const RowLayout& layout = (*stream).layout();
@@ -224,6 +228,23 @@ py::tuple take_rows(const PyRowStream& stream, std::uint64_t first, std::size_t 
   if (layout.weights) weights = to_array(std::move(block.weights));
   return py::make_tuple(table(std::move(block.x), layout.numbers),
                         table(std::move(block.ids), layout.single_ids()), bags, y, weights);
+}
+
+// What `made` makes of such rows, which are one at least.
+py::object next_rows(PyRowStream& stream, std::size_t count, const py::function& made) {
+  py::object rows = stream.kept();
+  if (!rows) {
+    rows = take_rows(stream, count);
+    if (py::len(rows[py::int_(3)]) == 0) throw py::stop_iteration();
+  }
+  try {
+    py::object result = made(rows);
+    look_at_signals();  // else one that has come meanwhile is looked at where this is lost
+    return result;
+  } catch (...) {
+    stream.keep(std::move(rows));
+    throw;
+  }
 }
 
 py::dict counts_of(const PyRowStream& stream) {
@@ -264,6 +285,19 @@ PyStreamedRows streamed_rows(
 
 }  // namespace
 
+py::object PyRowStream::kept() {
+  const std::lock_guard lock(keeping_);
+  if (kept_.empty()) return {};
+  py::object rows = std::move(kept_.back());
+  kept_.pop_back();
+  return rows;
+}
+
+void PyRowStream::keep(py::object rows) {
+  const std::lock_guard lock(keeping_);
+  kept_.push_back(std::move(rows));
+}
+
 RowStream& PyRowStream::operator*() const {
   if (forked()) {
     throw Error(
@@ -282,10 +316,12 @@ void bind_stream(py::module_& m) {
             (*self).start(first);
           },
           py::arg("first") = 0, "Once, by whoever takes rows.")
-      .def("take", take_rows, py::arg("first"), py::arg("count"),
-           "Rows of it, each once: x, single ids [n, features], bags as (ids, offsets), y, "
-           "weights. An "
-           "error ends it.")
+      .def("take", take_rows, py::arg("count"),
+           "The next rows, each once, whichever thread asks: x, single ids [n, features], bags as "
+           "(ids, offsets), y, weights. An error ends it.")
+      .def("next", next_rows, py::arg("count"), py::arg("made"),
+           "made(the next rows), which are one at least; where it, or a signal's handler, raises, "
+           "the next call has them. StopIteration: there are no more.")
       .def("counts", counts_of, "What was read so far.")
       .def("end", &PyRowStream::end, "Stops reading. There are no more rows then.");
   py::class_<PyStreamedRows>(m, "StreamedRows", "A stream as a model reads it.")

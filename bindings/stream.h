@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "arrays.h"
@@ -13,7 +14,7 @@ namespace leashed {
 
 // A stream, which ends without the GIL: its threads may be waiting for it. A process that was
 // forked meanwhile has none of them, and may have a lock that one of them held: it leaves all as it
-// is.
+// is. Rows that were taken and not used, since a call was interrupted, are kept for the next one.
 class PyRowStream {
  public:
   explicit PyRowStream(std::unique_ptr<RowStream> stream)
@@ -30,12 +31,17 @@ class PyRowStream {
     const py::gil_scoped_release release;
     stream_->end();
   }
+  // Such rows, which are kept no more; none: null.
+  py::object kept();
+  void keep(py::object rows);
 
  private:
   bool forked() const { return getpid() != process_; }
 
   std::unique_ptr<RowStream> stream_;
   const pid_t process_;
+  std::mutex keeping_;  // of kept_; nobody who has it waits for the GIL
+  std::vector<py::object> kept_;
 };
 
 // The rows of a stream as a model reads them.

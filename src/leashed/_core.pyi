@@ -939,17 +939,19 @@ class RowStream:
         """
         Stops reading. There are no more rows then.
         """
+    def next(
+        self, count: typing.SupportsInt | typing.SupportsIndex, made: collections.abc.Callable
+    ) -> typing.Any:
+        """
+        made(the next rows), which are one at least; where it, or a signal's handler, raises, the next call has them. StopIteration: there are no more.
+        """
     def start(self, first: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
         """
         Once, by whoever takes rows.
         """
-    def take(
-        self,
-        first: typing.SupportsInt | typing.SupportsIndex,
-        count: typing.SupportsInt | typing.SupportsIndex,
-    ) -> tuple:
+    def take(self, count: typing.SupportsInt | typing.SupportsIndex) -> tuple:
         """
-        Rows of it, each once: x, single ids [n, features], bags as (ids, offsets), y, weights. An error ends it.
+        The next rows, each once, whichever thread asks: x, single ids [n, features], bags as (ids, offsets), y, weights. An error ends it.
         """
 
 class StreamedRows:

@@ -69,6 +69,10 @@ def test_a_header_says_the_order(tmp_path: Path):
         ("1\t2", "2 fields apart by tabs instead of 40"),
         (line(Label="2"), "Label is '2', not 0 or 1"),
         (line(Label=""), "Label is '', not 0 or 1"),
+        (line(Label="1_0"), "Label is '1_0', not 0 or 1"),
+        (line(I2="1_000"), "I2 is '1_000', no finite number"),
+        (line(I2=" 1"), "I2 is ' 1', no finite number"),
+        (line() + "\r\r", "C26 is '00000015\\r', not 8 hexadecimal digits"),
         (line(I7="x"), "I7 is 'x', no finite number"),
         (line(I13="nan"), "I13 is 'nan', no finite number"),
         (line(I1="1e999"), "I1 is '1e999', no finite number"),
@@ -105,6 +109,15 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path, header: bool):
     path = tmp_path / "day"
     path.write_text(text, encoding="utf-8-sig")
     np.testing.assert_array_equal(criteo(path).ids, criteo(write(tmp_path, text)).ids)
+
+
+def test_a_line_that_no_memory_holds_is_an_error(tmp_path: Path):
+    path = tmp_path / "day.gz"
+    with gzip.open(path, "wb", 1) as file:
+        for _ in range(65):
+            file.write(bytes(1 << 20))
+    with pytest.raises(ValueError, match=r"day\.gz: a line is longer than 64 MiB"):
+        criteo(path)
 
 
 def test_the_first_rows_alone(tmp_path: Path):

@@ -151,7 +151,7 @@ Case = tuple[str, Callable[[], str]]
 
 def dense() -> Iterator[Case]:
     """Every discipline, rule and policy on a small network."""
-    model, data = models.mlp(23, [17], 5), images(60, (23,), 5)
+    model, data = models.mlp(23, [17], 5), images(90, (23,), 5)
     for d, discipline in DISCIPLINES.items():
         for r, rule in RULES.items():
             for p, policy in POLICIES.items():
@@ -171,7 +171,7 @@ def dense() -> Iterator[Case]:
 
 def networks() -> Iterator[Case]:
     """Other networks: convolutions, every loss, penalties, layers without biases."""
-    small = images(40, (1, 10, 11), 3)
+    small = images(70, (1, 10, 11), 3)
     targets = lsh.Dataset.regression(small.x, small.x[:, 0] - small.x[:, 1])
     kinds: dict[str, tuple[Any, Any]] = {
         "cnn": (models.cnn((1, 10, 11), 3), small),
@@ -253,7 +253,7 @@ def sparse() -> Iterator[Case]:
 
 def resumed() -> Iterator[Case]:
     """A run interrupted and gone on with: all tensors of its last checkpoint."""
-    network, table = models.mlp(23, [17], 5), images(60, (23,), 5)
+    network, table = models.mlp(23, [17], 5), images(90, (23,), 5)
     linear, csr = models.logistic_regression(70, l2=0.01), rows(150, 70, 1)
 
     def twice(model: Any, data: Any, **arguments: Any) -> str:
@@ -278,7 +278,7 @@ def resumed() -> Iterator[Case]:
 
 def external() -> Iterator[Case]:
     """Gradients of the user's own: a Python function, and one called as a C function is."""
-    data = images(60, (23,), 5)
+    data = images(90, (23,), 5)
 
     def python(theta: Any, x: Any, y: Any, out: Any) -> float:
         error = x * theta - y[:, None]

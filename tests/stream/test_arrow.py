@@ -186,16 +186,154 @@ def test_lists_of_a_fixed_size(kind: Any):
         assert found.offsets.tolist() == np.cumsum([0, *map(len, lists)]).tolist()
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.dictionary(pa.int8(), pa.uint64())], ids=str)
 @pytest.mark.parametrize(
-    "kind",
-    [pa.float32(), pa.date32(), pa.null(), pa.list_(pa.float32(), 2), pa.list_view(pa.int64())],
+    ("views", "offset"), [(pa.ListViewArray, pa.int32()), (pa.LargeListViewArray, pa.int64())]
+)
+def test_views_of_lists(kind: Any, views: Any, offset: Any):
+    """Of which any may lie anywhere among the values."""
+    column = views.from_arrays(
+        pa.array([3, 0, 1, 4, 2], offset),
+        pa.array([2, 0, 3, 0, 2], offset),
+        pa.array([7, 1, 2, 7, 5], kind),
+        mask=pa.array([False, False, False, True, False]),
+    )
+    for given in (column, column[1:], pa.chunked_array([column[2:], column[:2], column[:0]])):
+        (found,) = read_ids(given, between=" ")
+        lists = [row or [] for row in given.to_pylist()]
+        assert found.ids.tolist() == [i for ids in lists for i in ids]
+        assert found.offsets.tolist() == np.cumsum([0, *map(len, lists)]).tolist()
+
+
+def test_a_column_of_nulls_alone_is_missing_everywhere():
+    null = pa.nulls(4)
+    assert read_ids(null, missing=7)[:, 0].tolist() == [7] * 4
+    of_none = pa.DictionaryArray.from_arrays(pa.array([0, 0, None, 0]), pa.nulls(1))
+    assert read_ids(of_none, missing=7)[:, 0].tolist() == [7] * 4
+    for bags in (null, pa.array([[], None, [], []])):
+        (found,) = read_ids(bags, between=" ")
+        assert (found.ids.tolist(), found.offsets.tolist()) == ([], [0] * 5)
+    (found,) = read_ids(pa.array([[None], [], [None, None], []]), between=" ", missing=7)
+    assert (found.ids.tolist(), found.offsets.tolist()) == ([7] * 3, [0, 1, 1, 3, 3])
+    rows = pa.table({"y": [0, 1, 0, 1], "a": null})
+    filled = {**LABELLED, "a": stream.Number(missing=2.5)}
+    assert stream.arrow(rows, filled).read().x[:, 0].tolist() == [2.5] * 4
+    with pytest.raises(ValueError, match="row 1: a is missing, no finite number"):
+        stream.arrow(rows, LABELLED).read()
+    with pytest.raises(ValueError, match="row 1: y is missing"):
+        stream.arrow(pa.table({"y": null, "a": [1.0] * 4}), LABELLED).read()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_row_that_is_null_as_a_whole_is_bad(threads: int):
+    n = 20_000
+    fields = [pa.array(np.arange(n) % 2), pa.array(np.arange(n), pa.float64())]
+    mask = np.arange(n) % 7 == 3
+    whole = pa.StructArray.from_arrays(fields, ["y", "a"], mask=pa.array(mask))
+    for rows, gone in ((whole, mask), (whole[5:], mask[5:])):
+        given = pa.chunked_array([rows[:9001], rows[9001:]])
+        parts = stream.arrow(given, LABELLED, bad="skip", threads=threads).parts(n)
+        (data,) = parts
+        left = np.flatnonzero(~gone) + n - len(rows)
+        np.testing.assert_array_equal(data.x.ravel(), left.astype(np.float32))
+        assert parts.counts.bad == gone.sum()
+        numbers = (np.flatnonzero(gone) + 1).tolist()[:100]
+        assert [bad.number for bad in parts.counts.first_bad] == numbers
+        assert {bad.reason for bad in parts.counts.first_bad} == {"the row is null"}
+    with pytest.raises(ValueError, match="arrow: row 4: the row is null"):
+        stream.arrow(pa.chunked_array([whole]), LABELLED, threads=threads).read()
+
+
+def bad_rows(column: Any, kind: stream.Column) -> tuple[list[int], list[str]]:
+    """The rows of such a column that are read, and why others are not."""
+    n = len(column)
+    rows = pa.table({"y": np.arange(n) % 2, "a": np.arange(n, dtype=np.float32), "item": column})
+    parts = stream.arrow(rows, {**LABELLED, "item": kind}, bad="skip").parts()
+    left = [int(value) for data in parts for value in data.x[:, 0]]
+    return left, [bad.reason for bad in parts.counts.first_bad]
+
+
+@pytest.mark.parametrize("kind", WHOLE, ids=str)
+def test_a_place_that_a_dictionary_does_not_have_is_a_bad_row(kind: Any):
+    largest = int(np.iinfo(kind.to_pandas_dtype()).max)
+    places = pa.array([1, largest, 0, 2, None], kind)
+    words = pa.array(["7", "8"])
+    beyond = [
+        f"item is at place {place} of its dictionary, which does not have it"
+        for place in (largest if largest < 2**63 else -1, 2)
+    ]
+    column = pa.DictionaryArray.from_arrays(places, words, safe=False)
+    for item in (stream.Id(missing=3), stream.Hashed(), stream.Vocabulary(["7"])):
+        assert bad_rows(column, item) == ([0, 2, 4], beyond)
+    numbers = pa.DictionaryArray.from_arrays(places, pa.array([0.5, 1.0]), safe=False)
+    assert bad_rows(numbers, stream.Number(missing=0)) == ([0, 2, 4], beyond)
+    lists = pa.ListArray.from_arrays([0, 2, 2, 3, 5], column)
+    assert bad_rows(lists, stream.Id(between=" ", missing=3)) == ([1, 2], beyond)
+    if np.iinfo(kind.to_pandas_dtype()).min < 0:
+        below = pa.DictionaryArray.from_arrays(pa.array([0, -1], kind), words, safe=False)
+        reason = "item is at place -1 of its dictionary, which does not have it"
+        assert bad_rows(below, stream.Id()) == ([0], [reason])
+
+
+def of_buffers(kind: Any, n: int, *buffers: Any, children: Any = None) -> Any:
+    """As whatever has no checks hands them over."""
+    data = [None, *(pa.py_buffer(buffer) for buffer in buffers)]
+    return pa.Array.from_buffers(kind, n, data, children=children)
+
+
+def test_what_lies_outside_of_its_memory_is_a_bad_row():
+    lost = "item is text outside of its memory"
+    for kind, dtype in ((pa.string(), "i4"), (pa.large_binary(), "i8")):
+        offsets = np.array([0, 1, 2**31 - 1, 1, -5, 2, 3], dtype)
+        found = bad_rows(of_buffers(kind, 6, offsets, b"789"), stream.Id())
+        assert found == ([0, 5], [lost] * 4)
+    view = np.zeros((5, 4), np.int32)  # length, beginning, buffer, place
+    view[:, 0] = [1, -1, 13, 13, 13]
+    view[0, 1] = ord("7")
+    view[:, 2] = [0, 0, 0, 9, 0]
+    view[:, 3] = [0, 0, 0, 0, 5]
+    found = bad_rows(of_buffers(pa.string_view(), 5, view, b"1234567890123"), stream.Id())
+    assert found == ([0, 2], [lost] * 3)
+    outside = "item is a list outside of its values"
+    ids = pa.array([5, 6, 7])
+    for kind, dtype in ((pa.list_(pa.int64()), "i4"), (pa.large_list(pa.int64()), "i8")):
+        offsets = np.array([0, 2, 2**31 - 1, 1, -5, 3, 3], dtype)
+        found = bad_rows(of_buffers(kind, 6, offsets, children=[ids]), stream.Id(between=" "))
+        assert found == ([0, 5], [outside] * 4)
+    for kind, dtype in ((pa.list_view(pa.int64()), "i4"), (pa.large_list_view(pa.int64()), "i8")):
+        begins = np.array([1, 3, 2, -1, 2**31 - 1], dtype)
+        sizes = np.array([2, 0, 2, 1, 2**31 - 1], dtype)
+        column = of_buffers(kind, 5, begins, sizes, children=[ids])
+        assert bad_rows(column, stream.Id(between=" ")) == ([0, 1], [outside] * 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (pa.float32(), "float32"),
+        (pa.date32(), "date32"),
+        (pa.timestamp("ms", "UTC"), r"timestamp\[ms\]"),
+        (pa.decimal128(9, 2), "decimal"),
+        (pa.binary(4), "fixed_size_binary"),
+        (pa.struct([("x", pa.int8())]), "struct"),
+        (pa.list_(pa.float32(), 2), "list of float32"),
+        (pa.dictionary(pa.int8(), pa.float64()), "dictionary of float64"),
+    ],
     ids=str,
 )
-def test_types_that_are_no_ids_are_refused_by_name(kind: Any):
-    between = " " if isinstance(kind, pa.FixedSizeListType | pa.ListViewType) else None
-    message = "arrow: column item is of Arrow's type .*; cast it"
-    with pytest.raises(ValueError, match=message):
-        read_ids(pa.nulls(3, kind), between=between)
+def test_types_that_are_no_ids_are_refused_by_name(kind: Any, name: str):
+    message = f"arrow: column item is of Arrow's type {name}, which .*; cast it to "
+    with pytest.raises(ValueError, match=message + "whole numbers or text"):
+        read_ids(pa.nulls(3, kind))
+    with pytest.raises(ValueError, match=message + "a list of whole numbers or of text"):
+        read_ids(pa.nulls(3, kind), between=" ")
+
+
+def test_one_id_a_row_and_any_number_of_them_are_told_apart():
+    with pytest.raises(ValueError, match=r"type list of int64, .*; give its column between="):
+        read_ids(pa.array([[1], [2, 3]]))
+    with pytest.raises(ValueError, match=r"type string, .*; give its column no between="):
+        read_ids(pa.array(["1", "2 3"]), between=" ")
 
 
 @pytest.mark.parametrize("kind", WHOLE, ids=str)
@@ -249,7 +387,12 @@ def test_bad_rows_are_left_out_by_number_and_reason():
 
 def test_a_column_that_cannot_be_read_is_named():
     rows = pa.table({"y": [0], "a": ["x"], "t": pa.array([0], pa.timestamp("s"))})
-    for name, message in (("b", "no column b"), ("a", "column a is of"), ("t", "column t is of")):
+    types = "column {} is of Arrow's type {}, .*; cast it to whole or real numbers"
+    for name, message in (
+        ("b", "no column b"),
+        ("a", types.format("a", "string")),
+        ("t", types.format("t", r"timestamp\[s\]")),
+    ):
         columns = {"y": stream.Label(), name: stream.Number()}
         with pytest.raises(ValueError, match=message):
             stream.arrow(rows, columns).read()

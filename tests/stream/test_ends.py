@@ -1,4 +1,6 @@
-"""How reading ends: with the interpreter, in a forked process, by an error, by Ctrl-C at a pipe."""
+"""How reading ends: with the interpreter, in a forked process, by an error, by Ctrl-C at a pipe; and
+how it goes on, in several threads and after Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from leashed import stream
+from leashed.stream.stream import Parts
 
 LABELLED = {"y": stream.Label(), "a": stream.Number()}
 TEXT = "y,a\n" + "".join(f"{i % 2},{i}\n" for i in range(200_000))
@@ -29,9 +32,34 @@ next(parts)
 """
 
 
+# Row i of which gives i.
+_NUMBERED = """
+import io, os, signal, sys, threading
+import numpy as np
+from leashed import stream
+
+N = 3000
+
+def made(file, part_bytes=1000):
+    small = {"threads": 2, "part_bytes": part_bytes}
+    if sys.argv[1] == "csv":
+        return stream.csv(file, {"y": stream.Target(), "a": stream.Number()}, **small)
+    return stream.libsvm(file, 1, classes=0, **small)
+
+if sys.argv[1] == "csv":
+    content = "y,a\\n" + "".join(f"{i},1\\n" for i in range(N))
+else:
+    content = "".join(f"{i} 1:1\\n" for i in range(N))
+"""
+
+
 def run(path: Path, code: str) -> subprocess.CompletedProcess[str]:
+    return child(_SCRIPT + code, os.fspath(path))
+
+
+def child(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", _SCRIPT + code, os.fspath(path)],
+        [sys.executable, "-c", code, *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -192,3 +220,111 @@ def test_ctrl_c_ends_waiting_for_a_pipe_that_somebody_opened(pack: Any):
         timer.join()
         assert not file.closed
     os.close(writing)
+
+
+@pytest.mark.parametrize("kind", ["csv", "libsvm"])
+def test_threads_that_share_parts_have_each_row_once(kind: str):
+    ended = child(
+        _NUMBERED
+        + """
+parts = made(io.BytesIO(content.encode())).parts(10)
+found = [[] for _ in range(4)]
+
+def take(mine):
+    for part in parts:
+        mine.append(part.y)
+
+threads = [threading.Thread(target=take, args=(mine,)) for mine in found]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+taken = [y for mine in found for y in mine]
+assert all((np.diff(y) == 1).all() for y in taken)
+assert np.array_equal(np.sort(np.concatenate(taken)), np.arange(N))
+""",
+        kind,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", ["csv", "libsvm"])
+def test_after_ctrl_c_parts_go_on_where_they_were(kind: str):
+    """It comes while a part is waited for, and is looked at when its rows have been taken."""
+    ended = child(
+        _NUMBERED
+        + """
+asked = threading.Event()
+
+class Interrupting(io.BytesIO):
+    def readinto(self, buffer):
+        asked.wait()
+        if self.tell() == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().readinto(buffer)
+
+parts = made(Interrupting(content.encode()), 1 << 20).parts(10)
+try:
+    asked.set()
+    next(parts)
+except KeyboardInterrupt:
+    print("interrupted")
+assert np.array_equal(np.concatenate([part.y for part in parts]), np.arange(N))
+""",
+        kind,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "interrupted\n", "")
+
+
+def test_rows_that_were_taken_when_ctrl_c_came_are_in_the_next_part():
+    rows = stream.csv(io.BytesIO(TEXT[:1000].encode()), LABELLED, bad="skip")
+    interrupts = iter([True, False, True, True])
+
+    def made(taken: Any) -> list[float]:
+        if next(interrupts, False):
+            signal.raise_signal(signal.SIGINT)
+        return [float(value) for value in taken[0].ravel()]
+
+    parts: Parts[list[float]] = Parts(rows.open, 7, made)
+    found, interrupted = [], 0
+    while True:
+        try:
+            found.append(next(parts))
+        except KeyboardInterrupt:
+            interrupted += 1
+        except StopIteration:
+            break
+    assert interrupted == 3
+    assert [value for part in found for value in part] == [*range(sum(map(len, found)))]
+    assert sum(map(len, found)) == parts.counts.rows
+
+
+def test_whoever_asks_what_was_read_does_not_wait_for_a_pass_to_begin():
+    pytest.importorskip("pyarrow")
+    ended = child(
+        """
+import threading
+import pyarrow as pa
+from leashed import stream
+
+table = pa.table({"y": [0, 1, 1], "a": [1.0, 2.0, 3.0]})
+begins, asked = threading.Event(), threading.Event()
+made = []
+
+def source():
+    made.append(1)
+    if len(made) == 2:
+        begins.set()
+        assert asked.wait(60)
+    return table
+
+rows = stream.arrow(source, {"y": stream.Label(), "a": stream.Number()}, threads=1)
+opened = rows.open(passes=2)
+opened.native.start()
+assert begins.wait(60)
+print(opened.counts.rows)
+asked.set()
+print(sum(len(opened.native.take(2)[3]) for _ in range(3)))
+""",
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "3\n6\n", "")

@@ -7,6 +7,7 @@ import io
 import os
 import random
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from stream.lines import COLUMNS, criteo_line, criteo_rows, write
 
 import leashed as lsh
 from leashed import datasets, stream
+from leashed.stream.files import open_file
 
 LABELLED = {"y": stream.Label(), "a": stream.Number()}
 
@@ -249,7 +251,9 @@ def test_no_number_is_a_bad_line(tmp_path: Path, text: str):
         ('1,"2"x', "a quoted field does not end"),
         ("1", "1 fields apart by commas instead of 2"),
         ('1,"2",3', "3 fields"),
-        ("1.0,2", "y is '1.0', not 0 or 1"),
+        ("1.5,2", "y is '1.5', not 0 or 1"),
+        ("1_0,2", "y is '1_0', not 0 or 1"),
+        ("nan,2", "y is 'nan', not 0 or 1"),
         (",2", "y is missing, not 0 or 1"),
         ("-1,2", "y is '-1', not 0 or 1"),
         ("1,\x80\x07", r"a is '\\xc2\\x80\\x07', no finite number"),
@@ -258,6 +262,71 @@ def test_no_number_is_a_bad_line(tmp_path: Path, text: str):
 def test_a_bad_line_says_why(tmp_path: Path, line: str, reason: str):
     with pytest.raises(ValueError, match=f"rows.csv: line 3: {reason}"):
         csv(tmp_path, f"y,a\n0,1\n{line}\n").read()
+
+
+def test_a_label_is_a_whole_number_however_it_is_written(tmp_path: Path):
+    """As floats are that other libraries write, and as Arrow's and svmlight's are."""
+    labels = ["1.0", "0.0", "1", "+1", "01", "1e0", "0.1e1", "-0", "1.", "0e9"]
+    told = [1, 0, 1, 1, 1, 1, 1, 0, 1, 0]
+    text = "y,a\n" + "".join(f"{label},2\n" for label in labels)
+    assert csv(tmp_path, text).read().y.tolist() == told
+    columns = {"y": stream.Label(classes=11), "a": stream.Number()}
+    ten = csv(tmp_path, "y,a\n10.0,2\n1e1,2\n10,2\n", columns).read()
+    assert ten.y.tolist() == [10] * 3
+    (tmp_path / "rows.svm").write_text("".join(f"{label} 1:1\n" for label in labels))
+    assert stream.libsvm(tmp_path / "rows.svm", 1).read().y.tolist() == told
+    assert datasets.read_svmlight(tmp_path / "rows.svm").y.tolist() == told
+    rows = criteo_rows(len(labels))
+    day = write(tmp_path / "day.tsv", [[y, *row[1:]] for y, row in zip(labels, rows, strict=True)])
+    assert stream.criteo(day).read().y.tolist() == told
+    assert datasets.criteo(day).y.tolist() == told
+
+
+@pytest.mark.parametrize("field", [0, 1, 13])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1_0",
+        "1_000",
+        " 1",
+        "1 ",
+        "1\x0b",
+        "nan",
+        "inf",
+        "-infinity",
+        "1e999",
+        "0x1",
+        "1e",
+        ".",
+        "+-1",
+    ],
+)
+def test_what_is_no_number_is_none_to_any_reader(tmp_path: Path, field: int, text: str):
+    rows = criteo_rows(3)
+    rows[1][field] = text
+    path = write(tmp_path / "day.tsv", rows)
+    name = COLUMNS[field]
+    for read in (datasets.criteo, lambda file: stream.criteo(file).read()):
+        with pytest.raises(ValueError, match=rf"line 2: {name} is '.*', (no finite number|not 0)"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0." + "0" * 400 + "1", 0.0), ("1e-400", 0.0), ("1" + "0" * 400 + "e-400", 1.0)],
+)
+def test_a_number_beyond_doubles_is_small_or_none_to_any_reader(
+    tmp_path: Path, text: str, value: float
+):
+    path = tmp_path / "rows.svm"
+    path.write_text(f"1 1:{text}\n")
+    assert datasets.read_svmlight(path).data.tolist() == [value]
+    assert stream.libsvm(path, 1).read().data.tolist() == [value]
+    path.write_text(f"1 1:1{'0' * 400}e-1\n")
+    with pytest.raises(ValueError, match="expected a finite number for the value"):
+        datasets.read_svmlight(path)
+    with pytest.raises(ValueError, match="expected a finite number for the value"):
+        stream.libsvm(path, 1).read()
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "y,a\n", "\ufeff"])
@@ -368,6 +437,77 @@ def test_frames_of_zstd_follow_each_other_and_a_damaged_one_is_an_error(tmp_path
         path.write_bytes(packed)
         with pytest.raises(ValueError, match=r"day.tsv.zst: corrupt zstd file|line \d+: "):
             stream.criteo(path).read()
+
+
+def zstd_packed(content: bytes) -> list[bytes]:
+    """In frames of each kind: of one segment or not, with a checksum, of blocks that end anywhere."""
+    zstandard = pytest.importorskip("zstandard")
+    packed = []
+    for settings in ({}, {"write_checksum": True}, {"write_content_size": False}, {"level": 19}):
+        packed.append(zstandard.ZstdCompressor(**settings).compress(content))
+        packer = zstandard.ZstdCompressor(**settings).compressobj()
+        blocks = [
+            packer.compress(content[at : at + 999])
+            + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+            for at in range(0, len(content), 999)
+        ]
+        packed.append(b"".join(blocks) + packer.flush())
+    return packed
+
+
+def unpacked(path: Path, size: int = 1 << 16) -> bytes:
+    opened: Any = open_file(path, lambda: False)
+    buffer, found = memoryview(bytearray(size)), []
+    while count := opened.readinto(buffer):
+        found.append(bytes(buffer[:count]))
+    return b"".join(found)
+
+
+def test_every_kind_of_zstd_frame_is_unpacked(tmp_path: Path):
+    draw = random.Random(4)
+    path = tmp_path / "packed"
+    contents = [b"", b"1", b"1,2\n" * 90_000, draw.randbytes(9_000), b"\0" * 300_000]
+    contents.append(b"".join(draw.randbytes(50) + b"abc" * 50 for _ in range(900)))
+    for content in contents:
+        kinds = zstd_packed(content)
+        for packed in kinds:
+            path.write_bytes(packed)
+            assert unpacked(path) == content
+        path.write_bytes(b"".join(kinds))
+        assert unpacked(path, 7_000) == content * len(kinds)
+
+
+def test_a_zstd_file_that_ends_early_is_an_error_wherever_it_does(tmp_path: Path):
+    path = tmp_path / "packed"
+    for packed in zstd_packed(b"1,2\n" * 700):
+        for end in range(5, len(packed)):
+            path.write_bytes(packed[:end])
+            with pytest.raises(ValueError, match="packed: corrupt zstd file: it ends before"):
+                unpacked(path)
+
+
+@pytest.mark.parametrize("pack", ["gzip", "zstd"])
+def test_what_unpacks_to_much_takes_little_memory(tmp_path: Path, pack: str):
+    size = 32 << 20
+    line = b"1,2\n"
+    packed = (
+        gzip.compress(line * (size // 4)) if pack == "gzip" else zstd_packed(line * (size // 4))[0]
+    )
+    assert len(packed) < size // 500
+    path = tmp_path / "packed"
+    path.write_bytes(packed)
+    del packed
+    opened: Any = open_file(path, lambda: False)
+    buffer, found = memoryview(bytearray(1 << 16)), 0
+    tracemalloc.start()
+    try:
+        while count := opened.readinto(buffer):
+            found += count
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == size
+    assert peak < 4 << 20
 
 
 def test_a_shuffled_window_has_its_rows_in_another_order(tmp_path: Path):

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "leashed/base/error.h"
+#include "leashed/data/parse_number.h"
 
 namespace leashed {
 namespace {
@@ -20,10 +21,11 @@ using Kind = DelimitedColumn::Kind;
 
 constexpr std::int64_t kSliceRows = 8192;
 
-// One value of a column.
+// One value of a column. What its array says may lie outside of the memory that there is: then it
+// is `lost`, and so is a place that a dictionary does not have, which is `beyond`.
 struct Cell {
-  enum class Kind { null, whole, unsigned_whole, real, text } kind = Kind::null;
-  std::uint64_t bits = 0;  // of a whole number
+  enum class Kind { null, whole, unsigned_whole, real, text, beyond, lost } kind = Kind::null;
+  std::uint64_t bits = 0;  // of a whole number, or a place
   double real = 0;
   std::string_view text = {};
 
@@ -39,9 +41,15 @@ struct Cell {
         return std::to_string(real);
       case Kind::text:
         return quoted(text);
+      case Kind::beyond:
+        return "at place " + std::to_string(static_cast<std::int64_t>(bits)) +
+               " of its dictionary, which does not have it";
+      case Kind::lost:
+        return "text outside of its memory";
     }
     return "?";
   }
+  bool is_there() const { return kind != Kind::beyond && kind != Kind::lost; }
   double as_number() const {
     switch (kind) {
       case Kind::whole:
@@ -82,44 +90,62 @@ double half(std::uint16_t bits) {
   return bits >> 15 ? -value : value;
 }
 
-bool is_null(const ArrowArray& array, std::int64_t i) {
+// Of a column that has nothing but nulls there is no memory.
+bool is_null(const ArrowSchema& schema, const ArrowArray& array, std::int64_t i) {
+  if (schema.format[0] == 'n') return true;
   return array.null_count != 0 && array.buffers[0] && !bit(array.buffers[0], i + array.offset);
 }
 
-// Types of one value, as this reads them: whole numbers, real ones, text.
-constexpr std::string_view kWhole = "bcCsSiIlL", kReal = "efg";
+// Types of one value, as this reads them: whole numbers, and n, which has nothing but nulls; real
+// ones; text.
+constexpr std::string_view kWhole = "nbcCsSiIlL", kReal = "efg";
 bool is_text(std::string_view format) {
   return format == "u" || format == "U" || format == "z" || format == "Z" || format == "vu" ||
          format == "vz";
 }
+bool is_list_view(std::string_view format) { return format == "+vl" || format == "+vL"; }
 bool is_list(std::string_view format) {
-  return format == "+l" || format == "+L" || format.starts_with("+w:");
+  return format == "+l" || format == "+L" || format.starts_with("+w:") || is_list_view(format);
 }
 bool is_one_of(std::string_view format, std::string_view types) {
   return format.size() == 1 && types.find(format) != std::string_view::npos;
 }
 
-std::string_view text_at(std::string_view format, const ArrowArray& array, std::int64_t i) {
+// Element k of what has 64 bits an element, or 32.
+std::int64_t whole_at(const void* buffer, bool large, std::int64_t k) {
+  return large ? at<std::int64_t>(buffer, k) : std::int64_t{at<std::int32_t>(buffer, k)};
+}
+
+// Nothing where it lies outside of its buffer.
+std::optional<std::string_view> text_at(std::string_view format, const ArrowArray& array,
+                                        std::int64_t i) {
   if (format.size() == 2) {  // a view: 4 bytes of length, then the text, or where it lies
     const char* const view = static_cast<const char*>(array.buffers[1]) + 16 * i;
-    const auto length = static_cast<std::size_t>(at<std::int32_t>(view, 0));
-    if (length <= 12) return {view + 4, length};
-    const char* const buffer =
-        static_cast<const char*>(array.buffers[2 + at<std::int32_t>(view, 2)]);
-    return {buffer + at<std::int32_t>(view, 3), length};
+    const std::int64_t length = at<std::int32_t>(view, 0);
+    if (length < 0) return {};
+    if (length <= 12) return std::string_view(view + 4, static_cast<std::size_t>(length));
+    const std::int64_t buffer = at<std::int32_t>(view, 2), begin = at<std::int32_t>(view, 3);
+    // Their sizes are in the last.
+    if (buffer < 0 || buffer >= array.n_buffers - 3 || begin < 0 ||
+        begin + length > at<std::int64_t>(array.buffers[array.n_buffers - 1], buffer)) {
+      return {};
+    }
+    return std::string_view(static_cast<const char*>(array.buffers[2 + buffer]) + begin,
+                            static_cast<std::size_t>(length));
   }
   const bool large = format == "U" || format == "Z";
-  const auto offset = [&](std::int64_t k) {
-    return large ? at<std::int64_t>(array.buffers[1], k)
-                 : std::int64_t{at<std::int32_t>(array.buffers[1], k)};
-  };
-  const auto length = static_cast<std::size_t>(offset(i + 1) - offset(i));
-  return {static_cast<const char*>(array.buffers[2]) + offset(i), length};
+  const void* const offsets = array.buffers[1];
+  const std::int64_t begin = whole_at(offsets, large, i), end = whole_at(offsets, large, i + 1);
+  if (begin < 0 || end < begin || end > whole_at(offsets, large, array.offset + array.length)) {
+    return {};
+  }
+  return std::string_view(static_cast<const char*>(array.buffers[2]) + begin,
+                          static_cast<std::size_t>(end - begin));
 }
 
 // The value at row i, counted from the array's offset.
 Cell cell_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t i) {
-  if (is_null(array, i)) return {};
+  if (is_null(schema, array, i)) return {};
   const std::string_view format = schema.format;
   const std::int64_t k = i + array.offset;
   const void* const values = array.n_buffers > 1 ? array.buffers[1] : nullptr;
@@ -162,10 +188,16 @@ Cell cell_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t i)
       return {Cell::Kind::real, 0, double{at<float>(values, k)}};
     case 'g':
       return {Cell::Kind::real, 0, at<double>(values, k)};
-    default:
-      return {Cell::Kind::text, 0, 0, text_at(format, array, k)};
+    default: {
+      const auto text = text_at(format, array, k);
+      return text ? Cell{Cell::Kind::text, 0, 0, *text} : Cell{Cell::Kind::lost};
+    }
   }
   if (!schema.dictionary) return cell;
+  // A negative place is a large one.
+  if (cell.bits >= static_cast<std::uint64_t>(array.dictionary->length)) {
+    return {Cell::Kind::beyond, cell.bits};
+  }
   return cell_at(*schema.dictionary, *array.dictionary, static_cast<std::int64_t>(cell.bits));
 }
 
@@ -178,6 +210,8 @@ std::optional<std::uint64_t> id_of(const IdEncoder& encoder, const Cell& cell) {
     case Cell::Kind::text:
       return encoder(cell.text);
     case Cell::Kind::real:
+    case Cell::Kind::beyond:
+    case Cell::Kind::lost:
       return std::nullopt;
     default:
       break;
@@ -199,18 +233,90 @@ std::string_view plain_format(const ArrowSchema& schema) {
   return schema.dictionary ? schema.dictionary->format : schema.format;
 }
 
+bool is_id(const ArrowSchema& schema) {
+  return is_one_of(plain_format(schema), kWhole) || is_text(plain_format(schema));
+}
+bool is_list_of_ids(const ArrowSchema& schema) {
+  return is_list(schema.format) && is_id(*schema.children[0]);
+}
+
 bool suits(const DelimitedColumn& column, const ArrowSchema& schema) {
-  const auto is_id = [](const ArrowSchema& s) {
-    return is_one_of(plain_format(s), kWhole) || is_text(plain_format(s));
-  };
   switch (column.kind) {
     case Kind::id:
       return is_id(schema);
     case Kind::ids:
-      return is_list(schema.format) && is_id(*schema.children[0]);
+      return is_list_of_ids(schema) || schema.format[0] == 'n';
     default:
       return is_one_of(plain_format(schema), kWhole) || is_one_of(plain_format(schema), kReal);
   }
+}
+
+// A type as libraries call it, of which Arrow has letters.
+std::string type_name(const ArrowSchema& schema) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"n", "null"},
+      {"b", "bool"},
+      {"c", "int8"},
+      {"C", "uint8"},
+      {"s", "int16"},
+      {"S", "uint16"},
+      {"i", "int32"},
+      {"I", "uint32"},
+      {"l", "int64"},
+      {"L", "uint64"},
+      {"e", "float16"},
+      {"f", "float32"},
+      {"g", "float64"},
+      {"z", "binary"},
+      {"Z", "large_binary"},
+      {"vz", "binary_view"},
+      {"u", "string"},
+      {"U", "large_string"},
+      {"vu", "string_view"},
+      {"tdD", "date32"},
+      {"tdm", "date64"},
+      {"tts", "time32[s]"},
+      {"ttm", "time32[ms]"},
+      {"ttu", "time64[us]"},
+      {"ttn", "time64[ns]"},
+      {"tDs", "duration[s]"},
+      {"tDm", "duration[ms]"},
+      {"tDu", "duration[us]"},
+      {"tDn", "duration[ns]"},
+      {"tiM", "month_interval"},
+      {"tiD", "day_time_interval"},
+      {"tin", "month_day_nano_interval"},
+      {"+s", "struct"},
+      {"+m", "map"},
+      {"+r", "run_end_encoded"}};
+  constexpr std::pair<std::string_view, std::string_view> kBegins[] = {
+      {"d:", "decimal"},         {"w:", "fixed_size_binary"}, {"+ud:", "dense_union"},
+      {"+us:", "sparse_union"},  {"tss:", "timestamp[s]"},    {"tsm:", "timestamp[ms]"},
+      {"tsu:", "timestamp[us]"}, {"tsn:", "timestamp[ns]"}};
+  if (schema.dictionary) return "dictionary of " + type_name(*schema.dictionary);
+  const std::string_view format = schema.format;
+  if (is_list(format)) return "list of " + type_name(*schema.children[0]);
+  for (const auto& [letters, name] : kNames) {
+    if (format == letters) return std::string(name);
+  }
+  for (const auto& [letters, name] : kBegins) {
+    if (format.starts_with(letters)) return std::string(name);
+  }
+  return "'" + std::string(format) + "'";
+}
+
+// What a column of that type cannot become, and what to do.
+std::string refusal(const DelimitedColumn& column, const ArrowSchema& schema) {
+  std::string to = "whole or real numbers", with;
+  if (column.kind == Kind::id) {
+    to = "whole numbers or text";
+    if (is_list_of_ids(schema)) with = "give its column between=, for any number of ids a row, or ";
+  } else if (column.kind == Kind::ids) {
+    to = "a list of whole numbers or of text";
+    if (is_id(schema)) with = "give its column no between=, for one id a row, or ";
+  }
+  return "column " + column.name + " is of Arrow's type " + type_name(schema) +
+         ", which cannot become what the schema says; " + with + "cast it to " + to;
 }
 
 // Rows that are bad, and the first reason of each.
@@ -250,7 +356,7 @@ class ColumnReader {
   void labels(std::int32_t* to) {
     each([&](std::int64_t i, const Cell& cell) {
       const double x = cell.as_number();
-      if (x >= 0 && x < classes_ && x == std::floor(x)) {
+      if (is_label(x, classes_)) {
         to[i] = static_cast<std::int32_t>(x);
       } else {
         reject(i, cell, ", no whole number from 0 to " + std::to_string(classes_ - 1));
@@ -265,38 +371,47 @@ class ColumnReader {
     });
   }
   void lists(RowBlock::Bag& to) {
-    const char kind = schema_.format[1];
-    const std::int64_t width = kind == 'w' ? std::atoll(schema_.format + 3) : 0;  // of each row
-    const auto offset = [&](std::int64_t k) {
-      if (kind == 'w') return k * width;
-      return kind == 'L' ? at<std::int64_t>(array_.buffers[1], k)
-                         : std::int64_t{at<std::int32_t>(array_.buffers[1], k)};
-    };
     for (std::int64_t i = 0; i < rows_; ++i) {
-      const std::int64_t row = begin_ + i;
-      if (!is_null(array_, row)) {
-        const std::int64_t end = offset(row + array_.offset + 1);
-        for (std::int64_t k = offset(row + array_.offset); k < end; ++k) {
-          const Cell cell = cell_at(*schema_.children[0], *array_.children[0], k);
-          const auto id = id_of(column_.encoder, cell);
-          if (id) {
-            to.ids.push_back(*id);
-          } else {
-            reject(i, cell, ", not " + column_.encoder.expected());
-          }
-        }
-      }
+      if (!is_null(schema_, array_, begin_ + i)) list(i, to);
       to.offsets.push_back(static_cast<std::int64_t>(to.ids.size()));
     }
   }
 
  private:
+  void list(std::int64_t i, RowBlock::Bag& to) {
+    const std::string_view format = schema_.format;
+    const bool large = format.back() == 'L';
+    const std::int64_t row = begin_ + i + array_.offset;
+    std::int64_t begin = 0, size = 0;
+    if (format[1] == 'w') {
+      size = std::atoll(schema_.format + 3);
+      begin = row * size;
+    } else {
+      begin = whole_at(array_.buffers[1], large, row);
+      size = is_list_view(format) ? whole_at(array_.buffers[2], large, row)
+                                  : whole_at(array_.buffers[1], large, row + 1) - begin;
+    }
+    const ArrowArray& values = *array_.children[0];
+    if (begin < 0 || size < 0 || begin > values.length || size > values.length - begin) {
+      bad_.emplace(i, column_.name + " is a list outside of its values");
+      return;
+    }
+    for (std::int64_t k = begin; k < begin + size; ++k) {
+      const Cell cell = cell_at(*schema_.children[0], values, k);
+      const auto id = id_of(column_.encoder, cell);
+      if (id) {
+        to.ids.push_back(*id);
+      } else {
+        reject(i, cell, ", not " + column_.encoder.expected());
+      }
+    }
+  }
   template <class F>
   void each(const F& f) {
     for (std::int64_t i = 0; i < rows_; ++i) f(i, cell_at(schema_, array_, begin_ + i));
   }
   void reject(std::int64_t i, const Cell& cell, const std::string& why) {
-    bad_.emplace(i, column_.name + " is " + cell.shown() + why);
+    bad_.emplace(i, column_.name + " is " + cell.shown() + (cell.is_there() ? why : ""));
   }
 
   const DelimitedColumn& column_;
@@ -321,6 +436,9 @@ struct ArrowOrigin::Slice final : RowOrigin::Part {
     block.resize(static_cast<std::size_t>(rows));
     const std::size_t numbers = columns->layout.numbers, ids = columns->layout.single_ids();
     Reasons bad;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      if (is_null(*columns->schema.get(), array, begin + i)) bad.emplace(i, "the row is null");
+    }
     std::size_t number = 0, single = 0, bag = 0;
     for (std::size_t c = 0; c < settings.columns.size(); ++c) {
       const DelimitedColumn& column = settings.columns[c];
@@ -399,13 +517,22 @@ void ArrowOrigin::open_again() {
     }
     const ArrowSchema& found = *schema.children[place];
     if (!suits(column, found)) {
-      throw Error(names_[0] + ": column " + column.name + " is of Arrow's type " + found.format +
-                  ", which cannot become what the schema says; cast it");
+      throw Error(names_[0] + ": " + refusal(column, found));
     }
     columns->places.push_back(static_cast<std::size_t>(place));
   }
   columns_ = std::move(columns);
   begins_ = true;
+}
+
+// That every column which is read has the rows of the batch.
+void ArrowOrigin::check(const ArrowArray& batch) const {
+  for (const std::size_t place : columns_->places) {
+    if (static_cast<std::int64_t>(place) >= batch.n_children ||
+        batch.children[place]->length < batch.offset + batch.length) {
+      throw Error(names_[0] + ": a batch of it has columns that lack some of its rows");
+    }
+  }
 }
 
 std::unique_ptr<RowOrigin::Part> ArrowOrigin::next(const std::atomic<bool>& stop) {
@@ -420,6 +547,7 @@ std::unique_ptr<RowOrigin::Part> ArrowOrigin::next(const std::atomic<bool>& stop
     }
     batch_.reset();
     if (!batch) return nullptr;
+    check(*batch.get());
     batch_ = std::make_shared<const Released<ArrowArray>>(std::move(batch));
     next_row_ = 0;
   }

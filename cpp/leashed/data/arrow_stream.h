@@ -76,7 +76,9 @@ class Released {
 };
 
 // Rows of a stream's columns, by the same settings as lines of text, of which names and separators
-// are not asked for. A whole number where text is wanted is its decimal digits.
+// are not asked for. A whole number where text is wanted is its decimal digits. A row is bad whose
+// place in a dictionary, or whose text or list, is beyond what there is. (How large a buffer is,
+// the interface does not tell: that the last offset is within it is believed.)
 class ArrowOrigin final : public RowOrigin {
  public:
   using Open = std::function<Released<ArrowArrayStream>()>;
@@ -100,6 +102,7 @@ class ArrowOrigin final : public RowOrigin {
     std::vector<std::size_t> places;  // of each column among the schema's
   };
   void open_again();
+  void check(const ArrowArray& batch) const;
 
   const std::vector<std::string> names_;
   const Open open_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -265,11 +264,10 @@ bool DelimitedParser::read(const Read& field, std::string_view text, RowBlock& b
       return true;
     }
     case Kind::label: {
-      std::int32_t label = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
-      if (end != text.data() + text.size() || error != std::errc()) return false;
-      block.labels[row] = label;
-      return label >= 0 && label < settings_->classes;
+      double x = 0;
+      if (!parse_number(text, x) || !is_label(x, settings_->classes)) return false;
+      block.labels[row] = static_cast<std::int32_t>(x);
+      return true;
     }
     case Kind::target:
     case Kind::weight: {

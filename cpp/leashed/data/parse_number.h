@@ -1,6 +1,6 @@
-// A finite decimal number. Most are short: these take a few steps, and have the same value, since
-// whole numbers up to 2^53 and powers of ten up to 10^22 are exact, and one division is rounded
-// once.
+// Finite decimal numbers, and which numbers are labels. Most numbers are short: these take a few
+// steps, and have the same value, since whole numbers up to 2^53 and powers of ten up to 10^22 are
+// exact, and one division is rounded once.
 #pragma once
 
 #include <algorithm>
@@ -65,6 +65,11 @@ inline bool parse_number(std::string_view text, double& value) {
     return is_small(text);
   }
   return error == std::errc() && std::isfinite(value);
+}
+
+// Whether it is a label: whole, and from 0 below so many.
+inline bool is_label(double x, std::int32_t classes) {
+  return x >= 0 && x < classes && x == std::floor(x);
 }
 
 }  // namespace leashed

@@ -31,7 +31,7 @@ void RowStream::start(std::uint64_t first) {
   assert(threads_.empty());
   {
     const std::lock_guard lock(mutex_);
-    first_ = first;
+    first_ = next_ = first;
     begun_ = settings_.window == 0 || first % settings_.window == 0;
   }
   threads_.reserve(settings_.threads);
@@ -143,7 +143,11 @@ bool RowStream::begin_pass() {
   if (pass_ == 0) pass_rows_.store(end_, std::memory_order_relaxed);
   pass_begin_ = end_;
   ++pass_;
-  if (!empty && pass_ != settings_.passes && origin_->rewind()) return true;
+  if (!empty && pass_ != settings_.passes) {
+    lock.unlock();
+    if (origin_->rewind()) return true;
+    lock.lock();
+  }
   ended_ = true;
   more_.notify_all();
   room_.notify_all();
@@ -197,31 +201,27 @@ void RowStream::judge(Place& place) {
   }
 }
 
-bool RowStream::wait(std::uint64_t rows, std::unique_lock<std::mutex>& lock, double& waited) {
-  const auto known = [&] { return end_ >= rows || over(); };
-  if (!known()) {
-    const double begin = now();
-    if (wanted_ < rows) {
-      wanted_ = rows;
-      room_.notify_all();
-    }
-    more_.wait(lock, known);
-    waited += now() - begin;
-  }
+void RowStream::want(std::uint64_t rows) {
+  if (wanted_ >= rows) return;
+  wanted_ = rows;
+  room_.notify_all();
+}
+
+bool RowStream::come(std::uint64_t rows) const {
   if (stopped_) return false;
   if (end_ < rows && failure_) std::rethrow_exception(failure_);
   return true;
 }
 
-bool RowStream::ready(std::uint64_t first, std::size_t count, double seconds) {
-  std::unique_lock lock(mutex_);
-  const std::uint64_t rows = needed(first, count);
-  if (wanted_ < rows) {
-    wanted_ = rows;
-    room_.notify_all();
+bool RowStream::wait(std::uint64_t rows, std::unique_lock<std::mutex>& lock, double& waited) {
+  const auto known = [&] { return end_ >= rows || over(); };
+  if (!known()) {
+    const double begin = now();
+    want(rows);
+    more_.wait(lock, known);
+    waited += now() - begin;
   }
-  return more_.wait_for(lock, std::chrono::duration<double>(seconds),
-                        [&] { return end_ >= rows || over(); });
+  return come(rows);
 }
 
 std::uint64_t RowStream::needed(std::uint64_t first, std::size_t count) const {
@@ -237,7 +237,27 @@ bool RowStream::has(std::uint64_t row) {
 
 std::size_t RowStream::take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited) {
   std::unique_lock lock(mutex_);
-  if (!wait(needed(first, count), lock, waited)) return 0;
+  return wait(needed(first, count), lock, waited) ? take_known(first, count, to, lock) : 0;
+}
+
+bool RowStream::take_next(std::size_t count, RowBlock& to, double seconds) {
+  std::unique_lock lock(mutex_);
+  // Which rows are next may change meanwhile.
+  const auto known = [&] {
+    const std::uint64_t rows = needed(next_, count);
+    want(rows);
+    return end_ >= rows || over();
+  };
+  if (!more_.wait_for(lock, std::chrono::duration<double>(seconds), known)) return false;
+  const std::uint64_t first = next_;
+  if (!come(needed(first, count))) return true;
+  next_ = std::max(first, std::min(first + count, end_));  // while they are copied others go on
+  take_known(first, count, to, lock);
+  return true;
+}
+
+std::size_t RowStream::take_known(std::uint64_t first, std::size_t count, RowBlock& to,
+                                  std::unique_lock<std::mutex>& lock) {
   if (!begun_) {
     begun_ = true;
     const std::uint64_t window = first_ / settings_.window * settings_.window;

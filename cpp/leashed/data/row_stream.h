@@ -69,6 +69,9 @@ class RowStream {
   // and adds the seconds to `waited`. Throws what reading has thrown, Error where a line is bad
   // and not to be skipped, and NoRows. From any thread, each row once.
   std::size_t take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited);
+  // The same of the rows behind those that were taken this way before, whoever took them. Waits so
+  // many seconds; false where what it waits for is not there then, and nothing was taken.
+  bool take_next(std::size_t count, RowBlock& to, double seconds);
   // Whether there is such a row; waits until that is known. False once it is stopped.
   bool has(std::uint64_t row);
   // The pass that a row is of which has been taken.
@@ -76,8 +79,6 @@ class RowStream {
     const std::uint64_t rows = pass_rows_.load(std::memory_order_relaxed);
     return rows == 0 ? 0 : row / rows;
   }
-  // Waits until what take would wait for is there, or can not come, so many seconds; whether it is.
-  bool ready(std::uint64_t first, std::size_t count, double seconds);
   // Ends all waiting, and reading soon.
   void stop();
   // And waits until it has ended. From any thread.
@@ -106,11 +107,17 @@ class RowStream {
   void commit();
   void settle(std::unique_lock<std::mutex>& lock);
   void judge(Place& place);
+  void want(std::uint64_t rows);
+  // Throws what reading has thrown, where that many rows will not be there. False once stopped.
+  bool come(std::uint64_t rows) const;
   bool wait(std::uint64_t rows, std::unique_lock<std::mutex>& lock, double& waited);
   // The numbers of the rows at those positions, all of which are there.
   void rows_at(std::uint64_t first, std::size_t count, std::vector<std::uint64_t>& rows) const;
   // The number of rows that have to be there for those positions.
   std::uint64_t needed(std::uint64_t first, std::size_t count) const;
+  // What there is of rows [first, first + count), which are waited for no more.
+  std::size_t take_known(std::uint64_t first, std::size_t count, RowBlock& to,
+                         std::unique_lock<std::mutex>& lock);
   // Rows [first, first + count) that are there, to where it is not null; without the lock
   // meanwhile.
   void take_there(std::uint64_t first, std::size_t count, RowBlock* to,
@@ -127,7 +134,9 @@ class RowStream {
   // the lock since it was written.
   std::atomic<std::uint64_t> pass_rows_{0};
 
-  std::mutex reading_;      // of the origin; taken before mutex_
+  // Of the origin; taken before mutex_. What the origin does may want the GIL, which whoever takes
+  // mutex_ may have: so never under that one.
+  std::mutex reading_;
   std::uint64_t pass_ = 0;  // under reading_
 
   mutable std::mutex mutex_;
@@ -139,6 +148,7 @@ class RowStream {
   std::uint64_t end_ = 0;         // rows committed
   std::uint64_t wanted_ = 0;      // rows that somebody waits for
   std::uint64_t first_ = 0;       // positions before are not taken
+  std::uint64_t next_ = 0;        // that take_next takes
   std::uint64_t pass_begin_ = 0;  // rows of the passes before the one that is read
   std::uint64_t lines_ = 0;       // of the file that is committed
   bool stopped_ = false, ended_ = false;

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cassert>
+#include <numeric>
+#include <utility>
 
 #include "leashed/base/philox.h"
 
@@ -17,10 +19,16 @@ class Sampler::Permutation {
       : rows_(rows),
         half_bits_(half_bits),
         mask_((std::uint64_t{1} << half_bits) - 1),
-        keys_(philox(seed, pass, 0)) {}
+        keys_(philox(seed, pass, 0)) {
+    if (is_shuffled()) shuffle(seed, pass);
+  }
 
   // The rows of `count` positions, at most kTogether, whose rounds the processor works on at once.
   void operator()(std::size_t position, std::size_t count, std::size_t* rows) const {
+    if (is_shuffled()) {
+      std::copy_n(order_.begin() + static_cast<std::ptrdiff_t>(position), count, rows);
+      return;
+    }
     std::array<std::uint64_t, kTogether> values;
     for (std::size_t i = 0; i < kTogether; ++i) values[i] = encrypt(position + i);
     for (std::size_t i = 0; i < count; ++i) {
@@ -31,6 +39,20 @@ class Sampler::Permutation {
   }
 
  private:
+  // Of few rows a network of four rounds has orders that come often, and others that hardly do. (Of
+  // two it has both as often.)
+  static constexpr std::size_t kShuffled = 64;
+  bool is_shuffled() const { return rows_ > 2 && rows_ <= kShuffled; }
+  // By Fisher and Yates.
+  void shuffle(std::uint64_t seed, std::uint64_t pass) {
+    std::iota(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(rows_), 0);
+    std::array<std::uint32_t, 4> words = keys_;
+    for (std::size_t drawn = 0; drawn + 1 < rows_; ++drawn) {
+      if (drawn > 0 && drawn % 4 == 0) words = philox(seed, pass, drawn / 4);
+      const std::uint64_t left = rows_ - drawn;
+      std::swap(order_[left - 1], order_[words[drawn % 4] * left >> 32]);
+    }
+  }
   std::uint64_t encrypt(std::uint64_t value) const {
     std::uint64_t left = value >> half_bits_;
     std::uint64_t right = value & mask_;
@@ -53,6 +75,7 @@ class Sampler::Permutation {
   const unsigned half_bits_;
   const std::uint64_t mask_;
   const std::array<std::uint32_t, 4> keys_;
+  std::array<std::uint8_t, kShuffled> order_;  // of the rows, where they are shuffled
 };
 
 Sampler::Sampler(std::uint64_t seed, std::size_t rows, std::size_t batch_size)

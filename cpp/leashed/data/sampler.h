@@ -23,7 +23,8 @@ class Sampler {
  private:
   // A permutation of [0, rows) that is computed position by position, without a table: a Feistel
   // network on the smallest even number of bits that holds all rows, its rounds keyed by Philox
-  // from (seed, pass), walked until it lands below `rows` (at most 4 steps on average).
+  // from (seed, pass), walked until it lands below `rows` (at most 4 steps on average). Of 3 to 64
+  // rows it is a table, shuffled by Philox.
   class Permutation;
 
   const std::uint64_t seed_;

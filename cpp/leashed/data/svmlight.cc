@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "leashed/base/error.h"
+#include "leashed/data/parse_number.h"
 
 namespace leashed {
 namespace {
@@ -64,7 +65,8 @@ class Parser {
     double value = 0;
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + line_end_, value);
     const auto after = static_cast<std::size_t>(end - text_.data());
-    const bool small = error == std::errc::result_out_of_range && underflows(at_, after);
+    const bool small =
+        error == std::errc::result_out_of_range && is_small(text_.substr(at_, after - at_));
     if (error == std::errc::invalid_argument || (error != std::errc() && !small)) {
       at_ = begin;
       fail(std::string("expected a finite number for ") + what);
@@ -76,12 +78,6 @@ class Parser {
     }
     at_ = after;
     return value;
-  }
-  // Whether a number that double cannot hold is too small rather than too large.
-  bool underflows(std::size_t begin, std::size_t end) const {
-    const std::string_view token = text_.substr(begin, end - begin);
-    const auto e = token.find_first_of("eE");
-    return e != std::string_view::npos && e + 1 < token.size() && token[e + 1] == '-';
   }
 
   std::int32_t number_before_colon(const char* what) {

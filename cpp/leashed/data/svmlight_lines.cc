@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "leashed/base/error.h"
+#include "leashed/data/parse_number.h"
 
 namespace leashed {
 namespace {
@@ -114,8 +115,7 @@ class SvmlightLineParser final : public LineParser {
     const std::int32_t classes = settings_->classes;
     if (classes == 0) {
       if (!std::isfinite(static_cast<float>(target))) throw Error("the target is beyond float32");
-    } else if (!(target == -1 && classes == 2) &&
-               !(target >= 0 && target < classes && target == std::floor(target))) {
+    } else if (!(target == -1 && classes == 2) && !is_label(target, classes)) {
       throw Error("the label is " + shown(target) +
                   (classes == 2 ? ", not 0 or 1, or -1 and 1"
                                 : ", no whole number from 0 below " + std::to_string(classes)));

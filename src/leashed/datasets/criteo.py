@@ -15,7 +15,7 @@ import re
 import zlib
 from array import array
 from binascii import unhexlify
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import IO, cast
 
 import numpy as np
@@ -32,6 +32,10 @@ _NUMBERS = tuple(f"I{j + 1}" for j in range(13))
 _CATEGORIES = names_of(26)
 _COLUMNS = ("Label", *_NUMBERS, *_CATEGORIES)
 _CATEGORY = re.compile(rb"[0-9a-fA-F]{8}").fullmatch
+_NO_NUMBER = re.compile(
+    rb"[_\s]"
+).search  # what float() lets stand in one, and no other reader does
+_LONGEST_LINE = 64 << 20  # bytes, as of a stream
 _NONE = b"00000000"
 _BAD = ("fail", "skip")
 
@@ -58,8 +62,9 @@ def criteo(
         x float32 [n, 13], ids uint64 [n, 26], names C1 to C26.
 
     Raises:
-        ValueError: The file has no row, is corrupt as a gzip file, its header lacks a column, or a
-            line is bad: the message names the file, the line's number and what is wrong.
+        ValueError: The file has no row, is corrupt as a gzip file, its header lacks a column, a line
+            is longer than 64 MiB, or bad: the message names the file, the line's number and what is
+            wrong.
         FileNotFoundError: There is no such file.
     """
     path = checks.path(path)
@@ -72,7 +77,7 @@ def criteo(
             compressed = file.read(2) == _GZIP_MAGIC
             file.seek(0)
             stream = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if compressed else file
-            read.all(stream, most, fail=bad == "fail")
+            read.all(_lines(stream), most, fail=bad == "fail")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: corrupt gzip file: {error}") from error
     except ValueError as error:
@@ -80,6 +85,14 @@ def criteo(
     if not read.labels:
         raise _core.NoRows(f"{path}: there is no row in it")
     return read.dataset(path.name)
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """With their ends. A packed file may have one that no memory holds."""
+    while line := stream.readline(_LONGEST_LINE + 1):
+        if len(line) > _LONGEST_LINE:
+            raise ValueError(f"a line is longer than {_LONGEST_LINE >> 20} MiB; is it a text file?")
+        yield line
 
 
 class _Columns:
@@ -120,7 +133,7 @@ class _Rows:
         """Up to ``most`` rows."""
         known: _Columns | None = None
         for number, ended in enumerate(lines, 1):
-            line = ended.rstrip(b"\r\n")
+            line = ended.removesuffix(b"\n").removesuffix(b"\r")
             if number == 1:
                 line = line.removeprefix(_BYTE_ORDER_MARK)
             if not line:
@@ -144,21 +157,24 @@ class _Rows:
 
     def _add(self, fields: list[bytes]) -> None:
         label, numbers, categories = fields[0], fields[1:14], fields[14:]
-        if label not in (b"0", b"1"):
+        clicked = _number(label)
+        if clicked not in (0, 1):
             raise ValueError(f"Label is {_shown(label)}, not 0 or 1")
         try:
             values = [float(text) if text else 0.0 for text in numbers]
         except ValueError:
             values = [math.nan]
-        if not all(map(math.isfinite, values)):
+        if not all(map(math.isfinite, values)) or _NO_NUMBER(b"".join(numbers)):
             name, text = next(
-                item for item in zip(_NUMBERS, numbers, strict=True) if not _is_number(item[1])
+                item
+                for item in zip(_NUMBERS, numbers, strict=True)
+                if item[1] and not math.isfinite(_number(item[1]))
             )
             raise ValueError(f"{name} is {_shown(text)}, no finite number")
         for name, text in zip(_CATEGORIES, categories, strict=True):
             if text and not _CATEGORY(text):
                 raise ValueError(f"{name} is {_shown(text)}, not 8 hexadecimal digits")
-        self.labels.append(label == b"1")
+        self.labels.append(clicked == 1)
         self._numbers.extend(values)
         self._categories += unhexlify(b"".join(text or _NONE for text in categories))
         self._missing += bytes(not text for text in categories)
@@ -180,11 +196,12 @@ class _Rows:
         )
 
 
-def _is_number(text: bytes) -> bool:
+def _number(text: bytes) -> float:
+    """As a stream reads it; NaN where it is none."""
     try:
-        return not text or math.isfinite(float(text))
+        return math.nan if _NO_NUMBER(text) else float(text)
     except ValueError:
-        return False
+        return math.nan
 
 
 def _shown(text: bytes) -> str:

@@ -30,11 +30,13 @@ def arrow(
         rows = pyarrow.dataset.dataset("clicks/").scanner().to_reader
         lsh.stream.arrow(rows, {"clicked": lsh.stream.Label(), ...})
 
-    Whole numbers, booleans, real numbers, text, lists, those of a fixed size too (for features with
-    any number of ids: ``Id``, ``Hashed`` or ``Vocabulary`` with ``between``, whatever it is) and
-    dictionaries of them are read; cast what is something else. A whole number that is hashed, or
-    looked up among words, is its decimal digits, as it would be in a text file. What is null is
-    missing: of ids that are hashed or looked up it is the empty word.
+    Whole numbers, booleans, real numbers, text, lists, those of a fixed size and views of them too
+    (for features with any number of ids: ``Id``, ``Hashed`` or ``Vocabulary`` with ``between``,
+    whatever it is), dictionaries of them and columns of nulls are read; cast what is something else.
+    A whole number that is hashed, or looked up among words, is its decimal digits, as it would be in
+    a text file. What is null is missing: of ids that are hashed or looked up it is the empty word. A
+    row is bad that is null as a whole, or that lies outside of what there is: at a place that its
+    dictionary does not have, beyond its text's or its list's memory.
 
     Args:
         source: what has ``__arrow_c_stream__``, or a function of no arguments that makes it, which is

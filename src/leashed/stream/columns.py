@@ -26,7 +26,7 @@ _MOST = (2 - 2**-23) * 2.0**127  # of float32
 
 @dataclass(frozen=True)
 class Label:
-    """The class of a row: a whole number from 0 below ``classes``.
+    """The class of a row: a whole number from 0 below ``classes``, of which 1.0 is one too.
 
     Args:
         classes: at least 2.

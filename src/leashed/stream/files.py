@@ -25,7 +25,7 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPED = b"\x2a\x4d\x18"  # behind a byte from 0x50 to 0x5f
 _MAGIC = 4  # bytes
-_PACKED = 1 << 16  # bytes that are unpacked at once, to some times as many
+_PACKED = 1 << 16  # bytes of a file that are passed over at once
 _PATIENCE = 50  # milliseconds of waiting for a pipe between two looks whether to go on
 
 
@@ -226,30 +226,66 @@ class _Bytes:
 
 
 class _Zstd:
-    """The frames of a file compressed by zstd, one after another."""
+    """The frames of a file compressed by zstd, one after another, each a block at a time. What a few
+    bytes unpack to has no bound, but a block has: 128 KiB.
+    """
 
     def __init__(self, file: Any, name: str) -> None:
         self._file = file
         self._new = _zstd_decompressor(name)
-        self._frame = self._new()
-        self._packed = b""
+        self._frame: Any = None
+        self._checksum = 0  # bytes behind the frame's last block
         self._left = memoryview(b"")
 
     def readinto(self, buffer: memoryview) -> int:
         while not self._left:
-            packed = self._packed or self._file.read(_PACKED)
-            if not packed:
-                if not self._frame.eof:
-                    raise EOFError("it ends before the end was marked")
+            if self._frame is None and not self._begin():
                 return 0
-            if self._frame.eof:
-                self._frame = self._new()
-            self._left = memoryview(self._frame.decompress(packed))
-            self._packed = self._frame.unused_data
+            self._left = memoryview(self._block())
         count = min(len(buffer), len(self._left))
         buffer[:count] = self._left[:count]
         self._left = self._left[count:]
         return count
+
+    def _begin(self) -> bool:
+        """The header of the next frame that has blocks; False where there is none."""
+        while magic := self._file.read(_MAGIC):
+            if magic[1:] == _SKIPPED:
+                self._skip(int.from_bytes(self._exactly(4), "little"))
+                continue
+            self._frame = self._new()
+            self._frame.decompress(magic)
+            told = self._exactly(1)
+            one_segment = told[0] >> 5 & 1
+            size = (one_segment, 2, 4, 8)[told[0] >> 6]
+            window, dictionary = 1 - one_segment, (0, 1, 2, 4)[told[0] & 3]
+            self._frame.decompress(told + self._exactly(window + dictionary + size))
+            self._checksum = told[0] & 4
+            return True
+        return False
+
+    def _block(self) -> bytes:
+        header = self._exactly(3)
+        told = int.from_bytes(header, "little")
+        last, kind, size = told & 1, told >> 1 & 3, told >> 3
+        repeated = kind == 1  # one byte, so many times
+        packed = header + self._exactly(1 if repeated else size)
+        if last:
+            packed += self._exactly(self._checksum)
+        unpacked: bytes = self._frame.decompress(packed)
+        if last:
+            self._frame = None
+        return unpacked
+
+    def _exactly(self, count: int) -> bytes:
+        found: bytes = self._file.read(count)
+        if len(found) < count:
+            raise EOFError("it ends before the end was marked")
+        return found
+
+    def _skip(self, count: int) -> None:
+        while count > 0:
+            count -= len(self._exactly(min(count, _PACKED)))
 
 
 def _zstd_decompressor(name: str) -> Callable[[], Any]:

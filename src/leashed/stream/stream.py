@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,7 @@ class Opened:
             count = 0
             while most is None or count < most:
                 ask = _READ if most is None else min(_READ, most - count)
-                taken.append(self.native.take(count, ask))
+                taken.append(self.native.take(ask))
                 count += len(taken[-1][3])
                 if len(taken[-1][3]) < ask:
                     break
@@ -262,7 +262,8 @@ _READ = 1 << 18
 
 
 class Parts(Iterator[T], Generic[T]):
-    """The rows of a stream, part after part.
+    """The rows of a stream, part after part: each once, whichever thread asks for the next. Where
+    asking is interrupted, as by Ctrl-C, the rows come when it is asked again.
 
     Attributes:
         counts: what was read so far.
@@ -271,7 +272,6 @@ class Parts(Iterator[T], Generic[T]):
     def __init__(self, opened: Callable[[], Opened], rows: int, made: Callable[[Any], T]) -> None:
         self._rows, self._made = rows, made
         self._opened = opened()
-        self._next = 0
         self._opened.native.start()
 
     @property
@@ -280,12 +280,7 @@ class Parts(Iterator[T], Generic[T]):
         return self._opened.counts
 
     def __next__(self) -> T:
-        taken = self._opened.native.take(self._next, self._rows)
-        count = len(taken[3])
-        if count == 0:
-            raise StopIteration
-        self._next += count
-        return self._made(taken)
+        return cast("T", self._opened.native.next(self._rows, self._made))
 
 
 def _joined(taken: list[Any]) -> Any:

@@ -218,3 +218,85 @@ TEST_CASE("where columns are not what is asked for, all is released") {
   CHECK_NOTHROW(origin(nameless));
   check_released(nameless);
 }
+
+TEST_CASE("nothing is read from where a dictionary or a list ends") {
+  // y; item, a dictionary's places; seen, lists of such.
+  const std::vector<std::int32_t> y = {0, 1, 0, 1}, list_offsets = {0, 1, 2, 2, 4};
+  const std::vector<std::int8_t> places = {1, 2, -1, 0};
+  const std::vector<std::int64_t> words = {70, 80};
+  const std::array<const void*, 2> of_y = {nullptr, y.data()}, of_places = {nullptr, places.data()},
+                                   of_words = {nullptr, words.data()},
+                                   of_lists = {nullptr, list_offsets.data()};
+  const std::array<const void*, 1> of_rows = {nullptr};
+  const auto array = [](std::int64_t n, const void* const* buffers, std::int64_t count) {
+    return ArrowArray{n,       0,       0,       count,  0, const_cast<const void**>(buffers),
+                      nullptr, nullptr, nullptr, nullptr};
+  };
+  ArrowArray dictionary = array(2, of_words.data(), 2);
+  std::array<ArrowArray, 3> columns = {array(4, of_y.data(), 2), array(4, of_places.data(), 2),
+                                       array(4, of_lists.data(), 2)};
+  ArrowArray values = array(3, of_places.data(), 2);
+  columns[1].dictionary = values.dictionary = &dictionary;
+  ArrowArray* of_list[] = {&values};
+  columns[2].n_children = 1;
+  columns[2].children = of_list;
+  std::array<ArrowArray*, 3> pointers = {&columns[0], &columns[1], &columns[2]};
+  ArrowArray rows = array(4, of_rows.data(), 1);
+  rows.n_children = 3;
+  rows.children = pointers.data();
+
+  const auto type = [](const char* format, const char* name) {
+    return ArrowSchema{format, name, nullptr, 0, 0, nullptr, nullptr, nullptr, nullptr};
+  };
+  ArrowSchema word = type("l", ""), item = type("c", "item"), list = type("+l", "seen"),
+              label = type("i", "y"), all = type("+s", "");
+  item.dictionary = &word;
+  ArrowSchema of_a_list = item;
+  ArrowSchema* lists[] = {&of_a_list};
+  list.n_children = 1;
+  list.children = lists;
+  ArrowSchema* schemas[] = {&label, &item, &list};
+  all.n_children = 3;
+  all.children = schemas;
+
+  struct Once {
+    ArrowSchema schema;
+    ArrowArray* rows;
+  } once{all, &rows};
+  once.schema.release = [](ArrowSchema* schema) { schema->release = nullptr; };
+  rows.release = [](ArrowArray* given) { given->release = nullptr; };
+  const ArrowArrayStream stream{[](ArrowArrayStream* from, ArrowSchema* out) {
+                                  *out = static_cast<Once*>(from->private_data)->schema;
+                                  return 0;
+                                },
+                                [](ArrowArrayStream* from, ArrowArray* out) {
+                                  Once& given = *static_cast<Once*>(from->private_data);
+                                  if (given.rows) *out = *std::exchange(given.rows, nullptr);
+                                  return 0;
+                                },
+                                [](ArrowArrayStream*) -> const char* { return nullptr; },
+                                [](ArrowArrayStream* from) { from->release = nullptr; }, &once};
+  using Kind = DelimitedColumn::Kind;
+  const IdEncoder whole{IdEncoder::Kind::decimal};
+  const DelimitedSettings read{{{"y", Kind::label},
+                                {"item", Kind::id, false, {}, whole},
+                                {"seen", Kind::ids, false, {}, whole}},
+                               "",
+                               DelimitedSettings::Header::none,
+                               {}};
+  ArrowOrigin origin(
+      "rows", [&stream] { return Released<ArrowArrayStream>(stream); }, read, false);
+  const std::atomic<bool> stop{false};
+  const auto part = origin.next(stop);
+  REQUIRE(part);
+  const ParsedRows parsed = part->parse();
+  CHECK(parsed.block.ids == std::vector<std::uint64_t>{80});
+  CHECK(parsed.block.bags[0].ids == std::vector<std::uint64_t>{80});
+  std::vector<std::string> reasons;
+  for (const BadRow& bad : parsed.first_bad) reasons.push_back(bad.reason);
+  CHECK(reasons ==
+        std::vector<std::string>{"item is at place 2 of its dictionary, which does not have it",
+                                 "item is at place -1 of its dictionary, which does not have it",
+                                 "seen is a list outside of its values"});
+  CHECK_FALSE(origin.next(stop));
+}

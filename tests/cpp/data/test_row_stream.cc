@@ -165,6 +165,41 @@ TEST_CASE("each row comes once and in order, whoever reads and takes") {
   }
 }
 
+TEST_CASE("threads that ask for the next rows have each once, and each of them in order") {
+  const std::size_t rows = all_rows(40);
+  for (const std::uint64_t window : {0, 16}) {
+    for (const std::size_t first : {std::size_t{0}, rows / 2}) {
+      RowStream stream = opened({}, {.threads = 2, .places = 3, .window = window});
+      stream.start(first);
+      std::mutex lock;
+      std::vector<float> all;
+      std::vector<std::thread> threads;
+      for (std::size_t t = 0; t < 4; ++t) {
+        threads.emplace_back([&] {
+          for (float last = -1;;) {
+            RowBlock block(kLayout);
+            while (!stream.take_next(3, block, 0.0001)) {
+            }
+            if (block.rows() == 0) return;
+            const std::lock_guard holding(lock);
+            for (const float x : block.x) {
+              if (window == 0) CHECK(x > last);
+              all.push_back(last = x);
+            }
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      RowStream another = opened({}, {.window = window});
+      another.start(first);
+      std::vector<float> expected = taken(another, 1, 1, first);
+      std::sort(all.begin(), all.end());
+      std::sort(expected.begin(), expected.end());
+      CHECK(all == expected);
+    }
+  }
+}
+
 TEST_CASE("passes follow each other, and a run may begin in their midst") {
   const std::size_t rows = all_rows(40);
   RowStream stream = opened({.again = true}, {.threads = 3, .passes = 3});
@@ -263,15 +298,20 @@ TEST_CASE("who waits is woken by stop, and whoever goes early waits for nobody")
       CHECK(stream.take(std::size_t{1} << 60, 1, block, waited) == 0);
       CHECK_FALSE(stream.has(std::size_t{1} << 60));
     });
-    CHECK(stream.ready(0, 1, 60));
+    RowBlock first(kLayout);
+    CHECK(stream.take_next(1, first, 60));
+    CHECK(first.x == std::vector<float>{0});
     stream.stop();
     waiting.join();
     RowBlock block(kLayout);
     double waited = 0;
     CHECK(stream.take(0, 1, block, waited) == 0);
+    CHECK(stream.take_next(1, block, 60));
+    CHECK(block.rows() == 0);
   }
   RowStream never = opened({}, {});  // not started
-  CHECK_FALSE(never.ready(0, 1, 0.001));
+  RowBlock block(kLayout);
+  CHECK_FALSE(never.take_next(1, block, 0.001));
 }
 
 TEST_CASE("no more parts are read than there are places, but for who waits") {
