@@ -29,6 +29,9 @@ thousands make no steps of thousands. A batch's mean divides by the number of it
 weight of 2 is not the same to the last digit as having the example twice. Scores of a validation set
 weigh with ``sample_weight`` alone.
 
+**Scales.** One step size is for all columns. The first call warns (``RuntimeWarning``) where the
+sizes of two columns' numbers but zeros differ by 1,000 or more, and names the columns.
+
 **Where one fails.** A ``fit`` or ``partial_fit`` that raises an error, or is interrupted, leaves the
 estimator as it was before.
 
