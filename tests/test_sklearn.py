@@ -70,7 +70,7 @@ def blobs(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("make", [SGDClassifier, MLPClassifier])
 def test_classifiers_learn_with_threads(make: Any, threads: int) -> None:
     x, y = blobs()
-    model = make(threads=threads, random_state=0).fit(x, y)
+    model = make(threads=threads, tol=1e-3, random_state=0).fit(x, y)
     assert model.score(x, y) > 0.9
 
 
@@ -370,6 +370,68 @@ def test_the_losses_of_epochs_are_those_that_the_gradients_found() -> None:
                     loss, penalty=None, lr=1e-9, max_iter=2, tol=None, random_state=0
                 ).fit(rows(x, sparse), labels)
                 np.testing.assert_allclose(model.loss_curve_, [model.loss_] * 2, rtol=1e-5)
+
+
+@SPARSE
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch_size", [7, 150, 399, 1000])
+@pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
+def test_an_epoch_has_each_row_once_whatever_the_batch_size(
+    make: Any, batch_size: int, threads: int, sparse: bool
+) -> None:
+    if sparse and make in (MLPClassifier, MLPRegressor):
+        pytest.skip("perceptrons take no sparse features")
+    x, labels = blobs()
+    classifies = make in (SGDClassifier, MLPClassifier)
+    y = labels if classifies else x[:, 0] ** 3  # losses that differ from row to row
+    options: dict[str, Any] = {
+        "alpha": 0.0,
+        "rule": lsh.SGD(1e-12),  # so that they are the same in each epoch
+        "batch_size": batch_size,
+        "threads": threads,
+        "tol": None,
+        "random_state": 0,
+    }
+    model = make(max_iter=6, **options).fit(rows(x, sparse), y)
+    np.testing.assert_allclose(model.loss_curve_, [model.loss_] * 6, rtol=1e-5)
+    assert model.t_ == 6 * -(-400 // batch_size)
+    # And so has each call of partial_fit, on parts of any size.
+    parts = make(**options)
+    for part in np.array_split(np.arange(400), [3, 20, 200]):
+        known = [np.unique(y)] if classifies else []
+        parts.partial_fit(rows(x[part], sparse), y[part], *known)
+        assert parts.loss_curve_[-1] == pytest.approx(parts.loss_, rel=1e-5)
+
+
+@SPARSE
+@pytest.mark.parametrize("batch_size", [7, 150, 1000])
+def test_an_epoch_has_each_row_once_also_where_threads_step_together(
+    batch_size: int, sparse: bool
+) -> None:
+    x, _ = blobs()
+    model = SGDRegressor(
+        alpha=0.0,
+        rule=lsh.SGD(1e-12),
+        batch_size=batch_size,
+        threads=3,
+        discipline=lsh.Synchronous(),
+        tol=1e-3,
+        random_state=0,
+    ).fit(rows(x, sparse), x[:, 0] ** 3)
+    assert model.n_iter_ == 6
+    np.testing.assert_allclose(model.loss_curve_, [model.loss_] * 6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [200, 300])
+def test_a_fit_that_goes_on_getting_better_has_not_converged(batch_size: int) -> None:
+    x, y = datasets.load_diabetes(return_X_y=True)
+    x = StandardScaler().fit_transform(x)
+    for seed in range(3):
+        model = MLPRegressor(batch_size=batch_size, random_state=seed)
+        with pytest.warns(ConvergenceWarning, match="max_iter=200 epochs were made"):
+            model.fit(x, y)
+        np.testing.assert_array_less(np.diff(model.loss_curve_[::10]), 0)
+        assert model.n_iter_ == 200
 
 
 @SPARSE

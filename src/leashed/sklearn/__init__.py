@@ -9,7 +9,8 @@ They follow scikit-learn's conventions and take its sparse matrices where the mo
 
 **When a fit ends.** As scikit-learn's: when the loss has not fallen by ``tol`` below its best for
 ``n_iter_no_change`` epochs in a row (perceptrons: for more than so many), the loss of an epoch being
-the mean of what its gradients found, on dense features with the penalty l2; with ``early_stopping``,
+the mean of what its gradients found on each row once (under ``Synchronous`` with several threads
+that of the parameters after it), on dense features with the penalty l2; with ``early_stopping``,
 when the score of a validation set has not risen by ``tol`` above its best for so long. A fit that has
 to end after ``max_iter`` epochs before that warns with ``ConvergenceWarning``.
 

@@ -27,7 +27,7 @@ from leashed.base.choice import Choice
 from leashed.base.warning import warn
 from leashed.datasets import Dataset, SparseDataset
 from leashed.datasets.sparse import is_csr
-from leashed.disciplines import Discipline, Hogwild, Leashed, Sequential
+from leashed.disciplines import Discipline, Hogwild, Leashed, Sequential, Synchronous
 from leashed.files.resuming import Kept
 from leashed.models.network import Model
 from leashed.rules import SGD, Adam, Rule, check_rule
@@ -254,6 +254,8 @@ class _Estimator(BaseEstimator):
             # it is interrupted, and puts back.
             sparse = isinstance(data, SparseDataset)
             discipline = Sequential() if threads == 1 else Hogwild() if sparse else Leashed()
+        # A step of all threads together takes a batch each, also those that begin the next epoch.
+        reaches_over = isinstance(discipline, Synchronous) and threads > 1
         theta = self._reached(model) if go_on else self._initial(model, self._progress.seed)
         run = self._run(theta, rule, data, batch_size)
         curve = list(self.loss_curve_) if go_on else []
@@ -261,7 +263,7 @@ class _Estimator(BaseEstimator):
         best, best_score = theta, -math.inf
         done = 0
         while done < epochs and patience.left > 0:
-            more = 1 if held else int(min(patience.left, epochs - done))
+            more = 1 if held or reaches_over else int(min(patience.left, epochs - done))
             done += more
             outcome = train_passes(
                 model,
@@ -285,7 +287,11 @@ class _Estimator(BaseEstimator):
                 )
             if outcome["reason"] == "interrupted":
                 raise KeyboardInterrupt
-            losses = outcome["pass_losses"].tolist()
+            losses = (
+                [mean_loss(model, data, theta, threads)]
+                if reaches_over
+                else outcome["pass_losses"].tolist()
+            )
             curve += losses
             if held is None:
                 for loss in losses:
