@@ -186,7 +186,6 @@ def _cosine(lr: float, x: Any) -> Any:
     return lsh.schedules.cosine(lr, total=_EPOCHS * -(-x.shape[0] // _BATCH))
 
 
-BEFORE = "1"
 _CONSTANT = (1.0, 0.3, 0.1, 0.03, 0.01)
 _OVER = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _ADAGRAD = (0.02, 0.05, 0.1, 0.3)
