@@ -15,9 +15,10 @@ import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn (extra test) is not installed")
 
-from sklearn import linear_model
+from sklearn import datasets, linear_model
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import leashed as lsh
@@ -83,7 +84,7 @@ def blobs(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("make", [SGDClassifier, MLPClassifier])
 def test_classifiers_learn_with_threads(make: Any, threads: int) -> None:
     x, y = blobs()
-    model = make(threads=threads, random_state=0).fit(x, y)
+    model = make(threads=threads, tol=1e-3, random_state=0).fit(x, y)
     assert model.score(x, y) > 0.9
 
 
@@ -324,13 +325,19 @@ def test_a_fit_ends_as_scikit_learns_does() -> None:
 
 
 @SPARSE
-def test_the_step_size_is_by_default_larger_on_sparse_features(sparse: bool) -> None:
+@pytest.mark.parametrize("weighed", [False, True])
+def test_the_step_size_on_sparse_features_is_by_default_one_for_their_size(
+    sparse: bool, weighed: bool
+) -> None:
     x, y = blobs()
+    weights = np.arange(400) % 3 if weighed else None
+    square = np.average(np.square(x).sum(axis=1), weights=weights)
+    for_size = 1 / (1 + square)
     default, same, other = (
-        SGDClassifier(lr=lr, max_iter=3, tol=None, random_state=0).fit(rows(x, sparse), y)
-        for lr in (None, 1.0 if sparse else 0.1, 0.1 if sparse else 1.0)
+        SGDClassifier(lr=lr, max_iter=3, tol=None, random_state=0).fit(rows(x, sparse), y, weights)
+        for lr in (None, *((for_size, 0.1) if sparse else (0.1, for_size)))
     )
-    np.testing.assert_array_equal(default.parameters_, same.parameters_)
+    np.testing.assert_allclose(default.parameters_, same.parameters_, rtol=1e-4, atol=1e-6)
     assert (default.parameters_ != other.parameters_).any()
 
 
@@ -341,6 +348,25 @@ def test_the_default_step_size_is_that_of_the_first_call() -> None:
     for model in (going_on, given):
         model.partial_fit(rows(x, True), y)
     np.testing.assert_array_equal(going_on.parameters_, given.parameters_)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_numbers_beside_one_hot_columns_are_learnt_by_default(loss: str) -> None:
+    """Numbers are in every row, so that a step that moves seldom columns goes too far in theirs."""
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    rng = np.random.default_rng(0)
+    n, ids = 6000, rng.integers(0, 200, 6000)
+    numbers = rng.normal(size=(n, 20))
+    one_hot = sparse.csr_array((np.ones(n), (np.arange(n), ids)), shape=(n, 200))
+    logits = 0.2 * numbers @ rng.normal(size=20) + 0.5 * rng.normal(size=200)[ids]
+    y = rng.random(n) < 1 / (1 + np.exp(-logits))
+    x = sparse.csr_array(sparse.hstack([numbers, one_hot]))
+    peer = linear_model.LogisticRegression(max_iter=1000).fit(x[:3000], y[:3000])
+    model = SGDClassifier(loss, random_state=0).fit(x[:3000], y[:3000])
+    ours, theirs = (
+        lsh.metrics.auc(each.decision_function(x[3000:]), y[3000:]) for each in (model, peer)
+    )
+    assert ours > theirs - 0.02
 
 
 def test_a_large_penalty_does_not_make_the_default_step_overshoot() -> None:
@@ -358,6 +384,68 @@ def test_the_losses_of_epochs_are_those_that_the_gradients_found() -> None:
                     loss, penalty=None, lr=1e-9, max_iter=2, tol=None, random_state=0
                 ).fit(rows(x, sparse), labels)
                 np.testing.assert_allclose(model.loss_curve_, [model.loss_] * 2, rtol=1e-5)
+
+
+@SPARSE
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch_size", [7, 150, 399, 1000])
+@pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
+def test_an_epoch_has_each_row_once_whatever_the_batch_size(
+    make: Any, batch_size: int, threads: int, sparse: bool
+) -> None:
+    if sparse and make in (MLPClassifier, MLPRegressor):
+        pytest.skip("perceptrons take no sparse features")
+    x, labels = blobs()
+    classifies = make in (SGDClassifier, MLPClassifier)
+    y = labels if classifies else x[:, 0] ** 3  # losses that differ from row to row
+    options: dict[str, Any] = {
+        "alpha": 0.0,
+        "rule": lsh.SGD(1e-12),  # so that they are the same in each epoch
+        "batch_size": batch_size,
+        "threads": threads,
+        "tol": None,
+        "random_state": 0,
+    }
+    model = make(max_iter=6, **options).fit(rows(x, sparse), y)
+    np.testing.assert_allclose(model.loss_curve_, [model.loss_] * 6, rtol=1e-5)
+    assert model.t_ == 6 * -(-400 // batch_size)
+    # And so has each call of partial_fit, on parts of any size.
+    parts = make(**options)
+    for part in np.array_split(np.arange(400), [3, 20, 200]):
+        known = [np.unique(y)] if classifies else []
+        parts.partial_fit(rows(x[part], sparse), y[part], *known)
+        assert parts.loss_curve_[-1] == pytest.approx(parts.loss_, rel=1e-5)
+
+
+@SPARSE
+@pytest.mark.parametrize("batch_size", [7, 150, 1000])
+def test_an_epoch_has_each_row_once_also_where_threads_step_together(
+    batch_size: int, sparse: bool
+) -> None:
+    x, _ = blobs()
+    model = SGDRegressor(
+        alpha=0.0,
+        rule=lsh.SGD(1e-12),
+        batch_size=batch_size,
+        threads=3,
+        discipline=lsh.Synchronous(),
+        tol=1e-3,
+        random_state=0,
+    ).fit(rows(x, sparse), x[:, 0] ** 3)
+    assert model.n_iter_ == 6
+    np.testing.assert_allclose(model.loss_curve_, [model.loss_] * 6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [200, 300])
+def test_a_fit_that_goes_on_getting_better_has_not_converged(batch_size: int) -> None:
+    x, y = datasets.load_diabetes(return_X_y=True)
+    x = StandardScaler().fit_transform(x)
+    for seed in range(3):
+        model = MLPRegressor(batch_size=batch_size, random_state=seed)
+        with pytest.warns(ConvergenceWarning, match="max_iter=200 epochs were made"):
+            model.fit(x, y)
+        np.testing.assert_array_less(np.diff(model.loss_curve_[::10]), 0)
+        assert model.n_iter_ == 200
 
 
 @SPARSE
@@ -614,12 +702,94 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was() -> None:
         unfit.predict(x)
 
 
-def test_steps_of_regression_take_features_of_every_scale_or_say_so() -> None:
+def test_steps_take_features_of_every_scale_or_say_so() -> None:
     x, _ = blobs()
     for sparse in (False, True):
         with pytest.raises(ValueError, match="the features' squares are beyond float32; scale"):
             SGDRegressor().fit(rows(x * 1e25, sparse), x[:, 0])
+    with pytest.raises(ValueError, match="the features' squares are beyond float32; scale"):
+        SGDClassifier().fit(rows(x * 1e25, True), x[:, 0] > 0)
     assert not SGDRegressor(lr=0.0).fit(x, x[:, 0]).coef_.any()
+
+
+SCALES = "columns of X differ in scale by a factor of"
+
+
+@SPARSE
+@pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
+def test_columns_of_scales_far_apart_are_told_once(make: Any, sparse: bool) -> None:
+    if sparse and make in (MLPClassifier, MLPRegressor):
+        pytest.skip("perceptrons take no sparse features")
+    x, y = blobs()
+    x[:, 3] *= 1e-4
+    y = y if make in (SGDClassifier, MLPClassifier) else x[:, 0]
+    options: dict[str, Any] = {"max_iter": 2, "tol": None, "random_state": 0}
+    with pytest.warns(RuntimeWarning, match=f"{SCALES} [1-9]e\\+04.* column 3 ") as told:
+        model = make(warm_start=True, **options).fit(rows(x, sparse), y)
+    assert len(told) == 1
+    assert "sklearn.preprocessing.StandardScaler, or MaxAbsScaler" in str(told[0].message)
+    assert told[0].filename == __file__
+    model.fit(rows(x, sparse), y)  # what goes on has been told
+    model.partial_fit(rows(x, sparse), y)
+    known = [np.unique(y)] if make in (SGDClassifier, MLPClassifier) else []
+    with pytest.warns(RuntimeWarning, match=SCALES):
+        make(**options).partial_fit(rows(x, sparse), y, *known)
+
+
+def test_columns_of_scales_far_apart_have_their_names() -> None:
+    wine = datasets.load_wine()
+    model = SGDClassifier(random_state=0, max_iter=1, tol=None)
+    with pytest.warns(RuntimeWarning, match="column 12 has .* column 7 has"):
+        model.fit(wine.data, wine.target)
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    with pytest.warns(RuntimeWarning, match="'proline' has .* 'nonflavanoid_phenols' has"):
+        model.fit(pandas.DataFrame(wine.data, columns=wine.feature_names), wine.target)
+
+
+def test_numbers_beside_columns_that_are_seldom_there_are_told() -> None:
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    rng = np.random.default_rng(0)
+    ids = sparse.csr_array((np.ones(400), np.arange(400), np.arange(401)), shape=(400, 400))
+    cents = sparse.csr_array(rng.integers(100, 9999, (400, 1)).astype(float))
+    y = rng.integers(0, 2, 400)
+    with pytest.warns(RuntimeWarning, match="column 400 has .*, those that are seldom another"):
+        SGDClassifier(random_state=0, max_iter=1, tol=None).fit(sparse.hstack([ids, cents]), y)
+
+
+def columns_alike() -> dict[str, Any]:
+    """Of one scale, however it looks."""
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    rng = np.random.default_rng(0)
+    seldom = (rng.random((500, 300)) < np.geomspace(1e-3, 0.9, 300)).astype(float)
+    words = rng.poisson(np.geomspace(1e-3, 40, 300), (500, 300)).astype(float)
+    normal = sparse.random_array(
+        (500, 20_000), density=1e-3, rng=rng, data_sampler=lambda size: rng.normal(size=size)
+    )
+    constant = np.full((500, 2), 1e4 / 3)
+    constant[:, 1] = rng.normal(size=500)
+    return {
+        "one-hot": sparse.csr_array(seldom),
+        "one-hot, dense": seldom,
+        "one-hot, scaled": StandardScaler(with_mean=False).fit_transform(sparse.csr_array(seldom)),
+        "one-hot, centred": StandardScaler().fit_transform(seldom),
+        "counts": sparse.csr_array(words),
+        "counts, dense": words,
+        "normal numbers, few in a column": sparse.csr_array(normal),
+        "a constant column, centred": StandardScaler().fit_transform(constant),
+        "few rows": rng.random((8, 500)),
+        "zeros": np.zeros((500, 3)),
+        "numbers beside one-hot": sparse.csr_array(
+            sparse.hstack([sparse.csr_array(seldom), rng.normal(size=(500, 20))])
+        ),
+    }
+
+
+def test_columns_of_one_scale_bring_no_warning() -> None:
+    for x in columns_alike().values():  # warnings are errors
+        y = np.arange(x.shape[0]) % 2
+        SGDClassifier(random_state=0, max_iter=1, tol=None).fit(x, y)
+        if isinstance(x, np.ndarray):
+            MLPRegressor((2,), random_state=0, max_iter=1, tol=None).fit(x, y)
 
 
 def test_parameters_that_are_wrong_are_named() -> None:

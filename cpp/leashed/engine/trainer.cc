@@ -97,7 +97,8 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                   const TrainCallbacks& callbacks) {
   Training training(source, data, discipline, options.until, options.workers, options.batch_size,
                     options.seed, options.from, options.rows, options.leases,
-                    options.synchronisation, options.trace, options.stream);
+                    options.synchronisation, options.trace, options.stream,
+                    options.recorded_passes > 0);
   training.metrics = options.metrics;
   std::optional<Pause> pause;
   if (options.pause_every > 0)

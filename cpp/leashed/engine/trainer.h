@@ -29,7 +29,7 @@ struct TrainOptions {
   // infinite: none, not even at the beginning and the end.
   double evaluate_every = 0;
   // Passes over the data, from the one that the training begins in, whose losses are recorded as
-  // the gradients find them.
+  // the gradients find them; then batches are of one pass each (data/pass_batches.h). 0: none.
   std::size_t recorded_passes = 0;
   // Seconds between checkpoints.
   double checkpoint_every = std::numeric_limits<double>::infinity();

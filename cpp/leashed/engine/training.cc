@@ -10,10 +10,11 @@ namespace leashed {
 Training::Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
                    const StopRules& until, std::size_t workers, std::size_t batch_size,
                    std::uint64_t seed, const Position& from, RowStore* rows, Leases* leases,
-                   Synchronisation* synchronisation, TraceWriter* trace, const StreamedData* stream)
+                   Synchronisation* synchronisation, TraceWriter* trace, const StreamedData* stream,
+                   bool whole_passes)
     : Run(source, data, discipline, until, workers, batch_size, rows),
       discipline(discipline),
-      batches(make_batches(data, batch_size, seed, stream)),
+      batches(make_batches(data, batch_size, seed, stream, whole_passes)),
       sparse_runs(data.sparse || stream ? discipline.sparse_runs() : nullptr),
       run_batches(sparse_runs && !stream ? static_cast<const RunBatches*>(batches.get()) : nullptr),
       stream_batches(sparse_runs && stream ? static_cast<const StreamBatches*>(batches.get())

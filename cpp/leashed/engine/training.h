@@ -23,7 +23,7 @@ struct Training : Run {
   Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
            const StopRules& until, std::size_t workers, std::size_t batch_size, std::uint64_t seed,
            const Position& from, RowStore* rows, Leases* leases, Synchronisation* synchronisation,
-           TraceWriter* trace, const StreamedData* stream);
+           TraceWriter* trace, const StreamedData* stream, bool whole_passes);
 
   static std::uint64_t left(std::uint64_t all, std::uint64_t used) {
     return all > used ? all - used : 0;

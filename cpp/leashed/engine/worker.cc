@@ -219,7 +219,9 @@ void Worker::step() {
     if (training_.rows) training_.rows->pull(id_, batch, *current_.rows);
     read = now();
     telemetry.read_seconds += read - looked_ahead_;
-    batch.next_rows = next_.waiting ? nullptr : next_.batch.view.rows;
+    // As many as this batch has are fetched, which not every batch after it has.
+    const bool follow = !next_.waiting && next_.batch.view.size >= batch.size;
+    batch.next_rows = follow ? next_.batch.view.rows : nullptr;
     if (training_.metrics) batch.logits = training_.metrics->logits(id_, batch.size);
     loss = training_.source.gradient(view.theta, batch, gradient_.data(), *workspace_,
                                      training_.stop.flag());

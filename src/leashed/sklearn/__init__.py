@@ -9,7 +9,8 @@ They follow scikit-learn's conventions and take its sparse matrices where the mo
 
 **When a fit ends.** As scikit-learn's: when the loss has not fallen by ``tol`` below its best for
 ``n_iter_no_change`` epochs in a row (perceptrons: for more than so many), the loss of an epoch being
-the mean of what its gradients found, on dense features with the penalty l2; with ``early_stopping``,
+the mean of what its gradients found on each row once (under ``Synchronous`` with several threads
+that of the parameters after it), on dense features with the penalty l2; with ``early_stopping``,
 when the score of a validation set has not risen by ``tol`` above its best for so long. A fit that has
 to end after ``max_iter`` epochs before that warns with ``ConvergenceWarning``.
 
@@ -28,6 +29,9 @@ is 1: they are divided by their mean in the first call, and so is the penalty, s
 thousands make no steps of thousands. A batch's mean divides by the number of its examples, so a
 weight of 2 is not the same to the last digit as having the example twice. Scores of a validation set
 weigh with ``sample_weight`` alone.
+
+**Scales.** One step size is for all columns. The first call warns (``RuntimeWarning``) where the
+sizes of two columns' numbers but zeros differ by 1,000 or more, and names the columns.
 
 **Where one fails.** A ``fit`` or ``partial_fit`` that raises an error, or is interrupted, leaves the
 estimator as it was before.

@@ -24,9 +24,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from leashed import models
 from leashed.base import checks
 from leashed.base.choice import Choice
+from leashed.base.warning import warn
 from leashed.datasets import Dataset, SparseDataset
 from leashed.datasets.sparse import is_csr
-from leashed.disciplines import Discipline, Hogwild, Leashed, Sequential
+from leashed.disciplines import Discipline, Hogwild, Leashed, Sequential, Synchronous
 from leashed.files.resuming import Kept
 from leashed.models.network import Model
 from leashed.rules import SGD, Adam, Rule, check_rule
@@ -34,6 +35,11 @@ from leashed.schedules import Schedule
 from leashed.training.train import batches_of, mean_loss, train_passes
 
 __all__ = ["MLPClassifier", "MLPRegressor", "SGDClassifier", "SGDRegressor"]
+
+_APART = 1e3  # scales of two columns, of which a warning is due
+_FEW = 10  # numbers, which do not tell what scale they are of
+_ROUNDING = 1e-9  # what scaling leaves of a column that is constant
+_AT_ONCE = 1 << 20  # numbers of dense rows that are copied
 
 
 @dataclass
@@ -179,6 +185,7 @@ class _Estimator(BaseEstimator):
         """What the examples weigh, their mean in the first call being 1."""
         weights = self._with_classes(y, sample_weight)
         if not go_on:
+            _warn_of_scales(x, getattr(self, "feature_names_in_", None))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._progress = _Progress(seed, 1.0 if weights is None else _mean(weights))
         unit = self._progress.weight
@@ -247,6 +254,8 @@ class _Estimator(BaseEstimator):
             # it is interrupted, and puts back.
             sparse = isinstance(data, SparseDataset)
             discipline = Sequential() if threads == 1 else Hogwild() if sparse else Leashed()
+        # A step of all threads together takes a batch each, also those that begin the next epoch.
+        reaches_over = isinstance(discipline, Synchronous) and threads > 1
         theta = self._reached(model) if go_on else self._initial(model, self._progress.seed)
         run = self._run(theta, rule, data, batch_size)
         curve = list(self.loss_curve_) if go_on else []
@@ -254,7 +263,7 @@ class _Estimator(BaseEstimator):
         best, best_score = theta, -math.inf
         done = 0
         while done < epochs and patience.left > 0:
-            more = 1 if held else int(min(patience.left, epochs - done))
+            more = 1 if held or reaches_over else int(min(patience.left, epochs - done))
             done += more
             outcome = train_passes(
                 model,
@@ -278,7 +287,11 @@ class _Estimator(BaseEstimator):
                 )
             if outcome["reason"] == "interrupted":
                 raise KeyboardInterrupt
-            losses = outcome["pass_losses"].tolist()
+            losses = (
+                [mean_loss(model, data, theta, threads)]
+                if reaches_over
+                else outcome["pass_losses"].tolist()
+            )
             curve += losses
             if held is None:
                 for loss in losses:
@@ -397,6 +410,41 @@ def _mean(weights: NDArray[Any]) -> float:
     with np.errstate(over="ignore"):
         mean = float(weights.mean())
     return checks.real("the mean of sample_weight times class_weight", mean, 0.0)
+
+
+def _warn_of_scales(x: Any, names: Any) -> None:
+    """Once where no step size fits all columns, by the mean size of what they hold but zeros."""
+    sums, counts = np.zeros(x.shape[1]), np.zeros(x.shape[1])
+    if is_csr(x):
+        sums += np.bincount(x.indices, np.abs(x.data), x.shape[1])
+        counts += np.bincount(x.indices, x.data != 0, x.shape[1])
+    else:
+        rows = max(1, _AT_ONCE // x.shape[1])
+        for first in range(0, len(x), rows):
+            part = np.abs(x[first : first + rows])
+            sums += part.sum(axis=0, dtype=np.float64)
+            counts += np.count_nonzero(part, axis=0)
+    # A few numbers may be small by chance; many columns that have a few each are one together.
+    seldom = counts < _FEW
+    labels = np.append(np.flatnonzero(~seldom), -1)
+    counts = np.append(counts[~seldom], counts[seldom].sum())
+    sizes = np.append(sums[~seldom], sums[seldom].sum()) / np.maximum(counts, 1)
+    there = (sizes > _ROUNDING) & ((labels >= 0) | (counts >= _FEW))
+    labels, sizes = labels[there], sizes[there]
+    if sizes.size == 0 or sizes.max() < _APART * sizes.min():
+        return
+
+    def those(at: np.intp) -> str:
+        if labels[at] < 0:
+            return f"those that are seldom another number than 0 of about {sizes[at]:.2g}"
+        name = labels[at] if names is None else repr(names[labels[at]])
+        return f"column {name} has numbers of about {sizes[at]:.2g}"
+
+    warn(
+        f"columns of X differ in scale by a factor of {sizes.max() / sizes.min():.2g}, and no step "
+        f"size fits all: {those(sizes.argmax())}, {those(sizes.argmin())}; scale them, for example "
+        "with sklearn.preprocessing.StandardScaler, or MaxAbsScaler, which leaves zeros as they are"
+    )
 
 
 class _Linear(_Estimator):
@@ -639,8 +687,8 @@ class SGDClassifier(_Classifier, _Linear):
         l1_ratio: the share of l1 in ``"elasticnet"``, from 0 to 1.
         fit_intercept: whether there is an intercept; without it ``intercept_`` is 0.
         lr: the step size for the mean gradient of a batch, or a schedule of ``leashed.schedules``.
-            Default: 0.1, on a sparse matrix 1, but 1/``alpha`` at most, for few of a batch's rows
-            move a column there; that of the first call where later ones go on.
+            Default: 0.1, on a sparse matrix 1 over the mean of 1 + |x|² over the examples, but
+            1/``alpha`` at most; that of the first call where later ones go on.
         max_iter: the most epochs.
         tol: what counts as an improvement of the loss, with more than two classes for each of them
             that its loss is summed over, or of the score with ``early_stopping``; None: training
@@ -649,7 +697,8 @@ class SGDClassifier(_Classifier, _Linear):
         early_stopping: to hold a part of the examples out and stop by the accuracy on it; each
             class has its share in it.
         validation_fraction: that part, between 0 and 1.
-        batch_size: examples per gradient, at most all there are.
+        batch_size: examples per gradient, at most all there are; fewer where they do not divide by
+            it, for an epoch has each once.
         threads: worker threads.
         discipline: of ``leashed``. Default: ``Leashed()``, on sparse features ``Hogwild()``, with one
             thread ``Sequential()``.
@@ -724,7 +773,8 @@ class SGDClassifier(_Classifier, _Linear):
             return super()._rule(data)
         lr = self._progress.lr
         if lr is None:
-            lr = 1.0 / max(1.0, self._alpha()) if isinstance(data, SparseDataset) else 0.1
+            sparse = isinstance(data, SparseDataset)
+            lr = 1.0 / max(1.0 + _mean_square(data), self._alpha()) if sparse else 0.1
             self._progress = replace(self._progress, lr=lr)
         return SGD(lr)
 
@@ -809,13 +859,7 @@ class SGDRegressor(_Regressor, _Linear):
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or isinstance(self.lr, Schedule):
             return super()._rule(data)
-        square = _mean_square(data)
-        if not math.isfinite(square):
-            raise ValueError(
-                "the features' squares are beyond float32; scale them, for example with "
-                "sklearn.preprocessing.StandardScaler"
-            )
-        return SGD(checks.rate("lr", self.lr) / (1.0 + square))
+        return SGD(checks.rate("lr", self.lr) / (1.0 + _mean_square(data)))
 
     def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
         return self._linear_model(features, 1)
@@ -828,12 +872,18 @@ class SGDRegressor(_Regressor, _Linear):
 def _mean_square(data: Dataset | SparseDataset) -> float:
     """Of the examples' norms |x|, with their weights."""
     values = data.data if isinstance(data, SparseDataset) else data.x
-    if data.weights is None:
-        return float(np.vdot(values, values)) / len(data)
-    if isinstance(data, SparseDataset):
-        weights = np.repeat(data.weights, np.diff(data.indptr))
-        return float(np.vdot(values * weights, values)) / len(data)
-    return float(np.vdot(values * data.weights[:, None], values)) / len(data)
+    weighed = values
+    if data.weights is not None and isinstance(data, SparseDataset):
+        weighed = values * np.repeat(data.weights, np.diff(data.indptr))
+    elif data.weights is not None:
+        weighed = values * data.weights[:, None]
+    square = float(np.vdot(weighed, values)) / len(data)
+    if not math.isfinite(square):
+        raise ValueError(
+            "the features' squares are beyond float32; scale them, for example with "
+            "sklearn.preprocessing.StandardScaler"
+        )
+    return square
 
 
 class _Perceptron(_Estimator):
@@ -889,7 +939,8 @@ class MLPClassifier(_Classifier, _Perceptron):
         n_iter_no_change: likewise; it takes more than so many epochs.
         early_stopping: likewise.
         validation_fraction: likewise.
-        batch_size: examples per gradient, at most all there are.
+        batch_size: examples per gradient, at most all there are; fewer where they do not divide by
+            it, for an epoch has each once.
         threads: worker threads.
         discipline: of ``leashed``. Default: ``Leashed()``, with one thread ``Sequential()``.
         rule: of ``leashed.rules``, in place of ``Adam(lr)``.

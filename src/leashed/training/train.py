@@ -699,6 +699,8 @@ def train_passes(
 ) -> dict[str, Any]:
     """Train as ``train`` does until so many epochs from the run's beginning, without evaluations
     and a report: for many short calls in a row, each going on where ``run`` is, or from ``theta``.
+    Each epoch has each row once: where ``batch_size`` does not divide their number, its batches are
+    smaller, on sparse rows the last one, else all of them, to sizes that differ by a row at most.
 
     Returns what the core does, with ``pass_losses``, float64 [passes]: the mean losses of the passes
     over the data that this call makes, as their gradients found them. That of a dense model includes
@@ -868,8 +870,10 @@ def told_by(tables: Mapping[str, Table]) -> dict[str, Any]:
 
 
 def batches_of(data: _Data, batch_size: int, epochs: int) -> int:
-    """How many batches so many epochs are."""
-    return batches_in(epochs, _drawn(data, batch_size), batch_size)
+    """How many batches so many epochs are, none of which reaches from one into the next: of sparse
+    rows, and of all in ``train_passes``.
+    """
+    return epochs * batches_in(1, len(data), batch_size)
 
 
 def _drawn(data: _Data, batch_size: int) -> int:
@@ -877,7 +881,7 @@ def _drawn(data: _Data, batch_size: int) -> int:
     be smaller than the others, would have to be as large.
     """
     if isinstance(data, SparseDataset):
-        return math.ceil(len(data) / batch_size) * batch_size
+        return batches_of(data, batch_size, 1) * batch_size
     return len(data)
 
 

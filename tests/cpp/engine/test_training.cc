@@ -502,3 +502,44 @@ TEST_CASE("what the registries do not know is an error that lists what they do")
   CHECK_THROWS_WITH_AS(make_rule({"magic", {}}),
                        doctest::Contains("unknown rule 'magic'; choose one of: adagrad, "), Error);
 }
+
+TEST_CASE("where losses of passes are recorded, a pass is each row once, whatever the batch size") {
+  class Rows final : public Ledger {
+   public:
+    float gradient(const float*, const BatchView& batch, float* gradient, Workspace&,
+                   const std::atomic<bool>&) const override {
+      std::fill_n(gradient, kDimension, -1.0f);
+      float sum = 0;
+      for (std::size_t i = 0; i < batch.size; ++i) sum += batch.rows[i][0];
+      // What is to be fetched is there: the pointers of a smaller batch end before.
+      if (batch.next_rows) {
+        for (std::size_t i = 0; i < batch.size; ++i) fetched += batch.next_rows[i][0] >= 0;
+      }
+      return sum / static_cast<float>(batch.size);
+    }
+    mutable std::size_t fetched = 0;
+  };
+  std::vector<float> x(100);
+  std::iota(x.begin(), x.end(), 0.0f);
+  const std::vector<float> initial(kDimension, 0.0f);
+  const std::vector<std::int32_t> y(100, 0);
+  const auto rule = make_rule({"sgd", {{"lr", 1}}});
+  const DisciplineContext context{initial.data(), kDimension, 1, 1, *rule, no_staleness_policy()};
+  for (const std::size_t batch : {1, 3, 7, 64, 99, 100}) {
+    CAPTURE(batch);
+    const Rows rows;
+    const auto discipline = make_discipline({"sequential", {}}, context);
+    StopRules until;
+    until.batches = 5 * ((100 + batch - 1) / batch);
+    TrainOptions options{1, batch, 7, until, std::numeric_limits<double>::infinity()};
+    options.recorded_passes = 5;
+    const TrainResult result =
+        train(rows, {x.data(), y.data(), 100, 1}, nullptr, *discipline, context, options, {});
+    REQUIRE(result.passes.size() == 5);
+    CHECK(result.updates == until.batches);
+    for (const PassLoss& pass : result.passes) {
+      CHECK(pass.rows == 100);
+      CHECK(pass.sum == doctest::Approx(99 * 100 / 2).epsilon(1e-6));
+    }
+  }
+}
