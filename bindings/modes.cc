@@ -83,7 +83,6 @@ class PolicyMachine {
   py::list on(const std::string& kind, std::int64_t now_ns, Node node, std::uint64_t ticket,
               std::uint64_t version, std::uint32_t argument) {
     const Event::Kind event = kind_of(kind);
-    if (node >= kMostNodes) throw Error("node must be below 16777216");
     out_.clear();
     machine_.on({event, node, ticket, version, argument}, {now_ns}, out_);
     py::list actions;

@@ -194,12 +194,19 @@ class DSSP(Mode):
     upper: int
 
 
-@dataclass(frozen=True)
-class HopBS(Mode):
-    """SSP by the name of gba, section 5.1."""
+@dataclass(frozen=True, repr=False)
+class HopBS(_Summing):
+    """Nobody begins who is more than ``b1`` batches ahead of the slowest, and an update is of ``m``
+    gradients (gba, section 5.1; docs/readings.md#gba).
+
+    Args:
+        m: gradients of an update, whatever they were taken on; default: the workers. 1 is ``SSP``.
+        divide_by_containing: as of ``Sync``.
+    """
 
     NAME: ClassVar[str] = "hop_bs"
     b1: int = 2
+    m: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -218,6 +225,13 @@ class HopBW(_Summing):
 class EASGD(Mode):
     """Models of the workers' own, exchanged with the server's after ``gap`` steps, elastic parameter
     ``alpha`` (shadowsync, Algorithm 2).
+
+    Args:
+        alpha: 0 to 1.
+        gap: steps between two exchanges. They share one batch: it is cut into ``gap`` parts as equal
+            as can be, and each step's gradient is of one part, so of ``batch_size / gap`` examples;
+            a batch of fewer examples has a step for each. For gradients of B examples take
+            ``batch_size=gap * B``.
     """
 
     NAME: ClassVar[str] = "easgd"
@@ -228,7 +242,12 @@ class EASGD(Mode):
 
 @dataclass(frozen=True)
 class LocalSGD(Mode):
-    """Models of the workers' own, whose mean all take after ``h`` steps."""
+    """Models of the workers' own, whose mean all take after ``h`` steps.
+
+    Args:
+        h: steps between two means, which share one batch as those of ``EASGD`` do: each step's
+            gradient is of ``batch_size / h`` examples.
+    """
 
     NAME: ClassVar[str] = "local_sgd"
     PUSHES_GRADIENTS: ClassVar[bool] = False
@@ -241,7 +260,8 @@ class GBA(_Summing):
     by their token (gba, eq. 1); nobody waits.
 
     Args:
-        divide_by_m: the mean over all m, not over those kept.
+        divide_by_m: the sum of those kept over m, not over their number. What a staleness policy
+            leaves out besides, and the last buffer where it is not full, change nothing of that.
         divide_by_containing: as of ``Sync``; of rows it goes before ``divide_by_m``.
     """
 
@@ -341,7 +361,8 @@ class Automatic(GBA):
 
 @dataclass(frozen=True)
 class SHAT(Mode):
-    """Models of the workers' own, mixed with the server's by eq. 4 of shat.
+    """Models of the workers' own, mixed with the server's by eq. 4 of shat after each push, also the
+    last.
 
     Args:
         base: of its logarithm, above 1; default: the natural one.
@@ -373,7 +394,13 @@ class Ensemble(Mode):
 
 @dataclass(frozen=True)
 class Swarm(Mode):
-    """SwarmSGD: after ``h`` steps the mean with a random other, who does not stop."""
+    """SwarmSGD: after ``h`` steps the mean with a random other, who does not stop.
+
+    Args:
+        h: steps, which share one batch as those of ``EASGD`` do: each step's gradient is of
+            ``batch_size / h`` examples.
+        seed: of who meets whom.
+    """
 
     NAME: ClassVar[str] = "swarm"
     PUSHES_GRADIENTS: ClassVar[bool] = False
@@ -410,7 +437,15 @@ class DPSGD(Mode):
 
 @dataclass(frozen=True)
 class Prague(Mode):
-    """Random groups of those who are not too far behind; a group waits for its own."""
+    """Random groups of those who are not too far behind; a group waits for its own.
+
+    Args:
+        group: workers of a group.
+        lag: batches that who is in a group with another may be behind it.
+        h: steps between two meetings, which share one batch as those of ``EASGD`` do: each step's
+            gradient is of ``batch_size / h`` examples.
+        seed: of who is in which group.
+    """
 
     NAME: ClassVar[str] = "prague"
     PUSHES_GRADIENTS: ClassVar[bool] = False

@@ -53,8 +53,12 @@ def test_figure_5_and_table_2_are_played_in_virtual_time(
     table = ["--table2", "--trainers", "2", "--gaps", "5", "--repeats", "1"]
     assert cli.main(["bench", "shadowsync", *played, *table]) == 0
     assert "FR-EASGD-5" in capsys.readouterr().out
+    grid = [*table[1:], "--sweep", "--kinds", "bmuf"]
+    grid += ["--alpha", "0.5", "--eta", "0.5", "--momentum", "0"]
+    assert cli.main(["bench", "shadowsync", *played, *grid]) == 0
+    assert "best bmuf: alpha=0.5, eta=0.5, momentum=0" in capsys.readouterr().out
     for wrong in (
-        ["--virtual", "--sweep"],
+        ["--virtual", "--sweep", "--full"],
         ["--full"],
         ["--passes", "2"],
         ["--virtual", "--eta", "1"],

@@ -91,10 +91,11 @@ class Audit:
     def _grant(self, event: Event, action: Action) -> None:
         lease = Lease(*action["lease"])
         assert action["version"] == self.version, "not the newest parameters"
+        if not lease.count:  # the last answer to a push
+            return
         assert action["node"] not in self.live.values(), "one batch at a time"
         assert lease.ticket not in self.leases, "tickets are not used again"
         assert self.state.get(lease.number, "back") == "back", "somebody has this batch"
-        assert lease.count > 0
         self.state[lease.number] = "out"
         self.leases[lease.ticket] = lease
         self.live[lease.ticket] = action["node"]

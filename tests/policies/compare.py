@@ -62,6 +62,9 @@ class Side:
         kind = action["kind"]
         if kind == "grant":
             lease = Lease(*action["lease"])
+            if not lease.count:
+                told = (f"{name} {action[name]}" for name in ("version", "n", "c"))
+                return ("last answer", f"node {action['node']}", *told)
             self.batches[lease.ticket] = lease.number
             self.tickets[action["node"], lease.number] = lease.ticket
             more = {"number": lease.number, "first": lease.first, "count": lease.count}

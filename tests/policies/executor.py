@@ -71,6 +71,9 @@ class Executor:
         alpha = self.alpha(action["n"], action["c"])
         own = self.own.get(node, pulled)
         mixed = shat_step(own, np.zeros_like(own), pulled, self.eta, alpha)
+        if not lease.count:  # the answer to the last push
+            self.own[node] = mixed
+            return
         g = self.gradient(mixed, lease.first, lease.count)
         self.computed[lease.ticket] = g
         self.own[node] = mixed - self.eta * g

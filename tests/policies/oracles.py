@@ -84,7 +84,7 @@ class Sync(HopBw):
 
 
 class Ssp(Server):
-    """SSP(s), which is Hop-BS(b1 = s) (docs/readings.md#gba): clocks are gradients pushed.
+    """SSP(s): clocks are gradients pushed.
 
     Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server",
     NIPS 2013: a worker at clock c has seen all updates up to clock c − s − 1, so it may start when
@@ -119,6 +119,24 @@ class Ssp(Server):
 
     def left(self, node: int) -> None:
         del self.clock[node]
+
+
+class HopBs(Ssp):
+    """Hop-BS (GBA 5.1): the gap of clocks is at most b1, over a buffer of m gradients a step.
+
+    The paper says the first alone. Its Table 3 has a staleness of 0.03 to 0.06, at most 2 = b1, in the
+    unit in which GBA has 0.12 to 0.21: steps of many gradients, not updates of one each.
+    """
+
+    def __init__(self, b1: int, m: int, **shared: int) -> None:
+        super().__init__(s=b1, **shared)
+        self.m = m
+
+    def pushed(self, batch: Batch) -> None:
+        self.clock[batch["node"]] += 1
+        self.hold(batch)
+        if len(self.held) == self.m:
+            self.apply_all()
 
 
 class Dssp(Ssp):
@@ -194,7 +212,7 @@ class Gba(Server):
 
     Token of batch i: ⌊i/M⌋ (docs/readings.md#gba). k, the global step, counts full buffers, also those of
     which nothing is kept; these make no update, so k may be ahead of the version. The mean is over
-    those kept, or, with ``divide_by_m``, their sum is divided by M.
+    those kept, or, with ``divide_by_m``, their sum is divided by M, also by who leaves out more.
     """
 
     def __init__(self, m: int, iota: float, divide_by_m: bool = False, **shared: int) -> None:
@@ -206,6 +224,9 @@ class Gba(Server):
 
     def token(self) -> int:
         return self.number // self.m
+
+    def step(self) -> int:
+        return self.k
 
     def decay(self, token: int) -> int:
         """Eq. 1's f."""
@@ -232,8 +253,8 @@ class Shat(Server):
 
     The reply to a push is sent at once (line 22): the new parameters, n, c of the sender before it
     is zeroed, and its next batch. The first batch is pulled, with c = 0, as is every worker's that
-    comes. Who finds no batch is answered when there is one, with its c and the parameters of then.
-    What the worker makes of n and c is ``reference_servers.shat_alpha``.
+    comes. Who finds no batch is answered when there is one, or at the end of the data when there is
+    none any more, with its c and the parameters of then: line 8 follows each push. What the worker makes of n and c is ``reference_servers.shat_alpha``.
     """
 
     def __init__(self, **shared: int) -> None:
@@ -252,6 +273,9 @@ class Shat(Server):
         self.c[i] = 0
         self.parked.append(i)
 
+    def keeps_models(self) -> bool:
+        return True
+
     def answer(self, node: int) -> dict[str, int]:
         return {"n": len(self.members), "c": self.told[node]}
 
@@ -268,8 +292,8 @@ class Easgd(Server):
     """EASGD with a server (ShadowSync, Algorithm 2): a push exchanges models, and is answered at once.
 
     The reply is the server's model as this exchange has left it, with the sender's next batch. Who
-    finds no batch is answered when there is one, with the model of then. How many steps a batch is
-    cut into is the worker's affair.
+    finds no batch is answered when there is one, or at the end, with the model of then. How many
+    steps a batch is cut into is the worker's affair.
     """
 
     def __init__(self, alpha: float, gap: int, **shared: int) -> None:
@@ -282,6 +306,9 @@ class Easgd(Server):
         told = {"node": batch["node"], "ticket": batch["ticket"], "version": self.version}
         self.actions.append({"kind": "exchange", "alpha": self.alpha} | told)
         self.parked.append(batch["node"])
+
+    def keeps_models(self) -> bool:
+        return True
 
 
 SYNC, GBA = 0, 1  # what the command asks for

@@ -44,7 +44,12 @@ def _gba(rng: random.Random, workers: int) -> dict[str, Any]:
     return {
         "m": rng.choice([1, 2, 3, workers, workers, workers, 2 * workers]),
         "iota": rng.choice([0, 0, 1, 1, 2, 4, 1000]),
+        "divide_by_m": rng.choice([0, 0, 1]),
     }
+
+
+def _hop_bs(rng: random.Random, workers: int) -> dict[str, Any]:
+    return _bound("b1")(rng, workers) | {"m": rng.choice([1, 2, 3, workers, workers, 2 * workers])}
 
 
 def _dssp(rng: random.Random, _workers: int) -> dict[str, Any]:
@@ -58,7 +63,7 @@ ALGORITHMS = {
     "asp": Algorithm(oracles.Asp, _nothing),
     "ssp": Algorithm(oracles.Ssp, _bound("s")),
     "dssp": Algorithm(oracles.Dssp, _dssp),
-    "hop_bs": Algorithm(lambda b1, **shared: oracles.Ssp(s=b1, **shared), _bound("b1")),
+    "hop_bs": Algorithm(oracles.HopBs, _hop_bs),
     "hop_bw": Algorithm(oracles.HopBw, _bound("b3")),
     "gba": Algorithm(oracles.Gba, _gba, tokens=True),
     "shat": Algorithm(oracles.Shat, _nothing, replies=True),
@@ -233,7 +238,7 @@ class Cluster:
     def take(self, now: int, actions: list[Action]) -> None:
         """Grants become pushes, wake-ups events."""
         for action in actions:
-            if action["kind"] == "grant":
+            if action["kind"] == "grant" and Lease(*action["lease"]).count:
                 node = action["node"]
                 worker = self.workers[node]
                 durations = self.schedule.durations[node]

@@ -16,10 +16,13 @@ Readings of what no paper says, the same for every algorithm:
   push with a ticket that is no longer out is ``late``, and counts for nothing.
 - A lease ends ``term_ns`` after it was granted (0: never), when the wake-up of that time arrives;
   a push that arrives before the wake-up is in time. Its worker counts as gone until it pulls again.
-- A worker that leaves gives back what it holds: to the front of the list, tokens unchanged, several
-  in their order. Gradients that it has pushed stay.
+- A worker that leaves gives back what it holds: to the front of the list, several in their order.
+  Gradients that it has pushed stay. A batch that is handed out again is computed anew, so its token
+  is then the step of that moment, where that is larger.
 - The data are over when none is left to hand out, none was given back, and none is out. Then what
   the buffer holds is applied, though it is not full, and whoever is parked or pulls is told the end.
+  Who keeps a model of its own and has not been answered since its last push is answered before, by
+  a grant of no examples.
 - ``version`` counts updates of the parameters.
 """
 
@@ -42,6 +45,9 @@ class Lease(NamedTuple):
     token: int
 
 
+NOTHING = Lease(0, 0, 0, 0, 0)
+
+
 class Server:
     """Hands out batches: batch i is the examples from i·batch, the last one may be short.
 
@@ -58,6 +64,7 @@ class Server:
         self.term_ns = term_ns
         self.members = set(range(workers))
         self.parked: list[int] = []
+        self.unanswered: set[int] = set()  # whose last push was followed by no grant
         self.served_first: list[int] = []
         self.number = 0  # of the next batch that was never handed out
         self.first = 0  # its first example
@@ -86,6 +93,7 @@ class Server:
             if ticket not in self.out:
                 self.actions.append({"kind": "drop", "ticket": ticket, "why": "late"})
             else:
+                self.unanswered.add(node)
                 self.pushed(self.out.pop(ticket))
         elif kind == "leave":
             self.give_back([one for one in self.out.values() if one["node"] == node])
@@ -125,6 +133,14 @@ class Server:
         """Of the next batch that was never handed out."""
         return 0
 
+    def step(self) -> int:
+        """What tokens are compared with."""
+        return self.version
+
+    def keeps_models(self) -> bool:
+        """Whether workers mix what is granted into models of their own."""
+        return False
+
     def close(self) -> None:
         """After every event: a round may be complete."""
 
@@ -151,6 +167,7 @@ class Server:
     def gone(self, node: int) -> None:
         if node in self.members:
             self.members.remove(node)
+            self.unanswered.discard(node)
             self.parked = [w for w in self.parked if w != node]
             self.left(node)
 
@@ -166,7 +183,9 @@ class Server:
     def take(self) -> Batch | None:
         """The next batch."""
         if self.returned:
-            return self.returned.pop(0)
+            batch = self.returned.pop(0)
+            batch["token"] = max(batch["token"], self.step())
+            return batch
         if self.exhausted():
             return None
         count = self.batch
@@ -181,6 +200,7 @@ class Server:
     def grant(self, node: int, batch: Batch) -> None:
         self.tickets += 1
         self.parked.remove(node)
+        self.unanswered.discard(node)
         handed = {"ticket": self.tickets, "node": node, "version": self.version}
         self.out[self.tickets] = batch | handed | {"until": self.now_ns + self.term_ns}
         lease = Lease(
@@ -227,5 +247,9 @@ class Server:
             if self.held:
                 self.flush()
             for node in self.parked:
+                if self.keeps_models() and node in self.unanswered:
+                    told = {"node": node, "lease": NOTHING, "version": self.version}
+                    self.actions.append({"kind": "grant"} | told | self.answer(node))
                 self.actions.append({"kind": "end", "node": node})
+            self.unanswered -= set(self.parked)
             self.parked = []

@@ -51,7 +51,7 @@ ALL = [(first, min(4, 477 - first)) for first in range(0, 477, 4)]
         ("asp", {}),
         ("ssp", {"s": 1}),
         ("dssp", {"lower": 1, "upper": 3}),
-        ("hop_bs", {"b1": 2}),
+        ("hop_bs", {"b1": 2, "m": 1}),
         ("gba", {"m": 1, "iota": 4}),
         ("shat", {}),
     ],

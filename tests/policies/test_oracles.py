@@ -96,7 +96,9 @@ def test_sync_drops_nothing_that_comes_in_time() -> None:
         }
 
 
-@pytest.mark.parametrize(("algorithm", "bound"), [("ssp", "s"), ("dssp", "upper")])
+@pytest.mark.parametrize(
+    ("algorithm", "bound"), [("ssp", "s"), ("hop_bs", "b1"), ("dssp", "upper")]
+)
 def test_who_computes_is_never_further_ahead_than_the_bound(algorithm: str, bound: str) -> None:
     furthest = 0
     for i in range(60):
@@ -160,6 +162,8 @@ def test_algorithms_that_meet_are_the_same_on_any_schedule() -> None:
         same(base, other(base, "ssp", s=10**9))
         same(other(base, "bsp", b2=3), other(base, "gba", m=3, iota=oracles.FRESH))
         same(other(base, "ssp", s=2), other(base, "dssp", lower=2, upper=2))
+        same(other(base, "ssp", s=2), other(base, "hop_bs", b1=2, m=1))
+        same(other(base, "bsp", b2=3), other(base, "hop_bs", b1=10**9, m=3))
         same(other(base, "sync"), other(base, "hop_bw", b3=0))
 
 
@@ -186,7 +190,7 @@ def test_one_worker_is_sequential(algorithm: str) -> None:
         "bsp": {"b2": 1},
         "ssp": {"s": 2},
         "dssp": {"lower": 0, "upper": 3},
-        "hop_bs": {"b1": 0},
+        "hop_bs": {"b1": 0, "m": 1},
         "hop_bw": {"b3": 4},
         "gba": {"m": 1, "iota": 0},
     }.get(algorithm, {})
@@ -255,7 +259,7 @@ def test_the_last_buffer_is_applied_though_it_is_not_full() -> None:
     assert updates(history) == [(1, 4.0, [0, 1, 2, 3]), (2, 1.0, [4])]
 
 
-def test_a_dead_workers_batch_goes_to_the_front_with_its_token() -> None:
+def test_a_dead_workers_batch_goes_to_the_front_with_the_step_as_its_token() -> None:
     oracle = oracles.Gba(m=1, iota=4, workers=3, batch=2, term_ns=10)
     hand = Hand(oracle)
     for node in range(3):
@@ -267,12 +271,28 @@ def test_a_dead_workers_batch_goes_to_the_front_with_its_token() -> None:
     assert hand("wake") == []
     assert granted(hand("pull", 2)) == {2: 0}
     again = hand.lease[2]
-    assert again[1:] == first[0][1:]
+    assert (first[0].token, oracle.k) == (0, 1)
+    assert again == first[0]._replace(ticket=again.ticket, token=1)
     assert again.ticket != first[0].ticket
     (late,) = hand("push", 0, ticket=first[0].ticket)
     assert late == {"kind": "drop", "ticket": first[0].ticket, "why": "late"}
     assert granted(hand("pull", 0)) == {0: 1}
+    assert hand.lease[0].token == 1  # its own: the step is no further
     assert granted(hand("pull", 1)) == {1: 3}
+
+
+def test_a_batch_that_is_computed_again_is_not_stale() -> None:
+    oracle = oracles.Gba(m=1, iota=0, workers=2, batch=1)
+    hand = Hand(oracle)
+    hand("pull", 0)
+    hand("pull", 1)
+    for _ in range(5):
+        hand("push", 1)
+        hand("pull", 1)
+    hand("leave", 0)
+    hand("push", 1)
+    assert granted(hand("pull", 1)) == {1: 0}
+    assert kinds(hand("push", 1)) == ["hold", "apply"]
 
 
 def test_a_push_before_the_wake_up_is_in_time() -> None:
@@ -414,6 +434,39 @@ def test_shat_counts_who_is_there() -> None:
     assert hand("push", 2)[-1] == {
         "kind": "grant", "node": 2, "lease": hand.lease[2], "version": 3, "n": 2, "c": 1,
     }  # fmt: skip
+
+
+def test_shat_mixes_after_the_last_push_too() -> None:
+    hand = Hand(oracles.Shat(workers=2, batch=1, examples=2))
+    hand("pull", 0)
+    hand("pull", 1)
+    assert kinds(hand("push", 0)) == ["hold", "apply"]  # 1 may still leave: it waits
+    *_, first, end, second, end_too = hand("push", 1)
+    assert [a["node"] for a in (first, end, second, end_too)] == [0, 0, 1, 1]
+    assert kinds([first, end, second, end_too]) == ["grant", "end"] * 2
+    assert [(a["version"], a["n"], a["c"], a["lease"].count) for a in (first, second)] == [
+        (2, 2, 0, 0),
+        (2, 2, 1, 0),
+    ]
+    assert kinds(hand("pull", 0)) == ["end"]
+
+
+def test_easgd_mixes_after_the_last_push_too() -> None:
+    hand = Hand(oracles.Easgd(alpha=0.5, gap=1, workers=1, batch=4, examples=4))
+    hand("pull")
+    assert kinds(hand("push")) == ["exchange", "grant", "end"]
+    assert kinds(hand("pull")) == ["end"]
+
+
+def test_hop_bs_bounds_the_gap_and_steps_by_m() -> None:
+    hand = Hand(oracles.HopBs(b1=1, m=3, workers=2, batch=1))
+    hand("pull", 0)
+    hand("pull", 1)
+    assert kinds(hand("push", 0) + hand("pull", 0)) == ["hold", "grant"]
+    assert kinds(hand("push", 0) + hand("pull", 0)) == ["hold"]  # 2 ahead: it waits
+    _, apply, granted_now = hand("push", 1)
+    assert (apply["divisor"], apply["version"]) == (3.0, 1)
+    assert granted_now["node"] == 0
 
 
 def test_switching_closes_the_last_buffer_with_nothing_out() -> None:

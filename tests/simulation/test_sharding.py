@@ -15,7 +15,7 @@ MODEL = lsh.models.mlp(784, [8, 6], 10)
 ALONE = [
     modes.ASP(),
     modes.SSP(s=1),
-    modes.HopBS(),
+    modes.HopBS(m=1),
     modes.EASGD(alpha=0.5, gap=2),
     modes.SHAT(),
     modes.SHATRoot(),
@@ -80,6 +80,13 @@ def test_every_shard_makes_every_update(mode, shards):
         assert [shard.staleness.total for shard in played.shards] == [pushes] * len(played.shards)
     held = sorted(span for shard in played.shards for span in shard.spans)
     assert held == sorted(span for spans in shards.spans(MODEL) for span in spans)
+
+
+def test_every_shard_sums_as_many_gradients():
+    cluster = simulation.heavy_tail(5, 1e-3, 1.5, update=1e-3, copy=1e-4)
+    played = play(modes.HopBS(m=4), cluster, simulation.memorywise(3))
+    assert [shard.updates for shard in played.shards] == [10, 10, 10]
+    assert [shard.applied for shard in played.shards] == [640, 640, 640]
 
 
 @pytest.mark.parametrize("mode", ALONE, ids=repr)

@@ -57,12 +57,12 @@ def clusters(draw):
     return made.members(draw(changes()))
 
 
-def play_small(mode, cluster, **given):
+def play_small(mode, cluster, epochs=EPOCHS, **given):
     return lsh.simulate(
         LOGISTIC,
         SMALL,
         cluster=cluster,
-        until=lsh.until(epochs=EPOCHS),
+        until=lsh.until(epochs=epochs),
         mode=mode,
         rule=lsh.Momentum(0.1, 0.9),
         batch_size=2,
@@ -146,6 +146,17 @@ def test_who_joins_late_brings_nothing_before():
     assert pushed[0] - pushed[1] == pytest.approx(20, abs=1)
     assert pushed[0] - pushed[2] == pytest.approx(30, abs=1)
     assert abs(pushed[0] - pushed[3]) <= 1
+
+
+@pytest.mark.parametrize("told", [{"term": 0.5}, {"detection": 1.0}], ids=str)
+def test_a_batch_that_is_computed_again_is_as_fresh_as_its_parameters(told):
+    # Whoever crashes is missed when some ten steps have gone by, more than GBA tolerates.
+    crashes = [(0.15 + 0.3 * i, i, "crash") for i in range(8)]
+    cluster = simulation.constant(20, 0.1).members(crashes)
+    played = play_small(modes.GBA(iota=4), cluster, epochs=80, **told)
+    assert played.mode.lost == 8 * 2
+    assert played.mode.stale == 0
+    assert played.mode.applied == 80 * EXAMPLES
 
 
 def test_a_batch_that_takes_longer_than_the_term_goes_to_another():

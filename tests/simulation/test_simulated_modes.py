@@ -18,6 +18,7 @@ ALL = [
     modes.SSP(s=1),
     modes.DSSP(lower=0, upper=3),
     modes.HopBS(),
+    modes.HopBS(b1=1, m=3, divide_by_containing=True),
     modes.HopBW(b3=1),
     modes.EASGD(alpha=0.5, gap=2),
     modes.LocalSGD(h=2),
@@ -131,6 +132,33 @@ def test_ssp_keeps_its_bound(s):
     workers = 4
     played = play(modes.SSP(s=s), simulation.constant(workers, 1e-3).slower([20]), epochs=1)
     assert played.result.staleness.max() <= (2 * s + 1) * (workers - 1)
+
+
+def test_hop_bs_is_stale_by_steps_and_ssp_by_gradients():
+    # The slow one holds all up in either, so both are as fast; only what an update is differs.
+    cluster = simulation.exponential(20, 1e-3).slower([4])
+    hop_bs, ssp = (play(mode, cluster, epochs=20) for mode in (modes.HopBS(), modes.SSP(s=2)))
+    assert hop_bs.result.total_updates == ssp.result.total_updates // 20
+    assert hop_bs.result.elapsed == ssp.result.elapsed
+    assert 1 <= hop_bs.result.staleness.max() <= 4
+    assert 0.2 < hop_bs.result.staleness.mean() < 1.5
+    assert ssp.result.staleness.max() > 30
+    same = play(modes.HopBS(m=1), cluster, epochs=20).result
+    assert np.array_equal(same.parameters, ssp.result.parameters)
+
+
+@pytest.mark.parametrize("shards", [None, simulation.memorywise(3)], ids=str)
+@pytest.mark.parametrize(
+    "mode", [modes.EASGD(alpha=1.0, gap=2), modes.LocalSGD(h=2), modes.SHAT(base=1.0001)], ids=repr
+)
+def test_the_answer_to_the_last_push_is_taken_too(mode, shards):
+    # α is 1, or so near it that nothing is left of what a worker had. One server answers at the end,
+    # each of several as soon as it has the push: only to the last is that the end.
+    played = play(mode, simulation.constant(3, 1e-3, update=1e-4), shards=shards)
+    apart = np.abs(played.models - played.result.parameters).max(axis=1)
+    assert apart.min() < 1e-4
+    if shards is None or isinstance(mode, modes.LocalSGD):
+        assert apart.max() < 1e-4
 
 
 def test_staleness_of_exponential_workers_is_that_of_theory():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
+
 import pytest
 
 import leashed as lsh
 from leashed.cluster.shadowsync.study import left
-from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualTable2
+from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
 
 DATA = lsh.datasets.synthetic_digits(320, seed=0, test=50)
+SWEEP = Path(__file__).parents[2] / "bench/experiments/amd-epyc-v4-2-cores/virtual-sweep.jsonl.gz"
 TINY = {"threads": 2, "batch_size": 4, "hidden": 4, "passes": 1.0, "examples": 320}
 
 
@@ -50,6 +55,33 @@ def test_table_2_has_the_papers_gaps_and_seeds() -> None:
     for words in ("Virtual time", "one trainer", "S-EASGD", "FR-EASGD-5", "±"):
         assert words in text
     assert VirtualTable2().full().kinds == ("easgd", "ma", "bmuf")
+
+
+def test_the_sweep_has_the_same_result_whenever_it_is_made() -> None:
+    study = VirtualSweep(
+        kinds=("bmuf",), alpha=(0.5,), eta=(0.5, 1.0), gaps=(5,), repeats=2, **TINY
+    )
+    settings = study.settings()
+    assert len(settings) == 2 * 2 * 3 * 2
+    records = [study.run(setting, DATA) for setting in settings]
+    assert records[3] == study.run(settings[3], DATA)
+    assert set(study.best(records)["bmuf"]) == {"alpha", "eta", "momentum"}
+    for words in ("Virtual time", "background", "gap 5", "best bmuf"):
+        assert words in study.report(records)
+    assert VirtualSweep().seconds() < 600
+
+
+def test_bmufs_defaults_are_the_best_of_the_sweep_that_are_not_ma() -> None:
+    with gzip.open(SWEEP, "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    study = VirtualSweep()
+    assert len(records) == len(study.settings())
+    assert not left(study, None, [{**r, "conditions": study.conditions(None)} for r in records])
+    steps = [r for r in records if r["setting"]["settings"].get("eta", 1.0) < 1.0]
+    default = lsh.sync.BMUF()
+    found = {"alpha": default.alpha, "eta": default.eta, "momentum": default.momentum}
+    assert study.best(steps) == {"bmuf": found}
+    assert default.momentum > 0
 
 
 def test_bad_input_is_told() -> None:

@@ -71,7 +71,7 @@ class Round {
   std::uint64_t turn_ = 0;
   std::uint32_t count_ = 1;  // of members, in the last sum
   AlignedArray<float> copy_, other_;
-  AlignedArray<float> states_;  // global and velocity, once the first round has begun
+  AlignedArray<float> states_;  // global and velocity, once it has joined, or a round has begun
 };
 
 }  // namespace leashed

@@ -170,7 +170,7 @@ class ModeReplayer final : Sink {
       std::copy_n(models_[event.node], source_.dimension(), seat.sent.data());
     }
     if (!steps_recorded_) pushed_[event.ticket] = part(event.node);
-    const Payload payload{&seat.sent, seat.granted.t, lease.count};
+    const Payload payload{&seat.sent, lease.count};
     seat.granted.pulled.release();
     updated_ = false;
     server_.handle(event, &payload, at, *this);

@@ -253,7 +253,7 @@ void PolicyThreads::step(Node node, bool last) {
 
 void PolicyThreads::push(Node node) {
   Seat& seat = seats_[node];
-  Payload payload{&seat.sent, seat.granted.t, seat.granted.lease.count};
+  Payload payload{&seat.sent, seat.granted.lease.count};
   if (rows_.holder()) {
     payload.rows = &seat.pulled.keys;
     payload.row_gradients = &seat.row_gradients;
@@ -320,6 +320,7 @@ void PolicyThreads::stop_at_limit() {
 }
 
 void PolicyThreads::grant(Grant grant) {
+  if (grant.lease.count == 0) return;  // before its end, after which nobody looks at its model
   Seat& seat = seats_[grant.node];
   seat.granted = std::move(grant);
   if (looked_at_) models_.take(seat.granted);

@@ -3,6 +3,7 @@
 //
 //   admits(node)               whether the node may begin another batch now
 //   token()                    of the next new batch
+//   step()                     with which tokens are compared
 //   granted(node)              it has begun one
 //   arrived(node, taken, ...)  its push is there: hold, apply, drop; true if others may go on now
 //   entered(node), departed(node, ...)
@@ -56,6 +57,7 @@ class Coordinated {
   bool leased(Node node) const { return leases_.has(node); }
 
   void on(const Event& event, Time now, Out& out) {
+    if (event.node >= kMostNodes) throw Error("node must be below 16777216");
     switch (event.kind) {
       case Event::Kind::push:
         settle(push(event, now, out), now, out);
@@ -100,6 +102,7 @@ class Coordinated {
 
   bool admits(Node) const { return true; }
   std::uint64_t token() const { return leases_.next_number(); }  // an update for each batch
+  std::uint64_t step() const { return version_; }
   void granted(Node) {}
   bool arrived(Node, const LeaseList::Taken&, Time, Out& out) {
     apply_alone(out);
@@ -136,7 +139,10 @@ class Coordinated {
 
   bool push(const Event& event, Time now, Out& out) {
     const auto taken = leases_.finish(event);
-    if (taken) return self().arrived(event.node, *taken, now, out);
+    if (taken) {
+      unanswered_[event.node] = true;
+      return self().arrived(event.node, *taken, now, out);
+    }
     Action& action = out.add(Action::Kind::drop);
     action.ticket = event.ticket;
     action.why = Why::late;
@@ -144,10 +150,7 @@ class Coordinated {
   }
 
   void pull(Node node, Time now, Out& out) {
-    if (leases_.spent()) {
-      out.add(Action::Kind::end).node = node;
-      return;
-    }
+    if (leases_.spent()) return end(node, out);
     enter(node);
     if (states_[node] == State::parked || leases_.has(node)) return;
     if (may_begin(node)) {
@@ -162,15 +165,27 @@ class Coordinated {
   void grant(Node node, Time now, Out& out) {
     states_[node] = State::busy;
     const Time until{now.ns + term_ns_};
+    answer(node, out).lease = leases_.take(node, term_ns_ > 0 ? until : Time{INT64_MAX}, version_,
+                                           self().token(), self().step());
+    if (term_ns_ > 0) out.add(Action::Kind::wake).at = until;
+    self().granted(node);
+  }
+
+  Action& answer(Node node, Out& out) {
+    unanswered_[node] = false;
     Action& action = out.add(Action::Kind::grant);
     action.node = node;
-    action.lease =
-        leases_.take(node, term_ns_ > 0 ? until : Time{INT64_MAX}, version_, self().token());
     action.version = version_;
     action.n = n_;
     action.c = self().updates_by_others(node);
-    if (term_ns_ > 0) out.add(Action::Kind::wake).at = until;
-    self().granted(node);
+    return action;
+  }
+
+  // Who has a model of its own takes what is held once more, after its last push.
+  void end(Node node, Out& out) {
+    const bool takes = Algorithm::kHolds && rule_.model == WorkerRule::Model::own;
+    if (takes && present(node) && unanswered_[node]) answer(node, out);
+    out.add(Action::Kind::end).node = node;
   }
 
   // After an event: who waits goes on in the order of coming, and all end when nothing is left.
@@ -190,14 +205,18 @@ class Coordinated {
     if (!leases_.spent()) return;
     if (!finished_) self().finish(out);
     finished_ = true;
-    for (const Node node : parked_) out.add(Action::Kind::end).node = node;
+    for (const Node node : parked_) end(node, out);
     parked_.clear();
   }
 
   void enter(Node node) {
-    if (node >= states_.size()) states_.resize(std::size_t{node} + 1, State::away);
+    if (node >= states_.size()) {
+      states_.resize(std::size_t{node} + 1, State::away);
+      unanswered_.resize(states_.size());
+    }
     if (present(node)) return;
     states_[node] = State::busy;
+    unanswered_[node] = false;
     ++n_;
     self().entered(node);
   }
@@ -214,7 +233,8 @@ class Coordinated {
   std::int64_t term_ns_;
   bool divides_by_containing_;
   std::vector<State> states_;
-  std::vector<Node> parked_;  // first come, first served
+  std::vector<bool> unanswered_;  // by node: it has pushed, and was granted nothing since
+  std::vector<Node> parked_;      // first come, first served
   bool finished_ = false;
 };
 

@@ -53,6 +53,7 @@ class Gba : public Coordinated<Gba> {
     if (mode_ == Mode::sync) return step_;
     return first_token_ + (leases_.next_number() - first_) / set_.m;
   }
+  std::uint64_t step() const { return step_; }
   bool arrived(Node node, const LeaseList::Taken& taken, Time, Out& out) {
     buffer_.hold(taken.lease, out);
     if (mode_ == Mode::sync) round_.give(node);

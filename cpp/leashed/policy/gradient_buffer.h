@@ -23,7 +23,8 @@ class GradientBuffer {
 
   // Step k (gba, eq. 1): what is at most `iota` steps stale is applied, the rest dropped; of
   // nothing there is no version. A token ahead of k is fresh. In order of batch number, since float
-  // addition knows an order. divisor = 0: as many as are kept.
+  // addition knows an order. divisor = 0: as many as are kept; else it is that, whatever is left
+  // out of them.
   void flush(std::uint64_t k, std::uint64_t iota, std::uint64_t divisor, std::uint64_t& version,
              Out& out) {
     std::sort(held_.begin(), held_.end(),
@@ -31,7 +32,9 @@ class GradientBuffer {
     const auto fresh = [&](const Held& h) { return h.token >= k || k - h.token <= iota; };
     const auto kept = static_cast<std::uint64_t>(std::count_if(held_.begin(), held_.end(), fresh));
     if (kept > 0) {
-      out.apply(++version, k).divisor = static_cast<float>(divisor == 0 ? kept : divisor);
+      Action& action = out.apply(++version, k);
+      action.divisor = static_cast<float>(divisor == 0 ? kept : divisor);
+      action.keeps_divisor = divisor != 0;
       for (const Held& h : held_) {
         if (fresh(h)) out.list(Slot{h.slot, 1});
       }

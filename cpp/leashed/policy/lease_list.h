@@ -1,11 +1,12 @@
 // The data list (gba, 4.1): which batches are still to be handed out, who has which, and until
-// when. A batch that comes back goes to the front, under a fresh ticket, its token unchanged unless
-// an algorithm begins anew.
-// A node has one lease at a time.
+// when. A batch that comes back goes to the front, under a fresh ticket. It is computed anew, so
+// its token is then the step at which it is handed out again, where that is larger. A node has one
+// lease at a time.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -33,11 +34,14 @@ class LeaseList {
   std::uint64_t next_number() const { return next_; }
   bool has(Node node) const { return node < held_.size() && held_[node] != kNone; }
 
-  // The next one, to be back by `until`; `token` is that of a new one.
-  const Lease& take(Node node, Time until, std::uint64_t version, std::uint64_t token) {
+  // The next one, to be back by `until`; `token` is that of a new one, `step` the least of one that
+  // has come back.
+  const Lease& take(Node node, Time until, std::uint64_t version, std::uint64_t token,
+                    std::uint64_t step) {
     Lease lease;
     if (!back_.empty()) {
       lease = back_.back();
+      lease.token = std::max(lease.token, step);
       back_.pop_back();
     } else {
       const std::uint64_t count = end_ == 0 ? batch_ : std::min(batch_, end_ - first_);
@@ -106,6 +110,10 @@ class LeaseList {
     std::uint32_t older, newer;
   };
 
+  struct Span {
+    std::uint64_t first, last;
+  };
+
   bool exhausted() const { return closed_ || (end_ != 0 && first_ >= end_); }
 
   std::uint32_t place() {
@@ -132,11 +140,25 @@ class LeaseList {
     remove(i);
   }
 
+  // What a push says is no measure of memory: there are no more spans than tickets were granted.
   bool is_new(std::uint64_t number) {
-    if (number >= had_.size()) had_.resize(number + 1);
-    const bool first = !had_[number];
-    had_[number] = true;
-    return first;
+    const auto after = std::upper_bound(had_.begin(), had_.end(), number,
+                                        [](std::uint64_t n, const Span& s) { return n < s.first; });
+    const auto before = after == had_.begin() ? had_.end() : std::prev(after);
+    if (before != had_.end() && number <= before->last) return false;
+    const bool follows = before != had_.end() && before->last + 1 == number;
+    const bool leads = after != had_.end() && number + 1 == after->first;
+    if (follows && leads) {
+      before->last = after->last;
+      had_.erase(after);
+    } else if (follows) {
+      before->last = number;
+    } else if (leads) {
+      after->first = number;
+    } else {
+      had_.insert(after, {number, number});
+    }
+    return true;
   }
 
   void put_back() {
@@ -158,7 +180,7 @@ class LeaseList {
   std::uint32_t oldest_ = kNone, newest_ = kNone;
   std::vector<Lease> back_, recalled_;  // back_: the next one last
   std::vector<Node> expired_;
-  std::vector<bool> had_;  // of one that follows: by number of the batch
+  std::vector<Span> had_;  // of one that follows: numbers of batches, ascending and apart
 };
 
 }  // namespace leashed::modes

@@ -61,7 +61,9 @@ enum class Why : std::uint8_t {
 
 struct Action {
   enum class Kind : std::uint8_t {
-    grant,  // node: parameters at `version`, the lease; n and c for who mixes
+    // node: parameters at `version`, the lease; n and c for who mixes. A lease of no examples: the
+    // last answer to who has a model of its own, before its end.
+    grant,
     hold,   // keep what was just pushed in `slot`
     apply,  // Σ weight·slot / divisor → the rule (of models: becomes the vector) → `version`
     drop,   // what came under `ticket`; if it is held, its slot is free again
@@ -80,6 +82,7 @@ struct Action {
   std::uint32_t n = 0, c = 0;  // nodes there are; updates by others since this one's last
   float alpha = 0;
   float divisor = 1;
+  bool keeps_divisor = false;  // apply: whatever of the slots is left out by who carries it out
   Time at = {0};
   Why why = Why::late;
   std::uint32_t listed = 0, list_size = 0;  // Out::slots, Out::nodes

@@ -58,7 +58,10 @@ const std::map<std::string, Maker> kMakers = {
        return Dssp(job, lower, a.whole("upper", std::nullopt, least, kMostAhead));
      }},
     {"hop_bs",
-     [](const Job& job, Arguments& a) -> ServerPolicy { return Ssp(job, a.whole("b1", 2, 0)); }},
+     [](const Job& job, Arguments& a) -> ServerPolicy {
+       const std::uint64_t b1 = a.whole("b1", 2, 0);
+       return Ssp(job, b1, a.count("m", job.workers));
+     }},
     {"hop_bw",
      [](const Job& job, Arguments& a) -> ServerPolicy {
        return HopBw(job, a.count("b3", std::nullopt, 0), pulled_gradients());
@@ -137,7 +140,8 @@ const std::map<std::string, Maker> kMakers = {
 
 // Those that put gradients of several pushes together.
 bool sums_gradients(const std::string& mode) {
-  for (const char* const name : {"sync", "bsp", "hop_bw", "gba", "switching", "automatic"}) {
+  for (const char* const name :
+       {"sync", "bsp", "hop_bs", "hop_bw", "gba", "switching", "automatic"}) {
     if (mode == name) return true;
   }
   return false;

@@ -26,6 +26,7 @@ ParameterServer::ParameterServer(const modes::ServerPolicy& machine,
   if (rows) rows_.emplace(*rows, machine_.divides_by_containing());
   counts_.worker_examples.resize(context.workers);
   counts_.worker_kept.resize(context.workers);
+  granted_.resize(context.workers);
 }
 
 bool ParameterServer::has_global_model() const {
@@ -36,17 +37,23 @@ bool ParameterServer::has_global_model() const {
 }
 
 void ParameterServer::handle(const Event& event, const Payload* payload, Time now, Sink& sink) {
-  if (event.kind == Event::Kind::push) arrived(event, *payload);
   out_.clear();
   machine_.on(event, now, out_);
+  if (event.kind == Event::Kind::push) arrived(event, *payload);
   for (const Action& action : out_.actions()) carry_out(action, event, payload, sink);
 }
 
+// Of a node to whom something is granted.
+void ParameterServer::reach(modes::Node node) {
+  if (node < granted_.size()) return;
+  const std::size_t size = std::size_t{node} + 1;
+  granted_.resize(size);
+  counts_.worker_examples.resize(size);
+  counts_.worker_kept.resize(size);
+}
+
 void ParameterServer::arrived(const Event& event, const Payload& payload) {
-  if (event.node >= counts_.worker_kept.size()) {
-    counts_.worker_examples.resize(std::size_t{event.node} + 1);
-    counts_.worker_kept.resize(std::size_t{event.node} + 1);
-  }
+  if (event.node >= granted_.size()) return;  // it never had anything to push
   counts_.worker_examples[event.node] += payload.examples;
   if (!holds()) ++counts_.worker_kept[event.node];
 }
@@ -86,8 +93,8 @@ void ParameterServer::carry_out(const Action& action, const Event& event, const 
 void ParameterServer::granted(const Action& action, Sink& sink) {
   ParameterVector::Pin latest = holder_.pull();
   const std::uint64_t t = latest.t();
-  if (action.node >= tokens_.size()) tokens_.resize(std::size_t{action.node} + 1);
-  tokens_[action.node] = action.lease.token;
+  reach(action.node);
+  granted_[action.node] = {action.lease.token, t};
   sink.grant({action.node, action.lease, action.version, action.n, action.c, std::move(latest), t});
 }
 
@@ -96,35 +103,39 @@ void ParameterServer::hold(std::uint32_t slot, const Event& event, const Payload
   if (!lost) aggregator_.hold(slot, *payload.values);
   if (!lost && rows_) rows_->hold(slot, *payload.rows, *payload.row_gradients);
   if (slot >= held_.size()) held_.resize(std::size_t{slot} + 1);
-  held_[slot] = {event.node, payload.t, payload.examples, event.ticket, tokens_[event.node], lost};
+  const Granted& granted = granted_[event.node];
+  held_[slot] = {event.node, granted.t, payload.examples, event.ticket, granted.token, lost};
 }
 
 // A gradient is damped for the updates that came between its pull and now; what the policy leaves
-// out is no part of the mean.
+// out is no part of the mean. Of several the rule gets the mean weighted by their factors, which it
+// clips, and the mean of these, which damps it: as of one, clipping comes before damping.
 void ParameterServer::apply(const Action& action, Sink& sink) {
   const bool models = rule().sends == WorkerRule::Sends::model;
   const std::uint64_t t = holder_.pull().t();
-  double divisor = action.divisor;
+  double divisor = action.divisor, weights = 0;
+  const double each = action.keeps_divisor ? 0 : 1;
   if (rows_) apply_rows(action, t, sink);
   parts_.clear();
   nodes_.clear();
   tickets_.clear();
   publications_.clear();
   for (const modes::Slot& slot : out_.slots(action)) {
-    const Held& held = held_[slot.index];
+    const Held held = std::exchange(held_[slot.index], {});
     if (held.lost) {
       counts_.missing += held.examples;
-      divisor -= 1;
+      divisor -= each;
       continue;
     }
     const std::uint64_t tau = t - held.t;
     const double factor = models ? 1 : staleness_.factor(static_cast<double>(tau));
     if (factor == 0) {
       sink.settled(held.node, {.excluded = true});
-      divisor -= 1;
+      divisor -= each;
       continue;
     }
     parts_.push_back({slot.index, slot.weight * factor});
+    weights += factor;
     counts_.applied += held.examples;
     ++counts_.worker_kept[held.node];
     if (!models) count_data_staleness(action.step, held.token);
@@ -145,9 +156,10 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
     sink.updating(tickets_, gradient, parts_[0].weight);
     holder_.apply(gradient, parts_[0].weight, parted);
   } else {
-    const float* const gradient = mean(divisor, sink);
-    sink.updating(tickets_, gradient, 1);
-    holder_.apply(gradient, 1, parted);
+    const double damping = weights / static_cast<double>(parts_.size());
+    const float* const gradient = mean(divisor * damping, sink);
+    sink.updating(tickets_, gradient, damping);
+    holder_.apply(gradient, damping, parted);
   }
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     holder_.updater().applied(publications_[i].staleness_compute);
@@ -186,31 +198,34 @@ void ParameterServer::apply_rows(const Action& action, std::uint64_t t, Sink& si
   double divisor = action.divisor;
   for (const modes::Slot& slot : out_.slots(action)) {
     if (held_[slot.index].lost) {
-      divisor -= 1;
+      divisor -= action.keeps_divisor ? 0 : 1;
     } else {
       parts_.push_back({slot.index, slot.weight});
     }
   }
   if (parts_.empty()) return;
   sink.updating_rows();
-  counts_.rows.add(rows_->apply(parts_, divisor, t));
+  counts_.rows.add(rows_->apply(parts_, divisor, t, action.keeps_divisor));
   sink.updated_rows();
 }
 
-// Of what is held, or of what has just come.
+// Of what is held, or of what has just come. What comes twice is late, and is not what is held
+// under the same ticket.
 void ParameterServer::drop(const Action& action, const Event& event, const Payload* payload,
                            Sink& sink) {
   modes::Node node = event.node;
   std::uint64_t examples = payload ? payload->examples : 0;
   RowKeys* rows = payload ? payload->rows : nullptr;
-  for (std::uint32_t slot = 0; slot < held_.size(); ++slot) {
-    const Held& held = held_[slot];
-    if (held.ticket != action.ticket) continue;
+  const bool late = action.why == modes::Why::late;
+  for (std::uint32_t slot = 0; slot < held_.size() && !late; ++slot) {
+    if (held_[slot].ticket != action.ticket) continue;
+    const Held held = std::exchange(held_[slot], {});
     node = held.node;
     examples = held.examples;
     rows = rows_ && !held.lost ? &rows_->keys(slot) : nullptr;
   }
-  if (rows) rows_->drop(*rows);
+  if (rows && rows_) rows_->drop(*rows);
+  if (late && !holds() && node < granted_.size()) --counts_.worker_kept[node];
   switch (action.why) {
     case modes::Why::late:
       counts_.late += examples;

@@ -41,7 +41,6 @@ struct Payload {
   // A gradient, or a model; where it is kept, other memory is given. Null: what its other parts
   // stand for has been lost with its worker on the way to this one of several servers.
   AlignedArray<float>* values;
-  std::uint64_t t;  // updates to what it was computed on
   std::uint64_t examples;
   // Of tables, where the server has any, likewise: the rows that were pulled, and their gradients.
   RowKeys* rows = nullptr;
@@ -107,10 +106,15 @@ class ParameterServer {
   struct Held {
     modes::Node node = 0;
     std::uint64_t t = 0, examples = 0;
-    std::uint64_t ticket = 0, token = 0;
+    std::uint64_t ticket = 0, token = 0;  // no ticket: the slot is free
     bool lost = false;
   };
+  // A node's lease. What a push was computed on is what was granted, whatever its worker says.
+  struct Granted {
+    std::uint64_t token = 0, t = 0;
+  };
 
+  void reach(modes::Node node);
   void arrived(const modes::Event& event, const Payload& payload);
   void carry_out(const modes::Action& action, const modes::Event& event, const Payload* payload,
                  Sink& sink);
@@ -132,8 +136,8 @@ class ParameterServer {
   Holder holder_;
   Aggregator aggregator_;
   std::optional<RowAggregator> rows_;
-  std::vector<std::uint64_t> tokens_;  // of the lease that each node has
-  std::vector<Held> held_;             // by slot
+  std::vector<Granted> granted_;  // by node
+  std::vector<Held> held_;        // by slot
   std::vector<Aggregator::Part> parts_;
   std::vector<modes::Node> nodes_;         // of whom an update's parts are
   std::vector<std::uint64_t> tickets_;     // of these

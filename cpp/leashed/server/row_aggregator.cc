@@ -12,7 +12,7 @@ void RowAggregator::hold(std::uint32_t slot, RowKeys& keys, AlignedArray<float>&
 }
 
 RowPublication RowAggregator::apply(std::span<const Aggregator::Part> parts, double divisor,
-                                    std::uint64_t t) {
+                                    std::uint64_t t, bool keeps_divisor) {
   if (parts.size() == 1 && parts[0].weight == (by_containing_ ? 1 : divisor)) {
     Slot& slot = slots_[parts[0].slot];
     return holder_.push(slot.keys, slot.gradients.data(), t);
@@ -22,7 +22,7 @@ RowPublication RowAggregator::apply(std::span<const Aggregator::Part> parts, dou
   }
   RowPublication result;
   for (std::size_t table = 0; table < holder_.tables().size(); ++table) {
-    result.add(apply_table(table, parts, divisor, t));
+    result.add(apply_table(table, parts, divisor, t, keeps_divisor));
   }
   for (const Aggregator::Part& part : parts) drop(keys(part.slot));
   return result;
@@ -30,7 +30,7 @@ RowPublication RowAggregator::apply(std::span<const Aggregator::Part> parts, dou
 
 RowPublication RowAggregator::apply_table(std::size_t table,
                                           std::span<const Aggregator::Part> parts, double divisor,
-                                          std::uint64_t t) {
+                                          std::uint64_t t, bool keeps_divisor) {
   Table& of = *holder_.tables()[table];
   const std::size_t stride = of.gradient_stride();
   std::size_t most = 0;
@@ -41,6 +41,7 @@ RowPublication RowAggregator::apply_table(std::size_t table,
   folded_.missed = {};
   added_.clear();
   left_out_.clear();
+  damping_.clear();
   if (sums_.size() < most * stride) sums_ = AlignedArray<float>(most * stride);
   for (const Aggregator::Part& part : parts) add(table, slots_[part.slot], part.weight);
   for (std::size_t i = 0; i < added_.size(); ++i) {
@@ -48,11 +49,14 @@ RowPublication RowAggregator::apply_table(std::size_t table,
       folded_.rows[i] = IdIndex::kNone;
       continue;
     }
-    const double pushes = by_containing_ ? added_[i] : divisor - left_out_[i];
-    const float share = 1 / static_cast<float>(pushes);
+    const double pushes = by_containing_  ? added_[i]
+                          : keeps_divisor ? divisor
+                                          : divisor - left_out_[i];
+    damping_[i] /= static_cast<float>(added_[i]);
+    const float share = 1 / (static_cast<float>(pushes) * damping_[i]);
     for (std::size_t j = 0; j < stride; ++j) sums_[i * stride + j] *= share;
   }
-  return holder_.push_weighed(table, folded_, sums_.data(), t);
+  return holder_.push_weighed(table, folded_, sums_.data(), damping_.data(), t);
 }
 
 void RowAggregator::add(std::size_t table, Slot& slot, double weight) {
@@ -76,11 +80,13 @@ void RowAggregator::add(std::size_t table, Slot& slot, double weight) {
       folded_.versions.push_back(pushed_.versions[i]);
       added_.push_back(0);
       left_out_.push_back(0);
+      damping_.push_back(0);
     }
     if (factors_[i] == 0) {
       ++left_out_[place];
       continue;
     }
+    damping_[place] += factors_[i];
     const auto scale = static_cast<float>(weight * factors_[i]);
     if (added_[place]++ == 0) {
       folded_.versions[place] = pushed_.versions[i];

@@ -6,8 +6,9 @@
 // for it: then a rare id takes as large a step as a frequent one.
 //
 // Each push's gradient of a row is damped for the row's own updates since it was pulled, by the
-// table's staleness policy; what that leaves out is no part of the row's mean. The update counts as
-// stale as the stalest gradient in it; the others are folded into it.
+// table's staleness policy; what that leaves out is no part of the row's mean. The rule gets the
+// mean weighted by these factors, which it clips, and their mean, which damps it. The update counts
+// as stale as the stalest gradient in it; the others are folded into it.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,10 @@ class RowAggregator {
   // Keeps them in the slot, which takes the memory; what it had before is given in exchange.
   void hold(std::uint32_t slot, RowKeys& keys, AlignedArray<float>& gradients);
   // One update of the rows of these slots, of which each is of `weight`; they are free then.
-  // divisor: the number of pushes, where not those are counted that have a row's id. t: updates of
-  // the parameters before it.
-  RowPublication apply(std::span<const Aggregator::Part> parts, double divisor, std::uint64_t t);
+  // divisor: the number of pushes, where not those are counted that have a row's id; less what a
+  // policy leaves out, unless that is to change nothing. t: updates of the parameters before it.
+  RowPublication apply(std::span<const Aggregator::Part> parts, double divisor, std::uint64_t t,
+                       bool keeps_divisor = false);
   RowKeys& keys(std::uint32_t slot) { return slots_[slot].keys; }
   // Lets go of them, without an update.
   void drop(RowKeys& keys) { holder_.release(keys); }
@@ -41,7 +43,7 @@ class RowAggregator {
     std::size_t row = 0, gradient = 0;  // of the table that is summed, the first
   };
   RowPublication apply_table(std::size_t table, std::span<const Aggregator::Part> parts,
-                             double divisor, std::uint64_t t);
+                             double divisor, std::uint64_t t, bool keeps_divisor);
   void add(std::size_t table, Slot& slot, double weight);
 
   RowHolder& holder_;
@@ -54,6 +56,7 @@ class RowAggregator {
   std::vector<std::uint64_t> distinct_;
   AlignedArray<float> sums_;
   std::vector<std::uint32_t> added_, left_out_;  // gradients, by row
+  std::vector<float> damping_;                   // by row: the sum of the factors, then their mean
 };
 
 }  // namespace leashed

@@ -245,11 +245,12 @@ void RowHolder::release(RowKeys& keys) {
 }
 
 RowPublication RowHolder::push_weighed(std::size_t table, const Located& located,
-                                       const float* gradients, std::uint64_t t) {
+                                       const float* gradients, const float* factors,
+                                       std::uint64_t t) {
   steps_ = std::max(steps_, t + 1);
   Table& of = *tables_[table];
   return of.push_weighed(*seats_[table], located, gradients, of.gradient_stride(),
-                         begun_[table] + t);
+                         begun_[table] + t, factors);
 }
 
 void RowHolder::locate(const RowKeys& keys, std::size_t table, std::size_t first,

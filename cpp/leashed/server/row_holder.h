@@ -70,9 +70,10 @@ class RowHolder {
   RowPublication push(RowKeys& keys, const float* gradients, std::uint64_t t);
   // Lets the rows go, without an update.
   void release(RowKeys& keys);
-  // Applies gradients of rows of one table that have been weighed (Table::weigh).
+  // Applies gradients of rows of one table that have been weighed (Table::weigh), each damped by
+  // its factor.
   RowPublication push_weighed(std::size_t table, const Located& located, const float* gradients,
-                              std::uint64_t t);
+                              const float* factors, std::uint64_t t);
 
   const std::vector<std::shared_ptr<Table>>& tables() const { return tables_; }
   // For the rows that `keys` has of a table, from the first-th of all on.

@@ -38,8 +38,14 @@ Deciding deciding(const std::string& mode) {
 Choice following(const Choice& mode, Deciding by) {
   if (by == Deciding::alike) return mode;
   Choice other = mode;
-  if (by == Deciding::by_first) {
-    other = {"asp", {{"workers", mode["workers"]}, {"batch", mode["batch"]}}};
+  if (by == Deciding::by_first) {  // updates of as many gradients, whoever may go on
+    const bool sums = mode.name == "hop_bs";
+    const double workers = mode["workers"];
+    other = {"bsp",
+             {{"workers", workers},
+              {"batch", mode["batch"]},
+              {"b2", sums ? mode.value("m", workers) : 1},
+              {"divide_by_containing", mode.value("divide_by_containing", 0)}}};
   }
   other.settings["examples"] = 0;
   other.settings["term_ns"] = 0;

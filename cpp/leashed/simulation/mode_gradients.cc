@@ -84,7 +84,7 @@ Payload ModeGradients::payload(std::uint32_t worker, std::size_t shard) {
   ModePlayer& player = played_.players[worker];
   ModePlayer::Part& part = player.parts[shard];
   const bool whole = played_.shards.size() == 1;
-  Payload payload{whole ? &sent_ : &part.sent, part.t, player.sent.count};
+  Payload payload{whole ? &sent_ : &part.sent, player.sent.count};
   if (played_.rows.holder()) {
     payload.rows = whole ? &player.rows.keys : &part.rows.keys;
     payload.row_gradients = whole ? &row_gradients_ : &part.rows.gradients;

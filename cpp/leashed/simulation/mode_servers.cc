@@ -69,7 +69,7 @@ void ModeServers::go_on(std::size_t shard) {
     ModePlayer::Part& part = played_.players[told.event.node].parts[shard];
     if (waits_for(told, part)) return;
     queue.pop_front();
-    Payload payload{nullptr, part.t, told.event.lease.count};
+    Payload payload{nullptr, told.event.lease.count};
     if (part.push == Push::there) payload = gradients_.payload(told.event.node, shard);
     part.push = Push::none;
     part.awaited = false;

@@ -139,16 +139,16 @@ class ModePlay final : Sink {
     Shards& shards = played_.shards;
     ModePlayer& player = played_.players[node];
     // Of one that was granted before it went, and could not be told so yet.
-    if (shards.agree() && shard > 0 && grant.lease.ticket != player.lease.ticket) return;
     const std::uint64_t count = grant.lease.count;
+    const bool other = count > 0 && grant.lease.ticket != player.lease.ticket;
+    if (shards.agree() && shard > 0 && other) return;
     ModePlayer::Part& part = player.parts[shard];
-    if (shard == 0) player.lease = grant.lease;
+    if (shard == 0 && count > 0) player.lease = grant.lease;
     part.ticket = grant.lease.ticket;
     part.version = grant.version;
-    part.t = grant.t;
     if (played_.rule.model == WorkerRule::Model::pulled) {
       part.pulled = std::move(grant.pulled);
-    } else if (shards.size() == 1 || count == 0) {
+    } else if (shards.size() == 1 || count == 0 || player.ended) {
       played_.models.take(grant, shards.spans(shard));
     } else {
       part.to_take.emplace(std::move(grant));
@@ -198,16 +198,20 @@ class ModePlay final : Sink {
   void begin(modes::Node node) {
     ModePlayer& player = played_.players[node];
     player.leased = false;
-    for (std::size_t shard = 0; shard < player.parts.size(); ++shard) {
-      ModePlayer::Part& part = player.parts[shard];
-      part.granted = false;
-      if (part.to_take) played_.models.take(*part.to_take, played_.shards.spans(shard));
-      part.to_take.reset();
-    }
+    for (ModePlayer::Part& part : player.parts) part.granted = false;
+    take_parts(player);
     played_.telemetry.waiting_seconds += in_seconds(played_.now - player.since);
     player.working = true;
     player.since = played_.now;
     if (!transfers_.by_parts()) set_off(node, transfers_.pulled(node));
+  }
+
+  void take_parts(ModePlayer& player) {
+    for (std::size_t shard = 0; shard < player.parts.size(); ++shard) {
+      std::optional<Grant>& part = player.parts[shard].to_take;
+      if (part) played_.models.take(*part, played_.shards.spans(shard));
+      part.reset();
+    }
   }
 
   // It has all that it computes on.
@@ -232,8 +236,10 @@ class ModePlay final : Sink {
     played_.ended = true;
     played_.watch.stop.finish(StopReason::epochs);
     if (!played_.members.there(node)) return;
-    played_.active -= !played_.players[node].ended;
-    played_.players[node].ended = true;
+    ModePlayer& player = played_.players[node];
+    played_.active -= !player.ended;
+    player.ended = true;
+    take_parts(player);
   }
 
   void settled(modes::Node, const Publication& publication) override {

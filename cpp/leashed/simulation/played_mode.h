@@ -40,7 +40,6 @@ struct ModePlayer {
   struct Part {
     std::uint64_t ticket = 0, version = 0;  // granted
     ParameterVector::Pin pulled;            // of a mode whose gradients are taken on it
-    std::uint64_t t = 0;                    // updates to what was pulled
     bool granted = false;                   // since it last began
     std::uint64_t bytes = 0;                // of it, over links, each way
     // Where there are several:

@@ -337,7 +337,7 @@ void Table::weigh(const Located& located, float* factors, RowPublication& missed
 }
 
 RowPublication Table::push(Seat& seat, const Located& located, const float* gradient,
-                           std::size_t stride, std::uint64_t t, bool weighed) {
+                           std::size_t stride, std::uint64_t t, const float* weighed) {
   const Coefficients coefficients = rule_.coefficients(t);
   if (!settings_.versions) {
     const RowPublication result = push_uncounted(located, gradient, stride, coefficients);
@@ -382,7 +382,7 @@ RowPublication Table::push(Seat& seat, const Located& located, const float* grad
       }
     }
     if (weighed) {
-      std::fill_n(damping, count, 1.0f);
+      for (std::size_t k = 0; k < count; ++k) damping[k] = weighed[which[k]];
     } else {
       factors(tau, numbers, count, damping);
     }

@@ -114,7 +114,7 @@ class Table {
   // Applies gradient[i · stride ...] to the i-th. t: updates of the model before this one.
   RowPublication push(Seat& seat, const Located& located, const float* gradient, std::size_t stride,
                       std::uint64_t t) {
-    return push(seat, located, gradient, stride, t, false);
+    return push(seat, located, gradient, stride, t, nullptr);
   }
 
   // For an update that is put together of the gradients of several, while nobody else updates the
@@ -122,10 +122,10 @@ class Table {
   // of; 0 where it leaves the gradient out, which is counted, or the row is gone, or the id had
   // none.
   void weigh(const Located& located, float* factors, RowPublication& missed);
-  // As push, of gradients that have been weighed.
+  // As push, of gradients that have been weighed: the i-th is damped by factors[i].
   RowPublication push_weighed(Seat& seat, const Located& located, const float* gradient,
-                              std::size_t stride, std::uint64_t t) {
-    return push(seat, located, gradient, stride, t, true);
+                              std::size_t stride, std::uint64_t t, const float* factors) {
+    return push(seat, located, gradient, stride, t, factors);
   }
 
   // For threads that come and go. θ of each id, and its version; ids may repeat. Changes nothing.
@@ -279,7 +279,7 @@ class Table {
     asm volatile("");  // else a call that only fetches is left out
   }
   RowPublication push(Seat& seat, const Located& located, const float* gradient, std::size_t stride,
-                      std::uint64_t t, bool weighed);
+                      std::uint64_t t, const float* weighed);
   RowPublication push_uncounted(const Located& located, const float* gradient, std::size_t stride,
                                 const Coefficients& coefficients);
   std::uint32_t version(std::uint32_t row) const;

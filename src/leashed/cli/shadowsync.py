@@ -19,7 +19,7 @@ from leashed.cluster.shadowsync.figure5 import Figure5
 from leashed.cluster.shadowsync.quality import Sweep, Table2
 from leashed.cluster.shadowsync.scaling import Scaling
 from leashed.cluster.shadowsync.study import Record, Study, left, read
-from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualTable2
+from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
 from leashed.datasets import Split, synthetic_digits
 from leashed.report.table import number
 from leashed.studies.scaling import MODELS
@@ -27,12 +27,13 @@ from leashed.studies.scaling import MODELS
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
-AnyStudy = Figure5 | Table2 | Sweep | VirtualFigure5 | VirtualTable2
+AnyStudy = Figure5 | Table2 | Sweep | VirtualFigure5 | VirtualTable2 | VirtualSweep
 
 _STUDIES: dict[str, type[AnyStudy]] = {study.NAME: study for study in (Figure5, Table2, Sweep)}
 _VIRTUAL: dict[str, type[AnyStudy]] = {
     "figure5": VirtualFigure5,
     "table2": VirtualTable2,
+    "sweep": VirtualSweep,
 }
 _RUNS_LEFT = 3
 
@@ -74,8 +75,9 @@ def add(benchmarks: Commands) -> None:
         "--virtual",
         action="store_true",
         help="--figure5 or --table2 in virtual time, with the paper's numbers of trainers and "
-        "threads and real gradients (docs/simulation.md); "
-        f"{_takes(VirtualFigure5())} or {_takes(VirtualTable2())}",
+        "threads and real gradients (docs/simulation.md), or --sweep, of which the machine's load is "
+        f"then no part; {_takes(VirtualFigure5())}, {_takes(VirtualTable2())} or "
+        f"{_takes(VirtualSweep())}",
     )
     parser.add_argument(
         "--full",
@@ -192,8 +194,8 @@ def _default(name: str) -> str:
 def _study(options: argparse.Namespace) -> AnyStudy:
     if options.full and not options.virtual:
         raise ValueError("--full goes with --virtual")
-    if options.virtual and options.study not in _VIRTUAL:
-        raise ValueError(f"--virtual does not go with --{options.study}")
+    if options.full and options.study == "sweep":
+        raise ValueError("--full does not go with --sweep")
     kind: type[AnyStudy] = (_VIRTUAL if options.virtual else _STUDIES)[options.study]
     called = "--virtual" if options.virtual else f"--{options.study}"
     fields = {item.name: item for item in dataclasses.fields(kind)}

@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "cluster/rings.h"
+#include "leashed/cluster/ring_group.h"
+#include "leashed/cluster/round.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "replica.h"
 
@@ -56,6 +58,23 @@ TEST_CASE("who comes late has the others' theta before it trains") {
     for (const float value : late.replica.theta()) CHECK(value == 1);
     late.sync->end();
     old.sync->end();
+  }
+}
+
+TEST_CASE("what is global begins as theta did before it was trained, also of a trainer alone") {
+  for (const bool joins : {true, false}) {
+    Replica replica(std::vector<float>(kDimension, 1));
+    RingGroup group(kDimension, 1);
+    group.form({1, 0, {true}, nullptr});
+    RoundCounters counters;
+    const CustomMix none;
+    const Choice machine{"bmuf", {{"alpha", 1}, {"eta", 0.5}, {"momentum", 0}, {"nesterov", 0}}};
+    Round round(make_synchroniser(machine), nullptr, &group, none, kDimension, counters);
+    if (joins) CHECK(round.join(replica.discipline(), Deadline::in(kTimeout)));
+    replica.set(std::vector<float>(kDimension, 3));
+    CHECK(round.run(replica.discipline(), Deadline::in(kTimeout)));
+    // Half the way from where it began, or from where its first round found it.
+    for (const float value : replica.theta()) CHECK(value == (joins ? 2 : 3));
   }
 }
 

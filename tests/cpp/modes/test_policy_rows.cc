@@ -274,8 +274,8 @@ class Replay final : Sink {
       return server_.handle(heard.event, nullptr, heard.at, *this);
     }
     if (!player.computed) compute(heard.event.node);
-    const Payload payload{&player.sent, player.granted.t, player.granted.lease.count,
-                          &player.pulled.keys, &player.row_gradients};
+    const Payload payload{&player.sent, player.granted.lease.count, &player.pulled.keys,
+                          &player.row_gradients};
     player.granted.pulled.release();
     server_.handle(heard.event, &payload, heard.at, *this);
   }
@@ -307,6 +307,7 @@ class Replay final : Sink {
     player.computed = true;
   }
   void grant(Grant grant) override {
+    if (grant.lease.count == 0) return;
     Player& player = players_[grant.node];
     player.granted = std::move(grant);
     player.computed = false;
@@ -338,8 +339,9 @@ std::vector<Choice> pushing_modes() {
           {"asp"},
           {"ssp", {{"s", 1}}},
           {"dssp", {{"lower", 1}, {"upper", 4}}},
+          {"hop_bs", {{"m", 3}}},
           {"hop_bw", {{"b3", 1}}},
-          {"gba", {{"m", 3}, {"iota", 0}}},
+          {"gba", {{"m", 3}, {"iota", 0}, {"divide_by_m", 1}}},
           {"switching", {{"gba_batch", 2}}},
           {"automatic", {{"window_ns", 1e5}}},
           {"shat"},

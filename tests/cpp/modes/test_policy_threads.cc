@@ -99,6 +99,7 @@ std::vector<Choice> all_modes() {
           {"ssp", {{"s", 2}}},
           {"dssp", {{"lower", 1}, {"upper", 4}}},
           {"hop_bs", {{"b1", 1}}},
+          {"hop_bs", {{"b1", 2}, {"m", 3}}},
           {"hop_bw", {{"b3", 1}}},
           {"easgd", {{"alpha", 0.5}, {"gap", 2}}},
           {"local_sgd", {{"h", 2}}},
@@ -208,7 +209,7 @@ class Replay final : Sink {
     if (server_.rule().sends == WorkerRule::Sends::model) {
       std::copy_n(models_[node], kFeatures, player.sent.data());
     }
-    const Payload payload{&player.sent, player.granted.t, player.granted.lease.count};
+    const Payload payload{&player.sent, player.granted.lease.count};
     player.granted.pulled.release();
     ++pushes[node];
     server_.handle(heard.event, &payload, heard.at, *this);

@@ -172,13 +172,13 @@ class Cluster {
         Worker& w = workers_.at(a.node);
         REQUIRE(w.there);
         REQUIRE(w.ticket == 0);  // it waits, or has just pushed: SHAT does not wait for the pull
-        REQUIRE(a.lease.count > 0);
+        if (a.lease.count == 0) return false;  // the answer before the end
         REQUIRE(a.lease.first + a.lease.count <= examples);
         REQUIRE(leases_.emplace(a.lease.ticket, a.lease).second);
         const Lease& first = batches_.emplace(a.lease.number, a.lease).first->second;
         REQUIRE(a.lease.first == first.first);  // what comes back stays what it was
         REQUIRE(a.lease.count == first.count);
-        if (!switches_) REQUIRE(a.lease.token == first.token);
+        if (!switches_) REQUIRE(a.lease.token >= first.token);
         REQUIRE(a.version >= version_);
         w.waits = false;
         w.ticket = a.lease.ticket;

@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster.h"
@@ -76,6 +78,40 @@ TEST_CASE("SSP and Hop-BS let nobody begin who is more than the bound ahead, and
       widest = std::max(widest, widest_gap({"hop_bs", {{"b1", static_cast<double>(s)}}}, seed));
     }
     CHECK(widest == s);
+  }
+}
+
+TEST_CASE("Hop-BS makes an update of m gradients, whose staleness stays near its bound") {
+  for (const std::uint64_t b1 : {1, 2, 4}) {
+    std::uint64_t stalest = 0;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      Cluster cluster(
+          {"hop_bs",
+           {{"workers", 6}, {"batch", 1}, {"examples", 600}, {"b1", static_cast<double>(b1)}}},
+          {.workers = 6}, seed);
+      std::map<Node, std::uint64_t> read;
+      std::uint64_t version = 0;
+      std::size_t held = 0;
+      cluster.watch = [&](const Event& event, const Out& out) {
+        for (const Action& a : out.actions()) {
+          if (a.kind == Action::Kind::grant) read[a.node] = a.version;
+          if (a.kind == Action::Kind::hold) {
+            ++held;
+            stalest = std::max(stalest, version - read[event.node]);
+          }
+          if (a.kind != Action::Kind::apply) continue;
+          CHECK(a.divisor == 6);
+          CHECK(std::exchange(held, 0) == 6);
+          version = a.version;
+        }
+      };
+      cluster.run();
+      CHECK(version == 100);
+    }
+    // While one computes, each other pushes b1 + 1 batches before it waits, and some that count
+    // from before.
+    CHECK(stalest >= 1);
+    CHECK(stalest <= 2 * b1 + 1);
   }
 }
 
@@ -196,6 +232,48 @@ TEST_CASE("who joins SHAT begins with no updates by others, and a push is answer
   CHECK(joined.n == 3);
   CHECK(answer(5, 1).c == 3);
   CHECK(answer(6, 7).c == 1);
+}
+
+TEST_CASE("who has a model of its own is answered after its last push too, once") {
+  for (const char* const name : {"shat", "shat_root", "ensemble", "easgd", "local_sgd"}) {
+    CAPTURE(name);
+    std::map<std::string, double> settings = {{"workers", 2}, {"batch", 1}, {"examples", 2}};
+    if (name == std::string("easgd")) settings["alpha"] = 0.5;
+    if (name == std::string("local_sgd")) settings["h"] = 1;
+    Driven m = driven(name, settings);
+    m.pull(0, 0), m.pull(0, 1);
+    std::map<Node, std::vector<Action>> told;
+    const auto hear = [&](const Out& out) {
+      for (const Action& a : out.actions()) {
+        if (a.kind == Action::Kind::grant || a.kind == Action::Kind::end) {
+          told[a.node].push_back(a);
+        }
+      }
+    };
+    hear(m.push(1, 0));
+    hear(m.pull(1, 0));
+    hear(m.push(2, 1));
+    for (const Node node : {1, 0}) hear(m.pull(3, node));
+    for (const Node node : {0, 1}) {
+      REQUIRE(told[node].size() >= 2);
+      CHECK(told[node][0].kind == Action::Kind::grant);
+      CHECK(told[node][0].lease.count == 0);
+      CHECK(told[node][0].version == (name == std::string("local_sgd") ? 1 : 2));
+      for (std::size_t i = 1; i < told[node].size(); ++i) {
+        CHECK(told[node][i].kind == Action::Kind::end);
+      }
+    }
+    // Who comes now has pushed nothing.
+    only(m.pull(4, 7), Action::Kind::end);
+  }
+}
+
+TEST_CASE("no node's number is a measure of memory") {
+  Driven m = driven("asp", {{"workers", 2}, {"batch", 1}});
+  for (const Event::Kind kind : {Event::Kind::pull, Event::Kind::join, Event::Kind::push}) {
+    CHECK_THROWS_WITH_AS(m.on(kind, 0, kMostNodes), "node must be below 16777216", Error);
+  }
+  CHECK(only(m.pull(0, 0), Action::Kind::grant).n == 2);
 }
 
 TEST_CASE("Sync's mean is over all that are there") {

@@ -63,6 +63,28 @@ TEST_CASE("a batch counts once, whoever brings it") {
   CHECK(server.push(1, server.pull(1), 1, 0).size() == 2);
 }
 
+TEST_CASE("a batch's number is no measure of memory, and each counts once in any order") {
+  Follower server(1, 4);
+  const std::uint64_t last = ~std::uint64_t{0};
+  const std::vector<std::uint64_t> numbers = {
+      std::uint64_t{1} << 62, last, 5, 3, 4, 0, last - 1, 1, 7, last - 3};
+  for (const std::uint64_t number : numbers) {
+    CAPTURE(number);
+    CHECK(server.push(0, server.pull(0), number, number).size() == 2);
+  }
+  for (const std::uint64_t number : numbers) {
+    CAPTURE(number);
+    const auto again = server.push(0, server.pull(0), number, number);
+    REQUIRE(again.size() == 1);
+    CHECK(again[0].why == Why::late);
+  }
+  for (const std::uint64_t number : {std::uint64_t{2}, std::uint64_t{6}, last - 2}) {
+    CAPTURE(number);
+    CHECK(server.push(0, server.pull(0), number, number).size() == 2);
+    CHECK(server.push(0, server.pull(0), number, number).size() == 1);
+  }
+}
+
 TEST_CASE("what somebody has who goes is given to nobody, and is not waited for at the end") {
   Follower server(3, 4);
   server.pull(0);

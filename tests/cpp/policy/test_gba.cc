@@ -72,6 +72,37 @@ TEST_CASE("a step of which nothing is kept makes no update, and counts") {
   CHECK(out.actions()[1].step == 2);  // tokens are compared with it
 }
 
+TEST_CASE("a batch that comes back is computed anew, and as fresh as the step it is then sent at") {
+  for (const bool expires : {false, true}) {
+    CAPTURE(expires);
+    ServerPolicy m = make_server_policy(
+        {"gba",
+         {{"workers", 2}, {"batch", 1}, {"m", 1}, {"iota", 4}, {"term_ns", expires ? 50 : 0}}});
+    Out out;
+    const auto told = [&](const Event& event, std::int64_t now) {
+      out.clear();
+      m.on(event, {now}, out);
+      return out.actions();
+    };
+    const Lease lost = told({Event::Kind::pull, 0}, 0)[0].lease;
+    Lease lease = told({Event::Kind::pull, 1}, 0)[0].lease;
+    for (std::int64_t now = 1; now <= 10; ++now) {
+      told({Event::Kind::push, 1, lease.ticket}, now);
+      lease = told({Event::Kind::pull, 1}, now)[0].lease;
+    }
+    CHECK(lost.token == 0);
+    CHECK(lease.token == 11);
+    told({Event::Kind::push, 1, lease.ticket}, 49);
+    told(expires ? Event{Event::Kind::wake} : Event{Event::Kind::leave, 0}, 50);
+    const Lease again = told({Event::Kind::pull, 1}, 50)[0].lease;
+    CHECK(again.number == lost.number);
+    CHECK(again.token == 11);  // as many steps as there have been
+    const auto actions = told({Event::Kind::push, 1, again.ticket}, 51);
+    REQUIRE(actions.size() == 2);
+    CHECK(actions[1].kind == Action::Kind::apply);
+  }
+}
+
 TEST_CASE("a thousand switches lose nothing, train nothing twice, and leave nothing under way") {
   std::uint64_t switches = 0;
   for (std::uint64_t seed = 0; seed < 120; ++seed) {

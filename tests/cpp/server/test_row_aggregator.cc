@@ -243,6 +243,67 @@ TEST_CASE("what a table's policy leaves out is no part of the row's mean") {
   CHECK(all_of(tables) == untouched);
 }
 
+TEST_CASE("a divisor that is to stay does, whatever a table's policy leaves out") {
+  const auto tables = made(false, {"cutoff", {{"iota", 0}}});
+  RowHolder holder(tables, {0, 0, 1});
+  RowAggregator aggregator(holder, false);
+  Push stale(1), between(1), fresh(1);
+  holder.pull(stale.view, stale.pulled);
+  holder.pull(between.view, between.pulled);
+  between.compute(holder, 1);
+  holder.push(between.pulled.keys, between.gradients.data(), 0);
+  holder.pull(fresh.view, fresh.pulled);
+  const ByRow before = all_of(tables);
+  stale.compute(holder, 2);
+  aggregator.hold(0, stale.pulled.keys, stale.gradients);
+  fresh.compute(holder, 3);
+  aggregator.hold(1, fresh.pulled.keys, fresh.gradients);
+  const Aggregator::Part parts[] = {{0, 1}, {1, 1}};
+  aggregator.apply(parts, 2, 1, true);
+  for (const auto& [key, sum] : fresh.sums) {
+    const Values got = row_of(*tables[key.first], key.second);
+    for (std::size_t i = 0; i < kDim; ++i) {
+      CHECK(got[i] == doctest::Approx(before.at(key)[i] - kLr * sum[i] / 2));
+    }
+  }
+}
+
+TEST_CASE("a row's gradient is clipped before it is damped, of one push and of several") {
+  std::vector<ByRow> found;
+  for (const std::uint32_t several : {1, 2}) {
+    std::vector<std::shared_ptr<Table>> tables;
+    for (const char* name : {"a", "b"}) {
+      Table::Settings settings = settings_of(name, 30);
+      settings.staleness = {"power", {{"k", 1}}};
+      settings.rule.settings["clip_value"] = 0.5;
+      tables.push_back(std::make_shared<Table>(settings));
+    }
+    RowHolder holder(tables, {0, 0, 1});
+    RowAggregator aggregator(holder, false);
+    std::vector<Push> stale;
+    stale.reserve(several);
+    for (std::uint32_t i = 0; i < several; ++i) stale.emplace_back(1);
+    Push between(1);
+    for (Push& push : stale) holder.pull(push.view, push.pulled);
+    holder.pull(between.view, between.pulled);
+    between.compute(holder, 1);
+    holder.push(between.pulled.keys, between.gradients.data(), 0);
+    std::vector<Aggregator::Part> parts;
+    for (std::uint32_t slot = 0; slot < several; ++slot) {
+      stale[slot].compute(holder, 2);  // the same
+      aggregator.hold(slot, stale[slot].pulled.keys, stale[slot].gradients);
+      parts.push_back({slot, 1});
+    }
+    aggregator.apply(parts, several, 1);
+    found.push_back(all_of(tables));
+  }
+  for (const auto& [key, values] : found[0]) {
+    for (std::size_t i = 0; i < kDim; ++i) {
+      CHECK(found[1].at(key)[i] == doctest::Approx(values[i]).epsilon(1e-5));
+    }
+  }
+}
+
 TEST_CASE("a batch that contains an id divides its row's sum, unless a policy leaves it out") {
   const auto tables = made(false, {"cutoff", {{"iota", 0}}});
   RowHolder holder(tables, {0, 0, 1});

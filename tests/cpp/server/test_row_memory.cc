@@ -9,7 +9,9 @@
 #include <numeric>
 #include <vector>
 
+#include "leashed/server/parameter_server.h"
 #include "leashed/server/row_holder.h"
+#include "leashed/update/registry.h"
 #include "replaced_new.h"
 
 namespace {
@@ -55,6 +57,17 @@ struct Ids {
   std::vector<std::uint64_t> ids;
   IdColumn columns[3];
   BatchView view{nullptr, Targets(), kIds};
+};
+
+class Tickets final : public Sink {
+ public:
+  void grant(Grant grant) override { of[grant.node] = grant.lease.ticket; }
+  void wake(Time) override {}
+  void meet(std::span<const modes::Node>, modes::Node) override {}
+  void end(modes::Node) override {}
+  void settled(modes::Node, const Publication&) override {}
+
+  std::uint64_t of[2] = {};
 };
 
 // Whether new ids go on finding room, if not all of a batch: not for long where rows that have been
@@ -103,6 +116,38 @@ TEST_CASE("rows that are held are in nobody's way only when they are let go of")
   CHECK(!finds_room(holder));
   holder.release(kept.keys);
   CHECK(finds_room(holder));
+}
+
+TEST_CASE("a push that comes twice lets go of its rows, and of no others") {
+  for (const double b2 : {1, 2}) {
+    CAPTURE(b2);
+    RowHolder holder(tables_of_three(), {0, 1, 2});
+    const Ids ids(1);
+    const float initial = 0;
+    const auto rule = make_rule({"sgd", {{"lr", 1}}});
+    const DisciplineContext context{&initial, 1, 2, 1, *rule};
+    ParameterServer server(
+        modes::make_server_policy({"bsp", {{"workers", 2}, {"batch", kIds}, {"b2", b2}}}), context,
+        &holder);
+    Tickets sink;
+    for (const modes::Node node : {0, 1}) {
+      server.handle({modes::Event::Kind::pull, node}, nullptr, {0}, sink);
+    }
+    for (const modes::Node node : {0, 0, 1}) {
+      PulledRows pulled;
+      ShownRows shown;
+      AlignedArray<float> values(1), gradients;
+      BatchView view = ids.view;
+      holder.pull(view, pulled);
+      holder.show(pulled, view, shown, gradients);
+      values[0] = 1;
+      const Payload payload{&values, kIds, &pulled.keys, &gradients};
+      server.handle({modes::Event::Kind::push, node, sink.of[node]}, &payload, {0}, sink);
+    }
+    CHECK(server.counts().late == kIds);
+    CHECK(server.counts().rows.applied + server.counts().rows.folded == 2 * 3 * kIds);
+    CHECK(finds_room(holder));
+  }
 }
 
 TEST_CASE("a push that is taken apart without memory holds what can be let go of") {

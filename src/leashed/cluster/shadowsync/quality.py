@@ -251,6 +251,15 @@ class Sweep(Pass):
             for gap in (None, *self.gaps)
         ]
 
+    @property
+    def told(self) -> str:
+        """How it is measured, in words."""
+        return (
+            f"Evaluation loss of the first replica after one pass over {self.examples:,} examples by "
+            f"{self.trainers} trainers of {self.threads} threads each, means ± half the 95% interval "
+            "over the seeds; the best of each kind first."
+        )
+
     def _grid(self, kind: str) -> list[dict[str, float]]:
         if kind != "bmuf":
             return [{"alpha": alpha} for alpha in self.alpha]
@@ -300,13 +309,8 @@ class Sweep(Pass):
                         )
                     )
                 rows.append([*cells, number(_mean_loss(runs)), str(len(runs))])
-        told = (
-            f"Evaluation loss of the first replica after one pass over {self.examples:,} examples by "
-            f"{self.trainers} trainers of {self.threads} threads each, means ± half the 95% interval "
-            "over the seeds; the best of each kind first."
-        )
         best = [f"best {kind}: {_words(settings)}" for kind, settings in self.best(records).items()]
-        return "\n\n".join([told, text(header, rows), "\n".join(best)])
+        return "\n\n".join([self.told, text(header, rows), "\n".join(best)])
 
 
 def _check_kinds(kinds: Sequence[str]) -> None:

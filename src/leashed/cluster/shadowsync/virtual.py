@@ -1,5 +1,5 @@
-"""Figure 5 and Table 2 of shadowsync in virtual time, at the paper's numbers of trainers and threads:
-gradients are real, what they take and what the links carry is not.
+"""Figure 5 and Table 2 of shadowsync in virtual time, at the paper's numbers of trainers and threads,
+and the sweep: gradients are real, what they take and what the links carry is not.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from leashed import models
 from leashed.base import checks
 from leashed.base.machine import cores
-from leashed.cluster.shadowsync.quality import ALONE, Table2, synchroniser_of
+from leashed.cluster.shadowsync.quality import ALONE, Pass, Sweep, Table2, synchroniser_of
 from leashed.cluster.shadowsync.scaling import NONE, Scaling, synchroniser
 from leashed.cluster.shadowsync.study import Record, Study
 from leashed.datasets import Dataset, Split
@@ -26,7 +26,10 @@ from leashed.stopping import Until, batches_in
 from leashed.sync import Synchroniser
 from leashed.training.train import mean_loss
 
-__all__ = ["VirtualFigure5", "VirtualTable2"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["VirtualFigure5", "VirtualSweep", "VirtualTable2"]
 
 _UPDATE = 0.05  # of a gradient's time: what an update takes, and a copy
 _RATE = 8_500.0  # iterations per second of ours, about, evaluations included
@@ -231,7 +234,36 @@ class VirtualFigure5(Played, Scaling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VirtualTable2(Played, Table2):
+class PlayedPass(Played, Pass):
+    """What Table 2 and the sweep share."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check()
+        if self.model != "mlp":
+            raise ValueError(f"model must be mlp in virtual time, got {self.model!r}")
+
+    def scaled(self, scale: float) -> Self:
+        """With shorter runs."""
+        return dataclasses.replace(self, passes=self.passes * scale)
+
+    def iterations(self, examples: int) -> int:
+        batches = batches_in(self.passes, examples, self.batch_size)
+        return batches // (self.trainers * self.threads)
+
+    def seconds(self) -> float:
+        iterations = self.passes * self.examples / self.batch_size
+        return len(self.settings()) * iterations / _RATE
+
+    def measure(self, setting: Record, data: Split | None) -> Record:
+        assert data is not None
+        sync = synchroniser_of(setting, self.iterations(len(data.train)))
+        trainers = 1 if setting["sync"] == ALONE else self.trainers
+        return self.play(data, trainers, self.servers, sync, setting["repeat"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualTable2(PlayedPass, Table2):
     """The sync gap's effect on the losses.
 
     Args: as of ``Table2`` and ``Played``.
@@ -255,35 +287,11 @@ class VirtualTable2(Played, Table2):
     seed: int = 0
     repeats: int = 5
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check()
-        if self.model != "mlp":
-            raise ValueError(f"model must be mlp in virtual time, got {self.model!r}")
-
     def full(self) -> VirtualTable2:
         """All synchronisers, and gaps that vary over time."""
         return dataclasses.replace(
             self, kinds=Table2.kinds, varying=Table2.varying, repeats=2 * self.repeats
         )
-
-    def scaled(self, scale: float) -> VirtualTable2:
-        """With shorter runs."""
-        return dataclasses.replace(self, passes=self.passes * scale)
-
-    def iterations(self, examples: int) -> int:
-        batches = batches_in(self.passes, examples, self.batch_size)
-        return batches // (self.trainers * self.threads)
-
-    def seconds(self) -> float:
-        iterations = self.passes * self.examples / self.batch_size
-        return len(self.settings()) * iterations / _RATE
-
-    def measure(self, setting: Record, data: Split | None) -> Record:
-        assert data is not None
-        sync = synchroniser_of(setting, self.iterations(len(data.train)))
-        trainers = 1 if setting["sync"] == ALONE else self.trainers
-        return self.play(data, trainers, self.servers, sync, setting["repeat"])
 
     @property
     def told(self) -> str:
@@ -294,4 +302,40 @@ class VirtualTable2(Played, Table2):
             f"{self.servers} sync servers behind links of {number(self.bandwidth / 1e6)} MB/s each "
             f"way; η = {self.lr:g}; losses of the first replica, means ± half the 95% interval over "
             "the seeds. Examples/s: of virtual seconds."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualSweep(PlayedPass, Sweep):
+    """The grid of the synchronisers' numbers, where the machine's load is no part of the result.
+
+    Args: as of ``Sweep`` and ``Played``. ``bandwidth`` is by default what makes a trainer's rounds in
+        the background about twice as frequent as at the gap of 30, as the paper's BMUF has them.
+    """
+
+    NAME: ClassVar[str] = "virtual-sweep"
+
+    eta: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
+    trainers: int = 4
+    threads: int = 2
+    batch_size: int = 16
+    hidden: int = 64
+    passes: float = 1.0
+    pace: float = 0.02
+    latency: float = 5e-5
+    bandwidth: float = 1e6
+    lr: float = 0.05
+    examples: int = 20_000
+    seed: int = 0
+    repeats: int = 5
+
+    @property
+    def told(self) -> str:
+        """How it is measured, in words."""
+        return (
+            f"Virtual time: evaluation loss of the first replica after {self.passes:g} passes over "
+            f"{self.examples:,} examples by {self.trainers} trainers of {self.threads} threads each, a "
+            f"gradient of {self.batch_size} examples takes {1e3 * self.pace:g} ms on average, "
+            f"exponentially distributed; links of {number(self.bandwidth / 1e6)} MB/s each way; "
+            f"η = {self.lr:g}; means ± half the 95% interval over the seeds; the best of each kind first."
         )
