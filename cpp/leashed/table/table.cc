@@ -20,6 +20,7 @@ constexpr std::size_t kMostFloats = std::size_t{1} << 20;  // of a row
 constexpr std::size_t kReadAhead = 16;                     // rows that are prefetched, to be read
 constexpr std::size_t kBlock = 32;                         // rows that are updated at once
 constexpr std::size_t kPart = 4096;                        // rows between two looks at signals
+constexpr std::uint32_t kToAdmit = IdIndex::kNone - 1;  // for the row of an id that is to get one
 constexpr std::size_t kLine = kCacheLine / sizeof(float);
 
 IdIndex::Settings index_settings(std::size_t rows, bool evicts) {
@@ -99,7 +100,7 @@ Table::Table(const Settings& settings, const Watch& watch)
     };
     if (bytes(kLeastRows) > limit) too_small(kLeastRows, bytes(kLeastRows));
     // The most rows that fit: the index's memory goes up by steps.
-    std::size_t fits = kLeastRows, too_many = std::min(limit / row, kMostRows) + 1;
+    std::size_t fits = kLeastRows, too_many = std::min<std::size_t>(limit / row, kToAdmit - 2) + 1;
     while (fits + 1 < too_many) {
       const std::size_t middle = std::midpoint(fits, too_many);
       (bytes(middle) <= limit ? fits : too_many) = middle;
@@ -194,6 +195,7 @@ std::unique_ptr<Table::Seat> Table::Seat::keep(Table& table) {
 }
 
 Table::Seat::~Seat() {
+  table_.expect(*this, 0);
   table_.epochs_.leave(number_);
   table_.slots_[number_].taken.store(false, std::memory_order_release);
 }
@@ -213,10 +215,6 @@ void Table::check(const std::uint64_t* ids, std::size_t n) const {
 }
 
 std::uint32_t Table::admit(std::uint64_t id, RowPublication& missed) {
-  if (admission_ && !admission_->sighted(id)) {
-    ++missed.unadmitted;
-    return IdIndex::kNone;
-  }
   const IdIndex::Entry entry = index_->insert(id, time(), period_.load(kRelaxed));
   if (entry.outcome == IdIndex::Outcome::deferred) ++missed.deferred;
   if (entry.outcome == IdIndex::Outcome::refused) ++missed.refused;
@@ -240,15 +238,35 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
       if (i < kAhead) continue;
       located.rows[i - kAhead] = index_->find(ids[i - kAhead]);
     }
+    std::size_t to_admit = 0;
     for (std::size_t i = 0; i < n; ++i) {
       if (located.rows[i] != IdIndex::kNone) continue;
       --found;
-      if (admits) located.rows[i] = admit(ids[i], located.missed);
+      if (!admits) continue;
+      if (admission_ && !admission_->sighted(ids[i])) {
+        ++located.missed.unadmitted;
+        continue;
+      }
+      located.rows[i] = kToAdmit;
+      ++to_admit;
+    }
+    if (admits) expect(seat, to_admit);
+    for (std::size_t i = 0; to_admit > 0; ++i) {
+      if (located.rows[i] != kToAdmit) continue;
+      located.rows[i] = admit(ids[i], located.missed);
+      --to_admit;
     }
   }
   if (!admits) return;
   slots_[seat.number_].add(kAsked, n);
   slots_[seat.number_].add(kFound, found);
+}
+
+void Table::expect(Seat& seat, std::size_t ids) {
+  if (!evicts()) return;
+  std::size_t& before = slots_[seat.number_].expected;
+  if (ids != before) index_->expect(ids, before);
+  before = ids;
 }
 
 void Table::expect_pull(const Located& located) const {

@@ -202,6 +202,8 @@ class Table {
     // Written by who has the seat alone. Relaxed: counts.
     std::array<std::atomic<std::uint64_t>, kCounts> counts{};
     std::unique_ptr<Scratch> scratch;
+    // Ids of its last batch that were to get a row, where some are evicted.
+    std::size_t expected = 0;
 
     void add(Count count, std::uint64_t n) {
       counts[count].store(counts[count].load(std::memory_order_relaxed) + n,
@@ -263,6 +265,8 @@ class Table {
   float score(RowHead& head, const float* values) const;
   std::uint16_t time() const;
   void check(const std::uint64_t* ids, std::size_t n) const;
+  // The seat's next batch brings so many ids that are to get a row.
+  void expect(Seat& seat, std::size_t ids);
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);
   // The head of a row and so many of its floats.
   void prefetch(std::uint32_t row, std::size_t floats) const {
