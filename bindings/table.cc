@@ -1,8 +1,12 @@
 // Tables of rows for Python, whose threads share them: no call keeps the GIL.
 #include "leashed/table/table.h"
 
+#include <optional>
+#include <utility>
+
 #include "arrays.h"
 #include "choice.h"
+#include "leashed/table/saved.h"
 #include "parts.h"
 #include "rows.h"
 #include "signals.h"
@@ -100,8 +104,11 @@ void changes_in_file(Table& table, const std::string& path, const std::string& d
   (table.*Method)(path, description, quiet, SignalWatch());
 }
 
-void load(Table& table, const std::vector<std::string>& paths, const std::string& description) {
-  table.load(paths, description, SignalWatch());
+void load(Table& table, const std::vector<std::string>& paths, const std::string& description,
+          std::optional<std::pair<std::uint64_t, std::uint32_t>> begins) {
+  std::optional<Table::Begins> with;
+  if (begins) with = {begins->first, begins->second};
+  table.load(paths, description, SignalWatch(), with);
 }
 
 }  // namespace
@@ -124,8 +131,13 @@ void bind_table(py::module_& m) {
       .def("save_changes", changes_in_file<&Table::save_changes>, without_gil, py::arg("path"),
            py::arg("description"), py::arg("quiet"))
       .def(
-          "track", [](Table& table) { table.track(SignalWatch()); }, without_gil)
-      .def("load", &load, without_gil, py::arg("paths"), py::arg("description"));
+          "track", [](Table& table) { return table.track(SignalWatch()); }, without_gil)
+      .def("load", &load, without_gil, py::arg("paths"), py::arg("description"),
+           py::arg("begins") = py::none(), "begins: (seed, number) of the files, where others'.")
+      .def_static(
+          "description_of",
+          [](const std::string& path) { return SavedReader(path).header().description; },
+          without_gil, py::arg("path"), "What a file was saved with.");
 }
 
 }  // namespace leashed

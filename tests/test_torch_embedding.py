@@ -434,6 +434,26 @@ def test_state_dict_goes_on_to_the_same_bits(name: str) -> None:
         torch.testing.assert_close(values(ours.embedding), values(other.embedding), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_state_of_another_seed_is_taken_with_it(grows: bool) -> None:
+    size = {"num_embeddings": None, "max_bytes": 2**20} if grows else {}
+    ours, other = (
+        embedding(lsh.Adagrad(0.1), seed=seed, number=9 - seed, **size) for seed in range(2)
+    )
+    for module, ids in ((ours, IDS), (other, IDS + 2)):
+        module(ids).sum().backward()
+        module.step()
+    state = other.state_dict()
+    ours.load_state_dict(state)
+    assert torch.equal(values(ours), values(other))  # rows of ids that have none among them
+    assert (ours.table.seed, ours.table.number) == (1, 8)
+    assert torch.equal(ours.state_dict()["_extra_state"], state["_extra_state"])
+    for module in (ours, other):
+        module(torch.tensor([1, 9])).sum().backward()
+        module.step()
+    assert torch.equal(values(ours), values(other))
+
+
 def test_a_state_of_another_table_changes_nothing() -> None:
     module = embedding()
     before = values(module)

@@ -265,7 +265,7 @@ class SavedFiles {
 }  // namespace
 
 void Table::load(const std::vector<std::string>& paths, const std::string& description,
-                 const Watch& watch) {
+                 const Watch& watch, std::optional<Begins> begins) {
   if (paths.empty()) throw Error("table '" + settings_.name + "' needs a file to load");
   SavedFiles files(paths);
   { const Alone nobody(*this); }  // said now, not after all of the files have been read
@@ -293,7 +293,15 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
   if (!tracking) throw Error("table '" + settings_.name + "' is being saved; load it afterwards");
   if (index_) index_->get_ready();
   marks_.reset();
-  if (grows()) clear();  // else all rows are in the files
+  ++tracked_;
+  const Initial before = initial_;
+  if (begins) initial_ = Initial(settings_.initial, begins->seed, begins->number);
+  try {
+    if (grows()) clear();  // else all rows are in the files
+  } catch (...) {
+    initial_ = before;
+    throw;
+  }
   if (admission_) admission_->clear();
   const SavedHeader& header = files.newest();
   steps_.store(header.steps, kRelaxed);

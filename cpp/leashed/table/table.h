@@ -168,9 +168,13 @@ class Table {
   void track(const Watch& watch = {});
   // The rows of a file, changed by those that follow, in place of these. Throws Error, and has
   // changed nothing, where one is damaged, of another description, or somebody uses the table; and
-  // where rows do not fit.
+  // where rows do not fit. `begins`: what rows begin with from then on, where it is another seed's.
+  struct Begins {
+    std::uint64_t seed;
+    std::uint32_t number;
+  };
   void load(const std::vector<std::string>& paths, const std::string& description,
-            const Watch& watch = {});
+            const Watch& watch = {}, std::optional<Begins> begins = {});
   void load(const std::string& path, const std::string& description, const Watch& watch = {}) {
     load(std::vector{path}, description, watch);
   }
@@ -288,7 +292,7 @@ class Table {
   void count(Seat& seat, const RowPublication& publication);
 
   Settings settings_;
-  const Initial initial_;
+  Initial initial_;  // changed by who has all seats
   const RowRule rule_;
   const std::unique_ptr<const StalenessPolicy> staleness_;
   const RowKernels& kernels_;
@@ -301,6 +305,7 @@ class Table {
   std::unique_ptr<Admission> admission_;
   std::mutex tracking_;           // of marks_
   std::unique_ptr<Marks> marks_;  // null: nothing is tracked
+  std::uint64_t tracked_ = 0;     // how often that has changed
   std::atomic<std::uint64_t> steps_{0};
   // Rows updated so far, by which ages are told, and the last period of SWAP's. Relaxed: they order
   // nothing.

@@ -396,12 +396,16 @@ class Table:
         self,
         path: str | os.PathLike[str],
         changes: Iterable[str | os.PathLike[str]] = (),
+        *,
+        any_seed: bool = False,
     ) -> None:
         """What ``save`` or ``save_tracked`` has written, in place of what is there.
 
         Args:
             path: the file of all rows.
             changes: files of ``save_changes`` that followed it, all of them in their order.
+            any_seed: whether they may be of a table of another ``seed`` and ``number``, which this
+                one has from then on: what has no row yet begins as it would there.
 
         Raises:
             ValueError: a file is damaged, of another table or of the other kind, or a thread uses
@@ -409,7 +413,14 @@ class Table:
         """
         self.follows = ()
         paths = [os.fspath(path), *(os.fspath(file) for file in changes)]
-        self.native.load(paths, json.dumps(self.description))
+        wanted, begins = self.description, None
+        if any_seed:
+            was = json.loads(_core.Table.description_of(paths[0]))
+            begins = was.get("seed", self.seed), was.get("number", self.number)
+            wanted = {**wanted, "seed": begins[0], "number": begins[1]}
+        self.native.load(paths, json.dumps(wanted), begins)
+        if begins is not None:
+            self.seed, self.number = begins
 
     @property
     def description(self) -> dict[str, Any]:

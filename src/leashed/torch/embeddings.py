@@ -204,7 +204,7 @@ class _Rows(torch.nn.Module):
 
     def set_extra_state(self, state: Any) -> None:
         """What ``get_extra_state`` gave, in place of the table's rows and states; gathered
-        gradients are dropped.
+        gradients are dropped. Of a table of another seed too, which this one has from then on.
 
         Raises:
             TypeError, ValueError: it is none, or of another table. The table has not changed.
@@ -215,7 +215,7 @@ class _Rows(torch.nn.Module):
             path = Path(folder) / "table"
             state.detach().cpu().contiguous().numpy().tofile(path)
             try:
-                self.table.load(path)
+                self.table.load(path, any_seed=True)
             except ValueError as error:
                 told = str(error).replace(f"'{path}'", "the state")
                 raise ValueError(told) from None
