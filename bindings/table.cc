@@ -99,9 +99,9 @@ void in_file(Table& table, const std::string& path, const std::string& descripti
 }
 
 template <auto Method>
-void changes_in_file(Table& table, const std::string& path, const std::string& description,
-                     bool quiet) {
-  (table.*Method)(path, description, quiet, SignalWatch());
+std::uint64_t changes_in_file(Table& table, const std::string& path, const std::string& description,
+                              bool quiet) {
+  return (table.*Method)(path, description, quiet, SignalWatch());
 }
 
 void load(Table& table, const std::vector<std::string>& paths, const std::string& description,

@@ -85,28 +85,32 @@ void Table::Marks::set(const Changed& row) {
   touched[at] = row.touched;
 }
 
-void Table::save_tracked(const std::string& path, const std::string& description, bool quiet,
-                         const Watch& watch) {
+std::uint64_t Table::save_tracked(const std::string& path, const std::string& description,
+                                  bool quiet, const Watch& watch) {
   const std::lock_guard lock(tracking_);
   if (!settings_.versions) {
     throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
   }
   marks_.reset();
+  ++tracked_;
   save_since(std::make_unique<Marks>(), path, header(description), quiet, watch);
+  return tracked_;
 }
 
-void Table::save_changes(const std::string& path, const std::string& description, bool quiet,
-                         const Watch& watch) {
+std::uint64_t Table::save_changes(const std::string& path, const std::string& description,
+                                  bool quiet, const Watch& watch) {
   const std::lock_guard lock(tracking_);
   if (!marks_) {
     throw Error("table '" + settings_.name + "' has no file that changes could follow; save all");
   }
   SavedHeader begin = header(description);
   begin.changes = true;
+  ++tracked_;
   save_since(std::move(marks_), path, std::move(begin), quiet, watch);
+  return tracked_;
 }
 
-void Table::track(const Watch& watch) {
+std::uint64_t Table::track(const Watch& watch) {
   const std::lock_guard lock(tracking_);
   if (!settings_.versions) {
     throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
@@ -115,6 +119,7 @@ void Table::track(const Watch& watch) {
   std::vector<std::uint64_t> gone;
   for (const Changed& row : changed(*marks, gone, watch)) marks->set(row);
   marks_ = std::move(marks);
+  return ++tracked_;
 }
 
 std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64_t>& gone,

@@ -159,13 +159,14 @@ class Table {
   // As save(), of a table whose rows have versions, and from then on save_changes() writes the rows
   // that are others than in the files so written, and the ids that have none any more. `quiet`: it
   // is certain that nobody updates rows meanwhile. Where it throws, or what was written is not
-  // kept, all rows have to be saved anew.
-  void save_tracked(const std::string& path, const std::string& description, bool quiet,
-                    const Watch& watch = {});
-  void save_changes(const std::string& path, const std::string& description, bool quiet,
-                    const Watch& watch = {});
+  // kept, all rows have to be saved anew. The how manieth change it was of what is tracked: where
+  // the next one's number is not the next, somebody else has saved changes between.
+  std::uint64_t save_tracked(const std::string& path, const std::string& description, bool quiet,
+                             const Watch& watch = {});
+  std::uint64_t save_changes(const std::string& path, const std::string& description, bool quiet,
+                             const Watch& watch = {});
   // The rows are those of files that have just been loaded; what is saved next are changes of them.
-  void track(const Watch& watch = {});
+  std::uint64_t track(const Watch& watch = {});
   // The rows of a file, changed by those that follow, in place of these. Throws Error, and has
   // changed nothing, where one is damaged, of another description, or somebody uses the table; and
   // where rows do not fit. `begins`: what rows begin with from then on, where it is another seed's.

@@ -215,8 +215,7 @@ class Table:
                 "policy; leave it True"
             )
         self.max_bytes = max_bytes
-        # Checksums of a folder's files that hold what is tracked (folders.py); none: no folder does.
-        self.follows: tuple[str, ...] = ()
+        self._follows: tuple[tuple[str, ...], int] | None = None
         self.seed = checks.whole("seed", seed, 0, 2**64 - 1)
         self.number = checks.whole("number", number, 0, 2**32 - 1)
         if not isinstance(name, str):
@@ -353,7 +352,19 @@ class Table:
                 "save() writes all"
             )
 
-    def save_tracked(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
+    def follow(self, checksums: tuple[str, ...], number: int) -> None:
+        """What is tracked since the save of that number are changes of a folder's files (folders.py)."""
+        self._follows = checksums, number
+
+    def follows(self, checksums: tuple[str, ...]) -> int | None:
+        """The number of the save that these files have ended with; None: they are not followed. Where
+        the next one has not the next number, somebody has saved changes between.
+        """
+        if self._follows is None or self._follows[0] != checksums:
+            return None
+        return self._follows[1]
+
+    def save_tracked(self, path: str | os.PathLike[str], *, quiet: bool = False) -> int:
         """As ``save``, and from then on ``save_changes`` writes what has changed since. Keeps 12 bytes
         a row for it, 18 where it evicts, 4 where ``rows`` are given, beside ``max_bytes``.
 
@@ -362,35 +373,41 @@ class Table:
             quiet: whether it is certain that nobody updates rows meanwhile; without, rows that are
                 updated just then are written once more with the next changes.
 
+        Returns:
+            Its number among all of these and of ``save_changes``.
+
         Raises:
             ValueError: the file cannot be written, or not ``tells_changes``.
         """
         self._require_changes()
-        self.follows = ()
-        self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet)
+        return self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet)
 
-    def save_changes(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
+    def save_changes(self, path: str | os.PathLike[str], *, quiet: bool = False) -> int:
         """Write the rows that are others than in the files that ``save_tracked`` and calls of this
         have written, and the ids that have no row any more, in the same way.
+
+        Returns:
+            As ``save_tracked``.
 
         Raises:
             ValueError: the file cannot be written, and all rows have to be saved anew; or they have
                 not been yet; or not ``tells_changes``.
         """
         self._require_changes()
-        self.follows = ()
-        self.native.save_changes(os.fspath(path), json.dumps(self.description), quiet)
+        return self.native.save_changes(os.fspath(path), json.dumps(self.description), quiet)
 
-    def track(self) -> None:
+    def track(self) -> int:
         """What ``save_changes`` writes next are changes of the files that have just been loaded.
         Nobody may update rows meanwhile.
+
+        Returns:
+            As ``save_tracked``.
 
         Raises:
             ValueError: not ``tells_changes``.
         """
         self._require_changes()
-        self.follows = ()
-        self.native.track()
+        return self.native.track()
 
     def load(
         self,
@@ -411,7 +428,6 @@ class Table:
             ValueError: a file is damaged, of another table or of the other kind, or a thread uses
                 this one. Nothing has changed.
         """
-        self.follows = ()
         paths = [os.fspath(path), *(os.fspath(file) for file in changes)]
         wanted, begins = self.description, None
         if any_seed:
