@@ -86,9 +86,10 @@ py::dict statistics(Table& table) {
     return table.statistics(SignalWatch());
   }();
   py::dict told("rows"_a = s.rows, "capacity"_a = s.capacity, "bytes"_a = s.bytes,
-                "most_bytes"_a = s.most_bytes, "bytes_per_row"_a = s.bytes_per_row,
-                "steps"_a = s.steps, "asked"_a = s.asked, "found"_a = s.found,
-                "admitted"_a = s.admitted, "evicted"_a = s.evicted, "rebuilt"_a = s.rebuilt);
+                "most_bytes"_a = s.most_bytes, "scratch"_a = s.scratch,
+                "bytes_per_row"_a = s.bytes_per_row, "steps"_a = s.steps, "asked"_a = s.asked,
+                "found"_a = s.found, "admitted"_a = s.admitted, "evicted"_a = s.evicted,
+                "rebuilt"_a = s.rebuilt);
   told.attr("update")(to_dict(s.updates));
   return told;
 }

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+import tempfile
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -374,6 +378,18 @@ def test_nothing_is_looked_up_and_updated() -> None:
         pickle.dumps(table)
 
 
+def test_a_large_update_leaves_no_more_memory_than_the_table_has() -> None:
+    table = lsh.Table(dim=16, max_bytes=2**24, evict="age")
+    ids = np.arange(1, 300_001)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it has no room for all of them
+        table.update(np.concatenate([ids, ids[:1000]]), np.ones((301_000, 16), np.float32))
+        assert table.statistics()["scratch"] <= 2**20
+        table.update(ids[:1000], np.ones((1000, 16), np.float32))
+        assert 0 < table.statistics()["scratch"] <= 2**20
+        with pytest.raises(ValueError, match="add up"):
+            table.update(np.ones(300_000, np.int64), np.full((300_000, 16), 3e38, np.float32))
+    assert table.statistics()["scratch"] <= 2**20
 def test_rowwise_adagrad_is_of_tables_alone() -> None:
     with pytest.raises(ValueError, match="rowwise_adagrad"):
         lsh.Engine(np.zeros(3), rule=tables.RowwiseAdagrad(0.1))

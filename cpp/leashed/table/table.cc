@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t kLeastRows = 64;  // of a table that grows
 constexpr std::size_t kMostRows = std::numeric_limits<std::uint32_t>::max() - 2;
 constexpr std::size_t kMostFloats = std::size_t{1} << 20;  // of a row
+constexpr std::size_t kLeastKept = std::size_t{1} << 20;   // bytes, from one update to the next
 constexpr std::size_t kReadAhead = 16;                     // rows that are prefetched, to be read
 constexpr std::size_t kBlock = 32;                         // rows that are updated at once
 constexpr std::size_t kPart = 4096;                        // rows between two looks at signals
@@ -60,6 +61,13 @@ struct Table::Scratch {
   Located located;
   std::vector<std::uint32_t> places;
   AlignedArray<float> sums;
+
+  std::size_t bytes() const {
+    const std::size_t numbers =
+        places.capacity() + located.rows.capacity() + located.versions.capacity();
+    return combiner.bytes() + numbers * sizeof(std::uint32_t) +
+           located.ids.capacity() * sizeof(std::uint64_t) + sums.size() * sizeof(float);
+  }
 };
 
 Table::Table(const Settings& settings, const Watch& watch)
@@ -521,6 +529,12 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   std::unique_ptr<Scratch>& kept = slots_[seat.number_].scratch;
   if (!kept) kept = std::make_unique<Scratch>();
   Scratch& scratch = *kept;
+  struct Tidy {
+    Table& table;
+    Slot& slot;
+    ~Tidy() { table.tidy(slot); }
+  };
+  const Tidy tidy{*this, slots_[seat.number_]};
   Located& located = scratch.located;
   scratch.places.resize(n);
   scratch.combiner.begin(n, located.ids);
@@ -554,16 +568,26 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   }
   // Before any id is counted: there may be no memory.
   located.rows.reserve(distinct);
-  make_room(located);
+  located.versions.resize(distinct);
   if (index_) index_->get_ready();
   locate(seat, located, true);
-  pull(located);
   if (versions) {
     for (std::size_t i = n; i-- > 0;) located.versions[scratch.places[i]] = versions[i];
+  } else {
+    for (std::size_t i = 0; i < distinct; ++i) located.versions[i] = version(located.rows[i]);
   }
   return push(seat, located, sums, stride, steps_.fetch_add(1, kRelaxed));
 }
 
+// What updates need is kept for the next ones, but of one that was far larger than the table.
+void Table::tidy(Slot& slot) {
+  std::size_t bytes = slot.scratch->bytes();
+  if (bytes > std::max(kLeastKept, most_bytes_ / 32)) {
+    slot.scratch.reset();
+    bytes = 0;
+  }
+  slot.kept.store(bytes, kRelaxed);
+}
 Table::Statistics Table::statistics(const Watch& watch) {
   const Seat seat(*this, watch);  // so that nothing is loaded meanwhile
   Statistics s;
@@ -573,6 +597,7 @@ Table::Statistics Table::statistics(const Watch& watch) {
       const std::uint64_t count = slots_[i].counts[k].load(kRelaxed);
       sums[k] = k == kStalest ? std::max(sums[k], count) : sums[k] + count;
     }
+    s.scratch += slots_[i].kept.load(kRelaxed);
   }
   s.asked = sums[kAsked];
   s.found = sums[kFound];

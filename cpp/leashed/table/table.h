@@ -145,6 +145,7 @@ class Table {
   struct Statistics {
     std::size_t rows = 0, capacity = 0;     // that ids have, and may have
     std::size_t bytes = 0, most_bytes = 0;  // of rows, index and filter
+    std::size_t scratch = 0;                // that update() keeps beside them
     std::size_t bytes_per_row = 0;
     std::uint64_t steps = 0;
     std::uint64_t asked = 0, found = 0;  // distinct ids of batches that train
@@ -207,6 +208,8 @@ class Table {
     // Written by who has the seat alone. Relaxed: counts.
     std::array<std::atomic<std::uint64_t>, kCounts> counts{};
     std::unique_ptr<Scratch> scratch;
+    // Bytes of it between two updates. Written by who has the seat alone. Relaxed: a count.
+    std::atomic<std::size_t> kept{0};
     // Ids of its last batch that were to get a row, where some are evicted.
     std::size_t expected = 0;
 
@@ -270,6 +273,7 @@ class Table {
   float score(RowHead& head, const float* values) const;
   std::uint16_t time() const;
   void check(const std::uint64_t* ids, std::size_t n) const;
+  void tidy(Slot& slot);
   // The seat's next batch brings so many ids that are to get a row.
   void expect(Seat& seat, std::size_t ids);
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);

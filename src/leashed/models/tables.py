@@ -464,7 +464,8 @@ class Table:
         - ``rows``: that ids have, those of 0 and 2⁶⁴ − 1 among them, which always have one where the
           table grows; ``capacity``: that they may have at most.
         - ``bytes`` and ``most_bytes``: of rows, index and filter, now and at most;
-          ``bytes_per_row``.
+          ``bytes_per_row``; ``scratch``: what calls of ``update`` keep for the next ones, beside
+          ``max_bytes``: of each thread at most 1 MiB, or a 32nd of ``most_bytes``.
         - ``steps``: updates of the table.
         - ``asked`` and ``found``: distinct ids of updates, and of these those that had a row.
         - ``admitted``, ``evicted``: rows given to ids, and taken from them; ``rebuilt``: parts of
