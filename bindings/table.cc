@@ -125,6 +125,8 @@ void bind_table(py::module_& m) {
       .def("ids", &ids_in, "Of a table that grows: those that have a row, in no order.")
       .def("update", &update_rows, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
+      .def("before_fork", &Table::before_fork)
+      .def("after_fork", &Table::after_fork, py::arg("in_child"))
       .def("statistics", &statistics)
       .def("save", in_file<&Table::save>, without_gil, py::arg("path"), py::arg("description"))
       .def("save_tracked", changes_in_file<&Table::save_tracked>, without_gil, py::arg("path"),

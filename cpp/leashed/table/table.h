@@ -142,6 +142,12 @@ class Table {
   // At least so many have been made.
   void reach_steps(std::uint64_t steps);
 
+  // A process forks: by the thread that does, before it, and after it in both. In the child no
+  // other thread is left: what they had of the table is free, and nothing is tracked that one was
+  // saving.
+  void before_fork();
+  void after_fork(bool in_child);
+
   struct Statistics {
     std::size_t rows = 0, capacity = 0;     // that ids have, and may have
     std::size_t bytes = 0, most_bytes = 0;  // of rows, index and filter
@@ -309,6 +315,8 @@ class Table {
   std::unique_ptr<IdIndex> index_;  // where it grows
   std::unique_ptr<Admission> admission_;
   std::mutex tracking_;           // of marks_
+  std::mutex replacing_;          // of index_ and rows_, while they are replaced or a process forks
+  bool tracks_at_fork_ = false;   // tracking_ is had by the thread that forks
   std::unique_ptr<Marks> marks_;  // null: nothing is tracked
   std::uint64_t tracked_ = 0;     // how often that has changed
   std::atomic<std::uint64_t> steps_{0};

@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -235,6 +239,7 @@ class Table:
             number=self.number,
             versions=self.versions,
         )
+        _all.add(self)
 
     @overload
     def lookup(
@@ -493,6 +498,29 @@ class Table:
 
     def __reduce__(self) -> Any:
         raise TypeError("a table cannot be pickled; save() and load() it")
+
+
+_all: weakref.WeakSet[Table] = weakref.WeakSet()
+_forking: list[Table] = []
+
+
+def _before_fork() -> None:
+    _forking.extend(_all)
+    for table in _forking:
+        table.native.before_fork()
+
+
+def _after_fork(*, in_child: bool) -> None:
+    for table in _forking:
+        table.native.after_fork(in_child)
+    _forking.clear()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=partial(_after_fork, in_child=False),
+    after_in_child=partial(_after_fork, in_child=True),
+)
 
 
 class Described(Protocol):
