@@ -70,6 +70,12 @@ struct Table::Scratch {
   }
 };
 
+std::size_t Table::bytes_per_row(std::size_t dim, const Choice& rule, const Choice& staleness,
+                                 bool versions) {
+  const std::size_t last_update = make_staleness(staleness)->stage_aware() ? 1 : 0;
+  return Rows::bytes_of_row(RowRule(rule).floats(dim) + last_update, versions);
+}
+
 Table::Table(const Settings& settings, const Watch& watch)
     : settings_(settings),
       initial_(settings.initial, settings.seed, settings.number),

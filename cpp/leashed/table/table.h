@@ -159,6 +159,9 @@ class Table {
     RowPublication updates;
   };
   Statistics statistics(const Watch& watch = {});
+  // Of a row of a table that would be made so. Throws Error where the rule or policy is none.
+  static std::size_t bytes_per_row(std::size_t dim, const Choice& rule, const Choice& staleness,
+                                   bool versions);
 
   // Writes all rows while others go on; the same bits where nobody writes meanwhile. `description`
   // is kept with them. Throws Error where the file cannot be written.

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed import staleness as policies
-from leashed.base import checks, choice
+from leashed.base import checks, choice, memory
 from leashed.base.choice import Choice
 from leashed.rules import SWAP, Adagrad, Momentum, Rule, check_rule
 from leashed.staleness import Policy
@@ -173,7 +173,8 @@ class Table:
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the rule or policy is none for rows, or
-            ``max_bytes`` is too little; the message names it.
+            ``max_bytes`` is too little, or there is less memory than ``rows`` take; the message
+            names it.
     """
 
     def __init__(
@@ -225,6 +226,10 @@ class Table:
         if not isinstance(name, str):
             raise TypeError(f"name must be a string, got {name!r}")
         self.name = name
+        if self.rows is not None:
+            row = _bytes_per_row(self.dim, self.rule, self.staleness, versions)
+            told = f"table {name} of {self.rows:,} rows of {row:,} bytes"
+            _require_memory(told, self.rows * row)
         self.native = _core.Table(
             name=name,
             dim=self.dim,
@@ -557,8 +562,17 @@ def of(
         A table by each name.
 
     Raises:
-        TypeError, ValueError: as ``Table``.
+        TypeError, ValueError: as ``Table``; or all of them together would take more memory than there
+            is. Then none has been made.
     """
+    described = list(described)
+    rule = _check_rows(check_rule(Adagrad(0.01) if rule is None else rule))
+    staleness = policies.of("staleness", staleness or policies.none())
+    fixed = [(one.rows, one.dim) for one in described if one.rows is not None]
+    told = f"{len(fixed)} tables of {sum(rows for rows, _ in fixed):,} rows in all"
+    _require_memory(
+        told, sum(rows * _bytes_per_row(dim, rule, staleness, versions) for rows, dim in fixed)
+    )
     found = {}
     for number, one in enumerate(described):
         grows: dict[str, Any] = {}
@@ -605,6 +619,22 @@ def check(described: Sequence[Described], given: Mapping[str, Table] | None) -> 
     return [given[name].native for name in names]
 
 
+def _bytes_per_row(dim: int, rule: Rule, staleness: Policy, versions: bool) -> int:
+    return _core.Table.bytes_per_row(
+        dim=dim, rule=rule.choice(), staleness=staleness.choice(), versions=versions
+    )
+
+
+def _require_memory(what: str, wanted: int) -> None:
+    """ValueError where so many bytes are more than there are."""
+    left = memory.available()
+    if left is not None and wanted > left:
+        raise ValueError(
+            f"{what} would take {wanted / 2**30:.3g} GiB, and {left / 2**30:.3g} GiB of memory are "
+            "left; give fewer rows, a smaller dim, or a rule that keeps less beside a row "
+            "(RowwiseAdagrad, SGD); or leave rows out and give max_bytes, for as many ids as that "
+            "holds"
+        )
 def _check_rows(rule: Rule) -> Rule:
     """``rule``; TypeError or ValueError where rows of a table cannot have it."""
     inner = rule.rule if isinstance(rule, SWAP) else rule
