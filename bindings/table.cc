@@ -94,10 +94,16 @@ py::dict statistics(Table& table) {
   return told;
 }
 
+std::pair<std::uint64_t, std::uint64_t> refusals(const Table& table) {
+  const Table::Refusals found = table.refusals();
+  return {found.asked, found.refused};
+}
+
 std::size_t bytes_per_row(std::size_t dim, const PyChoice& rule, const PyChoice& staleness,
                           bool versions) {
   return Table::bytes_per_row(dim, to_choice(rule), to_choice(staleness), versions);
 }
+
 template <auto Method>
 void in_file(Table& table, const std::string& path, const std::string& description) {
   (table.*Method)(path, description, SignalWatch());
@@ -132,6 +138,7 @@ void bind_table(py::module_& m) {
       .def("before_fork", &Table::before_fork)
       .def("after_fork", &Table::after_fork, py::arg("in_child"))
       .def("statistics", &statistics)
+      .def("refusals", &refusals, "(asked, refused)")
       .def_static("bytes_per_row", &bytes_per_row, py::kw_only(), py::arg("dim"), py::arg("rule"),
                   py::arg("staleness"), py::arg("versions"), "Of a table that would be made so.")
       .def("save", in_file<&Table::save>, without_gil, py::arg("path"), py::arg("description"))

@@ -623,6 +623,16 @@ void Table::tidy(Slot& slot) {
   }
   slot.kept.store(bytes, kRelaxed);
 }
+
+Table::Refusals Table::refusals() const {
+  Refusals sum;
+  for (std::size_t i = 0; i < kSeats; ++i) {
+    sum.asked += slots_[i].counts[kAsked].load(kRelaxed);
+    sum.refused += slots_[i].counts[kRefused].load(kRelaxed);
+  }
+  return sum;
+}
+
 Table::Statistics Table::statistics(const Watch& watch) {
   const Seat seat(*this, watch);  // so that nothing is loaded meanwhile
   Statistics s;

@@ -159,6 +159,12 @@ class Table {
     RowPublication updates;
   };
   Statistics statistics(const Watch& watch = {});
+  // Of the distinct ids of batches that train those that got no row for want of room, so far; waits
+  // for nobody, and nobody for it.
+  struct Refusals {
+    std::uint64_t asked = 0, refused = 0;
+  };
+  Refusals refusals() const;
   // Of a row of a table that would be made so. Throws Error where the rule or policy is none.
   static std::size_t bytes_per_row(std::size_t dim, const Choice& rule, const Choice& staleness,
                                    bool versions);

@@ -21,6 +21,7 @@ from leashed import _core
 from leashed import staleness as policies
 from leashed.base import checks, choice, memory
 from leashed.base.choice import Choice
+from leashed.base.warning import warn
 from leashed.rules import SWAP, Adagrad, Momentum, Rule, check_rule
 from leashed.staleness import Policy
 
@@ -230,6 +231,7 @@ class Table:
             row = _bytes_per_row(self.dim, self.rule, self.staleness, versions)
             told = f"table {name} of {self.rows:,} rows of {row:,} bytes"
             _require_memory(told, self.rows * row)
+        self._has_told = False  # of ids that update() has refused
         self.native = _core.Table(
             name=name,
             dim=self.dim,
@@ -311,6 +313,9 @@ class Table:
         with np.errstate(over="ignore"):
             single = np.ascontiguousarray(given, np.float32).ravel()
         told = self.native.update(wanted.ravel(), single, versions)
+        if told["refused"] and not self._has_told:
+            self._has_told = True
+            Refusals({self.name: self}, since_made=True).look()
         return RowUpdate(*(told[name] for name in RowUpdate._fields))
 
     def ids(self) -> NDArray[np.int64]:
@@ -619,6 +624,80 @@ def check(described: Sequence[Described], given: Mapping[str, Table] | None) -> 
     return [given[name].native for name in names]
 
 
+class Refusals:
+    """Ids that tables refuse for want of room from now on, in a run: told of once.
+
+    Args:
+        tables: by name.
+        since_made: also what they have refused before.
+    """
+
+    def __init__(self, tables: Mapping[str, Table], *, since_made: bool = False) -> None:
+        self._of = {id(table) for table in tables.values()}
+        # A fixed one refuses none.
+        self._tables = {name: table for name, table in tables.items() if table.rows is None}
+        self._before = dict.fromkeys(self._tables, (0, 0))
+        if not since_made:
+            self._before = self._counted()
+        self._told = not self._tables
+
+    def are_of(self, tables: Mapping[str, Table]) -> bool:
+        """Whether they are of these tables."""
+        return self._of == {id(table) for table in tables.values()}
+
+    @property
+    def told(self) -> bool:
+        """Whether nothing is left to be told of."""
+        return self._told
+
+    def look(self) -> None:
+        """A ``RuntimeWarning``, the first time that there are some."""
+        if self._told:
+            return
+        shares = {name: n / asked for name, (asked, n) in self._counted().items() if n}
+        if not shares:
+            return
+        self._told = True
+        name = max(shares, key=lambda name: shares[name])
+        table, others = self._tables[name], len(shares) - 1
+        full = f"table {name} is full" + (f", and {others} more are" if others else "")
+        remedy = 'say evict="age" or "norm", by which old rows make room'
+        if table.evict:
+            remedy = "take smaller batches or fewer threads, whose rows are in use at once"
+        warn(
+            f"{full}: of the ids of batches {shares[name]:.2%} so far were refused a row, and learn "
+            f"nothing; raise max_bytes ({table.max_bytes:,}), or {remedy} (evict is {table.evict!r})"
+        )
+
+    def _counted(self) -> dict[str, tuple[int, int]]:
+        """(asked, refused) of each since the beginning."""
+        found = {}
+        for name, table in self._tables.items():
+            asked, refused = table.native.refusals()
+            before = self._before[name]
+            found[name] = asked - before[0], refused - before[1]
+        return found
+
+
+_around: ContextVar[Refusals | None] = ContextVar("refusals", default=None)
+
+
+@contextmanager
+def in_run(refusals: Refusals) -> Iterator[None]:
+    """A training within is part of that run."""
+    token = _around.set(refusals)
+    try:
+        yield
+    finally:
+        _around.reset(token)
+
+
+def refusals_of(tables: Mapping[str, Table]) -> Refusals:
+    """Those of the run that a training of these tables is part of."""
+    around = _around.get()
+    return around if around is not None and around.are_of(tables) else Refusals(tables)
+
+
 def _bytes_per_row(dim: int, rule: Rule, staleness: Policy, versions: bool) -> int:
     return _core.Table.bytes_per_row(
         dim=dim, rule=rule.choice(), staleness=staleness.choice(), versions=versions
@@ -635,6 +714,8 @@ def _require_memory(what: str, wanted: int) -> None:
             "(RowwiseAdagrad, SGD); or leave rows out and give max_bytes, for as many ids as that "
             "holds"
         )
+
+
 def _check_rows(rule: Rule) -> Rule:
     """``rule``; TypeError or ValueError where rows of a table cannot have it."""
     inner = rule.rule if isinstance(rule, SWAP) else rule

@@ -16,7 +16,8 @@ NOTE = (
     "AUC, its greatest error, normalised entropy and calibration: of the day's rows as the model of "
     "the day before predicts them. progressive: of each batch before it was trained on (of a day "
     "that was begun again, since then). loss: as the training tells it. EPS: examples per second of "
-    "training. table rows: that ids have at the day's end."
+    "training. table rows: that ids have at the day's end. ids refused: of the distinct ids of batches "
+    "those that got no row, for want of room."
 )
 
 
@@ -27,12 +28,16 @@ def table(days: Sequence[Day]) -> Table:
     users = any(_gauc(day.yesterday) != MISSING for day in days)
     if users:
         header.insert(9, "GAUC")
+    refused = any(day.refused for day in days)
+    if refused:
+        header.append("ids refused")
     rows = []
     for day in days:
         row = [day.name, f"{day.examples:,}", f"{day.bad:,}", f"{day.updates:,}", number(day.loss)]
         row += [*_scored(day.yesterday), *([_gauc(day.yesterday)] if users else [])]
         row += [_of(day.progressive, "auc"), _of(day.progressive, "normalised_entropy")]
-        rows.append([*row, MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"])
+        row += [MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"]
+        rows.append([*row, *([f"{day.refused:.2%}"] if refused else [])])
     return Table(header, rows)
 
 
@@ -48,6 +53,8 @@ def line(day: Day) -> str:
         )
     if day.progressive is not None:
         parts.append(f"progressive AUC {day.progressive.auc:.4f}")
+    if day.refused:
+        parts.append(f"{day.refused:.2%} of ids refused a row")
     if not math.isnan(day.eps):
         parts.append(f"{day.eps:,.0f} EPS")
     return "  ".join(parts)

@@ -32,13 +32,13 @@ from leashed.disciplines import Discipline
 from leashed.files import checkpoint, folders, resuming
 from leashed.metrics import ClickMetrics, Progressive, Values
 from leashed.models.graphs import Graph
-from leashed.models.tables import Table
+from leashed.models.tables import Refusals, Table, in_run
 from leashed.rules import SGD, Rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.stream import Stream
 from leashed.training.days import Day, Journal, Today, to_json
-from leashed.training.result import TrainResult
+from leashed.training.result import TrainResult, refused_share
 from leashed.training.train import (
     Progress,
     check_dense_part,
@@ -189,6 +189,7 @@ def continual(
         "incremental": incremental,
         "metrics": metrics,
     }
+    refusals = Refusals(run.tables)
     to_come: Iterable[tuple[str, OneDay]] = _not_done(days, run.journal)
     if isinstance(days, (Mapping, Sequence)):
         to_come = list(to_come)
@@ -209,13 +210,14 @@ def continual(
             if finished is not None:
                 finished(day)
             continue
-        result = train(
-            model,
-            data,
-            **settings,
-            progress=None if progress is None else partial(progress, name),
-            resume=run.whence(name),
-        )
+        with in_run(refusals):
+            result = train(
+                model,
+                data,
+                **settings,
+                progress=None if progress is None else partial(progress, name),
+                resume=run.whence(name),
+            )
         if result.outcome == "crashed" or result.reason == "interrupted":
             return run.result("crashed" if result.outcome == "crashed" else "interrupted", result)
         day = run.finish(name, data, result)
@@ -391,6 +393,7 @@ class _Run:
             # Nothing was left to train on where only the journal had not got it.
             eps=result.mean_eps if result.examples else math.nan,
             rows=_rows_in(result.tables),
+            refused=refused_share(result.rows),
         )
         self.journal.finish(day)
         self._reached(result)

@@ -39,6 +39,8 @@ class Day:
         seconds: of training, since the day was begun, or begun again.
         eps: examples per second of that; NaN where none was trained on.
         rows: of all tables together that ids have at its end.
+        refused: of the distinct ids of its batches the share that got no row for want of room; of a
+            day that was begun again, of those since.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Day:
     seconds: float
     eps: float
     rows: int
+    refused: float = 0.0  # (older files lack it)
 
 
 @dataclass(frozen=True)
