@@ -86,11 +86,11 @@ class IdIndex {
   // throws, and has changed nothing.
   Entry insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period = 0,
                bool may_evict = true);
-  // Who comes with a batch of so many ids that are to get a row says so before, and says 0 when he
-  // brings no more; `before` is what he said last. Where some can be evicted, rows are kept free
-  // for all batches that have been told of, half of them all at most. By any thread.
-  void expect(std::size_t ids, std::size_t before) {
-    expected_.fetch_add(ids - before, std::memory_order_relaxed);
+  // Who is about to insert says for him how many rows are to be free, or wait, and says 0 when he
+  // inserts no more; `before` is what he said last. Where some can be evicted, as many are kept so
+  // as all together have said, half of them all at most. By any thread.
+  void expect(std::size_t rows, std::size_t before) {
+    expected_.fetch_add(rows - before, std::memory_order_relaxed);
   }
   // A thread begins rows in memory of its own: for its life that of one row, the largest of all
   // indexes, beside most_bytes(). Takes it here, or else by its first insertion. Throws
@@ -128,10 +128,6 @@ class IdIndex {
     id = (id ^ (id >> 27)) * 0x94D049BB133111EB;
     return id ^ (id >> 31);
   }
-  // Who works on a batch has found the next one, so that rows that are evicted for one batch come
-  // back two batches later: of so many batches rows are free, or wait. The third is for the batches
-  // that others bring while somebody sleeps.
-  static constexpr std::size_t kBatches = 3;
   static constexpr std::size_t slots(unsigned bits) { return std::size_t{1} << bits; }
 
   // Where the slots of a segment lie, and how many.
@@ -197,8 +193,8 @@ class IdIndex {
   // Rows of a shard that are to be kept free now. It may be another number a moment later: then
   // some are evicted sooner or later than they would be.
   std::size_t reserve() const {
-    const std::size_t wanted = kBatches * expected_.load(std::memory_order_relaxed);
-    return std::clamp(wanted >> settings_.shard_bits, settings_.reserve, most_reserve_);
+    const std::size_t wanted = expected_.load(std::memory_order_relaxed) >> settings_.shard_bits;
+    return std::clamp(wanted, settings_.reserve, most_reserve_);
   }
   bool make_room(Shard& shard);
   std::byte* place_for(const Shard& shard, unsigned bits) const;
@@ -220,7 +216,7 @@ class IdIndex {
   // Of each shard. Release where it is stored, acquire where it is loaded.
   const std::unique_ptr<std::atomic<std::uintptr_t>[]> current_;
   const std::unique_ptr<Shard[]> shards_;
-  // Ids of the batches that have been told of. Relaxed: it orders nothing; who sees an older number
+  // What all have said. Relaxed: it orders nothing; who sees an older number
   // keeps fewer rows free, or more, and of those there are no more than most_reserve_.
   std::atomic<std::size_t> expected_{0};
   // The first row that has never been used. Relaxed: each number is given to one shard.

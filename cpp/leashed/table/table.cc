@@ -212,6 +212,7 @@ std::unique_ptr<Table::Seat> Table::Seat::keep(Table& table) {
 
 Table::Seat::~Seat() {
   table_.expect(*this, 0);
+  hold(1);
   table_.epochs_.leave(number_);
   table_.slots_[number_].taken.store(false, std::memory_order_release);
 }
@@ -238,6 +239,7 @@ void Table::after_fork(bool in_child) {
     slot.scratch.release();  // likewise
     slot.kept.store(0, kRelaxed);
     slot.expected = 0;
+    slot.held = 1;
     epochs_.leave(i);
     slot.taken.store(false, kRelaxed);
   }
@@ -305,11 +307,15 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
   slots_[seat.number_].add(kFound, found);
 }
 
+// What is evicted for a batch comes back when those are over whose rows are held by then, and the
+// batch itself: so many batches' rows wait, and one's are free. One more is for what others bring
+// while somebody sleeps.
 void Table::expect(Seat& seat, std::size_t ids) {
   if (!evicts()) return;
-  std::size_t& before = slots_[seat.number_].expected;
-  if (ids != before) index_->expect(ids, before);
-  before = ids;
+  Slot& slot = slots_[seat.number_];
+  const std::size_t rows = (slot.held + 2) * ids;
+  if (rows != slot.expected) index_->expect(rows, slot.expected);
+  slot.expected = rows;
 }
 
 void Table::expect_pull(const Located& located) const {

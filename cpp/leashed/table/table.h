@@ -80,6 +80,8 @@ class Table {
     // It holds nothing, and finds nothing until it begins again.
     void rest() { table_.epochs_.leave(number_); }
     void begin() { table_.epochs_.join(number_); }
+    // It holds the rows of so many batches while it finds the next one's; at first of one.
+    void hold(std::size_t batches) { table_.slots_[number_].held = batches; }
 
    private:
     friend class Table;
@@ -225,8 +227,9 @@ class Table {
     std::unique_ptr<Scratch> scratch;
     // Bytes of it between two updates. Written by who has the seat alone. Relaxed: a count.
     std::atomic<std::size_t> kept{0};
-    // Ids of its last batch that were to get a row, where some are evicted.
-    std::size_t expected = 0;
+    // Where some are evicted: rows that are kept free for it, and of how many batches it holds
+    // rows.
+    std::size_t expected = 0, held = 1;
 
     void add(Count count, std::uint64_t n) {
       counts[count].store(counts[count].load(std::memory_order_relaxed) + n,
