@@ -1,8 +1,12 @@
 // Tables of rows for Python, whose threads share them: no call keeps the GIL.
 #include "leashed/table/table.h"
 
+#include <optional>
+#include <utility>
+
 #include "arrays.h"
 #include "choice.h"
+#include "leashed/table/saved.h"
 #include "parts.h"
 #include "rows.h"
 #include "signals.h"
@@ -82,11 +86,22 @@ py::dict statistics(Table& table) {
     return table.statistics(SignalWatch());
   }();
   py::dict told("rows"_a = s.rows, "capacity"_a = s.capacity, "bytes"_a = s.bytes,
-                "most_bytes"_a = s.most_bytes, "bytes_per_row"_a = s.bytes_per_row,
-                "steps"_a = s.steps, "asked"_a = s.asked, "found"_a = s.found,
-                "admitted"_a = s.admitted, "evicted"_a = s.evicted, "rebuilt"_a = s.rebuilt);
+                "most_bytes"_a = s.most_bytes, "scratch"_a = s.scratch,
+                "bytes_per_row"_a = s.bytes_per_row, "steps"_a = s.steps, "asked"_a = s.asked,
+                "found"_a = s.found, "admitted"_a = s.admitted, "evicted"_a = s.evicted,
+                "rebuilt"_a = s.rebuilt);
   told.attr("update")(to_dict(s.updates));
   return told;
+}
+
+std::pair<std::uint64_t, std::uint64_t> refusals(const Table& table) {
+  const Table::Refusals found = table.refusals();
+  return {found.asked, found.refused};
+}
+
+std::size_t bytes_per_row(std::size_t dim, const PyChoice& rule, const PyChoice& staleness,
+                          bool versions) {
+  return Table::bytes_per_row(dim, to_choice(rule), to_choice(staleness), versions);
 }
 
 template <auto Method>
@@ -95,13 +110,16 @@ void in_file(Table& table, const std::string& path, const std::string& descripti
 }
 
 template <auto Method>
-void changes_in_file(Table& table, const std::string& path, const std::string& description,
-                     bool quiet) {
-  (table.*Method)(path, description, quiet, SignalWatch());
+std::uint64_t changes_in_file(Table& table, const std::string& path, const std::string& description,
+                              bool quiet) {
+  return (table.*Method)(path, description, quiet, SignalWatch());
 }
 
-void load(Table& table, const std::vector<std::string>& paths, const std::string& description) {
-  table.load(paths, description, SignalWatch());
+void load(Table& table, const std::vector<std::string>& paths, const std::string& description,
+          std::optional<std::pair<std::uint64_t, std::uint32_t>> begins) {
+  std::optional<Table::Begins> with;
+  if (begins) with = {begins->first, begins->second};
+  table.load(paths, description, SignalWatch(), with);
 }
 
 }  // namespace
@@ -117,15 +135,25 @@ void bind_table(py::module_& m) {
       .def("ids", &ids_in, "Of a table that grows: those that have a row, in no order.")
       .def("update", &update_rows, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
+      .def("before_fork", &Table::before_fork)
+      .def("after_fork", &Table::after_fork, py::arg("in_child"))
       .def("statistics", &statistics)
+      .def("refusals", &refusals, "(asked, refused)")
+      .def_static("bytes_per_row", &bytes_per_row, py::kw_only(), py::arg("dim"), py::arg("rule"),
+                  py::arg("staleness"), py::arg("versions"), "Of a table that would be made so.")
       .def("save", in_file<&Table::save>, without_gil, py::arg("path"), py::arg("description"))
       .def("save_tracked", changes_in_file<&Table::save_tracked>, without_gil, py::arg("path"),
            py::arg("description"), py::arg("quiet"))
       .def("save_changes", changes_in_file<&Table::save_changes>, without_gil, py::arg("path"),
            py::arg("description"), py::arg("quiet"))
       .def(
-          "track", [](Table& table) { table.track(SignalWatch()); }, without_gil)
-      .def("load", &load, without_gil, py::arg("paths"), py::arg("description"));
+          "track", [](Table& table) { return table.track(SignalWatch()); }, without_gil)
+      .def("load", &load, without_gil, py::arg("paths"), py::arg("description"),
+           py::arg("begins") = py::none(), "begins: (seed, number) of the files, where others'.")
+      .def_static(
+          "description_of",
+          [](const std::string& path) { return SavedReader(path).header().description; },
+          without_gil, py::arg("path"), "What a file was saved with.");
 }
 
 }  // namespace leashed

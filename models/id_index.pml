@@ -21,7 +21,8 @@
  *
  * Parameters (-D): UPDATERS, LOOKS (of each), CHANGERS, CHANGES (insertions, evictions and rebuilds, of
  * all together), IDS, ROWS, SLOTS (of a segment), FILLED (slots that may be used; all ids begin at the
- * first), RESERVE (rows: where fewer are free or wait, one may be evicted).
+ * first), RESERVE (rows: where fewer are free or wait, one may be evicted; how many are to be kept free
+ * changes with the batches that come, and is never more).
  * Mutations (-D), each refuted: REUSE_TOMB (an id is put where a tomb is), NO_GRACE (a row is used
  * again at once), ID_FIRST (the id is written before its row), LOOK_LATE (the epoch is read after the
  * lookup), FREE_SEGMENT (a segment is used again at once), EARLY (the announcement comes before the
@@ -310,6 +311,7 @@ inline evict() {
     fi
   }
   if
+  :: at != NONE /* by now fewer are to be kept free */
   :: at != NONE ->
 #ifdef BUMP_FIRST
     epoch++;

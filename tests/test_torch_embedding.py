@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -432,6 +434,26 @@ def test_state_dict_goes_on_to_the_same_bits(name: str) -> None:
         torch.testing.assert_close(values(ours.embedding), values(other.embedding), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_state_of_another_seed_is_taken_with_it(grows: bool) -> None:
+    size = {"num_embeddings": None, "max_bytes": 2**20} if grows else {}
+    ours, other = (
+        embedding(lsh.Adagrad(0.1), seed=seed, number=9 - seed, **size) for seed in range(2)
+    )
+    for module, ids in ((ours, IDS), (other, IDS + 2)):
+        module(ids).sum().backward()
+        module.step()
+    state = other.state_dict()
+    ours.load_state_dict(state)
+    assert torch.equal(values(ours), values(other))  # rows of ids that have none among them
+    assert (ours.table.seed, ours.table.number) == (1, 8)
+    assert torch.equal(ours.state_dict()["_extra_state"], state["_extra_state"])
+    for module in (ours, other):
+        module(torch.tensor([1, 9])).sum().backward()
+        module.step()
+    assert torch.equal(values(ours), values(other))
+
+
 def test_a_state_of_another_table_changes_nothing() -> None:
     module = embedding()
     before = values(module)
@@ -447,6 +469,66 @@ def test_a_state_of_another_table_changes_nothing() -> None:
     with pytest.raises(RuntimeError, match="weight"):
         module.load_state_dict(reference(module).state_dict())
     torch.testing.assert_close(values(module), before, rtol=0, atol=0)
+
+
+def test_gradients_that_wait_are_added_up_by_id() -> None:
+    dim, batches, size = 2**10, 100, 32
+    module = embedding(embedding_dim=dim, init=tables.zeros())
+    plain = lsh.Table(rows=ROWS, dim=dim, init=tables.zeros(), rule=lsh.SGD(0.1))
+    generator = torch.Generator().manual_seed(1)
+    told, gradients, most = [], [], 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(batches):
+            ids = torch.randint(0, ROWS, (size,), generator=generator)
+            gradient = torch.randn(size, dim, generator=generator)
+            module(ids).backward(gradient)
+            told.append(ids)
+            gradients.append(gradient)
+            most = max(most, sum(part.gradient.numel() for part in module._gathered))
+    assert most <= 2 * ROWS * dim + 2**20 + size * dim < batches * size * dim / 2
+    assert module.step().applied == ROWS
+    plain.update(torch.cat(told).numpy(), torch.cat(gradients).numpy())
+    np.testing.assert_array_equal(values(module).numpy(), plain.lookup(range(ROWS)))
+
+
+def test_small_gradients_that_wait_are_added_up_too() -> None:
+    module = embedding()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(200):
+            module(torch.tensor([k % 3])).sum().backward()
+            assert len(module._gathered) <= 64
+    assert module.step().applied == 3
+
+
+def test_rows_that_never_move_are_told_once() -> None:
+    model = Model(embedding(name="words"))  # which looks twice up in a batch
+    for _ in range(64):
+        backward(model, 0)
+        model.zero_grad()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(100):
+            backward(model, 0)
+    (one,) = told
+    assert one.category is RuntimeWarning
+    assert re.search(
+        r"words have not moved for 64 batches.*RowOptimizer.*eval\(\)", str(one.message)
+    )
+    assert one.filename == __file__  # whoever called the module, not PyTorch
+
+
+def test_rows_that_move_or_are_to_stay_are_not_told_of() -> None:
+    model = Model(embedding())
+    rows = lsh.torch.RowOptimizer(model)
+    for k in range(200):
+        backward(model, k)
+        if k % 50 == 0:
+            rows.step()
+    model.eval()
+    for _ in range(100):
+        backward(model, 0)
 
 
 def test_threads_share_a_table() -> None:

@@ -450,3 +450,47 @@ def test_a_folder_that_changes_faster_than_it_is_read_is_told(
     with pytest.raises(OSError, match="a new checkpoint took its place each of the 100 times"):
         lsh.restore(folder)
     assert tries == 100
+
+
+@pytest.mark.usefixtures("never_anew")
+@pytest.mark.parametrize("when", ["before the manifest is there", "before rows are saved"])
+def test_changes_that_somebody_else_saves_meanwhile_are_in_the_next_checkpoint(
+    when: str, folder: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> Table:
+        return Table(rows=20, dim=4, rule=lsh.SGD(1.0))
+
+    table, again = made(), made()
+
+    def change(row: int) -> None:
+        table.update([row], np.ones((1, 4)))
+
+    def by_hand() -> None:
+        change(5)
+        table.save_changes(scratch)
+
+    def write(then: Callable[[], None] = lambda: None) -> None:
+        def put(path: Path) -> None:
+            path.write_text("a model")
+            then()
+
+        folders.write(folder, {"t": table}, put, exact=True, incremental=True)
+
+    folders.prepare(folder)
+    write()
+    change(3)
+    if when == "before the manifest is there":
+        write(by_hand)
+    else:
+        with monkeypatch.context() as patched:
+            patched.setattr(folders, "_are_many", lambda *_: by_hand())
+            write()
+    change(7)
+    write()
+    opened = folders.opened(folder)
+    opened.load({"t": again})
+    np.testing.assert_array_equal(again.lookup(range(20)), table.lookup(range(20)))
+    assert {path.name for path in folder.iterdir()} == files_of(folder)
+    change(9)
+    write()  # and goes on with changes
+    assert manifest_of(folder)["tables"]["t"]["changes"]

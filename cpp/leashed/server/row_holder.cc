@@ -64,6 +64,7 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
 }
 
 void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
+  for (std::size_t t = 0; t < tables_.size(); ++t) seats_[t]->hold(held_[t].size());
   find_rows(tables_, features_of_tables_, seats_, batch, true, combiner_, found_);
   std::size_t floats = 0, count = 0, entries = 0;
   for (std::size_t t = 0; t < tables_.size(); ++t) {

@@ -13,6 +13,8 @@ class Combiner {
  public:
   // Of a batch of so many entries at most; their ids go to `distinct`.
   void begin(std::size_t entries, std::vector<std::uint64_t>& distinct);
+  // Bytes that it keeps from one batch to the next.
+  std::size_t bytes() const { return slots_.capacity() * sizeof(Slot); }
   // n more entries.
   void add(const std::uint64_t* ids, std::size_t n, std::uint32_t* places);
 

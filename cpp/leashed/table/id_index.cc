@@ -76,14 +76,16 @@ struct alignas(kCacheLine) IdIndex::Shard {
   std::vector<Retired> retired;  // the oldest first
   std::byte* memory = nullptr;   // that all but the first segment lie in
   std::size_t bytes = 0;         // of it, that have been written to
-  std::vector<Left> limbo;       // a ring of so many
-  std::size_t oldest = 0, waiting = 0;
-  std::vector<std::uint32_t> free;
+  // A ring: from `oldest` on the rows that are free, and behind them those that wait.
+  std::vector<Left> limbo;
+  std::size_t oldest = 0, free = 0, waiting = 0;
   std::size_t unused = 0;  // rows that it may take and never has
   std::size_t live = 0, hand = 0;
   std::uint64_t inserted = 0, evicted = 0, rebuilt = 0;
 
-  std::size_t at_hand() const { return unused + free.size() + waiting; }
+  std::size_t at_hand() const { return unused + free + waiting; }
+  // The k-th from the oldest on.
+  Left& left(std::size_t k) { return limbo[(oldest + k) % limbo.size()]; }
 };
 
 std::size_t IdIndex::rows_of(const Settings& settings) {
@@ -100,12 +102,18 @@ std::size_t IdIndex::most_retired(const Settings& settings) {
   return bits_for(rows_per_shard(settings)) - kLeastBits + 2;
 }
 
+// Of one shard: as many rows as are left.
+std::size_t IdIndex::most_reserve(const Settings& settings) {
+  if (settings.reserve == 0) return 0;
+  return std::max(settings.reserve, rows_per_shard(settings) / 2);
+}
+
 // Of all else that there is from the start.
 std::size_t IdIndex::shard_bytes(const Settings& settings) {
-  const std::size_t each = sizeof(Shard::Left) + sizeof(std::uint32_t);  // in limbo, and free
   return slots(settings.shard_bits) *
          (sizeof(std::atomic<std::uintptr_t>) + sizeof(Shard) + Segment::bytes(kLeastBits) +
-          most_retired(settings) * sizeof(Shard::Retired) + (settings.reserve + kWorst) * each);
+          most_retired(settings) * sizeof(Shard::Retired) +
+          (most_reserve(settings) + kWorst) * sizeof(Shard::Left));
 }
 
 std::size_t IdIndex::most_bytes(const Settings& settings) {
@@ -121,6 +129,7 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
       score_(std::move(score)),
       rows_per_shard_(rows_per_shard(settings)),
       segment_bytes_(segment_bytes(settings)),
+      most_reserve_(most_reserve(settings)),
       first_segments_(slots(settings.shard_bits), Segment::bytes(kLeastBits), "a table's index"),
       segments_(slots(settings.shard_bits), segment_bytes_, "a table's index"),
       current_(std::make_unique<std::atomic<std::uintptr_t>[]>(slots(settings.shard_bits))),
@@ -129,7 +138,6 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
     throw Error("an index of " + std::to_string(rows_of(settings)) + " rows cannot use " +
                 std::to_string(rows.count()));
   }
-  const std::size_t most = settings.reserve + kWorst;
   for (std::size_t k = 0; k < slots(settings.shard_bits); ++k) {
     Shard& shard = shards_[k];
     shard.memory = segments_.data() + k * segment_bytes_;
@@ -137,8 +145,7 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
         Segment::make(kLeastBits, first_segments_.data() + k * Segment::bytes(kLeastBits));
     shard.retired.reserve(most_retired(settings));
     current_[k].store(shard.owned.word(), kRelaxed);
-    shard.limbo.resize(most);
-    shard.free.reserve(most);
+    shard.limbo.resize(most_reserve_ + kWorst);
     shard.unused = rows_per_shard_;
   }
   for (const std::uint64_t id : {kEmpty, kTomb}) initialise_(id, rows_.values(special_row(id)));
@@ -184,7 +191,7 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
   } else {
     shard.refused.fetch_add(1, kRelaxed);
   }
-  const bool evicts = score_ && may_evict && shard.at_hand() < settings_.reserve;
+  const bool evicts = score_ && may_evict && shard.at_hand() < reserve();
   const bool for_good = !score_ && shard.at_hand() == 0;
   const bool full = row == kNone && !evicts && (for_good || may_evict);
   shard.full_since.store(!full ? Shard::kNotFull : for_good ? Shard::kForGood : oldest, kRelaxed);
@@ -268,18 +275,18 @@ std::uint64_t IdIndex::reclaim(Shard& shard) {
   if (shard.retired.empty() && shard.waiting == 0) return Shard::kNotFull;
   const std::uint64_t oldest = epochs_.oldest();
   std::erase_if(shard.retired, [&](const Shard::Retired& each) { return each.number <= oldest; });
-  while (shard.waiting > 0 && shard.limbo[shard.oldest].number <= oldest) {
-    shard.free.push_back(shard.limbo[shard.oldest].row);
-    shard.oldest = (shard.oldest + 1) % shard.limbo.size();
+  while (shard.waiting > 0 && shard.left(shard.free).number <= oldest) {
+    ++shard.free;
     --shard.waiting;
   }
   return oldest;
 }
 
 std::uint32_t IdIndex::take_row(Shard& shard) {
-  if (!shard.free.empty()) {
-    const std::uint32_t row = shard.free.back();
-    shard.free.pop_back();
+  if (shard.free > 0) {
+    const std::uint32_t row = shard.left(0).row;
+    shard.oldest = (shard.oldest + 1) % shard.limbo.size();
+    --shard.free;
     return row;
   }
   if (shard.unused == 0) return kNone;
@@ -316,20 +323,20 @@ void IdIndex::evict(Shard& shard, Sample sample) {
                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
   const std::unique_lock lock(shard.lock, std::try_to_lock);
   // Else the next who inserts sees to it.
-  if (!lock || shard.rebuilt != sample.rebuilt || shard.at_hand() >= settings_.reserve) return;
+  if (!lock || shard.rebuilt != sample.rebuilt || shard.at_hand() >= reserve()) return;
   std::size_t count = 0;
   for (auto each = begin; each != worst; ++each) {
     std::atomic<std::uint64_t>& id = shard.owned.table[each->slot].id;
     if (is_special(id.load(kRelaxed))) continue;  // somebody else has evicted it
     id.store(kTomb, kRelaxed);
     rows_.head(each->row).version.fetch_or(RowHead::kDead, kRelaxed);
-    shard.limbo[(shard.oldest + shard.waiting++) % shard.limbo.size()] = {each->row, 0};
+    shard.left(shard.free + shard.waiting++) = {each->row, 0};
     ++count;
   }
   if (count == 0) return;
   const std::uint64_t number = epochs_.begin();
   for (std::size_t k = 1; k <= count; ++k) {
-    shard.limbo[(shard.oldest + shard.waiting - k) % shard.limbo.size()].number = number;
+    shard.left(shard.free + shard.waiting - k).number = number;
   }
   shard.live -= count;
   shard.evicted += count;
@@ -351,6 +358,14 @@ IdIndex::Counts IdIndex::counts() const {
     counts.bytes += shard.bytes;
   }
   return counts;
+}
+
+void IdIndex::lock_all() {
+  for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) shards_[k].lock.lock();
+}
+
+void IdIndex::unlock_all() {
+  for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) shards_[k].lock.unlock();
 }
 
 void IdIndex::each(const std::function<void(std::uint64_t, Handle)>& f) const {

@@ -10,6 +10,7 @@
 // more (epochs.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -33,7 +34,8 @@ class IdIndex {
   struct Settings {
     std::size_t rows;     // of all shards together, at most
     unsigned shard_bits;  // 2^so many shards
-    std::size_t reserve;  // rows of each shard that are kept free, where some can be evicted
+    // Rows of each shard that are kept free, at least, where some can be evicted; 0: none can.
+    std::size_t reserve;
   };
   // What a row holds when its id is inserted: θ and the states. Called by any thread.
   using Initialise = std::function<void(std::uint64_t id, float* values)>;
@@ -84,6 +86,12 @@ class IdIndex {
   // throws, and has changed nothing.
   Entry insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period = 0,
                bool may_evict = true);
+  // Who is about to insert says for him how many rows are to be free, or wait, and says 0 when he
+  // inserts no more; `before` is what he said last. Where some can be evicted, as many are kept so
+  // as all together have said, half of them all at most. By any thread.
+  void expect(std::size_t rows, std::size_t before) {
+    expected_.fetch_add(rows - before, std::memory_order_relaxed);
+  }
   // A thread begins rows in memory of its own: for its life that of one row, the largest of all
   // indexes, beside most_bytes(). Takes it here, or else by its first insertion. Throws
   // std::bad_alloc; insertions that follow do not.
@@ -96,6 +104,12 @@ class IdIndex {
     std::size_t rows = 0, bytes = 0;
   };
   Counts counts() const;
+  // Nobody brings any more, whatever they said.
+  void expect_none() { expected_.store(0, std::memory_order_relaxed); }
+  // While a process forks nobody is in the midst of changing a shard: by the thread that forks,
+  // before it, and after it in both processes.
+  void lock_all();
+  void unlock_all();
   // f(id, handle) of each id, which is inserted before or while it runs, and not evicted before.
   // For readers that have joined.
   void each(const std::function<void(std::uint64_t, Handle)>& f) const;
@@ -166,6 +180,7 @@ class IdIndex {
   };
 
   static std::size_t segment_bytes(const Settings& settings);
+  static std::size_t most_reserve(const Settings& settings);
   static std::size_t most_retired(const Settings& settings);
   static std::size_t shard_bytes(const Settings& settings);
   std::size_t shard_of(std::uint64_t hash) const {
@@ -174,6 +189,12 @@ class IdIndex {
   // Acquire: pairs with rebuild(); its slots are seen as they were when it was made, at least.
   Segment current(std::size_t shard) const {
     return Segment::of(current_[shard].load(std::memory_order_acquire));
+  }
+  // Rows of a shard that are to be kept free now. It may be another number a moment later: then
+  // some are evicted sooner or later than they would be.
+  std::size_t reserve() const {
+    const std::size_t wanted = expected_.load(std::memory_order_relaxed) >> settings_.shard_bits;
+    return std::clamp(wanted, settings_.reserve, most_reserve_);
   }
   bool make_room(Shard& shard);
   std::byte* place_for(const Shard& shard, unsigned bits) const;
@@ -189,12 +210,15 @@ class IdIndex {
   const Settings settings_;
   const Initialise initialise_;
   const Score score_;
-  const std::size_t rows_per_shard_, segment_bytes_;  // of one shard
+  const std::size_t rows_per_shard_, segment_bytes_, most_reserve_;  // of one shard
   // The first ones are apart, so that a table of few ids takes no huge page of the others'.
   const Reserved first_segments_, segments_;
   // Of each shard. Release where it is stored, acquire where it is loaded.
   const std::unique_ptr<std::atomic<std::uintptr_t>[]> current_;
   const std::unique_ptr<Shard[]> shards_;
+  // What all have said. Relaxed: it orders nothing; who sees an older number
+  // keeps fewer rows free, or more, and of those there are no more than most_reserve_.
+  std::atomic<std::size_t> expected_{0};
   // The first row that has never been used. Relaxed: each number is given to one shard.
   std::atomic<std::uint32_t> next_row_{kSpecial};
 };

@@ -116,28 +116,32 @@ class Table::Tracking {
   Table& table_;
 };
 
-void Table::save_tracked(const std::string& path, const std::string& description, bool quiet,
-                         const Watch& watch) {
+std::uint64_t Table::save_tracked(const std::string& path, const std::string& description,
+                                  bool quiet, const Watch& watch) {
   const Tracking tracking(*this, watch);
   if (!settings_.versions) {
     throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
   }
   marks_.reset();
+  ++tracked_;
   save_since(std::make_unique<Marks>(), path, header(description), quiet, watch);
+  return tracked_;
 }
 
-void Table::save_changes(const std::string& path, const std::string& description, bool quiet,
-                         const Watch& watch) {
+std::uint64_t Table::save_changes(const std::string& path, const std::string& description,
+                                  bool quiet, const Watch& watch) {
   const Tracking tracking(*this, watch);
   if (!marks_) {
     throw Error("table '" + settings_.name + "' has no file that changes could follow; save all");
   }
   SavedHeader begin = header(description);
   begin.changes = true;
+  ++tracked_;
   save_since(std::move(marks_), path, std::move(begin), quiet, watch);
+  return tracked_;
 }
 
-void Table::track(const Watch& watch) {
+std::uint64_t Table::track(const Watch& watch) {
   const Tracking tracking(*this, watch);
   if (!settings_.versions) {
     throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
@@ -146,6 +150,7 @@ void Table::track(const Watch& watch) {
   std::vector<std::uint64_t> gone;
   for (const Changed& row : changed(*marks, gone, watch)) marks->set(row);
   marks_ = std::move(marks);
+  return ++tracked_;
 }
 
 std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64_t>& gone,
@@ -296,7 +301,7 @@ class SavedFiles {
 }  // namespace
 
 void Table::load(const std::vector<std::string>& paths, const std::string& description,
-                 const Watch& watch) {
+                 const Watch& watch, std::optional<Begins> begins) {
   if (paths.empty()) throw Error("table '" + settings_.name + "' needs a file to load");
   SavedFiles files(paths);
   { const Alone nobody(*this); }  // said now, not after all of the files have been read
@@ -325,7 +330,15 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
   if (!tracking) throw Error("table '" + settings_.name + "' is being saved; load it afterwards");
   if (index_) index_->get_ready();
   marks_.reset();
-  if (grows()) clear();  // else all rows are in the files
+  ++tracked_;
+  const Initial before = initial_;
+  if (begins) initial_ = Initial(settings_.initial, begins->seed, begins->number);
+  try {
+    if (grows()) clear();  // else all rows are in the files
+  } catch (...) {
+    initial_ = before;
+    throw;
+  }
   if (admission_) admission_->clear();
   const SavedHeader& header = files.newest();
   steps_.store(header.steps, kRelaxed);

@@ -17,9 +17,11 @@ namespace {
 constexpr std::size_t kLeastRows = 64;  // of a table that grows
 constexpr std::size_t kMostRows = std::numeric_limits<std::uint32_t>::max() - 2;
 constexpr std::size_t kMostFloats = std::size_t{1} << 20;  // of a row
+constexpr std::size_t kLeastKept = std::size_t{1} << 20;   // bytes, from one update to the next
 constexpr std::size_t kReadAhead = 16;                     // rows that are prefetched, to be read
 constexpr std::size_t kBlock = 32;                         // rows that are updated at once
 constexpr std::size_t kPart = 4096;                        // rows between two looks at signals
+constexpr std::uint32_t kToAdmit = IdIndex::kNone - 1;  // for the row of an id that is to get one
 constexpr std::size_t kLine = kCacheLine / sizeof(float);
 
 IdIndex::Settings index_settings(std::size_t rows, bool evicts) {
@@ -59,7 +61,20 @@ struct Table::Scratch {
   Located located;
   std::vector<std::uint32_t> places;
   AlignedArray<float> sums;
+
+  std::size_t bytes() const {
+    const std::size_t numbers =
+        places.capacity() + located.rows.capacity() + located.versions.capacity();
+    return combiner.bytes() + numbers * sizeof(std::uint32_t) +
+           located.ids.capacity() * sizeof(std::uint64_t) + sums.size() * sizeof(float);
+  }
 };
+
+std::size_t Table::bytes_per_row(std::size_t dim, const Choice& rule, const Choice& staleness,
+                                 bool versions) {
+  const std::size_t last_update = make_staleness(staleness)->stage_aware() ? 1 : 0;
+  return Rows::bytes_of_row(RowRule(rule).floats(dim) + last_update, versions);
+}
 
 Table::Table(const Settings& settings, const Watch& watch)
     : settings_(settings),
@@ -99,7 +114,7 @@ Table::Table(const Settings& settings, const Watch& watch)
     };
     if (bytes(kLeastRows) > limit) too_small(kLeastRows, bytes(kLeastRows));
     // The most rows that fit: the index's memory goes up by steps.
-    std::size_t fits = kLeastRows, too_many = std::min(limit / row, kMostRows) + 1;
+    std::size_t fits = kLeastRows, too_many = std::min<std::size_t>(limit / row, kToAdmit - 2) + 1;
     while (fits + 1 < too_many) {
       const std::size_t middle = std::midpoint(fits, too_many);
       (bytes(middle) <= limit ? fits : too_many) = middle;
@@ -136,8 +151,10 @@ void Table::clear() {
   if (evicts()) {
     score = [this](RowHead& head, const float* values) { return this->score(head, values); };
   }
-  index_ = std::make_unique<IdIndex>(*rows, epochs_, index_settings_, begin, std::move(score));
-  rows_ = std::move(rows);
+  auto index = std::make_unique<IdIndex>(*rows, epochs_, index_settings_, begin, std::move(score));
+  const std::lock_guard lock(replacing_);
+  index_.swap(index);
+  rows_.swap(rows);
 }
 
 void Table::begin(std::uint64_t id, float* values) const {
@@ -194,8 +211,40 @@ std::unique_ptr<Table::Seat> Table::Seat::keep(Table& table) {
 }
 
 Table::Seat::~Seat() {
+  table_.expect(*this, 0);
+  hold(1);
   table_.epochs_.leave(number_);
   table_.slots_[number_].taken.store(false, std::memory_order_release);
+}
+
+void Table::before_fork() {
+  replacing_.lock();
+  tracks_at_fork_ = tracking_.try_lock();
+  if (index_) index_->lock_all();
+}
+
+void Table::after_fork(bool in_child) {
+  if (index_) index_->unlock_all();
+  if (tracks_at_fork_) tracking_.unlock();
+  replacing_.unlock();
+  if (!in_child) return;
+  // Where this very thread is saving, and a signal's handler has forked, it goes on here too.
+  if (!tracks_at_fork_ && tracker_.load(kRelaxed) != std::this_thread::get_id()) {
+    new (&tracking_) std::mutex;
+    tracker_.store({}, kRelaxed);
+    marks_.release();  // in the midst of a change
+  }
+  if (index_) index_->expect_none();
+  for (std::size_t i = 0; i < kSeats; ++i) {
+    Slot& slot = slots_[i];
+    if (!slot.taken.load(kRelaxed)) continue;
+    slot.scratch.release();  // likewise
+    slot.kept.store(0, kRelaxed);
+    slot.expected = 0;
+    slot.held = 1;
+    epochs_.leave(i);
+    slot.taken.store(false, kRelaxed);
+  }
 }
 
 std::size_t Table::gradient_stride() const {
@@ -213,10 +262,6 @@ void Table::check(const std::uint64_t* ids, std::size_t n) const {
 }
 
 std::uint32_t Table::admit(std::uint64_t id, RowPublication& missed) {
-  if (admission_ && !admission_->sighted(id)) {
-    ++missed.unadmitted;
-    return IdIndex::kNone;
-  }
   const IdIndex::Entry entry = index_->insert(id, time(), period_.load(kRelaxed));
   if (entry.outcome == IdIndex::Outcome::deferred) ++missed.deferred;
   if (entry.outcome == IdIndex::Outcome::refused) ++missed.refused;
@@ -240,15 +285,39 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
       if (i < kAhead) continue;
       located.rows[i - kAhead] = index_->find(ids[i - kAhead]);
     }
+    std::size_t to_admit = 0;
     for (std::size_t i = 0; i < n; ++i) {
       if (located.rows[i] != IdIndex::kNone) continue;
       --found;
-      if (admits) located.rows[i] = admit(ids[i], located.missed);
+      if (!admits) continue;
+      if (admission_ && !admission_->sighted(ids[i])) {
+        ++located.missed.unadmitted;
+        continue;
+      }
+      located.rows[i] = kToAdmit;
+      ++to_admit;
+    }
+    if (admits) expect(seat, to_admit);
+    for (std::size_t i = 0; to_admit > 0; ++i) {
+      if (located.rows[i] != kToAdmit) continue;
+      located.rows[i] = admit(ids[i], located.missed);
+      --to_admit;
     }
   }
   if (!admits) return;
   slots_[seat.number_].add(kAsked, n);
   slots_[seat.number_].add(kFound, found);
+}
+
+// What is evicted for a batch comes back when those are over whose rows are held by then, and the
+// batch itself: so many batches' rows wait, and one's are free. One more is for what others bring
+// while somebody sleeps.
+void Table::expect(Seat& seat, std::size_t ids) {
+  if (!evicts()) return;
+  Slot& slot = slots_[seat.number_];
+  const std::size_t rows = (slot.held + 2) * ids;
+  if (rows != slot.expected) index_->expect(rows, slot.expected);
+  slot.expected = rows;
 }
 
 void Table::expect_pull(const Located& located) const {
@@ -503,6 +572,12 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   std::unique_ptr<Scratch>& kept = slots_[seat.number_].scratch;
   if (!kept) kept = std::make_unique<Scratch>();
   Scratch& scratch = *kept;
+  struct Tidy {
+    Table& table;
+    Slot& slot;
+    ~Tidy() { table.tidy(slot); }
+  };
+  const Tidy tidy{*this, slots_[seat.number_]};
   Located& located = scratch.located;
   scratch.places.resize(n);
   scratch.combiner.begin(n, located.ids);
@@ -536,14 +611,34 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   }
   // Before any id is counted: there may be no memory.
   located.rows.reserve(distinct);
-  make_room(located);
+  located.versions.resize(distinct);
   if (index_) index_->get_ready();
   locate(seat, located, true);
-  pull(located);
   if (versions) {
     for (std::size_t i = n; i-- > 0;) located.versions[scratch.places[i]] = versions[i];
+  } else {
+    for (std::size_t i = 0; i < distinct; ++i) located.versions[i] = version(located.rows[i]);
   }
   return push(seat, located, sums, stride, steps_.fetch_add(1, kRelaxed));
+}
+
+// What updates need is kept for the next ones, but of one that was far larger than the table.
+void Table::tidy(Slot& slot) {
+  std::size_t bytes = slot.scratch->bytes();
+  if (bytes > std::max(kLeastKept, most_bytes_ / 32)) {
+    slot.scratch.reset();
+    bytes = 0;
+  }
+  slot.kept.store(bytes, kRelaxed);
+}
+
+Table::Refusals Table::refusals() const {
+  Refusals sum;
+  for (std::size_t i = 0; i < kSeats; ++i) {
+    sum.asked += slots_[i].counts[kAsked].load(kRelaxed);
+    sum.refused += slots_[i].counts[kRefused].load(kRelaxed);
+  }
+  return sum;
 }
 
 Table::Statistics Table::statistics(const Watch& watch) {
@@ -555,6 +650,7 @@ Table::Statistics Table::statistics(const Watch& watch) {
       const std::uint64_t count = slots_[i].counts[k].load(kRelaxed);
       sums[k] = k == kStalest ? std::max(sums[k], count) : sums[k] + count;
     }
+    s.scratch += slots_[i].kept.load(kRelaxed);
   }
   s.asked = sums[kAsked];
   s.found = sums[kFound];

@@ -81,6 +81,8 @@ class Table {
     // It holds nothing, and finds nothing until it begins again.
     void rest() { table_.epochs_.leave(number_); }
     void begin() { table_.epochs_.join(number_); }
+    // It holds the rows of so many batches while it finds the next one's; at first of one.
+    void hold(std::size_t batches) { table_.slots_[number_].held = batches; }
 
    private:
     friend class Table;
@@ -143,9 +145,16 @@ class Table {
   // At least so many have been made.
   void reach_steps(std::uint64_t steps);
 
+  // A process forks: by the thread that does, before it, and after it in both. In the child no
+  // other thread is left: what they had of the table is free, and nothing is tracked that one was
+  // saving.
+  void before_fork();
+  void after_fork(bool in_child);
+
   struct Statistics {
     std::size_t rows = 0, capacity = 0;     // that ids have, and may have
     std::size_t bytes = 0, most_bytes = 0;  // of rows, index and filter
+    std::size_t scratch = 0;                // that update() keeps beside them
     std::size_t bytes_per_row = 0;
     std::uint64_t steps = 0;
     std::uint64_t asked = 0, found = 0;  // distinct ids of batches that train
@@ -153,6 +162,15 @@ class Table {
     RowPublication updates;
   };
   Statistics statistics(const Watch& watch = {});
+  // Of the distinct ids of batches that train those that got no row for want of room, so far; waits
+  // for nobody, and nobody for it.
+  struct Refusals {
+    std::uint64_t asked = 0, refused = 0;
+  };
+  Refusals refusals() const;
+  // Of a row of a table that would be made so. Throws Error where the rule or policy is none.
+  static std::size_t bytes_per_row(std::size_t dim, const Choice& rule, const Choice& staleness,
+                                   bool versions);
 
   // Writes all rows while others go on; the same bits where nobody writes meanwhile. `description`
   // is kept with them. Throws Error where the file cannot be written.
@@ -161,18 +179,23 @@ class Table {
   // that are others than in the files so written, and the ids that have none any more. `quiet`: it
   // is certain that nobody updates rows meanwhile. Where it throws, or what was written is not
   // kept, all rows have to be saved anew. Who comes while another thread does either waits; within
-  // either, in what `watch` calls, it is Error.
-  void save_tracked(const std::string& path, const std::string& description, bool quiet,
-                    const Watch& watch = {});
-  void save_changes(const std::string& path, const std::string& description, bool quiet,
-                    const Watch& watch = {});
+  // either, in what `watch` calls, it is Error. The how manieth change it was of what is tracked:
+  // where the next one's number is not the next, somebody else has saved changes between.
+  std::uint64_t save_tracked(const std::string& path, const std::string& description, bool quiet,
+                             const Watch& watch = {});
+  std::uint64_t save_changes(const std::string& path, const std::string& description, bool quiet,
+                             const Watch& watch = {});
   // The rows are those of files that have just been loaded; what is saved next are changes of them.
-  void track(const Watch& watch = {});
+  std::uint64_t track(const Watch& watch = {});
   // The rows of a file, changed by those that follow, in place of these. Throws Error, and has
   // changed nothing, where one is damaged, of another description, or somebody uses the table; and
-  // where rows do not fit.
+  // where rows do not fit. `begins`: what rows begin with from then on, where it is another seed's.
+  struct Begins {
+    std::uint64_t seed;
+    std::uint32_t number;
+  };
   void load(const std::vector<std::string>& paths, const std::string& description,
-            const Watch& watch = {});
+            const Watch& watch = {}, std::optional<Begins> begins = {});
   void load(const std::string& path, const std::string& description, const Watch& watch = {}) {
     load(std::vector{path}, description, watch);
   }
@@ -204,6 +227,11 @@ class Table {
     // Written by who has the seat alone. Relaxed: counts.
     std::array<std::atomic<std::uint64_t>, kCounts> counts{};
     std::unique_ptr<Scratch> scratch;
+    // Bytes of it between two updates. Written by who has the seat alone. Relaxed: a count.
+    std::atomic<std::size_t> kept{0};
+    // Where some are evicted: rows that are kept free for it, and of how many batches it holds
+    // rows.
+    std::size_t expected = 0, held = 1;
 
     void add(Count count, std::uint64_t n) {
       counts[count].store(counts[count].load(std::memory_order_relaxed) + n,
@@ -266,6 +294,9 @@ class Table {
   float score(RowHead& head, const float* values) const;
   std::uint16_t time() const;
   void check(const std::uint64_t* ids, std::size_t n) const;
+  void tidy(Slot& slot);
+  // The seat's next batch brings so many ids that are to get a row.
+  void expect(Seat& seat, std::size_t ids);
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);
   // The head of a row and so many of its floats.
   void prefetch(std::uint32_t row, std::size_t floats) const {
@@ -287,7 +318,7 @@ class Table {
   void count(Seat& seat, const RowPublication& publication);
 
   Settings settings_;
-  const Initial initial_;
+  Initial initial_;  // changed by who has all seats
   const RowRule rule_;
   const std::unique_ptr<const StalenessPolicy> staleness_;
   const RowKernels& kernels_;
@@ -301,7 +332,10 @@ class Table {
   std::mutex tracking_;  // of marks_
   // Whose thread has it. Relaxed: one finds its own id here where it has written it itself.
   std::atomic<std::thread::id> tracker_{};
+  std::mutex replacing_;          // of index_ and rows_, while they are replaced or a process forks
+  bool tracks_at_fork_ = false;   // tracking_ is had by the thread that forks
   std::unique_ptr<Marks> marks_;  // null: nothing is tracked
+  std::uint64_t tracked_ = 0;     // how often that has changed
   std::atomic<std::uint64_t> steps_{0};
   // Rows updated so far, by which ages are told, and the last period of SWAP's. Relaxed: they order
   // nothing.

@@ -7,7 +7,7 @@ import warnings
 
 __all__ = ["warn"]
 
-_BETWEEN = ("leashed", "contextlib")
+_BETWEEN = ("leashed", "contextlib", "torch")  # a module of PyTorch's calls what is of this package
 
 
 def warn(message: str) -> None:

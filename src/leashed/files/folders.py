@@ -13,7 +13,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,21 +75,25 @@ def write(
     """
     before = _before(folder) if incremental else {}
     number = 1 + max((_number(path) for path in folder.iterdir()), default=0)
-    follows = {name: table.follows for name, table in tables.items()}
-    if incremental:
-        for table in tables.values():
-            table.follows = ()  # until the manifest names what is written now
+    numbers: dict[str, int] = {}  # of saves, as Table.save_tracked has them
 
     def written(i: int, name: str, table: Table) -> dict[str, Any]:
         if not incremental or not table.tells_changes:
             return _saved(folder / f"{number}.table{i}", table.save)
+
+        def tracked(path: Path, save: Callable[..., int]) -> dict[str, Any]:
+            numbers[name] = save(path, quiet=exact)
+            return _told_of(path)
+
         kept = before.get(name)
-        if kept is None or follows[name] != _digests(kept) or _are_many(kept["changes"], kept):
-            save = partial(table.save_tracked, quiet=exact)
-            return {**_saved(folder / f"{number}.table{i}", save), "changes": []}
-        save = partial(table.save_changes, quiet=exact)
-        change = _saved(folder / f"{number}.changes{i}", save)
-        return {**_only_files(kept), "changes": [*kept["changes"], change]}
+        last = None if kept is None else table.follows(_digests(kept))
+        if kept is not None and last is not None and not _are_many(kept["changes"], kept):
+            path = folder / f"{number}.changes{i}"
+            change = tracked(path, table.save_changes)
+            if numbers[name] == last + 1:
+                return {**_only_files(kept), "changes": [*kept["changes"], change]}
+            path.unlink()  # of changes since a file that somebody else has saved
+        return {**tracked(folder / f"{number}.table{i}", table.save_tracked), "changes": []}
 
     try:
         told = {
@@ -113,9 +116,8 @@ def write(
         if _named(folder) != number:
             _remove(folder, lambda path: _number(path) == number)
         raise
-    if incremental:
-        for name, table in tables.items():
-            table.follows = _digests(told[name])
+    for name, saved in numbers.items():
+        tables[name].follow(_digests(told[name]), saved)
     named = {file["file"] for file in _files(manifest)}
     _remove(folder, lambda path: path.name not in named)
 
@@ -228,8 +230,7 @@ class Opened:
             changes = [self._folder / change["file"] for change in told.get("changes", ())]
             table.load(self._folder / told["file"], changes)
             if incremental and table.tells_changes:
-                table.track()
-                table.follows = _digests(told)
+                table.follow(_digests(told), table.track())
 
 
 def _told(table: Table) -> dict[str, Any]:
@@ -247,6 +248,10 @@ def _compared(told: Mapping[str, Any], same_rule: bool) -> dict[str, Any]:
 
 def _saved(path: Path, save: Callable[[Path], None]) -> dict[str, Any]:
     save(path)
+    return _told_of(path)
+
+
+def _told_of(path: Path) -> dict[str, Any]:
     return {"file": path.name, "bytes": path.stat().st_size, "sha256": _digest(path)}
 
 

@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -15,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed import staleness as policies
-from leashed.base import checks, choice
+from leashed.base import checks, choice, memory
 from leashed.base.choice import Choice
+from leashed.base.warning import warn
 from leashed.rules import SWAP, Adagrad, Momentum, Rule, check_rule
 from leashed.staleness import Policy
 
@@ -169,7 +174,8 @@ class Table:
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the rule or policy is none for rows, or
-            ``max_bytes`` is too little; the message names it.
+            ``max_bytes`` is too little, or there is less memory than ``rows`` take; the message
+            names it.
     """
 
     def __init__(
@@ -215,13 +221,17 @@ class Table:
                 "policy; leave it True"
             )
         self.max_bytes = max_bytes
-        # Checksums of a folder's files that hold what is tracked (folders.py); none: no folder does.
-        self.follows: tuple[str, ...] = ()
+        self._follows: tuple[tuple[str, ...], int] | None = None
         self.seed = checks.whole("seed", seed, 0, 2**64 - 1)
         self.number = checks.whole("number", number, 0, 2**32 - 1)
         if not isinstance(name, str):
             raise TypeError(f"name must be a string, got {name!r}")
         self.name = name
+        if self.rows is not None:
+            row = _bytes_per_row(self.dim, self.rule, self.staleness, versions)
+            told = f"table {name} of {self.rows:,} rows of {row:,} bytes"
+            _require_memory(told, self.rows * row)
+        self._has_told = False  # of ids that update() has refused
         self.native = _core.Table(
             name=name,
             dim=self.dim,
@@ -236,6 +246,7 @@ class Table:
             number=self.number,
             versions=self.versions,
         )
+        _all.add(self)
 
     @overload
     def lookup(
@@ -302,6 +313,9 @@ class Table:
         with np.errstate(over="ignore"):
             single = np.ascontiguousarray(given, np.float32).ravel()
         told = self.native.update(wanted.ravel(), single, versions)
+        if told["refused"] and not self._has_told:
+            self._has_told = True
+            Refusals({self.name: self}, since_made=True).look()
         return RowUpdate(*(told[name] for name in RowUpdate._fields))
 
     def ids(self) -> NDArray[np.int64]:
@@ -353,7 +367,19 @@ class Table:
                 "save() writes all"
             )
 
-    def save_tracked(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
+    def follow(self, checksums: tuple[str, ...], number: int) -> None:
+        """What is tracked since the save of that number are changes of a folder's files (folders.py)."""
+        self._follows = checksums, number
+
+    def follows(self, checksums: tuple[str, ...]) -> int | None:
+        """The number of the save that these files have ended with; None: they are not followed. Where
+        the next one has not the next number, somebody has saved changes between.
+        """
+        if self._follows is None or self._follows[0] != checksums:
+            return None
+        return self._follows[1]
+
+    def save_tracked(self, path: str | os.PathLike[str], *, quiet: bool = False) -> int:
         """As ``save``, and from then on ``save_changes`` writes what has changed since. Keeps 12 bytes
         a row for it, 18 where it evicts, 4 where ``rows`` are given, beside ``max_bytes``.
 
@@ -362,17 +388,22 @@ class Table:
             quiet: whether it is certain that nobody updates rows meanwhile; without, rows that are
                 updated just then are written once more with the next changes.
 
+        Returns:
+            Its number among all of these and of ``save_changes``.
+
         Raises:
             ValueError: the file cannot be written, or not ``tells_changes``; or a signal's handler
                 calls this within a call of ``save_tracked``, ``save_changes`` or ``track``.
         """
         self._require_changes()
-        self.follows = ()
-        self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet)
+        return self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet)
 
-    def save_changes(self, path: str | os.PathLike[str], *, quiet: bool = False) -> None:
+    def save_changes(self, path: str | os.PathLike[str], *, quiet: bool = False) -> int:
         """Write the rows that are others than in the files that ``save_tracked`` and calls of this
         have written, and the ids that have no row any more, in the same way.
+
+        Returns:
+            As ``save_tracked``.
 
         Raises:
             ValueError: the file cannot be written, and all rows have to be saved anew; or they have
@@ -380,38 +411,49 @@ class Table:
                 handler.
         """
         self._require_changes()
-        self.follows = ()
-        self.native.save_changes(os.fspath(path), json.dumps(self.description), quiet)
+        return self.native.save_changes(os.fspath(path), json.dumps(self.description), quiet)
 
-    def track(self) -> None:
+    def track(self) -> int:
         """What ``save_changes`` writes next are changes of the files that have just been loaded.
         Nobody may update rows meanwhile.
+
+        Returns:
+            As ``save_tracked``.
 
         Raises:
             ValueError: not ``tells_changes``, or as of ``save_tracked`` within a signal's handler.
         """
         self._require_changes()
-        self.follows = ()
-        self.native.track()
+        return self.native.track()
 
     def load(
         self,
         path: str | os.PathLike[str],
         changes: Iterable[str | os.PathLike[str]] = (),
+        *,
+        any_seed: bool = False,
     ) -> None:
         """What ``save`` or ``save_tracked`` has written, in place of what is there.
 
         Args:
             path: the file of all rows.
             changes: files of ``save_changes`` that followed it, all of them in their order.
+            any_seed: whether they may be of a table of another ``seed`` and ``number``, which this
+                one has from then on: what has no row yet begins as it would there.
 
         Raises:
             ValueError: a file is damaged, of another table or of the other kind, or a thread uses
                 this one. Nothing has changed.
         """
-        self.follows = ()
         paths = [os.fspath(path), *(os.fspath(file) for file in changes)]
-        self.native.load(paths, json.dumps(self.description))
+        wanted, begins = self.description, None
+        if any_seed:
+            was = json.loads(_core.Table.description_of(paths[0]))
+            begins = was.get("seed", self.seed), was.get("number", self.number)
+            wanted = {**wanted, "seed": begins[0], "number": begins[1]}
+        self.native.load(paths, json.dumps(wanted), begins)
+        if begins is not None:
+            self.seed, self.number = begins
 
     @property
     def description(self) -> dict[str, Any]:
@@ -439,7 +481,8 @@ class Table:
         - ``rows``: that ids have, those of 0 and 2⁶⁴ − 1 among them, which always have one where the
           table grows; ``capacity``: that they may have at most.
         - ``bytes`` and ``most_bytes``: of rows, index and filter, now and at most;
-          ``bytes_per_row``.
+          ``bytes_per_row``; ``scratch``: what calls of ``update`` keep for the next ones, beside
+          ``max_bytes``: of each thread at most 1 MiB, or a 32nd of ``most_bytes``.
         - ``steps``: updates of the table.
         - ``asked`` and ``found``: distinct ids of updates, and of these those that had a row.
         - ``admitted``, ``evicted``: rows given to ids, and taken from them; ``rebuilt``: parts of
@@ -467,6 +510,29 @@ class Table:
 
     def __reduce__(self) -> Any:
         raise TypeError("a table cannot be pickled; save() and load() it")
+
+
+_all: weakref.WeakSet[Table] = weakref.WeakSet()
+_forking: list[Table] = []
+
+
+def _before_fork() -> None:
+    _forking.extend(_all)
+    for table in _forking:
+        table.native.before_fork()
+
+
+def _after_fork(*, in_child: bool) -> None:
+    for table in _forking:
+        table.native.after_fork(in_child)
+    _forking.clear()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=partial(_after_fork, in_child=False),
+    after_in_child=partial(_after_fork, in_child=True),
+)
 
 
 class Described(Protocol):
@@ -503,8 +569,17 @@ def of(
         A table by each name.
 
     Raises:
-        TypeError, ValueError: as ``Table``.
+        TypeError, ValueError: as ``Table``; or all of them together would take more memory than there
+            is. Then none has been made.
     """
+    described = list(described)
+    rule = _check_rows(check_rule(Adagrad(0.01) if rule is None else rule))
+    staleness = policies.of("staleness", staleness or policies.none())
+    fixed = [(one.rows, one.dim) for one in described if one.rows is not None]
+    told = f"{len(fixed)} tables of {sum(rows for rows, _ in fixed):,} rows in all"
+    _require_memory(
+        told, sum(rows * _bytes_per_row(dim, rule, staleness, versions) for rows, dim in fixed)
+    )
     found = {}
     for number, one in enumerate(described):
         grows: dict[str, Any] = {}
@@ -549,6 +624,98 @@ def check(described: Sequence[Described], given: Mapping[str, Table] | None) -> 
                 f"reads dim {one.dim} and rows {one.rows}"
             )
     return [given[name].native for name in names]
+
+
+class Refusals:
+    """Ids that tables refuse for want of room from now on, in a run: told of once.
+
+    Args:
+        tables: by name.
+        since_made: also what they have refused before.
+    """
+
+    def __init__(self, tables: Mapping[str, Table], *, since_made: bool = False) -> None:
+        self._of = {id(table) for table in tables.values()}
+        # A fixed one refuses none.
+        self._tables = {name: table for name, table in tables.items() if table.rows is None}
+        self._before = dict.fromkeys(self._tables, (0, 0))
+        if not since_made:
+            self._before = self._counted()
+        self._told = not self._tables
+
+    def are_of(self, tables: Mapping[str, Table]) -> bool:
+        """Whether they are of these tables."""
+        return self._of == {id(table) for table in tables.values()}
+
+    @property
+    def told(self) -> bool:
+        """Whether nothing is left to be told of."""
+        return self._told
+
+    def look(self) -> None:
+        """A ``RuntimeWarning``, the first time that there are some."""
+        if self._told:
+            return
+        shares = {name: n / asked for name, (asked, n) in self._counted().items() if n}
+        if not shares:
+            return
+        self._told = True
+        name = max(shares, key=lambda name: shares[name])
+        table, others = self._tables[name], len(shares) - 1
+        full = f"table {name} is full" + (f", and {others} more are" if others else "")
+        remedy = 'say evict="age" or "norm", by which old rows make room'
+        if table.evict:
+            remedy = "take smaller batches or fewer threads, whose rows are in use at once"
+        warn(
+            f"{full}: of the ids of batches {shares[name]:.2%} so far were refused a row, and learn "
+            f"nothing; raise max_bytes ({table.max_bytes:,}), or {remedy} (evict is {table.evict!r})"
+        )
+
+    def _counted(self) -> dict[str, tuple[int, int]]:
+        """(asked, refused) of each since the beginning."""
+        found = {}
+        for name, table in self._tables.items():
+            asked, refused = table.native.refusals()
+            before = self._before[name]
+            found[name] = asked - before[0], refused - before[1]
+        return found
+
+
+_around: ContextVar[Refusals | None] = ContextVar("refusals", default=None)
+
+
+@contextmanager
+def in_run(refusals: Refusals) -> Iterator[None]:
+    """A training within is part of that run."""
+    token = _around.set(refusals)
+    try:
+        yield
+    finally:
+        _around.reset(token)
+
+
+def refusals_of(tables: Mapping[str, Table]) -> Refusals:
+    """Those of the run that a training of these tables is part of."""
+    around = _around.get()
+    return around if around is not None and around.are_of(tables) else Refusals(tables)
+
+
+def _bytes_per_row(dim: int, rule: Rule, staleness: Policy, versions: bool) -> int:
+    return _core.Table.bytes_per_row(
+        dim=dim, rule=rule.choice(), staleness=staleness.choice(), versions=versions
+    )
+
+
+def _require_memory(what: str, wanted: int) -> None:
+    """ValueError where so many bytes are more than there are."""
+    left = memory.available()
+    if left is not None and wanted > left:
+        raise ValueError(
+            f"{what} would take {wanted / 2**30:.3g} GiB, and {left / 2**30:.3g} GiB of memory are "
+            "left; give fewer rows, a smaller dim, or a rule that keeps less beside a row "
+            "(RowwiseAdagrad, SGD); or leave rows out and give max_bytes, for as many ids as that "
+            "holds"
+        )
 
 
 def _check_rows(rule: Rule) -> Rule:

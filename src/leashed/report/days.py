@@ -18,7 +18,7 @@ NOTE = (
     "that was begun again, since then). clicks: the share of the rows with label 1, by weight. loss: "
     "of files the mean over the rows, in the batches as progressive has them; of days in memory of all "
     "rows at the day's end. EPS: examples per second of training. table rows: that ids have at the "
-    "day's end."
+    "day's end. ids refused: of the distinct ids of batches those that got no row, for want of room."
 )
 
 
@@ -30,13 +30,17 @@ def table(days: Sequence[Day]) -> Table:
     users = any(_gauc(day.yesterday) != MISSING for day in days)
     if users:
         header.insert(header.index("calibration") + 1, "GAUC")
+    refused = any(day.refused for day in days)
+    if refused:
+        header.append("ids refused")
     rows = []
     for day in days:
         row = [day.name, f"{day.examples:,}", f"{day.bad:,}", _share(day.click_share)]
         row += [f"{day.updates:,}", number(day.loss)]
         row += [*_scored(day.yesterday), *([_gauc(day.yesterday)] if users else [])]
         row += [_of(day.progressive, "auc"), _of(day.progressive, "normalised_entropy")]
-        rows.append([*row, MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"])
+        row += [MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"]
+        rows.append([*row, *([f"{day.refused:.2%}"] if refused else [])])
     return Table(header, rows)
 
 
@@ -52,6 +56,8 @@ def line(day: Day) -> str:
         )
     if day.progressive is not None:
         parts.append(f"progressive AUC {day.progressive.auc:.4f}")
+    if day.refused:
+        parts.append(f"{day.refused:.2%} of ids refused a row")
     if not math.isnan(day.eps):
         parts.append(f"{day.eps:,.0f} EPS")
     return "  ".join(parts)

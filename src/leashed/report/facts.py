@@ -8,7 +8,7 @@ from typing import Any
 
 from leashed.report.summary import Table
 from leashed.report.table import MISSING, duration, mebibytes, number
-from leashed.training.result import TrainResult
+from leashed.training.result import TrainResult, refused_share
 
 TABLES_NOTE = (
     "Counted since each table was made, also by trainings before this one. rows: that ids have, and "
@@ -170,10 +170,13 @@ def _rows(result: TrainResult) -> list[tuple[str, str]]:
     lost = "".join(f", {run[name]:,} {name}" for name in _OUTCOMES[1:] if run[name])
     rows = f"{total['rows']:,} of {total['capacity']:,} rows"
     mean = number(_share(run["staleness"], run["applied"]))
+    refused = _percentage(refused_share(run))
+    no_room = f"{refused} of the ids of batches got no row: raise max_bytes, or evict"
     return [
         ("tables", f"{len(counted)}, {rows}, {mebibytes(total['bytes'])}"),
         ("admitted", f"{total['admitted']:,} rows, {total['evicted']:,} evicted"),
         ("hit rate", f"{hit} of {total['asked']:,} distinct ids of batches, since they were made"),
         ("row updates", f"{run['applied']:,} applied{lost}"),
+        *([("refused", no_room)] if run["refused"] else []),
         ("row staleness", f"mean {mean}, most {run['stalest']:,}"),
     ]

@@ -23,7 +23,7 @@ from leashed.models._running import check_batch, running, tracked
 from leashed.models.external import External, Samples
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
-from leashed.models.tables import Table
+from leashed.models.tables import Table, refusals_of
 from leashed.modes import (
     ADPSGD,
     DPSGD,
@@ -715,6 +715,8 @@ def simulate(
         theta = checks.vector("init", init, model.dimension)
     columns = check_columns(init, model, train_set, "data")
 
+    refusals = refusals_of(trained)
+
     def report(now: dict[str, Any], initial_loss: float) -> None:
         assert progress is not None
         progress(progress_of(now, initial_loss, float(batch_size)))
@@ -804,6 +806,7 @@ def simulate(
         }
     if trained:
         config["tables"] = told_by(trained)
+    refusals.look()
     result = result_of(outcome, float(batch_size), config, trained, running(native))
     warn_of_end(result, model, train_set, examples[2])
     return Simulation(

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from leashed.base import checks
+from leashed.base.warning import warn
 from leashed.models.tables import RowUpdate, Table
 
 __all__ = ["Embedding", "EmbeddingBag", "RowOptimizer"]
@@ -29,6 +30,8 @@ _REFUSED = {
     "dtype": "rows are float32; leave it out",
     "_weight": "what rows begin with is init's, or load_state_dict's",
 }
+_MOST_WAITING = 64  # batches without a step, and then a warning; parts of a gradient
+_MOST_FLOATS = 2**20  # of gradients that are not added up by id
 _jit: Any = torch.jit
 _order = itertools.count()  # of look-ups, over all modules
 
@@ -109,6 +112,10 @@ class _Rows(torch.nn.Module):
         self.table = table
         self.padding_idx = padding_idx
         self._gathered: list[_Part] = []
+        self._added_up = 0  # floats, when gradients were last added up by id
+        self._looked_up = False  # since the last backward
+        self._batches = 0  # since the last step
+        self._warned = False
 
     def _look_up(self, ids: Any) -> Any:
         if _jit.is_tracing():
@@ -119,6 +126,8 @@ class _Rows(torch.nn.Module):
             values[wanted == self.padding_idx] = 0
         if not (self.training and torch.is_grad_enabled()):
             return torch.from_numpy(values)
+        self._warn_of_waiting()
+        self._looked_up = True
         number, kept, told = next(_order), wanted.astype(np.int64).ravel(), versions.ravel()
         mask = None if self.padding_idx is None else torch.from_numpy(kept != self.padding_idx)
         if mask is not None:
@@ -128,10 +137,40 @@ class _Rows(torch.nn.Module):
             of_rows = gradient.detach().reshape(-1, self.table.dim)
             if mask is not None:
                 of_rows = of_rows[mask]
+            self._batches += self._looked_up  # one for all look-ups of a batch
+            self._looked_up = False
             if len(of_rows):
                 self._gathered.append(_Part(number, kept, told, of_rows))
+                self._add_up()
 
         return _looked_up(torch.empty(0, requires_grad=True), values, receive)
+
+    def _warn_of_waiting(self) -> None:
+        if self._batches < _MOST_WAITING or self._warned:
+            return
+        self._warned = True
+        warn(
+            f"rows of {self.table.name} have not moved for {self._batches} batches, whose gradients "
+            "wait: call step() of a leashed.torch.RowOptimizer(model), or of this "
+            f"{type(self).__name__}, after backward; where rows are to stay as they are, eval()"
+        )
+
+    def _add_up(self) -> None:
+        """Keep what waits to a few times the memory of the gradients of distinct ids."""
+        floats = sum(part.gradient.numel() for part in self._gathered)
+        if len(self._gathered) <= _MOST_WAITING and floats <= 2 * self._added_up + _MOST_FLOATS:
+            return
+        added_up = _combined(_joined(_parts([self])))
+        self._gathered = [added_up]
+        self._added_up = added_up.gradient.numel()
+
+    def _forget(self) -> None:
+        self._gathered.clear()
+        self._added_up = 0
+
+    def _stepped(self) -> None:
+        self._forget()
+        self._batches = 0
 
     def step(self) -> RowUpdate | None:
         """One update of the table from the gradients of all look-ups since the last one.
@@ -146,7 +185,7 @@ class _Rows(torch.nn.Module):
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: ARG002  PyTorch's signature
         """Drop the gradients that were gathered since the last step."""
-        self._gathered.clear()
+        self._forget()
 
     def twin(self) -> Any:
         """Another such module over the same table, with gradients of its own: for another thread."""
@@ -165,7 +204,7 @@ class _Rows(torch.nn.Module):
 
     def set_extra_state(self, state: Any) -> None:
         """What ``get_extra_state`` gave, in place of the table's rows and states; gathered
-        gradients are dropped.
+        gradients are dropped. Of a table of another seed too, which this one has from then on.
 
         Raises:
             TypeError, ValueError: it is none, or of another table. The table has not changed.
@@ -176,11 +215,11 @@ class _Rows(torch.nn.Module):
             path = Path(folder) / "table"
             state.detach().cpu().contiguous().numpy().tofile(path)
             try:
-                self.table.load(path)
+                self.table.load(path, any_seed=True)
             except ValueError as error:
                 told = str(error).replace(f"'{path}'", "the state")
                 raise ValueError(told) from None
-        self._gathered.clear()
+        self._forget()
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:  # noqa: ARG002
         """``to``, ``double``, ``share_memory`` and the like come by here."""
@@ -219,7 +258,8 @@ class Embedding(_Rows):
 
     It has no parameter of PyTorch's: ``backward`` gathers gradients of the rows that were looked up
     (those of several ``backward`` add up), and ``step()``, or ``RowOptimizer`` over a whole model,
-    makes one update of them and forgets them. Rows move nowhere else. With ``eval()`` or under
+    makes one update of them and forgets them. Rows move nowhere else: after 64 batches without a
+    step a ``RuntimeWarning`` says so. What waits for one is added up by id. With ``eval()`` or under
     ``torch.no_grad()`` rows are only read, and nothing is gathered. One module is one thread's; the
     table under it is any number of threads'. ``state_dict`` has the table with the rule's states.
 
@@ -379,11 +419,13 @@ def _combined(part: _Part) -> _Part:
 def _step(table: Table, modules: Sequence[_Rows]) -> RowUpdate | None:
     parts = _parts(modules)
     if not parts:
+        for module in modules:
+            module._stepped()
         return None
     _, ids, versions, gradient = _joined(parts)
     told = table.update(ids, gradient.numpy(), versions)
     for module in modules:
-        module._gathered.clear()
+        module._stepped()
     return told
 
 

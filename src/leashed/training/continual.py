@@ -34,14 +34,14 @@ from leashed.files import checkpoint, folders, resuming
 from leashed.metrics import ClickMetrics, Progressive, Values
 from leashed.models._columns import columns_of
 from leashed.models.graphs import Graph
-from leashed.models.tables import Table
+from leashed.models.tables import Refusals, Table, in_run
 from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.stream import Stream
 from leashed.training import defaults
 from leashed.training.days import Day, Journal, LogFile, Today, to_json
-from leashed.training.result import TrainResult
+from leashed.training.result import TrainResult, refused_share
 from leashed.training.train import (
     Progress,
     check_dense_part,
@@ -206,6 +206,7 @@ def continual(
         "incremental": incremental,
         "metrics": metrics,
     }
+    refusals = Refusals(run.tables)
     to_come: Iterable[tuple[str, OneDay]] = _not_done(days, run)
     if isinstance(days, (Mapping, Sequence)):
         to_come = list(to_come)
@@ -227,13 +228,14 @@ def continual(
             if finished is not None:
                 finished(day)
             continue
-        result = train(
-            model,
-            data,
-            **settings,
-            progress=None if progress is None else partial(progress, name),
-            resume=run.whence(name),
-        )
+        with in_run(refusals):
+            result = train(
+                model,
+                data,
+                **settings,
+                progress=None if progress is None else partial(progress, name),
+                resume=run.whence(name),
+            )
         # Of a stream the loss is of batches before their updates: the last may have been one too much.
         crashed = result.outcome == "crashed" or not np.isfinite(result.parameters).all()
         if crashed or result.reason == "interrupted":
@@ -463,6 +465,7 @@ class _Run:
             click_share=today.click_share,
             files=today.files,
             changed=changed,
+            refused=refused_share(result.rows),
         )
         self.journal.finish(day)
         self._reached(result)

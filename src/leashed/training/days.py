@@ -75,6 +75,8 @@ class Day:
         click_share: of its rows, by weight, those that have label 1; NaN where that was not counted.
         files: of a stream, as they were before the day was read.
         changed: whether these have been found to be others since, which a warning has said.
+        refused: of the distinct ids of its batches the share that got no row for want of room; of a
+            day that was begun again, of those since.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Day:
     click_share: float = math.nan
     files: tuple[LogFile, ...] = ()
     changed: bool = False
+    refused: float = 0.0  # (older files lack it)
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,12 @@ def gamma(dropped: int, published: int) -> float:
     return math.inf if dropped else 0.0
 
 
+def refused_share(rows: dict[str, int]) -> float:
+    """Of the distinct ids of batches those that were refused a row, by ``TrainResult.rows``."""
+    asked = sum(n for name, n in rows.items() if name not in ("staleness", "stalest"))
+    return rows.get("refused", 0) / asked if asked else 0.0
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainResult:
     """The outcome of one call of :func:`leashed.train`.
@@ -405,6 +411,8 @@ class TrainResult:
             parts.append(f"progressive AUC {self.metrics.total[-1].auc:.4f}")
         if self.rows:
             parts.append(f"{self.rows['applied']:,} updates of rows")
+        if share := refused_share(self.rows):
+            parts.append(f"{share:.2%} of the ids of batches refused a row")
         return f"TrainResult({self.outcome} by {self.reason}: {', '.join(parts)})"
 
 

@@ -35,7 +35,7 @@ from leashed.models.external import External, Samples
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
-from leashed.models.tables import Table
+from leashed.models.tables import Table, refusals_of
 from leashed.models.tables import check as check_tables
 from leashed.models.tables import of as new_tables
 from leashed.modes import Mode, ModeCounts, check_batches, check_rows
@@ -240,7 +240,8 @@ def train(
             model gives one logit for two labels for AUC and normalised entropy.
         tables: those that the model reads, by name, trained where they are: each row by its
             table's rule and staleness policy, also where the gradient of the parameters is dropped
-            or excluded. Default: ``leashed.tables.of(model.tables, rule=rule,
+            or excluded. Where one refuses ids for want of room, a RuntimeWarning says so, once and as
+            soon as it is seen. Default: ``leashed.tables.of(model.tables, rule=rule,
             staleness=staleness, seed=seed)``; give tables where rows take no such rule or policy.
         evaluate_every: seconds between evaluations of the loss, which run on the calling thread
             beside the workers. Default: as often as keeps them to a tenth of one thread. Where a
@@ -478,9 +479,14 @@ def train(
     if resumption is not None:
         config["resumed_at"] = resumption.updates
 
+    refusals = refusals_of(trained)
+
     def report(now: dict[str, Any], initial_loss: float) -> None:
-        assert progress is not None
-        progress(progress_of(now, initial_loss, mean_batch))
+        refusals.look()
+        if progress is not None:
+            progress(progress_of(now, initial_loss, mean_batch))
+
+    reports = None if progress is None and refusals.told else report
 
     sparse = isinstance(train_set, SparseDataset)
     native = tracked(source_of(model, train_set), threads, begun)
@@ -560,7 +566,7 @@ def train(
             rules,
             until.milestones,
             evaluate_every or 0.0,
-            None if progress is None else report,
+            reports,
             examples[2],
             mode.commands(),
             recording,
@@ -570,6 +576,7 @@ def train(
         config["sparse_updates"] = False
         if trained:
             config["tables"] = told_by(trained)
+        refusals.look()
         _warn_of(record, outcome)
         result = result_of(
             outcome, mean_batch, config, trained, running(native), metrics is not None
@@ -648,7 +655,7 @@ def train(
             rules,
             until.milestones,
             evaluate_every or 0.0,
-            None if progress is None else report,
+            reports,
             checkpointer,
             math.inf if checkpoint_every is None else checkpoint_every,
             resumption,
@@ -676,6 +683,7 @@ def train(
         config["reading"] = streamed.counts.config()
     if trained:
         config["tables"] = told_by(trained)
+    refusals.look()
     _warn_of(record, outcome)
     result = result_of(
         outcome, mean_batch, config, trained, running(native), metrics is not None, streamed

@@ -2,9 +2,11 @@
 // sum over entries; lockstep beside sums in the order of the workers.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <barrier>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -408,4 +410,108 @@ TEST_CASE("in lockstep values are clipped in the mean") {
   };
   CHECK(clipped(1) == -0.01f);
   CHECK(clipped(2) == -0.01f);
+}
+
+namespace {
+
+// A full table of rows of 16 floats, for which ids come that it has never seen.
+struct Full {
+  explicit Full(std::size_t workers) {
+    Table::Settings settings = settings_of(16, 0, "a");
+    settings.rule = {"adagrad", {{"lr", 0.02}, {"eps", 1e-10}, {"initial_accumulator", 0}}};
+    settings.evict = "age";
+    settings.max_bytes = std::size_t{1} << 24;
+    table = std::make_shared<Table>(settings);
+    store.emplace(std::vector{table}, std::vector<std::size_t>{0}, workers, 0, false);
+    for (std::size_t w = 0; w < workers; ++w) {
+      rows.push_back({store->make_batch(), store->make_batch()});
+    }
+    views.resize(workers);
+  }
+  // The worker finds its next batch, and makes the update of the one before.
+  void step(std::size_t worker, std::size_t size) {
+    prefetch(worker, size);
+    update(worker);
+  }
+  void prefetch(std::size_t worker, std::size_t size) {
+    std::vector<std::uint64_t> ids(size);
+    std::iota(ids.begin(), ids.end(), next);
+    next += size;
+    const IdColumn column{ids.data()};
+    std::swap(rows[worker][0], rows[worker][1]);
+    std::swap(views[worker][0], views[worker][1]);
+    BatchView& view = views[worker][0];
+    view = {nullptr, Targets(), size};
+    view.columns = {&column, 1};
+    store->prefetch(worker, view, *rows[worker][0]);
+    view.columns = {};
+  }
+  void update(std::size_t worker) {
+    if (views[worker][1].size == 0) return;
+    store->pull(worker, views[worker][1], *rows[worker][1]);
+    store->push(worker, *rows[worker][1], {t++});
+  }
+  std::uint64_t unfit() const {
+    const RowPublication updates = table->statistics().updates;
+    return updates.refused + updates.late + updates.deferred;
+  }
+
+  std::shared_ptr<Table> table;
+  std::optional<LocalRows> store;
+  std::vector<std::array<std::unique_ptr<BatchRows>, 2>> rows;
+  std::vector<std::array<BatchView, 2>> views;
+  std::uint64_t next = 1, t = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a full table takes in what batches bring, by evicting others") {
+  for (const std::size_t size : {256, 2048, 4096, 8192}) {
+    CAPTURE(size);
+    Full full(1);
+    const std::size_t capacity = full.table->statistics().capacity;
+    while (full.next < 3 * capacity) full.step(0, size);
+    CHECK(full.unfit() == 0);
+    const Table::Statistics s = full.table->statistics();
+    CHECK(s.evicted > capacity);
+    CHECK(s.rows >= capacity / 2);
+    // Rows are kept free for batches that come, and no more of them than these need.
+    const std::size_t least = s.capacity - s.capacity / 16;
+    CHECK(s.rows + 4 * size >= least);
+  }
+}
+
+TEST_CASE("a full table takes in what two batches of others bring while one stands still") {
+  for (const std::size_t size : {64, 4096}) {
+    CAPTURE(size);
+    Full full(2);
+    while (full.next < 3 * full.table->statistics().capacity) {
+      full.step(0, size);
+      full.step(1, size);
+    }
+    CHECK(full.unfit() == 0);
+    full.prefetch(1, size);  // and sleeps
+    for (int k = 0; k < 2; ++k) full.step(0, size);
+    CHECK(full.unfit() == 0);
+    while (full.table->statistics().updates.refused == 0) full.step(0, size);
+    full.update(1);  // wakes: what was evicted meanwhile comes back
+    full.step(1, size);
+    full.step(0, size);
+    const std::uint64_t before = full.table->statistics().updates.refused;
+    for (int k = 0; k < 10; ++k) {
+      full.step(0, size);
+      full.step(1, size);
+    }
+    CHECK(full.table->statistics().updates.refused == before);
+  }
+}
+
+TEST_CASE("a batch of few new ids lets more rows live again") {
+  Full full(1);
+  const std::size_t capacity = full.table->statistics().capacity;
+  while (full.next < 2 * capacity) full.step(0, 8192);
+  const std::size_t few = full.table->statistics().rows;
+  while (full.next < 3 * capacity) full.step(0, 64);
+  CHECK(full.table->statistics().rows > few + 8192);
+  CHECK(full.unfit() == 0);
 }

@@ -160,6 +160,47 @@ TEST_CASE("what is evicted is found no more, is marked, and returns when nobody 
   CHECK(counts.bytes <= IdIndex::most_bytes(settings));
 }
 
+TEST_CASE("as many rows are kept free as all have said, half of them at most") {
+  const IdIndex::Settings settings{.rows = 256, .shard_bits = 1, .reserve = 8};
+  Indexed indexed(settings, 2, age);
+  Epochs& epochs = indexed.epochs;
+  IdIndex& index = indexed.index;
+  epochs.join(0);
+  std::uint64_t id = 1;
+  const auto live = [&] {
+    for (const std::uint64_t end = id + 2000; id < end; ++id) {
+      epochs.announce(0, epochs.look());
+      index.insert(id, static_cast<std::uint16_t>(id));
+    }
+    return index.counts().live;
+  };
+  // Of each shard so many are kept free, and up to 4 are evicted at once.
+  const auto check = [&](std::size_t reserve) {
+    const std::size_t found = live();
+    CHECK(found <= 2 * (128 - reserve + 1));
+    CHECK(found >= 2 * (128 - reserve - 4));
+  };
+  check(8);
+  index.expect(60, 0);
+  check(30);
+  index.expect(30, 0);  // by another
+  check(45);
+  index.expect(1'000'000, 30);
+  check(64);
+  CHECK(index.counts().bytes <= IdIndex::most_bytes(settings));
+  // Who stands still takes them from who lives, and no more.
+  epochs.join(1);
+  epochs.announce(1, epochs.look());
+  const std::uint64_t before = index.counts().evicted;
+  live();
+  CHECK(index.counts().evicted <= before + 2 * (64 + 4));
+  epochs.leave(1);
+  index.expect(0, 1'000'000);
+  check(30);
+  index.expect(0, 60);
+  check(8);
+}
+
 TEST_CASE("an id that comes back to its row has another incarnation") {
   Indexed indexed({.rows = 32, .shard_bits = 0, .reserve = 4}, 1, age);
   std::unordered_map<std::uint64_t, IdIndex::Handle> handles;
