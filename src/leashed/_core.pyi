@@ -318,6 +318,22 @@ class Table:
     """
     Rows that threads read and update.
     """
+    @staticmethod
+    def bytes_per_row(
+        *,
+        dim: typing.SupportsInt | typing.SupportsIndex,
+        rule: tuple[str, dict],
+        staleness: tuple[str, dict],
+        versions: bool,
+    ) -> int:
+        """
+        Of a table that would be made so.
+        """
+    @staticmethod
+    def description_of(path: str) -> str:
+        """
+        What a file was saved with.
+        """
     def __init__(
         self,
         *,
@@ -334,20 +350,37 @@ class Table:
         number: typing.SupportsInt | typing.SupportsIndex,
         versions: bool,
     ) -> None: ...
+    def after_fork(self, in_child: bool) -> None: ...
+    def before_fork(self) -> None: ...
     def ids(self) -> numpy.typing.NDArray[numpy.int64]:
         """
         Of a table that grows: those that have a row, in no order.
         """
-    def load(self, paths: collections.abc.Sequence[str], description: str) -> None: ...
+    def load(
+        self,
+        paths: collections.abc.Sequence[str],
+        description: str,
+        begins: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ]
+        | None = None,
+    ) -> None:
+        """
+        begins: (seed, number) of the files, where others'.
+        """
     def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
         """
         (values [n, dim], versions [n])
         """
+    def refusals(self) -> tuple[int, int]:
+        """
+        (asked, refused)
+        """
     def save(self, path: str, description: str) -> None: ...
-    def save_changes(self, path: str, description: str, quiet: bool) -> None: ...
-    def save_tracked(self, path: str, description: str, quiet: bool) -> None: ...
+    def save_changes(self, path: str, description: str, quiet: bool) -> int: ...
+    def save_tracked(self, path: str, description: str, quiet: bool) -> int: ...
     def statistics(self) -> dict: ...
-    def track(self) -> None: ...
+    def track(self) -> int: ...
     def update(
         self,
         ids: numpy.typing.NDArray[numpy.int64],
