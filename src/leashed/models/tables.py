@@ -573,6 +573,8 @@ def of(
             is. Then none has been made.
     """
     described = list(described)
+    if not described:
+        return {}
     rule = _check_rows(check_rule(Adagrad(0.01) if rule is None else rule))
     staleness = policies.of("staleness", staleness or policies.none())
     fixed = [(one.rows, one.dim) for one in described if one.rows is not None]
