@@ -126,7 +126,7 @@ class Server final : Sink {
     Seat& seat = seats_[push.node];
     // As a worker does, since its memory may be new; the cost of writing 1 kB is with the push.
     std::fill_n(seat.gradient.data(), kFloats, 1e-3f);
-    const Payload payload{&seat.gradient, seat.granted.t, seat.granted.lease.count};
+    const Payload payload{&seat.gradient, seat.granted.lease.count};
     seat.granted.pulled.release();
     const std::lock_guard lock(mutex_);
     tell({Event::Kind::push, push.node, push.ticket, seat.granted.version}, &payload);

@@ -58,6 +58,7 @@ class Recorder final : public RowStore {
   void drop(std::size_t worker, BatchRows& rows) override {
     note(worker, 'd', rows, State::pulled, State::free);
   }
+  void reach(std::uint64_t) override {}
   void leave(std::size_t worker) override {
     const std::lock_guard lock(mutex_);
     calls[worker] += 'e';
