@@ -222,6 +222,7 @@ EVENTS = st.one_of(
 )
 
 
+@pytest.mark.filterwarnings("ignore:table .* is full:RuntimeWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @given(events=st.lists(EVENTS, max_size=30), seed=st.integers(0, 2**32), quiet=st.booleans())
 def test_all_rows_and_their_changes_are_what_a_file_of_all_rows_is(

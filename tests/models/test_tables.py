@@ -378,6 +378,14 @@ def test_nothing_is_looked_up_and_updated() -> None:
         pickle.dumps(table)
 
 
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_many_rows_at_once_stay_where_there_is_room(share: float) -> None:
+    table = lsh.Table(dim=16, max_bytes=2**20, evict="age")
+    n = int(share * table.statistics()["capacity"])
+    assert table.update(np.arange(1, n + 1), np.ones((n, 16))).applied == n
+    assert table.statistics()["rows"] == n + 2
+
+
 def test_a_large_update_leaves_no_more_memory_than_the_table_has() -> None:
     table = lsh.Table(dim=16, max_bytes=2**24, evict="age")
     ids = np.arange(1, 300_001)

@@ -18,6 +18,8 @@ from leashed.report.facts import facts, tables
 from leashed.studies.runs import Run
 from leashed.training.result import TrainResult
 
+pytestmark = pytest.mark.filterwarnings("ignore:table .* is full:RuntimeWarning")
+
 
 @pytest.fixture(scope="module", params=[lsh.Hogwild(), lsh.Synchronous()], ids=["hogwild", "sync"])
 def result(request: pytest.FixtureRequest) -> TrainResult:

@@ -271,6 +271,7 @@ def test_what_a_mode_drops_drops_its_rows() -> None:
     assert accounted(played.result) < asked(played.result) < pushed
 
 
+@pytest.mark.filterwarnings("ignore:table .* is full:RuntimeWarning")
 def test_rows_that_are_evicted_meanwhile_get_no_update() -> None:
     graph = shared(rows=None)
     data = clicks(graph, 4000, kind="bags", rows=5000)
@@ -284,6 +285,7 @@ def test_rows_that_are_evicted_meanwhile_get_no_update() -> None:
     assert np.isfinite(result.final_loss)
 
 
+@pytest.mark.filterwarnings("ignore:table .* is full:RuntimeWarning")
 def test_workers_that_crash_take_their_rows_with_them() -> None:
     graph = shared(rows=None)
     data = clicks(graph, 2000, kind="bags", rows=3000)

@@ -153,6 +153,7 @@ def test_a_policy_that_leaves_a_gradient_out_leaves_its_rows_in() -> None:
         assert told["applied"] == distinct(data, [feature], SEED, result.gradients)
 
 
+@pytest.mark.filterwarnings("ignore:table .* is full:RuntimeWarning")
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_growing_table_stays_below_its_limit_and_accounts_for_every_row(threads: int) -> None:
     graph = small(rows=None)

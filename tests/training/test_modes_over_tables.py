@@ -88,6 +88,7 @@ def test_sync_has_the_bits_of_virtual_time(containing) -> None:
     assert result.rows == played.rows
 
 
+@pytest.mark.filterwarnings("ignore:table .* is full:RuntimeWarning")
 def test_tables_that_grow_and_evict() -> None:
     model = shared(rows=None)
     data = clicks(model, 4000, kind="bags", rows=5000)

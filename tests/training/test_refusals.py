@@ -61,7 +61,7 @@ KINDS: dict[str, Callable[[ClickDataset], lsh.TrainResult]] = {
         lsh.simulate(
             model(),
             data,
-            cluster=lsh.simulation.Cluster(workers=2, compute=lsh.simulation.constant(1.0)),
+            cluster=lsh.simulation.constant(2, 1.0),
             rule=lsh.SGD(0.1),
             tables=made(),
             batch_size=50,

@@ -35,6 +35,7 @@ RowHolder::RowHolder(std::vector<std::shared_ptr<Table>> tables,
     : tables_(std::move(tables)),
       features_of_tables_(std::move(features_of_tables)),
       held_(tables_.size()),
+      holding_(tables_.size()),
       found_(tables_.size(), features_of_tables_.size()) {
   for (const auto& table : tables_) {
     begun_.push_back(table->steps() - std::min(table->steps(), begun));
@@ -50,7 +51,9 @@ RowHolder::~RowHolder() {
 }
 
 void RowHolder::hold(std::size_t table, std::uint64_t number) {
-  if (tables_[table]->grows()) ++held_[table][number];
+  if (!tables_[table]->grows()) return;
+  ++held_[table][number];
+  ++holding_[table];
 }
 
 void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
@@ -64,7 +67,7 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
 }
 
 void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
-  for (std::size_t t = 0; t < tables_.size(); ++t) seats_[t]->hold(held_[t].size());
+  for (std::size_t t = 0; t < tables_.size(); ++t) seats_[t]->hold(holding_[t]);
   find_rows(tables_, features_of_tables_, seats_, batch, true, combiner_, found_);
   std::size_t floats = 0, count = 0, entries = 0;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
@@ -240,6 +243,7 @@ void RowHolder::release(RowKeys& keys) {
     auto& held = held_[t];
     const auto one = held.find(keys.parts[t].found_in);
     if (--one->second == 0) held.erase(one);
+    --holding_[t];
     seats_[t]->announce(held.empty() ? seats_[t]->look() : held.begin()->first);
   }
   keys.parts.clear();

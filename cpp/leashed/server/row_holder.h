@@ -95,6 +95,7 @@ class RowHolder {
   // By table that grows: in which epochs what is held was found, and how many hold it. A seat
   // announces the first.
   std::vector<std::map<std::uint64_t, std::size_t>> held_;
+  std::vector<std::size_t> holding_;  // how many do, in all
   // Of the batch that is pulled or pushed.
   Combiner combiner_;
   FoundRows found_;

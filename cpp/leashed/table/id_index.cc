@@ -16,6 +16,17 @@ namespace {
 constexpr unsigned kLeastBits = 6;  // of a segment's slots
 constexpr std::size_t kWorst = 4;   // rows that are evicted of those that are compared
 
+// A row that an id has no more, and the number of the epoch that it must outlive, modulo 2^32:
+// while one is held that is older than others, no more epochs begin than there are rows.
+struct Left {
+  std::uint32_t row, number;
+
+  bool is_free(std::uint64_t oldest) const {
+    return oldest == Epochs::kLeft ||
+           static_cast<std::int32_t>(static_cast<std::uint32_t>(oldest) - number) >= 0;
+  }
+};
+
 // In which the thread begins a row.
 thread_local AlignedArray<float> own_row;
 
@@ -63,10 +74,6 @@ struct alignas(kCacheLine) IdIndex::Shard {
 
   // Under the lock.
   std::mutex lock;
-  struct Left {
-    std::uint32_t row;
-    std::uint64_t number;  // of the epoch that it must outlive
-  };
   Segment owned;
   std::size_t used = 0;  // slots of it that are not empty
   struct Retired {
@@ -76,16 +83,18 @@ struct alignas(kCacheLine) IdIndex::Shard {
   std::vector<Retired> retired;  // the oldest first
   std::byte* memory = nullptr;   // that all but the first segment lie in
   std::size_t bytes = 0;         // of it, that have been written to
-  // A ring: from `oldest` on the rows that are free, and behind them those that wait.
-  std::vector<Left> limbo;
-  std::size_t oldest = 0, free = 0, waiting = 0;
+  // A ring of so many: from `oldest` on the rows that are free, and behind them those that wait.
+  std::unique_ptr<Left[]> limbo;
+  std::size_t places = 0, oldest = 0, free = 0, waiting = 0;
   std::size_t unused = 0;  // rows that it may take and never has
   std::size_t live = 0, hand = 0;
   std::uint64_t inserted = 0, evicted = 0, rebuilt = 0;
 
   std::size_t at_hand() const { return unused + free + waiting; }
   // The k-th from the oldest on.
-  Left& left(std::size_t k) { return limbo[(oldest + k) % limbo.size()]; }
+  Left& left(std::size_t k) { return limbo[(oldest + k) % places]; }
+  // Of the ring, that have been written to.
+  std::size_t limbo_bytes() const { return std::min<std::size_t>(evicted, places) * sizeof(Left); }
 };
 
 std::size_t IdIndex::rows_of(const Settings& settings) {
@@ -112,12 +121,12 @@ std::size_t IdIndex::most_reserve(const Settings& settings) {
 std::size_t IdIndex::shard_bytes(const Settings& settings) {
   return slots(settings.shard_bits) *
          (sizeof(std::atomic<std::uintptr_t>) + sizeof(Shard) + Segment::bytes(kLeastBits) +
-          most_retired(settings) * sizeof(Shard::Retired) +
-          (most_reserve(settings) + kWorst) * sizeof(Shard::Left));
+          most_retired(settings) * sizeof(Shard::Retired));
 }
 
 std::size_t IdIndex::most_bytes(const Settings& settings) {
-  return slots(settings.shard_bits) * segment_bytes(settings) + shard_bytes(settings);
+  const std::size_t limbo = most_reserve(settings) * sizeof(Left) + kWorst * 20;
+  return slots(settings.shard_bits) * (segment_bytes(settings) + limbo) + shard_bytes(settings);
 }
 
 IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise,
@@ -145,7 +154,8 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
         Segment::make(kLeastBits, first_segments_.data() + k * Segment::bytes(kLeastBits));
     shard.retired.reserve(most_retired(settings));
     current_[k].store(shard.owned.word(), kRelaxed);
-    shard.limbo.resize(most_reserve_ + kWorst);
+    shard.places = most_reserve_ + kWorst;
+    shard.limbo = std::make_unique_for_overwrite<Left[]>(shard.places);
     shard.unused = rows_per_shard_;
   }
   for (const std::uint64_t id : {kEmpty, kTomb}) initialise_(id, rows_.values(special_row(id)));
@@ -275,7 +285,7 @@ std::uint64_t IdIndex::reclaim(Shard& shard) {
   if (shard.retired.empty() && shard.waiting == 0) return Shard::kNotFull;
   const std::uint64_t oldest = epochs_.oldest();
   std::erase_if(shard.retired, [&](const Shard::Retired& each) { return each.number <= oldest; });
-  while (shard.waiting > 0 && shard.left(shard.free).number <= oldest) {
+  while (shard.waiting > 0 && shard.left(shard.free).is_free(oldest)) {
     ++shard.free;
     --shard.waiting;
   }
@@ -285,7 +295,7 @@ std::uint64_t IdIndex::reclaim(Shard& shard) {
 std::uint32_t IdIndex::take_row(Shard& shard) {
   if (shard.free > 0) {
     const std::uint32_t row = shard.left(0).row;
-    shard.oldest = (shard.oldest + 1) % shard.limbo.size();
+    shard.oldest = (shard.oldest + 1) % shard.places;
     --shard.free;
     return row;
   }
@@ -334,7 +344,7 @@ void IdIndex::evict(Shard& shard, Sample sample) {
     ++count;
   }
   if (count == 0) return;
-  const std::uint64_t number = epochs_.begin();
+  const auto number = static_cast<std::uint32_t>(epochs_.begin());
   for (std::size_t k = 1; k <= count; ++k) {
     shard.left(shard.free + shard.waiting - k).number = number;
   }
@@ -355,7 +365,7 @@ IdIndex::Counts IdIndex::counts() const {
     counts.rebuilt += shard.rebuilt;
     counts.deferred += shard.deferred.load(kRelaxed);
     counts.live += shard.live;
-    counts.bytes += shard.bytes;
+    counts.bytes += shard.bytes + shard.limbo_bytes();
   }
   return counts;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -311,11 +312,16 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
 
 // What is evicted for a batch comes back when those are over whose rows are held by then, and the
 // batch itself: so many batches' rows wait, and one's are free. One more is for what others bring
-// while somebody sleeps.
+// while somebody sleeps, or more where shards would else run out, among which ids are not spread
+// evenly (four standard deviations); but never rows of those batches themselves.
 void Table::expect(Seat& seat, std::size_t ids) {
   if (!evicts()) return;
   Slot& slot = slots_[seat.number_];
-  const std::size_t rows = (slot.held + 2) * ids;
+  const std::size_t needed = (slot.held + 1) * ids;
+  const double shards = std::size_t{1} << index_settings_.shard_bits;
+  const double uneven = 4 * std::sqrt(static_cast<double>(needed) * shards);
+  const std::size_t rows = std::min(needed + std::max(ids, static_cast<std::size_t>(uneven)),
+                                    capacity_ - std::min(capacity_, needed));
   if (rows != slot.expected) index_->expect(rows, slot.expected);
   slot.expected = rows;
 }

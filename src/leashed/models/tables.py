@@ -664,7 +664,7 @@ class Refusals:
         self._told = True
         name = max(shares, key=lambda name: shares[name])
         table, others = self._tables[name], len(shares) - 1
-        full = f"table {name} is full" + (f", and {others} more are" if others else "")
+        full = f"table {name} is full" + (f", and {others} more" if others else "")
         remedy = 'say evict="age" or "norm", by which old rows make room'
         if table.evict:
             remedy = "take smaller batches or fewer threads, whose rows are in use at once"

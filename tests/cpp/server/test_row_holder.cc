@@ -38,7 +38,8 @@ TEST_CASE("a full table of a server takes in what the batches of all workers bri
       holder.pull(view, rows);
     }
     const Table::Statistics s = table->statistics();
-    CHECK(s.updates.refused + s.updates.late + s.updates.deferred == 0);
+    CHECK(s.updates.refused + s.updates.deferred == 0);
+    CHECK(1000 * s.updates.late < s.asked);  // those to go are found by sampling
     CHECK(s.evicted > capacity);
     for (PulledRows& rows : pulled) holder.release(rows.keys);
   }

@@ -197,13 +197,13 @@ TEST_CASE("a row that is said to have been touched later is written") {
 }
 
 TEST_CASE("an id that has another row before the scan is over is not lost") {
-  Table table(settings(true, "age", 240000)), other(settings(true, "age", 240000));
+  Table table(settings(true, "age", 250000)), other(settings(true, "age", 250000));
   const std::uint64_t capacity = table.statistics().capacity;
   REQUIRE(capacity > 1500);
   REQUIRE(capacity < 2048);  // of one shard
   std::vector<std::uint64_t> ids(capacity);
   std::iota(ids.begin(), ids.end(), 1);
-  update_each(table, ids);
+  for (const std::uint64_t id : ids) update_each(table, {id});
   std::size_t back = 0;
   // In the middle of the scan ids are evicted, and come back to other rows, some in slots that the
   // scan has yet to see.
@@ -274,11 +274,12 @@ TEST_CASE("who saves within a call that saves is told so, and that call goes on"
 
 TEST_CASE("what a file has is loaded, however few rows that leaves free") {
   Files files;
-  Table table(settings(true, "age", 240000)), other(settings(true, "age", 240000));
+  Table table(settings(true, "age", 250000)), other(settings(true, "age", 250000));
   const std::uint64_t capacity = table.statistics().capacity;
   std::vector<std::uint64_t> ids(2 * capacity);
   std::iota(ids.begin(), ids.end(), 1);
   update_each(table, ids);
+  for (std::uint64_t id = 10 * capacity; id < 11 * capacity; ++id) update_each(table, {id});
   // Those that are evicted for others while all are written are written too.
   int looks = 0;
   table.save(files.next(), "t", [&] {
