@@ -135,8 +135,6 @@ void bind_table(py::module_& m) {
       .def("ids", &ids_in, "Of a table that grows: those that have a row, in no order.")
       .def("update", &update_rows, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
-      .def("before_fork", &Table::before_fork)
-      .def("after_fork", &Table::after_fork, py::arg("in_child"))
       .def("statistics", &statistics)
       .def("refusals", &refusals, "(asked, refused)")
       .def_static("bytes_per_row", &bytes_per_row, py::kw_only(), py::arg("dim"), py::arg("rule"),
@@ -148,6 +146,8 @@ void bind_table(py::module_& m) {
            py::arg("description"), py::arg("quiet"))
       .def(
           "track", [](Table& table) { return table.track(SignalWatch()); }, without_gil)
+      .def(
+          "tracks", [](Table& table) { return table.tracks(SignalWatch()); }, without_gil)
       .def("load", &load, without_gil, py::arg("paths"), py::arg("description"),
            py::arg("begins") = py::none(), "begins: (seed, number) of the files, where others'.")
       .def_static(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable
@@ -398,59 +395,6 @@ def test_a_large_update_leaves_no_more_memory_than_the_table_has() -> None:
         with pytest.raises(ValueError, match="add up"):
             table.update(np.ones(300_000, np.int64), np.full((300_000, 16), 3e38, np.float32))
     assert table.statistics()["scratch"] <= 2**20
-
-
-def test_a_child_of_a_fork_has_a_table_of_its_own() -> None:
-    """Whatever threads of its parent were at."""
-    program = """
-import os, signal, sys, threading, warnings
-import numpy as np
-import leashed as lsh
-
-warnings.simplefilter("ignore")
-table = lsh.Table(dim=4, max_bytes=200_000, evict="age", rule=lsh.SGD(1.0))
-stop, begun = threading.Event(), threading.Barrier(4)
-
-def work(thread):
-    first = 10**12 * thread
-    while not stop.is_set():
-        ids, first = np.arange(first, first + 2000), first + 2000
-        table.update(ids, np.ones((2000, 4), np.float32))
-        if first == 10**12 * thread + 20_000:
-            begun.wait()
-
-threads = [threading.Thread(target=work, args=(thread,)) for thread in (1, 2, 3)]
-for thread in threads:
-    thread.start()
-begun.wait()
-failed = 0
-for _ in range(20):
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)
-        applied = sum(
-            table.update(np.arange(k, k + 100), np.ones((100, 4), np.float32)).applied
-            for k in range(10**15, 10**15 + 5000, 100)
-        )
-        table.save_tracked(sys.argv[1] + str(os.getpid()))
-        told = table.statistics()
-        os._exit(not (applied == 5000 and told["rows"] == told["admitted"] - told["evicted"] + 2))
-    failed += os.waitpid(child, 0)[1] != 0
-stop.set()
-for thread in threads:
-    thread.join()
-assert table.update([1], np.ones((1, 4))).applied == 1
-print(failed)
-"""
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, "-c", program, f"{folder}/rows"],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-    assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
 
 
 def test_rowwise_adagrad_is_of_tables_alone() -> None:

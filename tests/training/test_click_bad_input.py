@@ -164,6 +164,7 @@ def test_a_data_set_of_one_number_too_few_ids_in_a_bag_is_none() -> None:
         Bags([1, 2], [0, 1, 3])
 
 
+@pytest.mark.filterwarnings("ignore:model .* reads .* as sequence:RuntimeWarning")
 def test_ids_that_change_afterwards_end_the_run_with_an_error() -> None:
     """A data set shares its arrays: what is found to be no row only then is told, too, by whoever
     meets it, and nobody waits for who has.

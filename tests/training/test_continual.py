@@ -708,7 +708,8 @@ def numbers(folder: Path, *days: str) -> dict[str, lsh.stream.Stream]:
     made = {}
     for k, rows in enumerate(days):
         path = folder / f"day{k}.csv"
-        path.write_text("y,a,b\n" + rows)
+        if not path.exists():
+            path.write_text("y,a,b\n" + rows)
         made[path.name] = lsh.stream.csv(path, columns)
     return made
 
@@ -734,7 +735,7 @@ def test_a_day_whose_last_update_is_infinite_has_crashed(tmp_path: Path) -> None
     days = numbers(tmp_path, "", "1,4,4\n" * 16)
     with pytest.warns(RuntimeWarning) as told:
         result = lsh.continual(model, days, **given)
-    assert "parameters are not finite" in str(told[1].message)
+    assert any("parameters are not finite" in str(one.message) for one in told)
     assert result.outcome == "crashed"
     assert [day.name for day in result.days] == ["day0.csv"]
 

@@ -52,7 +52,8 @@ RowPublication RowAggregator::apply_table(std::size_t table,
     const double pushes = by_containing_  ? added_[i]
                           : keeps_divisor ? divisor
                                           : divisor - left_out_[i];
-    damping_[i] /= static_cast<float>(added_[i]);
+    // The inverse of less may be no float; what is applied is next to nothing either way.
+    damping_[i] = std::max(damping_[i] / static_cast<float>(added_[i]), 0x1p-100f);
     const float share = 1 / (static_cast<float>(pushes) * damping_[i]);
     for (std::size_t j = 0; j < stride; ++j) sums_[i * stride + j] *= share;
   }

@@ -54,7 +54,10 @@ bool Watch::measure(Evaluated& e, const float* theta) {
 }
 
 void Watch::judge(const Evaluated& e) {
-  if (!std::isfinite(e.loss)) return stop.stop(StopReason::not_finite);
+  if (!std::isfinite(e.loss)) {
+    crashed_ = true;  // also where something else has ended the run before
+    return stop.stop(StopReason::not_finite);
+  }
   if (until_.reached(e.loss, initial_loss())) {
     converged_ = true;
     const bool fraction = until_.reached_fraction(e.loss, initial_loss());
@@ -65,8 +68,8 @@ void Watch::judge(const Evaluated& e) {
 
 void Watch::end(TrainResult& result, std::uint64_t batches) {
   const double share = evaluations_.empty() ? 1 : evaluations_.back().loss / initial_loss();
-  const Ending ending{
-      converged_, stop.gave(StopReason::not_finite), interrupted_, share, result.updates, batches};
+  const bool crashed = crashed_ || stop.gave(StopReason::not_finite);
+  const Ending ending{converged_, crashed, interrupted_, share, result.updates, batches};
   result.reason = reason_of(ending, stop, until_);
   result.outcome = outcome_of(ending, result.reason, until_);
   result.peak_memory_bytes = peak_resident_bytes();

@@ -49,7 +49,7 @@ class Watch {
   Evaluator evaluator_;
   std::vector<Evaluated> evaluations_;
   double next_look_ = 0;
-  bool interrupted_ = false, converged_ = false;
+  bool interrupted_ = false, converged_ = false, crashed_ = false;
 };
 
 }  // namespace leashed

@@ -370,14 +370,6 @@ IdIndex::Counts IdIndex::counts() const {
   return counts;
 }
 
-void IdIndex::lock_all() {
-  for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) shards_[k].lock.lock();
-}
-
-void IdIndex::unlock_all() {
-  for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) shards_[k].lock.unlock();
-}
-
 void IdIndex::each(const std::function<void(std::uint64_t, Handle)>& f) const {
   for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
     const Segment segment = current(k);

@@ -104,12 +104,6 @@ class IdIndex {
     std::size_t rows = 0, bytes = 0;
   };
   Counts counts() const;
-  // Nobody brings any more, whatever they said.
-  void expect_none() { expected_.store(0, std::memory_order_relaxed); }
-  // While a process forks nobody is in the midst of changing a shard: by the thread that forks,
-  // before it, and after it in both processes.
-  void lock_all();
-  void unlock_all();
   // f(id, handle) of each id, which is inserted before or while it runs, and not evicted before.
   // For readers that have joined.
   void each(const std::function<void(std::uint64_t, Handle)>& f) const;

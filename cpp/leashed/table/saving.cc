@@ -206,6 +206,11 @@ bool Table::settle(const Watch& watch) {
 // saved with where all updates that had been counted were over before, and none was counted until
 // the copy began; one that is counted later makes the row another one for the next file. Any other
 // row is saved once more with that. models/row_changes.pml has the steps.
+bool Table::tracks(const Watch& watch) {
+  const Tracking tracking(*this, watch);
+  return marks_ != nullptr;
+}
+
 void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, SavedHeader header,
                        bool quiet, const Watch& watch) {
   std::vector<std::uint64_t> gone;

@@ -152,10 +152,8 @@ void Table::clear() {
   if (evicts()) {
     score = [this](RowHead& head, const float* values) { return this->score(head, values); };
   }
-  auto index = std::make_unique<IdIndex>(*rows, epochs_, index_settings_, begin, std::move(score));
-  const std::lock_guard lock(replacing_);
-  index_.swap(index);
-  rows_.swap(rows);
+  index_ = std::make_unique<IdIndex>(*rows, epochs_, index_settings_, begin, std::move(score));
+  rows_ = std::move(rows);
 }
 
 void Table::begin(std::uint64_t id, float* values) const {
@@ -216,36 +214,6 @@ Table::Seat::~Seat() {
   hold(1);
   table_.epochs_.leave(number_);
   table_.slots_[number_].taken.store(false, std::memory_order_release);
-}
-
-void Table::before_fork() {
-  replacing_.lock();
-  tracks_at_fork_ = tracking_.try_lock();
-  if (index_) index_->lock_all();
-}
-
-void Table::after_fork(bool in_child) {
-  if (index_) index_->unlock_all();
-  if (tracks_at_fork_) tracking_.unlock();
-  replacing_.unlock();
-  if (!in_child) return;
-  // Where this very thread is saving, and a signal's handler has forked, it goes on here too.
-  if (!tracks_at_fork_ && tracker_.load(kRelaxed) != std::this_thread::get_id()) {
-    new (&tracking_) std::mutex;
-    tracker_.store({}, kRelaxed);
-    marks_.release();  // in the midst of a change
-  }
-  if (index_) index_->expect_none();
-  for (std::size_t i = 0; i < kSeats; ++i) {
-    Slot& slot = slots_[i];
-    if (!slot.taken.load(kRelaxed)) continue;
-    slot.scratch.release();  // likewise
-    slot.kept.store(0, kRelaxed);
-    slot.expected = 0;
-    slot.held = 1;
-    epochs_.leave(i);
-    slot.taken.store(false, kRelaxed);
-  }
 }
 
 std::size_t Table::gradient_stride() const {

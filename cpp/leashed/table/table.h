@@ -145,12 +145,6 @@ class Table {
   // At least so many have been made.
   void reach_steps(std::uint64_t steps);
 
-  // A process forks: by the thread that does, before it, and after it in both. In the child no
-  // other thread is left: what they had of the table is free, and nothing is tracked that one was
-  // saving.
-  void before_fork();
-  void after_fork(bool in_child);
-
   struct Statistics {
     std::size_t rows = 0, capacity = 0;     // that ids have, and may have
     std::size_t bytes = 0, most_bytes = 0;  // of rows, index and filter
@@ -187,6 +181,8 @@ class Table {
                              const Watch& watch = {});
   // The rows are those of files that have just been loaded; what is saved next are changes of them.
   std::uint64_t track(const Watch& watch = {});
+  // Whether save_changes() has files to follow.
+  bool tracks(const Watch& watch = {});
   // The rows of a file, changed by those that follow, in place of these. Throws Error, and has
   // changed nothing, where one is damaged, of another description, or somebody uses the table; and
   // where rows do not fit. `begins`: what rows begin with from then on, where it is another seed's.
@@ -332,8 +328,6 @@ class Table {
   std::mutex tracking_;  // of marks_
   // Whose thread has it. Relaxed: one finds its own id here where it has written it itself.
   std::atomic<std::thread::id> tracker_{};
-  std::mutex replacing_;          // of index_ and rows_, while they are replaced or a process forks
-  bool tracks_at_fork_ = false;   // tracking_ is had by the thread that forks
   std::unique_ptr<Marks> marks_;  // null: nothing is tracked
   std::uint64_t tracked_ = 0;     // how often that has changed
   std::atomic<std::uint64_t> steps_{0};

@@ -32,18 +32,18 @@ def _of_groups(root: Path) -> Iterator[int]:
         _, controllers, path = line.split(":", 2)
         if not controllers:  # where both versions are mounted, v2 is in a folder of its own
             for top in (groups, groups / "unified"):
-                yield from _of_group(top, path, "memory.max", "memory.current", "inactive_file")
+                yield from _of_group(top, path, "memory.max", "memory.current", "")
         elif "memory" in controllers.split(","):
             yield from _of_group(
                 groups / "memory",
                 path,
                 "memory.limit_in_bytes",
                 "memory.usage_in_bytes",
-                "total_inactive_file",
+                "total_",
             )
 
 
-def _of_group(top: Path, path: str, limit: str, usage: str, cached: str) -> Iterator[int]:
+def _of_group(top: Path, path: str, limit: str, usage: str, total: str) -> Iterator[int]:
     """Of the group and those above it, as far as they are seen from here."""
     below = [part for part in path.split("/") if part not in ("", "..")]
     for depth in range(len(below) + 1):
@@ -52,7 +52,8 @@ def _of_group(top: Path, path: str, limit: str, usage: str, cached: str) -> Iter
         if most is None or used is None:
             continue
         told = (line.split() for line in _lines(group / "memory.stat"))
-        yield most - used + sum(int(value) for name, value in told if name == cached)
+        cached = (f"{total}inactive_file", f"{total}active_file")
+        yield most - used + sum(int(value) for name, value in told if name in cached)
 
 
 def _number(path: Path) -> int | None:

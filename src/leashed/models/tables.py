@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import json
 import os
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -246,7 +244,6 @@ class Table:
             number=self.number,
             versions=self.versions,
         )
-        _all.add(self)
 
     @overload
     def lookup(
@@ -375,7 +372,7 @@ class Table:
         """The number of the save that these files have ended with; None: they are not followed. Where
         the next one has not the next number, somebody has saved changes between.
         """
-        if self._follows is None or self._follows[0] != checksums:
+        if self._follows is None or self._follows[0] != checksums or not self.native.tracks():
             return None
         return self._follows[1]
 
@@ -512,29 +509,6 @@ class Table:
         raise TypeError("a table cannot be pickled; save() and load() it")
 
 
-_all: weakref.WeakSet[Table] = weakref.WeakSet()
-_forking: list[Table] = []
-
-
-def _before_fork() -> None:
-    _forking.extend(_all)
-    for table in _forking:
-        table.native.before_fork()
-
-
-def _after_fork(*, in_child: bool) -> None:
-    for table in _forking:
-        table.native.after_fork(in_child)
-    _forking.clear()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=partial(_after_fork, in_child=False),
-    after_in_child=partial(_after_fork, in_child=True),
-)
-
-
 class Described(Protocol):
     """What a model says of a table that it reads."""
 
@@ -658,7 +632,7 @@ class Refusals:
         """A ``RuntimeWarning``, the first time that there are some."""
         if self._told:
             return
-        shares = {name: n / asked for name, (asked, n) in self._counted().items() if n}
+        shares = {name: n / asked for name, (asked, n) in self._counted().items() if n and asked}
         if not shares:
             return
         self._told = True

@@ -158,6 +158,8 @@ class _Rows(torch.nn.Module):
     def _add_up(self) -> None:
         """Keep what waits to a few times the memory of the gradients of distinct ids."""
         floats = sum(part.gradient.numel() for part in self._gathered)
+        if len(self._gathered) < 2:
+            return
         if len(self._gathered) <= _MOST_WAITING and floats <= 2 * self._added_up + _MOST_FLOATS:
             return
         added_up = _combined(_joined(_parts([self])))
@@ -411,7 +413,7 @@ def _joined(parts: Sequence[_Part]) -> _Part:
 def _combined(part: _Part) -> _Part:
     """The same of distinct ids, in memory of its own."""
     ids, first, place = np.unique(part.ids, return_index=True, return_inverse=True)
-    gradient = torch.zeros(len(ids), part.gradient.shape[1])
+    gradient = torch.zeros(len(ids), part.gradient.shape[1], dtype=part.gradient.dtype)
     gradient.index_add_(0, torch.from_numpy(place), part.gradient)
     return _Part(part.number, ids, part.versions[first], gradient)
 

@@ -326,7 +326,8 @@ class _Run:
         begun_at, at = self._updates_of(name)
         self._make_folder()
         today, files = self.journal.today, _files_of(data)
-        if today is None or today.name != name or (at == begun_at and today.files != files):
+        unknown = today is None or today.files != files or math.isnan(today.click_share)
+        if today is None or today.name != name or (at == begun_at and unknown):
             today = Today(name, begun_at, *self._look_at(data), files)
             self._judge(today)
             self.journal.begin(today)
