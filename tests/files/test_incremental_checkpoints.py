@@ -146,6 +146,21 @@ def test_after_a_failure_all_rows_are_written(folder: Path) -> None:
     np.testing.assert_array_equal(again["t"].lookup([1, 2, 3]), tables["t"].lookup([1, 2, 3]))
 
 
+def test_after_another_file_was_loaded_all_rows_are_written(folder: Path, scratch: Path) -> None:
+    tables = tables_of(100)
+    folder.mkdir()
+    folders.write(folder, tables, put_model, exact=True, incremental=True)
+    change(tables["t"], [1, 2])
+    tables["t"].save(scratch)
+    tables["t"].load(scratch)
+    change(tables["t"], [3])
+    for _ in range(2):
+        folders.write(folder, tables, put_model, exact=True, incremental=True)
+    again = tables_of(100)
+    folders.opened(folder).load(again)
+    np.testing.assert_array_equal(again["t"].lookup([1, 2, 3]), tables["t"].lookup([1, 2, 3]))
+
+
 @pytest.mark.usefixtures("never_anew")
 @pytest.mark.parametrize("how", ["missing", "altered"])
 def test_changes_that_are_damaged_are_refused(how: str, folder: Path) -> None:

@@ -359,6 +359,7 @@ SQUARES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:the loss began at:RuntimeWarning")
 @pytest.mark.parametrize("rule", SQUARES, ids=lambda rule: type(rule).__name__)
 def test_infinite_states_beside_finite_parameters_are_written_and_go_on(
     rule: lsh.Rule, path: Path

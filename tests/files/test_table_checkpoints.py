@@ -470,6 +470,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:model .* reads .* as sequence:RuntimeWarning")
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_graph_and_its_tables_survive_a_round_trip(name: str, folder: Path) -> None:
     model = GRAPHS[name]()

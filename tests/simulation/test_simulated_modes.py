@@ -384,3 +384,19 @@ def test_data_is_stale_by_its_token():
     assert lsh.result.Histogram(gba.mode.data_staleness).mean() < 0.6 * gba.result.staleness.mean()
     assert asp.mode.data_staleness.sum() == 160
     assert play(modes.LocalSGD(h=2), cluster).mode.data_staleness.sum() == 0
+
+
+def test_updates_of_gradients_that_count_next_to_nothing_are_finite() -> None:
+    """Where a policy's factors are 1e-308, neither they nor their inverses are floats."""
+    result = lsh.simulate(
+        MODEL,
+        DATA,
+        cluster=simulation.constant(8, 1.0),
+        mode=modes.BSP(b2=2),
+        rule=lsh.SGD(0.1),
+        staleness=lsh.staleness.tail_tau(1.0, 2),
+        batch_size=16,
+        until=lsh.until(updates=20),
+    ).result
+    assert result.outcome == "stopped"
+    assert np.isfinite(result.parameters).all()

@@ -414,3 +414,8 @@ def test_names_that_are_none_are_refused() -> None:
             Dataset.from_arrays(x, y, names=names)  # type: ignore[arg-type]
         with pytest.raises((TypeError, ValueError), match="number_names must be"):
             ClickDataset.from_arrays(x, {"id": [0, 1, 2, 3]}, y, number_names=names)  # type: ignore[arg-type]
+
+
+def test_names_may_be_an_array() -> None:
+    data = Dataset.from_arrays(np.eye(2), [0, 1], names=np.array(["a", "b"]))
+    assert data.names == ("a", "b")

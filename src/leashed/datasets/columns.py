@@ -4,7 +4,7 @@ trained on, and are given no other data by it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
@@ -185,12 +185,13 @@ def check_names(argument: str, names: object, count: int) -> tuple[str, ...] | N
     """
     if names is None:
         return None
-    if isinstance(names, str) or not isinstance(names, Sequence):
+    if isinstance(names, str) or not isinstance(names, Iterable):
         raise TypeError(f"{argument} must be a sequence of str, got {names!r}")
+    names = tuple(names)
     if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{argument} must be str, got {tuple(names)!r}")
+        raise TypeError(f"{argument} must be str, got {names!r}")
     if len(names) != count or len(set(names)) != count:
         raise ValueError(
             f"{argument} must be one for each of the {count} columns, none twice, got {len(names)}"
         )
-    return tuple(names)
+    return names

@@ -326,13 +326,16 @@ class _Run:
         begun_at, at = self._updates_of(name)
         self._make_folder()
         today, files = self.journal.today, _files_of(data)
-        unknown = today is None or today.files != files or math.isnan(today.click_share)
-        if today is None or today.name != name or (at == begun_at and unknown):
+        # Whether data in memory are what they were cannot be told.
+        others = not files or today is None or today.files != files
+        if today is None or today.name != name or (at == begun_at and others):
             today = Today(name, begun_at, *self._look_at(data), files)
-            self._judge(today)
+            self._judge(today, "it was not trained on")
             self.journal.begin(today)
         elif at == begun_at:
-            self._judge(today)
+            self._judge(today, "it was not trained on")
+        elif self._click_share is not None and not math.isnan(today.click_share):
+            self._judge(today, "it is not trained on to its end")
 
     def note_done(self, name: str, given: OneDay) -> None:
         """A day that is done has been given again."""
@@ -351,7 +354,7 @@ class _Run:
             self.journal.tell_changed(changed)
             _warn_of_changed(changed)
 
-    def _judge(self, today: Today) -> None:
+    def _judge(self, today: Today, ends: str) -> None:
         """ValueError where a day's labels are out of bounds; where there are none, warn of one class."""
         share = today.click_share
         if self._click_share is not None:
@@ -359,7 +362,7 @@ class _Run:
             if not low < share < high:
                 raise ValueError(
                     f"day {today.name}: a share of {share:.4g} of its rows has label 1, click_share takes "
-                    f"more than {low:g} and less than {high:g}, so it was not trained on; look at how its "
+                    f"more than {low:g} and less than {high:g}, so {ends}; look at how its "
                     "labels were joined, leave the day out, or give other bounds"
                 )
         elif share in (0.0, 1.0):
@@ -580,7 +583,8 @@ def _files_of(data: Stream | ClickDataset | Dataset) -> tuple[LogFile, ...]:
 
 def _others(then: Sequence[LogFile], now: Sequence[LogFile]) -> bool:
     """Whether there is a file now that was not there; one that is gone is nothing."""
-    return bool(then) and not all(any(file.is_like(old) for old in then) for file in now)
+    known = {file.key for file in then}
+    return bool(then) and any(file.key not in known for file in now)
 
 
 def _warn_of_changed(days: Sequence[str]) -> None:

@@ -41,13 +41,10 @@ class LogFile:
         now = path.stat()
         return cls(str(path.resolve()), now.st_size, now.st_mtime_ns)
 
-    def is_like(self, other: LogFile) -> bool:
-        """Whether they may be the same, in whatever folder."""
-        return (Path(self.path).name, self.bytes, self.modified) == (
-            Path(other.path).name,
-            other.bytes,
-            other.modified,
-        )
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """The same of files that may be the same, in whatever folder."""
+        return Path(self.path).name, self.bytes, self.modified
 
 
 @dataclass(frozen=True)

@@ -72,14 +72,15 @@ def warn_of_end(result: TrainResult, model: Any, data: Any, weights: Any) -> Tra
     """
     if getattr(_here, "told", False):
         return result
-    if result.outcome == "crashed":
+    # Of a stream nobody evaluates what its last update leads to.
+    if result.outcome == "crashed" or not np.isfinite(result.parameters).all():
         rule = result.config["rule"]
         slower = f"lower the learning rate of {rule['name']}"
         slower += f", {lr:g}" if isinstance(lr := rule.get("lr"), (int, float)) else ""
         remedy = " or ".join(filter(None, (_scaled(data), slower)))
         warn(
-            f"the training crashed after {result.total_updates:,} updates: a loss or a gradient was "
-            f"not finite; {remedy}"
+            f"the training crashed after {result.total_updates:,} updates: a loss, a gradient "
+            f"or parameters were not finite; {remedy}"
         )
     elif _is_new(result) and 0 < (chance := _chance(model, weights)) < result.initial_loss / _FAR:
         remedy = _scaled(data) or 'begin with smaller parameters, such as init="normal"'
