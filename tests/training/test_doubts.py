@@ -209,7 +209,7 @@ def test_a_crash_is_told_once_with_the_remedy(how: str) -> None:
 def test_a_crash_by_too_large_a_step_alone_names_that_alone() -> None:
     result, said = told(lsh.models.mlp(784, [16], 10), IMAGES, rule=lsh.SGD(1e30))
     assert result.outcome == "crashed"
-    assert said[0].endswith("was not finite; lower the learning rate of SGD, 1e+30")
+    assert said[0].endswith("were not finite; lower the learning rate of SGD, 1e+30")
 
 
 def histories(history: Any) -> ClickDataset:
