@@ -16,17 +16,6 @@ namespace {
 constexpr unsigned kLeastBits = 6;  // of a segment's slots
 constexpr std::size_t kWorst = 4;   // rows that are evicted of those that are compared
 
-// A row that an id has no more, and the number of the epoch that it must outlive, modulo 2^32:
-// while one is held that is older than others, no more epochs begin than there are rows.
-struct Left {
-  std::uint32_t row, number;
-
-  bool is_free(std::uint64_t oldest) const {
-    return oldest == Epochs::kLeft ||
-           static_cast<std::int32_t>(static_cast<std::uint32_t>(oldest) - number) >= 0;
-  }
-};
-
 // In which the thread begins a row.
 thread_local AlignedArray<float> own_row;
 
@@ -71,6 +60,17 @@ struct alignas(kCacheLine) IdIndex::Shard {
   std::atomic<std::uint64_t> full_since{kNotFull};
   // Relaxed: counted without the lock.
   std::atomic<std::uint64_t> refused{0};
+
+  // A row that an id has no more, and the number of the epoch that it must outlive, modulo 2^32:
+  // while one is held that is older than others, no more epochs begin than there are rows.
+  struct Left {
+    std::uint32_t row, number;
+
+    bool is_free(std::uint64_t oldest) const {
+      return oldest == Epochs::kLeft ||
+             static_cast<std::int32_t>(static_cast<std::uint32_t>(oldest) - number) >= 0;
+    }
+  };
 
   // Under the lock.
   std::mutex lock;
@@ -125,7 +125,7 @@ std::size_t IdIndex::shard_bytes(const Settings& settings) {
 }
 
 std::size_t IdIndex::most_bytes(const Settings& settings) {
-  const std::size_t limbo = most_reserve(settings) * sizeof(Left) + kWorst * 20;
+  const std::size_t limbo = most_reserve(settings) * sizeof(Shard::Left) + kWorst * 20;
   return slots(settings.shard_bits) * (segment_bytes(settings) + limbo) + shard_bytes(settings);
 }
 
@@ -155,7 +155,7 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
     shard.retired.reserve(most_retired(settings));
     current_[k].store(shard.owned.word(), kRelaxed);
     shard.places = most_reserve_ + kWorst;
-    shard.limbo = std::make_unique_for_overwrite<Left[]>(shard.places);
+    shard.limbo = std::make_unique_for_overwrite<Shard::Left[]>(shard.places);
     shard.unused = rows_per_shard_;
   }
   for (const std::uint64_t id : {kEmpty, kTomb}) initialise_(id, rows_.values(special_row(id)));
