@@ -157,7 +157,8 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
     holder_.apply(gradient, parts_[0].weight, parted);
   } else {
     const double damping = weights / static_cast<double>(parts_.size());
-    for (Aggregator::Part& part : parts_) part.weight /= damping;  // of the size of 1, whatever that is
+    for (Aggregator::Part& part : parts_)
+      part.weight /= damping;  // of the size of 1, whatever that is
     const float* const gradient = mean(divisor, sink);
     sink.updating(tickets_, gradient, damping);
     holder_.apply(gradient, damping, parted);
