@@ -576,4 +576,6 @@ def test_own_bytes_are_the_kernels(kind: str, tmp_path: Path) -> None:
     unread = to_trainers - back
     assert -0.02 * to_trainers < unread < results + 0.02 * to_trainers
     for each in counted:
-        assert each["bytes_in"] == pytest.approx(each["kernel_in"], rel=0.001)
+        # The kernel has received what is left unread, too.
+        unread, dense = each["kernel_in"] - each["bytes_in"], results / len(over)
+        assert abs(unread) < 0.001 * each["kernel_in"] or 0 < unread < 1.001 * dense
