@@ -497,6 +497,17 @@ def test_fit_trains_under_every_discipline(kind: lsh.Discipline) -> None:
     assert result.eps > 0
 
 
+def test_of_fewer_rows_than_64_a_batch_has_all() -> None:
+    result = lsh.torch.fit(
+        network(),
+        torch.nn.functional.cross_entropy,
+        problem(20),
+        threads=1,
+        until=lsh.until(epochs=3),
+    )
+    assert (result.updates, result.examples) == (3, 60)
+
+
 def test_one_thread_is_a_plain_loop() -> None:
     x, y = problem(100)
     ours, theirs = network(), network()

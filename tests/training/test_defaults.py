@@ -10,7 +10,9 @@ import pytest
 
 import leashed as lsh
 from leashed import cli
+from leashed.files.resuming import Kept
 from leashed.models import DataNorm, Dense, Graph, Input, ReLU
+from leashed.training.days import Journal
 from leashed.training.defaults import LEAST_UPDATES
 
 CLICKS = {"name": "Adagrad", "lr": 0.02}
@@ -64,6 +66,91 @@ def test_what_normalises_by_a_batch_has_one_of_several_rows(
     result = lsh.train(dlrm(DataNorm()), data[:100], **COMMON)
     assert (result.config["batch_size"], result.total_updates) == (64, 2)
     assert lsh.train(dlrm(DataNorm()), data[:9], **COMMON).config["batch_size"] == 9
+
+
+def test_of_fewer_rows_than_64_a_batch_has_all() -> None:
+    few = lsh.datasets.synthetic_digits().train.head(20)
+    model, until = lsh.models.mlp(784, [4], 10), lsh.until(epochs=3)
+    result = lsh.train(model, few, until=until, **COMMON)
+    assert (result.config["batch_size"], result.total_updates) == (20, 3)
+    asp = lsh.train(model, few, until=until, mode=lsh.modes.ASP(), **COMMON)
+    assert asp.config["batch_size"] == 20
+    cluster = lsh.simulation.constant(2, 1.0)
+    played = lsh.simulate(model, few, cluster=cluster, until=until)
+    assert played.result.config["batch_size"] == 20
+    lsh.simulation.measure(model, few)
+    for size in (21, 64):
+        refused = f"batch_size must be at most the 20 examples of the data, got {size}"
+        with pytest.raises(ValueError, match=refused):
+            lsh.train(model, few, until=until, batch_size=size, **COMMON)
+        with pytest.raises(ValueError, match=refused):
+            lsh.simulate(model, few, cluster=cluster, until=until, batch_size=size)
+
+
+@pytest.mark.parametrize("first", [None, lsh.until(updates=5)])
+def test_a_run_goes_on_with_the_batches_that_it_has(
+    first: lsh.Until | None, data: lsh.datasets.ClickDataset, tmp_path: Path
+) -> None:
+    """Those of a run that is told no end are others than those of one that is."""
+    folder, then = tmp_path / "run", None if first else lsh.until(updates=200)
+    begun = lsh.train(dlrm(), data[:100], until=first, checkpoint=folder, **COMMON)
+    result = lsh.train(dlrm(), data[:100], until=then, resume=folder, **COMMON)
+    assert result.config["batch_size"] == begun.config["batch_size"] == (64 if first else 1)
+    assert result.total_updates == (5 if first else 200)
+    with pytest.raises(ValueError, match=f"batch_size was {64 if first else 1} and is 7"):
+        lsh.train(dlrm(), data[:100], until=then, resume=folder, batch_size=7, **COMMON)
+    with pytest.raises(ValueError, match="the number of examples in data was 100 and is 50"):
+        lsh.train(dlrm(), data[:50], until=then, resume=folder, **COMMON)
+
+
+def test_a_run_in_memory_goes_on_with_the_batches_that_it_has() -> None:
+    digits, kept = lsh.datasets.synthetic_digits().train.head(100), Kept()
+    model = lsh.models.mlp(784, [4], 10)
+    for updates in (2, 4):
+        until, size = lsh.until(updates=updates), 7 if updates == 2 else None
+        given: dict[str, Any] = {"until": until, "checkpoint": kept, "resume": kept}
+        result = lsh.train(model, digits, batch_size=size, **given, **COMMON)
+        assert result.config["batch_size"] == 7
+
+
+def test_days_of_few_rows_are_a_batch_each_and_others_as_they_were(
+    data: lsh.datasets.ClickDataset, tmp_path: Path
+) -> None:
+    days = {"a": data[:40], "b": data[:128], "c": data[128:138]}
+    result = lsh.continual(dlrm(), days, folder=tmp_path / "run", **COMMON)
+    assert [day.updates for day in result.days] == [1, 3, 4]
+    days["d"] = data[:64]
+    again = {"folder": tmp_path / "run", **COMMON}
+    assert lsh.continual(dlrm(), days, batch_size=64, **again).days[-1].updates == 5
+    with pytest.raises(ValueError, match="batch_size was 64 and is 5"):
+        lsh.continual(dlrm(), {**days, "e": data[:10]}, batch_size=5, **again)
+
+
+def test_days_go_on_with_the_batches_of_the_days_before(
+    data: lsh.datasets.ClickDataset, tmp_path: Path
+) -> None:
+    given = {"folder": tmp_path / "run", **COMMON}
+    lsh.continual(dlrm(), {"a": data[:40]}, batch_size=10, **given)
+    days = {"a": data[:40], "b": data[:40], "c": data[20:28]}
+    result = lsh.continual(dlrm(), days, **given)
+    assert [day.updates for day in result.days] == [4, 8, 9]
+    with pytest.raises(ValueError, match="batch_size must be at most the 8 examples of the data"):
+        lsh.continual(dlrm(), [data[:40], data[:8]], batch_size=10, folder=tmp_path / "b", **COMMON)
+
+
+def test_a_short_day_that_was_interrupted_is_no_measure_of_the_next(
+    data: lsh.datasets.ClickDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> None:
+        raise RuntimeError("killed")
+
+    given = {"folder": tmp_path / "run", **COMMON}
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "finish", stop)
+        with pytest.raises(RuntimeError, match="killed"):
+            lsh.continual(dlrm(), {"a": data[:40]}, **given)
+    result = lsh.continual(dlrm(), {"a": data[:40], "b": data[:128]}, **given)
+    assert [day.updates for day in result.days] == [1, 3]
 
 
 def test_of_a_stream_it_is_a_pass(tmp_path: Path) -> None:
@@ -120,6 +207,15 @@ def test_the_command_line_has_the_same(
     told = json.loads(out.read_text())
     assert part_of(told["config"]) == rule
     assert told["total_updates"] == updates
+
+
+def test_the_command_line_goes_on_with_the_batches_of_then(tmp_path: Path) -> None:
+    out, run = tmp_path / "out.json", tmp_path / "run"
+    given = ["--model", "wide_deep", "--rows", "128", "--threads", "1", "--output", str(out)]
+    assert cli.main(["train", *given, "--checkpoint", str(run)]) == 0
+    assert cli.main(["train", *given, "--resume", str(run), "--updates", "200"]) == 0
+    told = json.loads(out.read_text())
+    assert (told["config"]["batch_size"], told["total_updates"]) == (1, 200)
 
 
 def test_the_command_line_keeps_what_others_have(

@@ -17,7 +17,6 @@ from leashed.disciplines import Discipline
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
 from leashed.report import days as report
-from leashed.training import defaults
 from leashed.training.continual import Continual, continual
 from leashed.training.days import Day, to_json
 from leashed.training.train import Progress
@@ -100,7 +99,7 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
         discipline=discipline,
         staleness=staleness,
         threads=options.threads,
-        batch_size=defaults.BATCH_SIZE if options.batch_size is None else options.batch_size,
+        batch_size=options.batch_size,
         seed=options.seed,
         init=options.init,
         tables=clicks.make_tables(model, options, rule, staleness),

@@ -75,8 +75,9 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--batch-size",
         type=int,
-        help=f"default: {defaults.BATCH_SIZE}; of models of clicks without a stop rule, and without "
-        f"--stream, so few that the epoch makes {defaults.LEAST_UPDATES:,} updates",
+        help=f"default: with --resume that of then; else {defaults.BATCH_SIZE}, or all rows of fewer; "
+        "of models of clicks without a stop rule, and without --stream, so few that the epoch makes "
+        f"{defaults.LEAST_UPDATES:,} updates",
     )
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument(
@@ -252,16 +253,15 @@ def _train(options: argparse.Namespace) -> int:
         sparse.refuse(options)
         data = load_data(options)
         model = build_model(options.model, data.train)
-    examples = 0 if isinstance(data.train, (Stream, SparseStream)) else len(data.train)
-    batch_size, until = defaults.batches_and_end(model, examples, options.batch_size, until)
-    assert until is not None
+    end = defaults.end(model, until)
+    assert end is not None
     line = Line(sys.stderr)
 
     def progress(now: Progress) -> None:
         if isinstance(data.train, (Stream, SparseStream)):
             line.show(describe(now))
         else:
-            share = completed(until, now, len(data.train))
+            share = completed(end, now, len(data.train))
             line.show(f"{bar(share)} {100.0 * share:3.0f}%  {describe(now)}")
         if options.json_lines:
             print(_evaluation(now), flush=True)
@@ -277,7 +277,7 @@ def _train(options: argparse.Namespace) -> int:
         rule=rule,
         staleness=staleness,
         threads=options.threads,
-        batch_size=batch_size,
+        batch_size=options.batch_size,
         seed=options.seed,
         init=options.init,
         evaluate_every=options.evaluate_every,

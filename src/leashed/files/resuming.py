@@ -28,10 +28,12 @@ from leashed.models.network import Model
 from leashed.sync import Position
 
 __all__ = [
+    "FULL_SIZE",
     "Checkpointer",
     "Kept",
     "OtherData",
     "Reached",
+    "batch_size_of",
     "contents",
     "resume",
     "statistics",
@@ -46,10 +48,12 @@ _SAME = {
     "rule": "rule",
     "staleness": "staleness",
     "seed": "seed",
-    "batch_size": "batch_size",
     "sparse": "whether data is sparse",
     "examples": "the number of examples in data",
+    "batch_size": "batch_size",
 }
+# The batch size by default of a run whose data, as those of one day of several, have fewer examples.
+FULL_SIZE = "full_batch_size"
 # What the runs had in common that could be resumed before those on sparse rows could.
 _BEFORE_SPARSE = {"sparse": False, "decay": (0.0, [], 0)}
 _ALONE: dict[str, Any] = {"open": []}  # what runs in no cluster do not tell
@@ -62,10 +66,12 @@ class Kept:
     Attributes:
         reached: where the last call ended; None before the first.
         statistics: the running ones that it ended with, of a model that has any.
+        batch_size: that of the last call.
     """
 
     def __init__(self) -> None:
         self.reached: _core.Resumption | None = None
+        self.batch_size: int | None = None
         self.statistics: Running | None = None
 
     @classmethod
@@ -331,6 +337,8 @@ def resume(
         run = {**_BEFORE_SPARSE, **_ALONE, **json.loads(metadata["run"])}
         if other_data:
             run |= {"examples": config["examples"], "batches": 0, "open": [], "decay": (0.0, [], 0)}
+            run["batch_size"] = run.get(FULL_SIZE, run["batch_size"])
+            config = {**config, "batch_size": config.get(FULL_SIZE, config["batch_size"])}
         position = Position(run["batches"], [(span[0], span[1]) for span in run["open"]])
         return _resumption(path, found, tensors, run, config), position
     except (KeyError, IndexError, TypeError) as error:
@@ -348,6 +356,20 @@ def updates_in(path: str | os.PathLike[str]) -> int:
     if "run" not in metadata:
         raise ValueError(f"{path} holds parameters but no run")
     return int(json.loads(metadata["run"])["updates"])
+
+
+def batch_size_of(begun: str | os.PathLike[str] | Kept | OtherData | None) -> int | None:
+    """With which a run goes on that is told none; None: it begins, or ``resume`` tells what is wrong."""
+    if isinstance(begun, Kept):
+        return begun.batch_size
+    if begun is None:
+        return None
+    try:
+        path = begun.path if isinstance(begun, OtherData) else begun
+        run = json.loads(checkpoint.read_model(path)[2]["run"])
+        return int(run.get(FULL_SIZE, run["batch_size"]))
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
 
 
 def statistics(path: str | os.PathLike[str], model: Graph) -> Running | None:

@@ -438,7 +438,7 @@ def measure(
     data: Dataset | Samples | Split,
     *,
     rule: Rule | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     seed: int = 0,
 ) -> Costs:
     """What a gradient, an update and a copy take here, by one thread, as means of some dozen.
@@ -577,7 +577,7 @@ def simulate(
     sync: Synchroniser | None = None,
     rule: Rule | None = None,
     staleness: Policy | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     seed: int = 0,
     init: str | ArrayLike = "he",
     validation: Dataset | Samples | ClickDataset | None = None,
@@ -682,6 +682,8 @@ def simulate(
         raise ValueError("staleness by stages is not played with a mode; choose another policy")
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
+    if batch_size is None:
+        batch_size = min(defaults.BATCH_SIZE, len(train_set))
     batch_size = checks.whole("batch_size", batch_size)
     if batch_size > len(train_set):
         raise ValueError(

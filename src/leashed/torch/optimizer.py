@@ -40,6 +40,7 @@ __all__ = ["Embedding", "EmbeddingBag", "FitResult", "Optimizer", "RowOptimizer"
 
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
+_BATCH_SIZE = 64  # by default
 _LOOK = 0.02  # seconds of waiting for a batch between two looks at whether to stop
 
 
@@ -379,7 +380,7 @@ def fit(
     discipline: Discipline | None = None,
     staleness: Policy | None = None,
     threads: int | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     seed: int = 0,
     sync: Synchroniser | None = None,
     cluster: Cluster | None = None,
@@ -406,7 +407,7 @@ def fit(
         discipline: default ``Hogwild(copy=False)``. Not ``Synchronous``.
         staleness: from ``leashed.staleness``. Default: ``none()``.
         threads: default: the processors this process may use (1 with ``Sequential``).
-        batch_size: examples per gradient.
+        batch_size: examples per gradient. Default: 64, or all where they are fewer.
         seed: of the batches.
         sync: how this trainer's parameters are kept in sync with those of others, from
             ``leashed.sync``. Default: not at all. Buffers are not.
@@ -436,7 +437,10 @@ def fit(
     threads = checks.whole("threads", threads, maximum=MAX_THREADS)
     if embedded(module) and (sync is not None or cluster is not None):
         raise ValueError("sync and cluster: rows of tables are not synchronised; leave them out")
-    batches = _Batches(dataset, checks.whole("batch_size", batch_size), seed, until)
+    if batch_size is not None:
+        batch_size = checks.whole("batch_size", batch_size)
+    batches = _Batches(dataset, batch_size, seed, until)
+    batch_size = batches.size
     parameters = _parameters("module.parameters()", _trained(module))
     replicas = [module, *(_replica(module) for _ in range(threads - 1))]
     originals = [p.data for p in parameters]
@@ -509,7 +513,7 @@ class _Batches:
         total: how many there are, if the rules say so.
     """
 
-    def __init__(self, dataset: Any, batch_size: int, seed: int, until: Until) -> None:
+    def __init__(self, dataset: Any, batch_size: int | None, seed: int, until: Until) -> None:
         if not isinstance(until, Until):
             raise TypeError(f"until must be leashed.until(...), got {until!r}")
         if not (until.loss is until.loss_fraction is until.divergence is None):
@@ -532,14 +536,14 @@ class _Batches:
             )
         self.dataset = dataset
         self.rows = len(self.tensors[0] if self.tensors else dataset)
-        self.size = batch_size
-        if batch_size > self.rows:
+        self.size = min(_BATCH_SIZE, max(1, self.rows)) if batch_size is None else batch_size
+        if self.size > self.rows:
             raise ValueError(
                 f"batch_size must be at most the {self.rows} examples of the dataset, "
-                f"got {batch_size}"
+                f"got {self.size}"
             )
         self.seed = checks.whole("seed", seed, 0, MAX_SEED)
-        rules = until.rules(self.rows, batch_size)
+        rules = until.rules(self.rows, self.size)
         self.total = int(rules["batches"]) if "batches" in rules else None
         self.most = rules.get("updates", np.inf)
         self.seconds = rules.get("seconds", np.inf)

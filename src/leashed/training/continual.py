@@ -96,7 +96,7 @@ def continual(
     discipline: Discipline | None = None,
     staleness: Policy | None = None,
     threads: int | None = None,
-    batch_size: int = defaults.BATCH_SIZE,
+    batch_size: int | None = None,
     seed: int = 0,
     init: str = "he",
     tables: Mapping[str, Table] | None = None,
@@ -142,9 +142,10 @@ def continual(
             keys, or where there are none by their number: give the same ones again, and others
             behind. Of days with keys those that are done may be left out.
         folder: of the run; made where it is not there.
-        rule, discipline, staleness, threads, batch_size, init, evaluate_every: as of
-            ``leashed.train``. The number of updates goes on from day to day, and with it schedules
-            and periods.
+        rule, discipline, staleness, threads, init, evaluate_every: as of ``leashed.train``. The
+            number of updates goes on from day to day, and with it schedules and periods.
+        batch_size: examples per gradient, at most those of each day in memory. Default: that of the
+            run in ``folder``, which begins with 64; a day in memory of fewer rows is one batch.
         seed: of the initial parameters, the tables, and of the order of days in memory.
         tables: as of ``leashed.train``; after a restart they get the rows of the state.
         checkpoint_updates: updates between checkpoints within a day, for which all workers wait.

@@ -13,7 +13,7 @@ from leashed.models.graphs import Graph
 from leashed.rules import SGD, Adagrad
 from leashed.stopping import Until
 
-__all__ = ["BATCH_SIZE", "LEAST_UPDATES", "batches_and_end", "is_of_clicks", "rule"]
+__all__ = ["BATCH_SIZE", "LEAST_UPDATES", "batch_size", "end", "is_of_clicks", "rule"]
 
 BATCH_SIZE = 64
 LEAST_UPDATES = 2000
@@ -31,18 +31,17 @@ def rule(*, of_clicks: bool) -> SGD | Adagrad:
     return Adagrad(0.02) if of_clicks else SGD(0.05)
 
 
-def batches_and_end(
-    model: object, examples: int, batch_size: int | None, until: Until | None
-) -> tuple[int, Until | None]:
-    """What is None of the size of batches and the end. Of models of clicks that is one pass, and where
-    neither is told batches so small that it makes ``LEAST_UPDATES``, unless the model normalises by
-    what is in a batch, or the data are a stream, whose rows nobody has counted (0 examples). Other
-    models are to be told when to end.
+def end(model: object, until: Until | None) -> Until | None:
+    """Of models of clicks that are told none one pass. Other models are to be told."""
+    return Until(epochs=1) if until is None and is_of_clicks(model) else until
+
+
+def batch_size(model: object, examples: int, until: Until | None) -> int:
+    """Where neither it nor the end is told, of models of clicks so small that the pass makes
+    ``LEAST_UPDATES``, unless the model normalises by what is in a batch, or the data are a stream,
+    whose rows nobody has counted (0 examples). Data may have fewer examples than it.
     """
-    if until is not None or not is_of_clicks(model):
-        return BATCH_SIZE if batch_size is None else batch_size, until
-    if batch_size is None:
-        assert isinstance(model, Graph)
-        most = examples if model.statistics else examples // LEAST_UPDATES
-        batch_size = min(BATCH_SIZE, max(1, most)) if examples else BATCH_SIZE
-    return batch_size, Until(epochs=1)
+    if until is not None or not is_of_clicks(model) or not examples:
+        return BATCH_SIZE
+    assert isinstance(model, Graph)
+    return BATCH_SIZE if model.statistics else min(BATCH_SIZE, max(1, examples // LEAST_UPDATES))

@@ -230,8 +230,9 @@ def train(
             of a second with 1, 2, 4, … threads first (Ctrl-C then raises ``KeyboardInterrupt``:
             there is no state yet). ``result.config["threads"]`` tells how many they were.
         batch_size: examples per gradient, at most all there are; of a stream fewer than 2³¹. Default:
-            64, but of a model of clicks that is not told ``until`` either, of data in memory, so few
-            that the epoch has 2,000 batches (at least 1; 64 where it has ``BatchNorm`` or
+            that of the run to ``resume``; else 64, or all examples of data in memory where they are
+            fewer, but of a model of clicks that is not told ``until`` either, of data in memory, so
+            few that the epoch has 2,000 batches (at least 1; 64 where it has ``BatchNorm`` or
             ``DataNorm``). ``result.config["batch_size"]`` tells.
         seed: of the initial parameters and of the batches.
         init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d];
@@ -369,8 +370,14 @@ def train(
     if isinstance(threads, str):
         raise TypeError(f'threads must be a whole number or "auto", got {threads!r}')
     threads = _check_threads(threads, discipline)
-    batch_size, until = defaults.batches_and_end(model, len(train_set), batch_size, until)
-    batch_size = checks.whole("batch_size", batch_size)
+    full_size = batch_size
+    if full_size is None:
+        begun_with = resuming.batch_size_of(resume)
+        full_size = begun_with or defaults.batch_size(model, len(train_set), until)
+    full_size = checks.whole("batch_size", full_size)
+    # A stream has no length.
+    batch_size = min(full_size, len(train_set) or full_size) if batch_size is None else full_size
+    until = defaults.end(model, until)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
     streamed = train_set if isinstance(train_set, _Streamed) else None
@@ -439,6 +446,7 @@ def train(
         "staleness": staleness.config(),
         "threads": threads,
         "batch_size": batch_size,
+        **({} if batch_size == full_size else {resuming.FULL_SIZE: full_size}),
         "seed": seed,
         "init": init if isinstance(init, str) else "array",
         "until": {name: value for name, value in asdict(until).items() if value is not None},
@@ -588,6 +596,7 @@ def train(
         checkpointer: resuming.Kept | resuming.Checkpointer | None = None
         if isinstance(checkpoint, resuming.Kept):
             checkpointer = checkpoint
+            checkpoint.batch_size = full_size
         elif checkpoint is not None and trained:
             assert isinstance(model, (Graph, External))
             checkpointer = stack.enter_context(
