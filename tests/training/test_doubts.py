@@ -68,17 +68,32 @@ def test_bytes_and_floats_are_of_one_scale() -> None:
     for refused in (
         lambda: model.predict(within, floats),
         lambda: model.predict(within, PIXELS.reshape(-1, 784)),
+        lambda: model.predict(within, floats[:1]),
         lambda: model.evaluate(within, wide),
         lambda: model.predict(beyond, PIXELS),
-        lambda: model.evaluate(beyond, unit),
         lambda: train(model, unit, validation=wide),
-        lambda: train(model, wide, validation=unit, **begun),
     ):
         with pytest.raises(ValueError, match=remedy):
             refused()
     model.predict(within, np.zeros((1, 28, 28), np.uint8))
     model.predict(beyond, np.zeros((1, 28, 28), np.uint8))
     model.predict(beyond, PIXELS.reshape(-1, 784))
+
+
+def test_dark_images_tell_no_scale() -> None:
+    model, floats = lsh.models.cnn(), PIXELS.astype(np.float32)
+    wide = Dataset.from_arrays(floats, IMAGES.y)
+    begun = {"init": model.init() / 100, "rule": lsh.SGD(1e-6)}
+    theta = train(model, wide, **begun).parameters
+    dark = np.minimum(floats[:1], 1)
+    one = Dataset.from_arrays(dark, IMAGES.y[:1], 10)
+    model.predict(theta, dark)
+    model.evaluate(theta, one)
+    train(model, wide, validation=one, **begun)
+    onward = train(model, one, init=theta, rule=lsh.SGD(0.0)).parameters
+    model.predict(onward, floats)
+    brighter = np.full((1, 28, 28), 2.0)
+    model.predict(train(model, Dataset.from_arrays(PIXELS, IMAGES.y)).parameters, brighter)
 
 
 COLOURS = np.random.default_rng(0).random((32, 8, 8, 3), np.float32)

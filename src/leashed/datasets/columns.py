@@ -29,6 +29,7 @@ class Columns:
         weighed: and of those whose ids have weights.
         image: (channels, height, width) of a row; None: rows are no images.
         peak: the largest value of images; None: it is not known.
+        divided: whether they are known to be bytes that were divided by 255.
     """
 
     numbers: tuple[str, ...] | None = None
@@ -37,6 +38,7 @@ class Columns:
     weighed: tuple[int, ...] = ()
     image: Image | None = None
     peak: float | None = None
+    divided: bool = False
 
     @classmethod
     def of(cls, data: object) -> Columns:
@@ -79,7 +81,8 @@ class Columns:
                 f"{name}'s images are {now.image}, (channels, height, width), not {self.image} as "
                 f"those {of}; x.transpose(0, 3, 1, 2) brings channels to the front"
             )
-        if _other_scale(self.peak, now.peak) or _other_scale(now.peak, self.peak):
+        divided = now.divided and _far_beyond(now.peak, self.peak)
+        if divided or _far_beyond(self.peak, now.peak):
             raise ValueError(
                 f"{name} has values up to {now.peak:g}, and the images {of} up to {self.peak:g}; scale "
                 "both alike: images of dtype uint8 are divided by 255, others taken as they are"
@@ -90,12 +93,12 @@ class Columns:
             tuple(sorted({*self.bags, *now.bags})),
             tuple(sorted({*self.weighed, *now.weighed})),
             now.image if self.image is None else self.image,
-            now.peak if self.peak is None else self.peak,
+            max((peak for peak in (self.peak, now.peak) if peak is not None), default=None),
         )
 
     def to_json(self) -> dict[str, Any]:
         """What is known, as JSON's own types."""
-        told = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        told = {name: value for name, value in vars(self).items() if value not in (None, (), False)}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
 
     @classmethod
@@ -139,9 +142,9 @@ def _check_same(
     )
 
 
-def _other_scale(unit: float | None, other: float | None) -> bool:
-    """Whether images of the one are within 1, and those of the other far beyond; black ones may be of
-    any scale.
+def _far_beyond(unit: float | None, other: float | None) -> bool:
+    """Whether images of the one are within 1, and those of the other far beyond. Only those that a
+    model was trained on tell their scale by it: a few that come may be dark at any.
     """
     return unit is not None and other is not None and 0 < unit <= 1 and other > _FAR_BEYOND
 

@@ -62,7 +62,8 @@ def check_columns(
         known = known.read(_read(model))
     now = columns_of(model, data)
     if rows is not None and known.peak is not None:
-        now = replace(now, peak=float(rows.max(initial=0.0)))
+        divided = now.image is not None and getattr(data, "dtype", None) == np.uint8
+        now = replace(now, peak=float(rows.max(initial=0.0)), divided=divided)
     return known.agreed(now, name, "that the parameters were trained on")
 
 
