@@ -325,6 +325,62 @@ def test_a_fit_ends_as_scikit_learns_does() -> None:
 
 
 @SPARSE
+@pytest.mark.parametrize("early", [False, True], ids=["loss", "score"])
+def test_epochs_without_a_step_are_no_sign_of_convergence(early: bool, sparse: bool) -> None:
+    """A step of four threads takes a batch each, of four epochs, where an epoch has one."""
+    x, y = blobs()
+    options: dict[str, Any] = {"lr": 0.05, "batch_size": 400, "random_state": 0}
+    model = SGDClassifier(
+        "log_loss",
+        threads=4,
+        discipline=lsh.Synchronous(),
+        early_stopping=early,
+        validation_fraction=0.5,
+        **options,
+    ).fit(rows(x, sparse), y)
+    assert model.n_iter_ == len(model.loss_curve_) == 1 + 4 * (model.t_ - 1)
+    judged = model.validation_scores_ if early else [-loss for loss in model.loss_curve_]
+    assert len(judged) == model.n_iter_
+    assert ends_after(judged[::4], 1e-3 if early else 3e-3, 5) == model.t_
+    assert model.t_ > 6
+    if not early:  # four gradients on all rows are as good as one
+        one = SGDClassifier("log_loss", **options).fit(rows(x, sparse), y)
+        assert model.loss_ == pytest.approx(one.loss_, abs=0.02)
+
+
+@SPARSE
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
+def test_the_loss_that_ends_a_fit_is_the_same_however_many_threads_step_together(
+    make: Any, threads: int, sparse: bool
+) -> None:
+    """With the penalty l2, but for sparse features."""
+    perceptron = make in (MLPClassifier, MLPRegressor)
+    if sparse and (perceptron or threads == 1):
+        pytest.skip("perceptrons take no sparse features, and decay reaches their columns late")
+    x, labels = blobs()
+    y = labels if make in (SGDClassifier, MLPClassifier) else x[:, 0]
+    model = make(
+        alpha=400.0 if perceptron else 1.0,
+        rule=lsh.SGD(0.05),
+        batch_size=400 if threads == 1 else 200,
+        threads=threads,
+        discipline=lsh.Synchronous(),
+        max_iter=3,
+        tol=None,
+        random_state=0,
+    )
+    first = model.set_params(warm_start=True).fit(rows(x, sparse), y)
+    loss = first.loss_
+    if not sparse:
+        parts = model.coefs_ if perceptron else [model.coef_]
+        loss += 0.5 * sum(float(np.square(w).sum()) for w in parts)
+    # One thread's gradient finds the loss before its step, several are judged by what is after it.
+    found = model.loss_curve_[-1] if threads == 2 else model.fit(rows(x, sparse), y).loss_curve_[3]
+    assert found == pytest.approx(loss, rel=1e-5)
+
+
+@SPARSE
 @pytest.mark.parametrize("weighed", [False, True])
 def test_the_step_size_on_sparse_features_is_by_default_one_for_their_size(
     sparse: bool, weighed: bool
@@ -432,8 +488,9 @@ def test_an_epoch_has_each_row_once_also_where_threads_step_together(
         tol=1e-3,
         random_state=0,
     ).fit(rows(x, sparse), x[:, 0] ** 3)
-    assert model.n_iter_ == 6
-    np.testing.assert_allclose(model.loss_curve_, [model.loss_] * 6, rtol=1e-5)
+    # Where a step has the batches of three epochs, the others tell nothing.
+    assert model.n_iter_ == (16 if batch_size == 1000 else 6)
+    np.testing.assert_allclose(model.loss_curve_, [model.loss_] * model.n_iter_, rtol=1e-5)
 
 
 @pytest.mark.parametrize("batch_size", [200, 300])

@@ -11,7 +11,8 @@ They follow scikit-learn's conventions and take its sparse matrices where the mo
 ``n_iter_no_change`` epochs in a row (perceptrons: for more than so many), the loss of an epoch being
 the mean of what its gradients found on each row once (under ``Synchronous`` with several threads
 that of the parameters after it), on dense features with the penalty l2; with ``early_stopping``,
-when the score of a validation set has not risen by ``tol`` above its best for so long. A fit that has
+when the score of a validation set has not risen by ``tol`` above its best for so long. Where a step
+of all threads takes more batches than an epoch has, an epoch that brings no step does not count. A fit that has
 to end after ``max_iter`` epochs before that warns with ``ConvergenceWarning``.
 
 **How it goes on.** ``partial_fit``, and ``fit`` with ``warm_start=True``, take up the parameters, the

@@ -265,6 +265,7 @@ class _Estimator(BaseEstimator):
         while done < epochs and patience.left > 0:
             more = 1 if held or reaches_over else int(min(patience.left, epochs - done))
             done += more
+            updates = 0 if run.reached is None else run.reached.updates
             outcome = train_passes(
                 model,
                 data,
@@ -287,11 +288,16 @@ class _Estimator(BaseEstimator):
                 )
             if outcome["reason"] == "interrupted":
                 raise KeyboardInterrupt
-            losses = (
-                [mean_loss(model, data, theta, threads)]
-                if reaches_over
-                else outcome["pass_losses"].tolist()
-            )
+            assert run.reached is not None
+            if reaches_over and run.reached.updates == updates:
+                # Steps before have had its batches too, and what has not changed cannot improve.
+                curve.append(curve[-1])
+                if scores:
+                    scores.append(scores[-1])
+                continue
+            losses = outcome["pass_losses"].tolist()
+            if reaches_over:
+                losses = [mean_loss(model, data, theta, threads) + _penalty(model, data, theta)]
             curve += losses
             if held is None:
                 for loss in losses:
@@ -362,6 +368,14 @@ class _Estimator(BaseEstimator):
     def _outputs(self, x: Any) -> NDArray[np.float64]:
         """Of rows that have been checked, [n, outputs]."""
         raise NotImplementedError
+
+
+def _penalty(model: Model, data: Dataset | SparseDataset, theta: NDArray[np.float32]) -> float:
+    """What is in the losses that gradients find beside that of the examples."""
+    if isinstance(data, SparseDataset):
+        return 0.0
+    weights = [w for name, w in model.unflatten(theta).items() if not name.endswith("bias")]
+    return 0.5 * model.l2 * sum(float(np.square(w, dtype=np.float64).sum()) for w in weights)
 
 
 @dataclass(frozen=True)
