@@ -406,6 +406,29 @@ def test_the_default_step_size_is_that_of_the_first_call() -> None:
     np.testing.assert_array_equal(going_on.parameters_, given.parameters_)
 
 
+@pytest.mark.parametrize("given", ["empty", "of weight 0"])
+def test_rows_without_a_number_tell_no_default_step_size(given: str) -> None:
+    x, y = blobs()
+    known, square = np.unique(y), np.square(x).sum(axis=1).mean()
+    first, weights, later = 0 * x, None, None
+    if given == "of weight 0":  # all but four, which are empty
+        first, weights, later = (
+            x * (np.arange(400) >= 4)[:, None],
+            np.zeros(400),
+            np.full(400, 0.01),
+        )
+        weights[:4] = 1
+    models = [SGDClassifier(lr=lr, random_state=0) for lr in (None, 1.0)]
+    for model in models:
+        model.partial_fit(rows(first, True), y, known, sample_weight=weights)
+    default, given_lr = models
+    given_lr.set_params(lr=1 / (1 + square))
+    for model in models:
+        model.partial_fit(rows(x, True), y, sample_weight=later)
+        model.partial_fit(rows(10 * x, True), y, sample_weight=later)  # for later calls it stays
+    np.testing.assert_allclose(default.parameters_, given_lr.parameters_, rtol=1e-5)
+
+
 @pytest.mark.parametrize("loss", ["log_loss", "hinge"])
 def test_numbers_beside_one_hot_columns_are_learnt_by_default(loss: str) -> None:
     """Numbers are in every row, so that a step that moves seldom columns goes too far in theirs."""

@@ -104,6 +104,12 @@ def _quality(models: list[Any], problem: Problem, loss: str) -> dict[str, Any]:
     return found
 
 
+def _step(models: list[Any]) -> dict[str, float]:
+    """The size of ours, where it is one for all that is fitted."""
+    steps = [m._progress.lr for m in models if isinstance(m, SGDClassifier)]
+    return {"lr": float(np.mean(steps))} if steps else {}
+
+
 def measure(bench: Bench) -> list[dict[str, Any]]:
     """A record a problem, loss, setting and contender: ``seconds`` of its turns, and quality."""
     records = []
@@ -129,6 +135,7 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
                             "setting": setting,
                             "contender": name,
                             "seconds": seconds[name],
+                            **_step(models[name]),
                             **_quality(models[name], problem, loss),
                         }
                         for name in makers

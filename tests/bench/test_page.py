@@ -260,3 +260,19 @@ def test_counting_is_judged_by_the_median_of_the_turns(
     (line,) = [line for line in _goal_lines(text) if "metrics while training" in line]
     assert word in line
     assert "| DLRM | " in text
+
+
+@pytest.mark.usefixtures("words_only")
+def test_the_page_tells_the_steps_of_fits_on_sparse_rows(
+    results: figures.Results, tmp_path: Path
+) -> None:
+    """Of before the default was another; a measurement of now tells its own."""
+    assert "the same steps, of 0.02 for each row" in page.page(results, tmp_path)
+    note = "leashed's fits on sparse rows (20 a row) had steps of 1"
+    assert note not in page.page(results, tmp_path)
+    for record in figures.figures(results, "estimators"):
+        record["problem"] = record["problem"].replace("20 features, dense", "20 features, 20 a row")
+    assert note in page.page(results, tmp_path)
+    for record in figures.figures(results, "estimators"):
+        record["lr"] = 0.05
+    assert note not in page.page(results, tmp_path)

@@ -48,7 +48,7 @@ class _Progress:
 
     seed: int
     weight: float = 1.0  # mean weight of an example in the first call
-    lr: float | None = None  # that of the first call, where it is the default
+    lr: float | None = None  # that of the first call which tells one, where it is the default
     epochs: int = 0
     updates: int = 0
     rule: str = ""
@@ -702,7 +702,7 @@ class SGDClassifier(_Classifier, _Linear):
         fit_intercept: whether there is an intercept; without it ``intercept_`` is 0.
         lr: the step size for the mean gradient of a batch, or a schedule of ``leashed.schedules``.
             Default: 0.1, on a sparse matrix 1 over the mean of 1 + |x|² over the examples, but
-            1/``alpha`` at most; that of the first call where later ones go on.
+            1/``alpha`` at most; where calls go on, that of the first whose rows are not all empty.
         max_iter: the most epochs.
         tol: what counts as an improvement of the loss, with more than two classes for each of them
             that its loss is summed over, or of the score with ``early_stopping``; None: training
@@ -785,10 +785,14 @@ class SGDClassifier(_Classifier, _Linear):
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or self.lr is not None:
             return super()._rule(data)
-        lr = self._progress.lr
-        if lr is None:
-            sparse = isinstance(data, SparseDataset)
-            lr = 1.0 / max(1.0 + _mean_square(data), self._alpha()) if sparse else 0.1
+        if self._progress.lr is not None:
+            return SGD(self._progress.lr)
+        if not isinstance(data, SparseDataset):
+            lr, tells = 0.1, True
+        else:
+            square = _mean_square(data)
+            lr, tells = 1.0 / max(1.0 + square, self._alpha()), square > 0
+        if tells:  # rows without a number do not
             self._progress = replace(self._progress, lr=lr)
         return SGD(lr)
 
