@@ -327,6 +327,35 @@ def test_the_loss_of_a_pass_is_the_mean_over_all_of_its_rows(
     assert result.final_loss == pytest.approx(result.metrics.total[-1].log_loss, rel=1e-6)
 
 
+@pytest.mark.parametrize("batch_size", [1, 16, 150])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_run_in_place_that_a_pass_ends_in_counts_for_both(
+    tmp_path: Path, batch_size: int, threads: int
+):
+    """The parameters stand still, and rows are the harder the later they come."""
+    x = np.linspace(0, 3, 100)
+    path = write(tmp_path / "rows.svm", [f"0 1:{v!r}" for v in x.tolist()])
+    model = models.logistic_regression(FEATURES)
+    init = np.zeros(model.dimension, np.float32)
+    init[0] = 1
+    result = train(
+        model,
+        stream.libsvm(path, FEATURES),
+        until=lsh.until(epochs=3),
+        rule=lsh.SGD(1e-30),
+        init=init,
+        discipline=lsh.Hogwild(),
+        threads=threads,
+        batch_size=batch_size,
+    )
+    assert result.config["sparse_updates"]
+    losses = np.tile(np.log1p(np.exp(x)), 3)
+    for begin in range(0, 300, batch_size):
+        batch = losses[begin : begin + batch_size]
+        batch[:] = batch.mean()
+    assert result.final_loss == pytest.approx(losses[200:].mean(), rel=1e-6)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path: Path, name: str):
     model = MODELS[name]

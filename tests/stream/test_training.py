@@ -321,6 +321,43 @@ def test_the_loss_of_several_passes_is_of_the_last_and_where_it_is_under_way_of_
 
 
 @pytest.mark.parametrize("threads", [1, 3])
+def test_a_batch_of_two_passes_counts_for_each_by_its_rows(tmp_path: Path, threads: int):
+    """The parameters stand still, and rows are the harder the later they come."""
+    x = np.linspace(0, 3, 100)
+    path = tmp_path / "rows.csv"
+    path.write_text("y,a\n" + "".join(f"0,{v!r}\n" for v in x.tolist()))
+    rows = stream.csv(path, {"y": stream.Label(), "a": stream.Number()})
+    model = Graph(Input(1) >> Dense(1))
+    result = train(
+        model,
+        rows,
+        until=lsh.until(epochs=3),
+        rule=lsh.SGD(1e-30),
+        init=np.array([1, 0], np.float32),
+        threads=threads,
+        batch_size=64,
+    )
+    losses = np.tile(np.log1p(np.exp(x)), 3)
+    # Batches end with rows 192, 256 and 300; the last pass begins with row 200.
+    expected = (56 * losses[192:256].mean() + 44 * losses[256:].mean()) / 100
+    assert result.final_loss == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_loss_of_a_run_that_is_resumed_is_of_the_rows_from_there_on(tmp_path: Path):
+    model = small()
+    rows = streamed(tmp_path / "rows.csv", clicks(model))
+    folder = tmp_path / "half"
+    counts = lsh.metrics.progressive()
+    train(model, rows, until=lsh.until(updates=17), checkpoint=folder)
+    rest = train(model, rows, resume=folder, metrics=counts)
+    assert rest.metrics is not None
+    assert rest.final_loss == pytest.approx(rest.metrics.total[-1].log_loss, rel=1e-6)
+    whole = train(model, rows, until=lsh.until(epochs=2))
+    second = train(model, rows, until=lsh.until(epochs=2), resume=folder)
+    assert second.final_loss == pytest.approx(whole.final_loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("kept", [2**20, 150])
 def test_users_tell_gauc_as_from_memory(tmp_path: Path, threads: int, kept: int):
     model = small()

@@ -20,6 +20,8 @@ struct StreamedRows {
   std::vector<IdFeature> all, read;   // of the stream, and of those the model's
   std::vector<std::int32_t> columns;  // of sparse rows
   double waited_seconds = 0;          // until they had been read
+  std::uint64_t first = 0;            // the number of the first among all that are read
+  std::uint64_t pass_rows = 0;        // of a pass; 0: they are all of the first
 };
 
 // A batch and the memory that its source gathers it in; one thread's.

@@ -76,9 +76,11 @@ class RowStream {
   bool has(std::uint64_t row);
   // The pass that a row is of which has been taken.
   std::uint64_t pass(std::uint64_t row) const {
-    const std::uint64_t rows = pass_rows_.load(std::memory_order_relaxed);
+    const std::uint64_t rows = pass_rows();
     return rows == 0 ? 0 : row / rows;
   }
+  // Rows of a pass, where one of a later pass than the first has been taken; 0: not known yet.
+  std::uint64_t pass_rows() const { return pass_rows_.load(std::memory_order_relaxed); }
   // Ends all waiting, and reading soon.
   void stop();
   // And waits until it has ended. From any thread.

@@ -10,7 +10,9 @@ void StreamBatches::fill_run(std::uint64_t k, std::uint64_t batches, Batch& batc
   StreamedRows& own = *batch.streamed;
   own.block.clear();
   own.waited_seconds = 0;
-  stream.take(k * batch_size_, batches * batch_size_, own.block, own.waited_seconds);
+  own.first = k * batch_size_;
+  stream.take(own.first, batches * batch_size_, own.block, own.waited_seconds);
+  own.pass_rows = stream.pass_rows();
   const std::size_t rows = own.block.rows(), numbers = stream.layout().numbers;
   batch.view.targets = own.block.targets();
   batch.view.size = rows;

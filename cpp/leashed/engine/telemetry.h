@@ -1,6 +1,7 @@
 // What a run measures: per worker while it runs, on cache lines of its own, and merged at the end.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -44,20 +45,17 @@ class RunningLoss {
 };
 
 // The mean losses of the rows of a stream that a worker's batches were of, by pass: of the two
-// latest. A batch of two passes is of the one in which it begins.
+// latest.
 class StreamLoss {
  public:
-  // Of a batch. The mean is brought up to date row by row, so that no sum swallows small ones.
-  void add(std::uint64_t pass, double loss, std::size_t rows) {
+  // Of a batch whose rows begin with that one, of passes of so many; 0: all are of the first. Each
+  // pass has the batch's mean for those that are its own: what each row had is not known.
+  void add(std::uint64_t first, std::uint64_t pass_rows, double loss, std::size_t rows) {
     if (rows == 0) return;
-    Part& part = parts_[pass % 2];
-    if (part.pass.load(kRelaxed) != pass) part.rows.store(0, kRelaxed);
-    const std::uint64_t all = part.rows.load(kRelaxed) + rows;
-    const double old = all == rows ? loss : part.mean.load(kRelaxed);
-    const double share = static_cast<double>(rows) / static_cast<double>(all);
-    part.pass.store(pass, kRelaxed);
-    part.mean.store(old + share * (loss - old), kRelaxed);
-    part.rows.store(all, kRelaxed);
+    const std::uint64_t end = first + rows, last = pass_rows ? (end - 1) / pass_rows : 0;
+    const std::uint64_t begin = last * pass_rows;  // of the last pass
+    if (first < begin) add_to(last - 1, loss, begin - std::max(first, begin - pass_rows));
+    add_to(last, loss, end - std::max(first, begin));
   }
 
   // f(pass, mean, rows) of each, if there are any rows.
@@ -70,6 +68,18 @@ class StreamLoss {
   }
 
  private:
+  // The mean is brought up to date row by row, so that no sum swallows small ones.
+  void add_to(std::uint64_t pass, double loss, std::uint64_t rows) {
+    Part& part = parts_[pass % 2];
+    if (part.pass.load(kRelaxed) != pass) part.rows.store(0, kRelaxed);
+    const std::uint64_t all = part.rows.load(kRelaxed) + rows;
+    const double old = all == rows ? loss : part.mean.load(kRelaxed);
+    const double share = static_cast<double>(rows) / static_cast<double>(all);
+    part.pass.store(pass, kRelaxed);
+    part.mean.store(old + share * (loss - old), kRelaxed);
+    part.rows.store(all, kRelaxed);
+  }
+
   // Relaxed: of what the monitor reads meanwhile each may be of another batch; it is exact when the
   // worker has been joined.
   struct Part {

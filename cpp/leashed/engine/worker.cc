@@ -259,8 +259,8 @@ void Worker::step() {
                                   attempts);
   }
   telemetry.tries.add(publication.tries);
-  if (training_.streams()) {
-    telemetry.stream_loss.add(training_.batches->pass(current_.k), loss, rows);
+  if (const StreamedRows* const streamed = current_.batch.streamed.get()) {
+    telemetry.stream_loss.add(streamed->first, streamed->pass_rows, loss, rows);
   } else {
     telemetry.loss.add(loss, training_.loss_weight);
   }
@@ -277,7 +277,7 @@ void Worker::step() {
 }
 
 float Worker::update(const InPlaceView& view) {
-  if (training_.stream_batches) return update(view, current_.batch.view, 0);
+  if (training_.stream_batches) return update_streamed(view);
   float check = 0;
   for (std::uint64_t done = 0; done < current_.count;) {
     std::size_t batches = 0;
@@ -285,6 +285,26 @@ float Worker::update(const InPlaceView& view) {
         training_.run_batches->follow(current_.k + done, current_.count - done, batches);
     check += update(view, batch, done);
     done += batches;
+  }
+  return check;
+}
+
+// In up to three parts where a pass ends within the run, so that what each finds is the loss of one
+// pass: the batches before its end, the one that the end lies in, and those behind it.
+float Worker::update_streamed(const InPlaceView& view) {
+  const StreamedRows& streamed = *current_.batch.streamed;
+  const BatchView& run = current_.batch.view;
+  const std::size_t size = training_.batch_size;
+  float check = 0;
+  for (std::size_t done = 0; done < run.size;) {
+    std::size_t rows = run.size - done;
+    if (const std::uint64_t pass = streamed.pass_rows) {
+      const std::uint64_t left = pass - (streamed.first + done) % pass;
+      if (left < rows) rows = std::min<std::uint64_t>(rows, std::max(left / size * size, size));
+    }
+    const BatchView part{nullptr, run.targets.from(done), rows, nullptr, run.sparse.from(done)};
+    check += update(view, part, done / size);
+    done += rows;
   }
   return check;
 }
@@ -299,8 +319,9 @@ float Worker::update(const InPlaceView& view, BatchView batches, std::uint64_t d
   if (training_.metrics && std::isfinite(found)) training_.metrics->add(id_, batches);
   record(current_.k + done, loss, batches.size);
   if (training_.stream_batches) {
-    const double mean = loss / static_cast<double>(batches.size);
-    telemetry_->stream_loss.add(training_.batches->pass(current_.k), mean, batches.size);
+    const StreamedRows& streamed = *current_.batch.streamed;
+    telemetry_->stream_loss.add(streamed.first + done * training_.batch_size, streamed.pass_rows,
+                                loss / static_cast<double>(batches.size), batches.size);
   }
   return found;
 }

@@ -48,6 +48,7 @@ class Worker {
   // The same for a run of updates that the worker makes where the parameters lie.
   void step_sparse();
   float update(const InPlaceView& view);
+  float update_streamed(const InPlaceView& view);
   // Of batches that lie one after another, after so many of the run.
   float update(const InPlaceView& view, BatchView batches, std::uint64_t done);
   // The effect of the worker's runs with that one's.

@@ -118,8 +118,9 @@ class TrainResult:
         updates: int64 [E]; updates published by then.
         loss: float64 [E]; mean loss over the whole training set. Of a stream, whose rows are gone, the
             mean over the rows of its latest pass so far, each as its batch was found just before it
-            was trained on, so that the last is of a whole pass; in a second pass the one before
-            stands for the rows that are still to come. NaN before the first.
+            was trained on, so that the last is of a whole pass (of one that was resumed in its
+            middle, of the rows from there on); in a second pass the one before stands for the rows
+            that are still to come. NaN before the first.
         accuracy: float64 [E]; share of the training set classified correctly.
         validation_accuracy: float64 [E]; the same of the validation set, NaN without one.
         eps: float64 [E]; examples per second since the previous evaluation.

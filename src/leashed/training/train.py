@@ -200,11 +200,16 @@ def train(
             Nothing can be evaluated over what is gone: ``loss`` is the mean over the rows of the pass
             so far, each as its batch was found before it was trained on, in the end over all of them
             (of several passes over the last one's; while that is under way the one before stands for
-            the rest of it). Accuracy and AUC are those of ``validation`` alone, and
-            ``until.loss``, ``loss_fraction`` and ``divergence``, ``mode``, ``cluster``, ``record`` and
-            ``threads="auto"`` are not for streams. A run that is resumed reads and passes over what
-            it has used. ``result.config["reading"]`` is what was read, as ``stream.ReadCounts`` has it,
-            and ``result.breakdown["data"]`` the seconds that threads waited for rows.
+            the rest of it). A batch in which a pass ends counts for both, for each by how many of its
+            rows are that pass's, with the mean over all of them. Where windows of ``shuffle=`` reach
+            over the end of a pass, its rows are as many as a pass has, whichever they are. Accuracy and
+            AUC are those of ``validation`` alone, and ``until.loss``, ``loss_fraction`` and
+            ``divergence``, ``mode``, ``cluster``, ``record`` and ``threads="auto"`` are not for
+            streams. A run that is resumed reads and passes over what it has used, and ``loss`` is
+            of the rows that it then trains on: of a pass that it goes on with in the middle, of
+            those from there on. ``result.config["reading"]`` is what was read, as
+            ``stream.ReadCounts`` has it, and ``result.breakdown["data"]`` the seconds that threads
+            waited for rows.
 
             So is a ``stream.SparseStream``, by linear models and factorisation machines, whose
             columns are to be as many as the model's features. Updates are in place where they would

@@ -143,6 +143,7 @@ TEST_CASE("of a row that has been taken its pass is known") {
     for (const std::size_t pass : {0, 1, 2}) {
       CHECK(stream.pass(std::max<std::size_t>(5, pass * rows)) == pass);
       CHECK(stream.pass(pass * rows + rows - 1) == pass);
+      if (pass > 0) CHECK(stream.pass_rows() == rows);
     }
     stream.end();
   }
