@@ -189,6 +189,15 @@ void look_at_signals() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
+// Whoever asks is told what reading has thrown, and all are told the same exception: pybind11
+// raises one once, so each gets one of his own that holds it.
+[[noreturn]] void raise_again(const py::error_already_set& error) {
+  const py::object& value = error.value();
+  PyException_SetTraceback(value.ptr(), error.trace() ? error.trace().ptr() : Py_None);
+  PyErr_SetObject(error.type().ptr(), value.ptr());
+  throw py::error_already_set();
+}
+
 // (x [n, numbers], of each feature ids [n] or (ids, offsets), with weights of ids behind these, y
 // [n], weights [n] or None); fewer than asked for at the end.
 py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
@@ -200,9 +209,9 @@ py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
     const auto taken = [&] {
       try {
         return (*stream).take_next(count, block, kLook);
-      } catch (...) {  // is told once: Python's exceptions cannot be raised again
-        (*stream).stop();
-        throw;
+      } catch (const py::error_already_set& error) {
+        const py::gil_scoped_acquire acquire;
+        raise_again(error);
       }
     };
     while (!taken()) {
@@ -318,7 +327,7 @@ void bind_stream(py::module_& m) {
           py::arg("first") = 0, "Once, by whoever takes rows.")
       .def("take", take_rows, py::arg("count"),
            "The next rows, each once, whichever thread asks: x, single ids [n, features], bags as "
-           "(ids, offsets), y, weights. An error ends it.")
+           "(ids, offsets), y, weights. An error is raised whenever rows behind it are asked for.")
       .def("next", next_rows, py::arg("count"), py::arg("made"),
            "made(the next rows), which are one at least; where it, or a signal's handler, raises, "
            "the next call has them. StopIteration: there are no more.")

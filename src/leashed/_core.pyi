@@ -983,7 +983,7 @@ class RowStream:
         """
     def take(self, count: typing.SupportsInt | typing.SupportsIndex) -> tuple:
         """
-        The next rows, each once, whichever thread asks: x, single ids [n, features], bags as (ids, offsets), y, weights. An error ends it.
+        The next rows, each once, whichever thread asks: x, single ids [n, features], bags as (ids, offsets), y, weights. An error is raised whenever rows behind it are asked for.
         """
 
 class StreamedRows:

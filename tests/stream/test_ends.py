@@ -137,14 +137,18 @@ class Failing(io.RawIOBase):
         return count
 
 
-def test_an_error_comes_once_behind_the_rows_before_it_and_then_there_are_no_more():
+def test_an_error_comes_behind_the_rows_before_it_and_whenever_more_are_asked_for():
     for threads in (1, 3):
         file = Failing(b"y,a\n" + b"1,2\n" * 100)
         parts = stream.csv(file, LABELLED, threads=threads, part_bytes=40).parts(10)
         assert [len(next(parts)) for _ in range(10)] == [10] * 10
-        with pytest.raises(ConnectionResetError, match="gone"):
-            next(parts)
-        assert list(parts) == []
+        depths = []
+        for _ in range(3):
+            with pytest.raises(ConnectionResetError, match="gone") as told:
+                next(parts)
+            depths.append(len(told.traceback))
+        assert len(set(depths)) == 1
+        del told
         # The memory that it was to write to is gone.
         with pytest.raises(ValueError, match="released"):
             file.views[0][0]
@@ -244,6 +248,52 @@ assert all((np.diff(y) == 1).all() for y in taken)
 assert np.array_equal(np.sort(np.concatenate(taken)), np.arange(N))
 """,
         kind,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", ["csv", "libsvm"])
+@pytest.mark.parametrize("wrong", ["source", "gzip", "line"])
+def test_each_thread_that_shares_parts_is_told_of_an_error(kind: str, wrong: str):
+    ended = child(
+        _NUMBERED
+        + """
+import gzip
+
+class Failing(io.BytesIO):
+    def readinto(self, buffer):
+        count = super().readinto(buffer)
+        if not count:
+            raise ConnectionResetError("gone")
+        return count
+
+plain = content.encode()
+file = {
+    "source": lambda: Failing(plain),
+    "gzip": lambda: io.BytesIO(gzip.compress(plain)[:-9]),
+    "line": lambda: io.BytesIO(plain + b"no,row\\n"),
+}[sys.argv[2]]()
+parts = made(file).parts(10)
+told = []
+
+def take():
+    try:
+        for part in parts:
+            pass
+        told.append(None)
+    except Exception as error:
+        told.append(error)
+
+threads = [threading.Thread(target=take) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(told) == 4 and len({(type(error), str(error)) for error in told}) == 1, told
+assert isinstance(told[0], ConnectionResetError if sys.argv[2] == "source" else ValueError), told
+""",
+        kind,
+        wrong,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 

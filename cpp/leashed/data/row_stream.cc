@@ -252,7 +252,13 @@ bool RowStream::take_next(std::size_t count, RowBlock& to, double seconds) {
   const std::uint64_t first = next_;
   if (!come(needed(first, count))) return true;
   next_ = std::max(first, std::min(first + count, end_));  // while they are copied others go on
-  take_known(first, count, to, lock);
+  try {
+    take_known(first, count, to, lock);
+  } catch (...) {  // out of memory: nobody will have these rows
+    if (!lock) lock.lock();
+    fail(std::current_exception());
+    throw;
+  }
   return true;
 }
 

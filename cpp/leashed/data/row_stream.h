@@ -70,7 +70,8 @@ class RowStream {
   // and not to be skipped, and NoRows. From any thread, each row once.
   std::size_t take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited);
   // The same of the rows behind those that were taken this way before, whoever took them. Waits so
-  // many seconds; false where what it waits for is not there then, and nothing was taken.
+  // many seconds; false where what it waits for is not there then, and nothing was taken. What it
+  // throws, it throws again whenever rows are asked for that are not there, from whatever thread.
   bool take_next(std::size_t count, RowBlock& to, double seconds);
   // Whether there is such a row; waits until that is known. False once it is stopped.
   bool has(std::uint64_t row);

@@ -263,7 +263,8 @@ _READ = 1 << 18
 
 class Parts(Iterator[T], Generic[T]):
     """The rows of a stream, part after part: each once, whichever thread asks for the next. Where
-    asking is interrupted, as by Ctrl-C, the rows come when it is asked again.
+    asking is interrupted, as by Ctrl-C, the rows come when it is asked again. What reading raises,
+    such as of a damaged file, every thread is told that asks for rows behind it, as often as it asks.
 
     Attributes:
         counts: what was read so far.
