@@ -150,6 +150,13 @@ void bind_table(py::module_& m) {
           "tracks", [](Table& table) { return table.tracks(SignalWatch()); }, without_gil)
       .def("load", &load, without_gil, py::arg("paths"), py::arg("description"),
            py::arg("begins") = py::none(), "begins: (seed, number) of the files, where others'.")
+      .def(
+          "begins",
+          [](Table& table) {
+            const Table::Begins now = table.begins(SignalWatch());
+            return std::pair(now.seed, now.number);
+          },
+          without_gil, "(seed, number) of what rows begin with now.")
       .def_static(
           "description_of",
           [](const std::string& path) { return SavedReader(path).header().description; },

@@ -350,6 +350,10 @@ class Table:
         number: typing.SupportsInt | typing.SupportsIndex,
         versions: bool,
     ) -> None: ...
+    def begins(self) -> tuple[int, int]:
+        """
+        (seed, number) of what rows begin with now.
+        """
     def ids(self) -> numpy.typing.NDArray[numpy.int64]:
         """
         Of a table that grows: those that have a row, in no order.

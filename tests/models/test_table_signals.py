@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any, cast
 
 import numpy as np
+import pytest
 
 import leashed as lsh
 
@@ -82,6 +84,43 @@ def test_saving_and_loading_are_interrupted_and_leave_file_and_table(tmp_path: P
     np.testing.assert_array_equal(table.lookup(ids), values)
     table.load(path)  # nobody is left in it
     assert (table.lookup(ids) != values).all()
+
+
+def test_a_load_of_another_seed_that_is_cut_short_is_whole_or_nothing(tmp_path: Path) -> None:
+    """Also where the signal comes when the rows are there, before the call returns."""
+    ids = np.arange(5, 100)
+
+    def table(seed: int, number: int) -> lsh.Table:
+        normal = lsh.tables.normal(1.0)
+        return lsh.Table(dim=2, max_bytes=10**5, init=normal, seed=seed, number=number)
+
+    other, ours = table(8, 2), table(3, 1)
+    other.update(ids[:10], np.ones((10, 2), np.float32))
+    path = tmp_path / "table"
+    other.save(path)
+
+    class Interrupted:
+        def __init__(self, native: Any) -> None:
+            self._native = native
+
+        def load(self, *given: Any) -> None:
+            self._native.load(*given)
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._native, name)
+
+    native: Any = ours.native
+    ours.native = cast("Any", Interrupted(native))
+    with pytest.raises(KeyboardInterrupt):
+        ours.load(path, any_seed=True)
+    ours.native = native
+    assert (ours.seed, ours.number) == (8, 2)
+    np.testing.assert_array_equal(ours.lookup(ids), other.lookup(ids))
+    ours.save(tmp_path / "again")
+    other.load(tmp_path / "again")
+    with pytest.raises(ValueError, match="is of another table"):
+        table(3, 1).load(tmp_path / "again")
 
 
 def test_who_saves_from_a_handler_while_a_table_is_saved_is_refused(tmp_path: Path) -> None:

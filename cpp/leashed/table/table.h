@@ -195,6 +195,8 @@ class Table {
   void load(const std::string& path, const std::string& description, const Watch& watch = {}) {
     load(std::vector{path}, description, watch);
   }
+  // What rows begin with now: as it was made, or of the files that it has loaded since.
+  Begins begins(const Watch& watch = {});
 
  private:
   // Ids whose slots are on their way into the cache.
@@ -313,8 +315,8 @@ class Table {
   void reach(std::uint16_t period);
   void count(Seat& seat, const RowPublication& publication);
 
-  Settings settings_;
-  Initial initial_;  // changed by who has all seats
+  Settings settings_;  // seed and number changed by who has all seats
+  Initial initial_;    // likewise
   const RowRule rule_;
   const std::unique_ptr<const StalenessPolicy> staleness_;
   const RowKernels& kernels_;

@@ -220,8 +220,8 @@ class Table:
             )
         self.max_bytes = max_bytes
         self._follows: tuple[tuple[str, ...], int] | None = None
-        self.seed = checks.whole("seed", seed, 0, 2**64 - 1)
-        self.number = checks.whole("number", number, 0, 2**32 - 1)
+        seed = checks.whole("seed", seed, 0, 2**64 - 1)
+        number = checks.whole("number", number, 0, 2**32 - 1)
         if not isinstance(name, str):
             raise TypeError(f"name must be a string, got {name!r}")
         self.name = name
@@ -240,10 +240,21 @@ class Table:
             staleness=self.staleness.choice(),
             admit_after=self.admit_after,
             evict=evict or "none",
-            seed=self.seed,
-            number=self.number,
+            seed=seed,
+            number=number,
             versions=self.versions,
         )
+
+    # Of the native table, so that a load that a signal cuts short cannot leave others here.
+    @property
+    def seed(self) -> int:
+        """Of what rows begin with."""
+        return self.native.begins()[0]
+
+    @property
+    def number(self) -> int:
+        """Among the tables of one seed."""
+        return self.native.begins()[1]
 
     @overload
     def lookup(
@@ -446,11 +457,9 @@ class Table:
         wanted, begins = self.description, None
         if any_seed:
             was = json.loads(_core.Table.description_of(paths[0]))
-            begins = was.get("seed", self.seed), was.get("number", self.number)
+            begins = was.get("seed", wanted["seed"]), was.get("number", wanted["number"])
             wanted = {**wanted, "seed": begins[0], "number": begins[1]}
         self.native.load(paths, json.dumps(wanted), begins)
-        if begins is not None:
-            self.seed, self.number = begins
 
     @property
     def description(self) -> dict[str, Any]:
@@ -458,6 +467,7 @@ class Table:
         whether rows keep the norm of their last update.
         """
         native, settings = self.rule.choice()
+        seed, number = self.native.begins()
         size = {"max_bytes": self.max_bytes} if self.rows is None else {"rows": self.rows}
         return {
             "dim": self.dim,
@@ -467,8 +477,8 @@ class Table:
             "swap": choice.to_json((native, settings))[1].get("swap"),
             "evict": self.evict,
             "admit_after": self.admit_after,
-            "seed": self.seed,
-            "number": self.number,
+            "seed": seed,
+            "number": number,
             **({"last_update": True} if self.staleness.native == "stage_aware" else {}),
         }
 
