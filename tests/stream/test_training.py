@@ -175,6 +175,62 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path: Path):
     same(train(model, rows, until=lsh.until(epochs=2), resume=folder), whole)
 
 
+@pytest.mark.parametrize("kind", ["tables", "numbers", "sparse"])
+def test_a_run_goes_on_with_the_files_that_it_was_begun_with(tmp_path: Path, kind: str):
+    """Copies of them too; others are refused by name."""
+    model: Any = small() if kind == "tables" else Graph(Input(1) >> Dense(1))
+    if kind == "sparse":
+        model = lsh.models.logistic_regression(1)
+    data = clicks(small())
+    text = {
+        "tables": text_of(data),
+        "numbers": "y,a\n" + "".join(f"{k % 2},{k}\n" for k in range(10, 99)),
+        "sparse": "".join(f"{k % 2} 1:{k}\n" for k in range(10, 99)),
+    }[kind]
+    header = "" if kind == "sparse" else text[: text.index("\n") + 1]
+    names = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for name in names:
+        name.write_text(text)
+    half = tmp_path / "half"
+
+    def rows(paths: Any) -> Any:
+        if kind == "sparse":
+            return stream.libsvm(paths, 1)
+        columns = {"y": stream.Label(), "a": stream.Number()}
+        return stream.csv(paths, columns_of(data) if kind == "tables" else columns)
+
+    def resumed(paths: Any) -> lsh.TrainResult:
+        return train(model, rows(paths), until=lsh.until(updates=4), resume=half)
+
+    began = train(model, rows(names), until=lsh.until(updates=2), checkpoint=half)
+    assert [Path(file["path"]).name for file in began.config["files"]] == ["a.txt", "b.txt"]
+    whole = train(model, rows(names), until=lsh.until(updates=4))
+    same(resumed(names), whole)
+    for paths, told in (
+        (names[::-1], r"file 1 of data was a\.txt of [\d,]+ bytes and is b\.txt of"),
+        (names[:1], r"file 2 of data was b\.txt of [\d,]+ bytes and is none"),
+        ([*names, names[0]], r"file 3 of data was none and is a\.txt of"),
+    ):
+        with pytest.raises(ValueError, match=told) as refused:
+            resumed(paths)
+        assert "begin a new run with" in str(refused.value)
+    for changed in (text[: text.rindex("\n", 0, -1) + 1], text + text[len(header) :]):
+        names[1].write_text(changed)
+        with pytest.raises(ValueError, match=rf"and is b\.txt of {len(changed):,} bytes"):
+            resumed(names)
+    # A copy has another time; an open file tells nothing.
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    copies = [folder / name.name for name in names]
+    for copy in copies:
+        copy.write_text(text)
+        os.utime(copy, ns=(0, 10**18))
+    with pytest.warns(RuntimeWarning, match=r"a\.txt and 1 more of data has been modified"):
+        same(resumed(copies), whole)
+    opened: Any = io.BytesIO((text + text[len(header) :]).encode())
+    same(resumed(opened), whole)
+
+
 def test_a_bad_line_in_mid_run_is_raised_and_skipped_ones_are_told(tmp_path: Path):
     model = small()
     data = clicks(model)

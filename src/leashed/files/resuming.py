@@ -6,8 +6,9 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
@@ -29,6 +30,7 @@ from leashed.sync import Position
 
 __all__ = [
     "FULL_SIZE",
+    "AnyFiles",
     "Checkpointer",
     "Kept",
     "OtherData",
@@ -93,6 +95,17 @@ class Kept:
 class OtherData(NamedTuple):
     """A checkpoint to go on from with other data, from their first batch on, as a day's run goes on
     from that of the day before: given as ``resume``.
+
+    Attributes:
+        path: the file, or the folder.
+    """
+
+    path: Path
+
+
+class AnyFiles(NamedTuple):
+    """A checkpoint to go on from whatever the files of its stream are now, for who compares them
+    himself: given as ``resume``.
 
     Attributes:
         path: the file, or the folder.
@@ -310,15 +323,17 @@ def resume(
     config: dict[str, Any],
     *,
     other_data: bool = False,
+    any_files: bool = False,
 ) -> tuple[_core.Resumption, Position]:
     """What a checkpoint of a run of that model and configuration holds, and how far that run was; on
     ``other_data`` it begins with batch 0. ``config["columns"]`` becomes what the data or the
-    checkpoint tells.
+    checkpoint tells. Files of a stream that have been modified and have as many bytes, as copies
+    have, are warned of.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: it is truncated, altered, of a newer version, without a run, or of another one,
-            or of data with other columns.
+            or of data with other columns, or, unless ``any_files``, of other files.
     """
     found, tensors, metadata = checkpoint.read(path)
     if "run" not in metadata:
@@ -340,7 +355,10 @@ def resume(
             run["batch_size"] = run.get(FULL_SIZE, run["batch_size"])
             config = {**config, "batch_size": config.get(FULL_SIZE, config["batch_size"])}
         position = Position(run["batches"], [(span[0], span[1]) for span in run["open"]])
-        return _resumption(path, found, tensors, run, config), position
+        resumption = _resumption(path, found, tensors, run, config)
+        if not (other_data or any_files):
+            _check_files(path, model, run.get("files", []), config.get("files", []))
+        return resumption, position
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
 
@@ -358,14 +376,16 @@ def updates_in(path: str | os.PathLike[str]) -> int:
     return int(json.loads(metadata["run"])["updates"])
 
 
-def batch_size_of(begun: str | os.PathLike[str] | Kept | OtherData | None) -> int | None:
+def batch_size_of(
+    begun: str | os.PathLike[str] | Kept | OtherData | AnyFiles | None,
+) -> int | None:
     """With which a run goes on that is told none; None: it begins, or ``resume`` tells what is wrong."""
     if isinstance(begun, Kept):
         return begun.batch_size
     if begun is None:
         return None
     try:
-        path = begun.path if isinstance(begun, OtherData) else begun
+        path = begun.path if isinstance(begun, (OtherData, AnyFiles)) else begun
         run = json.loads(checkpoint.read_model(path)[2]["run"])
         return int(run.get(FULL_SIZE, run["batch_size"]))
     except (OSError, KeyError, TypeError, ValueError):
@@ -412,6 +432,38 @@ def _resumption(
         checkpoint.whole(model, tensors, _BEHIND) if done else nothing,
         (total, done, turn),
     )
+
+
+def _check_files(
+    path: str | os.PathLike[str],
+    model: AnyModel,
+    then: Sequence[dict[str, Any]],
+    now: Sequence[dict[str, Any]],
+) -> None:
+    """ValueError where a stream's files are others; nothing is known of what is not read from files."""
+    if not then or not now:
+        return
+    modified = []
+    for k, (was, here) in enumerate(zip_longest(then, now), 1):
+        if (told := _file_text(was)) != (given := _file_text(here)):
+            raise ValueError(
+                f"cannot resume {path}: file {k} of data was {told} and is {given}; "
+                f"give the same, or begin a new run with {_anew(model)}"
+            )
+        if was["modified"] != here["modified"]:
+            modified.append(Path(here["path"]).name)
+    if modified:
+        more = f" and {len(modified) - 1} more" if len(modified) > 1 else ""
+        warn(
+            f"{modified[0]}{more} of data has been modified since {path} was begun, and has as many "
+            "bytes: rows that the run has used are passed over unread, so that it goes on as it would "
+            f"have only with a copy; where rows are others begin a new run with {_anew(model)}"
+        )
+
+
+def _file_text(file: dict[str, Any] | None) -> str:
+    """What is to be the same: a copy may lie in another folder."""
+    return "none" if file is None else f"{Path(file['path']).name} of {file['bytes']:,} bytes"
 
 
 def _anew(model: object) -> str:

@@ -78,6 +78,7 @@ def resume(
     tables: Mapping[str, Table],
     *,
     other_data: bool = False,
+    any_files: bool = False,
 ) -> tuple[_core.Resumption, folders.Opened]:
     """What a folder of a run of that model, configuration and tables holds, as ``resuming.resume``
     has it; no table has changed.
@@ -87,6 +88,8 @@ def resume(
         ValueError: one is damaged, or of another run, model or tables.
     """
     folder = folders.opened(path)
-    resumption, _ = resuming.resume(folder.model, model, config, other_data=other_data)
+    resumption, _ = resuming.resume(
+        folder.model, model, config, other_data=other_data, any_files=any_files
+    )
     folder.require(tables, same_rule=True)
     return resumption, folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,6 +209,7 @@ class SparseStream:
         classes: of the labels; 0: there are values in their place.
         format: ``"libsvm"`` or ``"libffm"``.
         repeatable: whether it can be read more than once.
+        files: that it reads, in order; empty where it is of no files.
     """
 
     def __init__(
@@ -234,6 +236,11 @@ class SparseStream:
     def repeatable(self) -> bool:
         """Whether it can be read more than once."""
         return is_repeatable(self._files)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """That it reads, in order; empty where it is of no files."""
+        return tuple(file for file in self._files if isinstance(file, Path))
 
     @property
     def format(self) -> str:

@@ -40,7 +40,7 @@ from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.stream import Stream
 from leashed.training import defaults
-from leashed.training.days import Day, Journal, LogFile, Today, to_json
+from leashed.training.days import Day, Journal, LogFile, Today, log_files, to_json
 from leashed.training.result import TrainResult, refused_share
 from leashed.training.train import (
     Progress,
@@ -373,12 +373,14 @@ class _Run:
                 "click_share=(0, 1) (--click-share 0,1) to have such days refused"
             )
 
-    def whence(self, name: str) -> Path | resuming.OtherData | None:
-        """What a day goes on from, whose turn it is; None: from the beginning of all."""
+    def whence(self, name: str) -> resuming.AnyFiles | resuming.OtherData | None:
+        """What a day goes on from, whose turn it is; None: from the beginning of all. Whether its
+        files are others the journal tells, when it is done.
+        """
         begun_at, at = self._updates_of(name)
         if not self._is_there():
             return None
-        return self.state if at > begun_at else resuming.OtherData(self.state)
+        return (resuming.AnyFiles if at > begun_at else resuming.OtherData)(self.state)
 
     def _updates_of(self, name: str) -> tuple[int, int]:
         """The updates before a day whose turn it is, and those there are. ValueError where it is
@@ -578,8 +580,7 @@ def _checked_share(given: tuple[float, float] | None) -> tuple[float, float] | N
 
 
 def _files_of(data: Stream | ClickDataset | Dataset) -> tuple[LogFile, ...]:
-    files = data.files if isinstance(data, Stream) else ()
-    return tuple(LogFile.at(path) for path in files if path.exists())
+    return log_files(data.files) if isinstance(data, Stream) else ()
 
 
 def _others(then: Sequence[LogFile], now: Sequence[LogFile]) -> bool:

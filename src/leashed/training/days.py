@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from leashed.base import atomic
 from leashed.metrics import Values
 
-__all__ = ["Day", "Journal", "LogFile", "Today"]
+__all__ = ["Day", "Journal", "LogFile", "Today", "log_files"]
 
 _FORMAT = "leashed.days"
 _VERSION = 2
@@ -45,6 +45,11 @@ class LogFile:
     def key(self) -> tuple[str, int, int]:
         """The same of files that may be the same, in whatever folder."""
         return Path(self.path).name, self.bytes, self.modified
+
+
+def log_files(paths: Iterable[Path]) -> tuple[LogFile, ...]:
+    """As they are now; of what is no file, such as a pipe, nothing is known."""
+    return tuple(LogFile.at(path) for path in paths if path.is_file())
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from leashed.stopping import Until, batches_in
 from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
 from leashed.training import defaults, recordings
+from leashed.training.days import log_files
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram, TimeDistribution
 from leashed.training.result import QUALITY, TrainResult
@@ -162,7 +163,12 @@ def train(
     checkpoint_every: float | None = None,
     checkpoint_updates: int | None = None,
     incremental: bool = False,
-    resume: str | os.PathLike[str] | resuming.Kept | resuming.OtherData | None = None,
+    resume: str
+    | os.PathLike[str]
+    | resuming.Kept
+    | resuming.OtherData
+    | resuming.AnyFiles
+    | None = None,
     sync: Synchroniser | None = None,
     cluster: Cluster | None = None,
     record: str | os.PathLike[str] | None = None,
@@ -284,11 +290,17 @@ def train(
         resume: a checkpoint to go on from, with the same model (of an external one the name,
             dimension, features, y, variables and ids, and a gradient that computes the same), data,
             rule, staleness policy, seed and batch size; the discipline and the number of threads
-            may differ. ``init`` is not used. One thread gives the same bits as without the
-            interruption. With several, the batches that were under way may be used twice, others
-            not at all. Stop rules count updates and epochs from the run's beginning, seconds from
-            now; losses are compared with the run's initial loss. The result's ``updates`` count
-            from the run's beginning, everything else in it from now.
+            may differ. ``init`` is not used. The files of a stream are to have the names, the bytes
+            and the order of then, in whatever folder. One that has grown is refused too, though
+            what was used may be as it was: where a pass ends, and the last window of ``shuffle=``,
+            follow from all of its rows, and whether those before are others cannot be told. Train
+            on what has come in a run of its own, with ``init``, or as a day of
+            ``leashed.continual``. Of files that have been modified and have as many bytes a
+            RuntimeWarning tells. One thread gives the same bits as without the interruption. With
+            several, the batches that were under way may be used twice, others not at all. Stop
+            rules count updates and epochs from the run's beginning, seconds from now; losses are
+            compared with the run's initial loss. The result's ``updates`` count from the run's
+            beginning, everything else in it from now.
 
             Of a model that reads tables it is a folder: the rows are put into ``tables``, or into new
             ones; these must have been made alike, each with the rule, staleness policy and limits
@@ -467,11 +479,14 @@ def train(
         "cores": cores(),
         "version": _core.__version__,
     }
+    if streamed is not None:
+        config["files"] = [asdict(file) for file in log_files(streamed.files)]
     check_synchroniser(sync, cluster)
     if sync is not None:
         config["sync"] = sync.label
     other_data = isinstance(resume, resuming.OtherData)
-    if isinstance(resume, resuming.OtherData):
+    any_files = isinstance(resume, resuming.AnyFiles)
+    if isinstance(resume, (resuming.OtherData, resuming.AnyFiles)):
         resume = resume.path
     resumption, position, folder = None, None, None
     begun: Running | None = None
@@ -482,11 +497,13 @@ def train(
     elif resume is not None and trained:
         assert isinstance(model, (Graph, External))
         resumption, folder = table_checkpoints.resume(
-            resume, model, config, trained, other_data=other_data
+            resume, model, config, trained, other_data=other_data, any_files=any_files
         )
         config["resumed_exact"] = folder.exact
     elif resume is not None:
-        resumption, position = resuming.resume(resume, model, config, other_data=other_data)
+        resumption, position = resuming.resume(
+            resume, model, config, other_data=other_data, any_files=any_files
+        )
     if isinstance(model, Graph) and isinstance(resume, (str, os.PathLike)):
         begun = resuming.statistics(resume if folder is None else folder.model, model)
     if resumption is not None:
@@ -983,6 +1000,10 @@ class _Streamed:
 
     def __len__(self) -> int:
         return 0
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self._stream.files
 
     def open(self, until: Until, threads: int) -> None:
         epochs = until.epochs
