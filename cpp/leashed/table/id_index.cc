@@ -117,6 +117,11 @@ std::size_t IdIndex::most_reserve(const Settings& settings) {
   return std::max(settings.reserve, rows_per_shard(settings) / 2);
 }
 
+// Of one shard: who finds fewer free than are to be evicts a few at once.
+std::size_t IdIndex::ring_places(const Settings& settings) {
+  return settings.reserve == 0 ? 0 : most_reserve(settings) + kWorst;
+}
+
 // Of all else that there is from the start.
 std::size_t IdIndex::shard_bytes(const Settings& settings) {
   return slots(settings.shard_bits) *
@@ -125,8 +130,8 @@ std::size_t IdIndex::shard_bytes(const Settings& settings) {
 }
 
 std::size_t IdIndex::most_bytes(const Settings& settings) {
-  const std::size_t limbo = most_reserve(settings) * sizeof(Shard::Left) + kWorst * 20;
-  return slots(settings.shard_bits) * (segment_bytes(settings) + limbo) + shard_bytes(settings);
+  const std::size_t ring = ring_places(settings) * sizeof(Shard::Left);
+  return slots(settings.shard_bits) * (segment_bytes(settings) + ring) + shard_bytes(settings);
 }
 
 IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise,
@@ -154,7 +159,7 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
         Segment::make(kLeastBits, first_segments_.data() + k * Segment::bytes(kLeastBits));
     shard.retired.reserve(most_retired(settings));
     current_[k].store(shard.owned.word(), kRelaxed);
-    shard.places = most_reserve_ + kWorst;
+    shard.places = ring_places(settings);
     shard.limbo = std::make_unique_for_overwrite<Shard::Left[]>(shard.places);
     shard.unused = rows_per_shard_;
   }

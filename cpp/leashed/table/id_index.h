@@ -175,6 +175,7 @@ class IdIndex {
 
   static std::size_t segment_bytes(const Settings& settings);
   static std::size_t most_reserve(const Settings& settings);
+  static std::size_t ring_places(const Settings& settings);
   static std::size_t most_retired(const Settings& settings);
   static std::size_t shard_bytes(const Settings& settings);
   std::size_t shard_of(std::uint64_t hash) const {

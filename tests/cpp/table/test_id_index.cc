@@ -160,6 +160,33 @@ TEST_CASE("what is evicted is found no more, is marked, and returns when nobody 
   CHECK(counts.bytes <= IdIndex::most_bytes(settings));
 }
 
+TEST_CASE("an index comes to the bytes that it is said to take at most, and not beyond") {
+  for (const unsigned shard_bits : {0u, 2u}) {
+    for (const std::size_t rows : {64u, 100u, 1000u}) {
+      for (const std::size_t reserve : {0u, 4u, 16u}) {
+        CAPTURE(shard_bits);
+        CAPTURE(rows);
+        CAPTURE(reserve);
+        const IdIndex::Settings settings{
+            .rows = rows << shard_bits, .shard_bits = shard_bits, .reserve = reserve};
+        Indexed indexed(settings, 2, reserve > 0 ? IdIndex::Score(age) : nullptr);
+        indexed.epochs.join(0);
+        const std::size_t most = IdIndex::most_bytes(settings);
+        std::size_t beyond = 0;
+        for (std::uint64_t id = 1; id < 20 * settings.rows; ++id) {
+          if (id == 5 * settings.rows) indexed.index.expect(2 * settings.rows, 0);
+          indexed.epochs.announce(0, indexed.epochs.look());
+          indexed.index.insert(id, static_cast<std::uint16_t>(id));
+          if (id % 64 == 0) beyond += indexed.index.counts().bytes > most;
+        }
+        CHECK(beyond == 0);
+        // Without evictions a segment of the largest size is never rebuilt, and its twin unused.
+        if (reserve > 0) CHECK(indexed.index.counts().bytes == most);
+      }
+    }
+  }
+}
+
 TEST_CASE("as many rows are kept free as all have said, half of them at most") {
   const IdIndex::Settings settings{.rows = 256, .shard_bits = 1, .reserve = 8};
   Indexed indexed(settings, 2, age);
