@@ -456,7 +456,7 @@ def train(
         theta = checks.vector("init", init, model.dimension)
     columns = check_columns(init, model, train_set, "data")
 
-    config = {
+    config: dict[str, Any] = {
         "discipline": discipline.label if mode is None else type(mode).__name__,
         "rule": rule.config(),
         "state_vectors": rule.state_vectors,
