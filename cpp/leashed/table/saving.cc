@@ -87,32 +87,38 @@ void Table::Marks::set(const Changed& row) {
 }
 
 // The right to what was saved last. Not a bare lock: the handler of a signal that comes in between
-// would wait for the very thread that it runs on.
+// would wait for the very thread that it runs on, and a forked child for one that it has not.
 class Table::Tracking {
  public:
   Tracking(Table& table, const Watch& watch) : table_(table) {
-    require_free(table);
-    while (!table.tracking_.try_lock()) {
+    while (!takes()) {
       if (watch) watch();
       std::this_thread::sleep_for(kWait);
     }
-    table.tracker_.store(std::this_thread::get_id(), kRelaxed);
   }
-  ~Tracking() {
-    table_.tracker_.store({}, kRelaxed);
-    table_.tracking_.unlock();
+  // Throws Error where another thread has it.
+  explicit Tracking(Table& table) : table_(table) {
+    if (takes()) return;
+    throw Error("table '" + table.settings_.name + "' is being saved; load it afterwards");
   }
+  ~Tracking() { table_.tracker_.store(kNobody, std::memory_order_release); }
   Tracking(const Tracking&) = delete;
 
+ private:
   // Throws Error where this thread has it.
-  static void require_free(const Table& table) {
-    if (table.tracker_.load(kRelaxed) != std::this_thread::get_id()) return;
-    throw Error("table '" + table.settings_.name +
+  bool takes() {
+    table_.require_whole();
+    std::uint64_t who = kNobody;
+    if (table_.tracker_.compare_exchange_strong(who, thread_number(), std::memory_order_acq_rel,
+                                                kRelaxed)) {
+      return true;
+    }
+    if (who != thread_number()) return false;
+    throw Error("table '" + table_.settings_.name +
                 "' is being saved, by the call that a signal's handler has come into; do this when "
                 "that has returned");
   }
 
- private:
   Table& table_;
 };
 
@@ -243,9 +249,9 @@ void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, Sa
 class Table::Alone {
  public:
   explicit Alone(Table& table) : table_(table) {
+    table.require_whole();
     for (; seats_ < kSeats; ++seats_) {
-      // Acquire, release: as a seat's own.
-      if (!table.slots_[seats_].taken.exchange(true, std::memory_order_acquire)) continue;
+      if (table.slots_[seats_].take(thread_number())) continue;
       release();
       throw Error("table '" + table.settings_.name +
                   "' is in use; load it when no thread reads or updates it");
@@ -257,7 +263,8 @@ class Table::Alone {
 
  private:
   void release() {
-    while (seats_ > 0) table_.slots_[--seats_].taken.store(false, std::memory_order_release);
+    // Release: as a seat's own.
+    while (seats_ > 0) table_.slots_[--seats_].user.store(kNobody, std::memory_order_release);
   }
 
   Table& table_;
@@ -329,10 +336,8 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
     throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" + settings_.name +
                 "' " + std::to_string(capacity_));
   }
-  Tracking::require_free(*this);
+  const Tracking tracking(*this);
   const Alone alone(*this);
-  const std::unique_lock tracking(tracking_, std::try_to_lock);
-  if (!tracking) throw Error("table '" + settings_.name + "' is being saved; load it afterwards");
   if (index_) index_->get_ready();
   marks_.reset();
   ++tracked_;

@@ -127,7 +127,42 @@ Table::Table(const Settings& settings, const Watch& watch)
   make_rows(watch);
 }
 
-Table::~Table() = default;
+// Where others were within it at a fork, what they were putting in place of something else may be
+// there no more: it stays.
+Table::~Table() {
+  if (forks_.load(kRelaxed) == forks() || was_idle()) return;
+  for (std::size_t i = 0; i < kSeats; ++i) static_cast<void>(slots_[i].scratch.release());
+  static_cast<void>(marks_.release());
+  static_cast<void>(index_.release());
+  static_cast<void>(rows_.release());
+}
+
+// A shard is locked only by who has a seat.
+bool Table::was_idle() const {
+  const std::uint64_t forker = forking_thread();
+  const auto is_free = [forker](const std::atomic<std::uint64_t>& user) {
+    const std::uint64_t whose = user.load(std::memory_order_acquire);
+    return whose == kNobody || whose == forker;
+  };
+  for (std::size_t i = 0; i < kSeats; ++i) {
+    if (!is_free(slots_[i].user)) return false;
+  }
+  return is_free(tracker_);
+}
+
+// Nothing is changed but the number. So any threads of the child may come at once: each finds what
+// the parent left, or else a seat that another one has taken since. That one has stored the number
+// before: the store is seen by who sees the seat, since that is taken with release, and loaded with
+// acquire in was_idle().
+void Table::adopt() {
+  const std::uint64_t now = forks();
+  if (was_idle()) return forks_.store(now, kRelaxed);
+  if (forks_.load(kRelaxed) == now) return;
+  throw Error("table '" + settings_.name +
+              "' was in use by another thread, or by a training, when this process was forked, and "
+              "may be half changed here; fork while nobody uses it, or start the process by "
+              "\"spawn\", and load a table there from a file");
+}
 
 void Table::make_rows(const Watch& watch) {
   if (grows()) {
@@ -179,10 +214,10 @@ std::uint16_t Table::time() const {
                                     std::max<std::size_t>(1, capacity_ / 16));
 }
 
-std::size_t Table::Seat::take(Table& table, std::size_t most) {
+std::size_t Table::Seat::take(Table& table, std::size_t most, std::uint64_t user) {
+  table.require_whole();
   for (std::size_t number = 0; number < most; ++number) {
-    std::atomic<bool>& taken = table.slots_[number].taken;
-    if (!taken.load(kRelaxed) && !taken.exchange(true, std::memory_order_acquire)) return number;
+    if (table.slots_[number].take(user)) return number;
   }
   return kSeats;
 }
@@ -194,26 +229,30 @@ Table::Seat::Seat(Table& table, std::size_t number) : table_(table), number_(num
 
 Table::Seat::Seat(Table& table, const Watch& watch)
     : Seat(table, [&] {
-        std::size_t number = take(table, kSeats);
+        const std::uint64_t user = thread_number();
+        std::size_t number = take(table, kSeats, user);
         while (number == kSeats) {
           if (watch) watch();
           std::this_thread::sleep_for(std::chrono::microseconds(100));
-          number = take(table, kSeats);
+          number = take(table, kSeats, user);
         }
         return number;
       }()) {}
 
 std::unique_ptr<Table::Seat> Table::Seat::keep(Table& table) {
-  const std::size_t number = take(table, kKept);
+  const std::size_t number = take(table, kKept, kKeeper);
   if (number == kSeats) return nullptr;
   return std::unique_ptr<Seat>(new Seat(table, number));
 }
 
 Table::Seat::~Seat() {
+  Slot& slot = table_.slots_[number_];
+  // In the child of a fork the threads that had it are no more, wherever they were.
+  if (slot.user.load(kRelaxed) == kKeeper && table_.forks_.load(kRelaxed) != forks()) return;
   table_.expect(*this, 0);
   hold(1);
   table_.epochs_.leave(number_);
-  table_.slots_[number_].taken.store(false, std::memory_order_release);
+  slot.user.store(kNobody, std::memory_order_release);
 }
 
 std::size_t Table::gradient_stride() const {

@@ -9,14 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/choice.h"
+#include "leashed/base/forked.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/table/admission.h"
 #include "leashed/table/combine.h"
@@ -64,7 +63,8 @@ class Table {
   ~Table();
 
   // The right to use the table, of one thread at a time. What it finds stays what it is until it
-  // announces more, rests, or ends (epochs.h).
+  // announces more, rests, or ends (epochs.h). In the child of a fork there is none where another
+  // thread had one, or a training: then it throws Error.
   class Seat {
    public:
     // Waits while others have all of them.
@@ -87,8 +87,8 @@ class Table {
    private:
     friend class Table;
     Seat(Table& table, std::size_t number);
-    // The number of one that is taken now, of the first so many; none: kSeats.
-    static std::size_t take(Table& table, std::size_t most);
+    // The number of one that is taken now for that user, of the first so many; none: kSeats.
+    static std::size_t take(Table& table, std::size_t most, std::uint64_t user);
 
     Table& table_;
     const std::size_t number_;
@@ -217,11 +217,13 @@ class Table {
     kCounts
   };
   struct Scratch;
+  static constexpr std::uint64_t kNobody = 0, kKeeper = ~std::uint64_t{0};
   // What belongs to a seat, whoever has it.
   struct alignas(kCacheLine) Slot {
+    // Whose it is: nobody's, or of the thread of that number, or kept, for threads of a training.
     // Acquire where it is taken, release where it is given back: the next who has it sees the
-    // scratch as it was left.
-    std::atomic<bool> taken{false};
+    // scratch as it was left. Release where it is taken, too: pairs with require_whole().
+    std::atomic<std::uint64_t> user{kNobody};
     // Written by who has the seat alone. Relaxed: counts.
     std::array<std::atomic<std::uint64_t>, kCounts> counts{};
     std::unique_ptr<Scratch> scratch;
@@ -231,6 +233,12 @@ class Table {
     // rows.
     std::size_t expected = 0, held = 1;
 
+    bool take(std::uint64_t by) {
+      std::uint64_t nobody = kNobody;
+      return user.load(std::memory_order_relaxed) == kNobody &&
+             user.compare_exchange_strong(nobody, by, std::memory_order_acq_rel,
+                                          std::memory_order_relaxed);
+    }
     void add(Count count, std::uint64_t n) {
       counts[count].store(counts[count].load(std::memory_order_relaxed) + n,
                           std::memory_order_relaxed);
@@ -272,6 +280,14 @@ class Table {
   // What the policy makes of the staleness of so many rows.
   void factors(const std::uint32_t* tau, const std::uint32_t* rows, std::size_t n,
                float* factors) const;
+  // At the beginning of all that takes a seat, or tracks. Throws Error in the child of a fork where
+  // the table may be half changed, and waiting for who had it would never end.
+  void require_whole() {
+    if (forks_.load(std::memory_order_relaxed) != forks()) adopt();
+  }
+  void adopt();
+  // Whether nobody else had anything of it when the process was forked.
+  bool was_idle() const;
   SavedHeader header(const std::string& description) const;
   // f(id, handle) of each row that an id has; the caller has a seat.
   template <class F>
@@ -323,13 +339,15 @@ class Table {
   std::size_t capacity_, most_bytes_;
   IdIndex::Settings index_settings_{};
   Epochs epochs_{kSeats};
+  // Of the process, when it was made, or found to be whole. Relaxed, but in adopt().
+  std::atomic<std::uint64_t> forks_{forks()};
   const std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Rows> rows_;
   std::unique_ptr<IdIndex> index_;  // where it grows
   std::unique_ptr<Admission> admission_;
-  std::mutex tracking_;  // of marks_
-  // Whose thread has it. Relaxed: one finds its own id here where it has written it itself.
-  std::atomic<std::thread::id> tracker_{};
+  // The number of the thread that has marks_ now. Acquire where it is taken, release where it is
+  // given back: the next sees them as they were left. Release where it is taken, too: as of a seat.
+  std::atomic<std::uint64_t> tracker_{kNobody};
   std::unique_ptr<Marks> marks_;  // null: nothing is tracked
   std::uint64_t tracked_ = 0;     // how often that has changed
   std::atomic<std::uint64_t> steps_{0};

@@ -139,6 +139,8 @@ class Table:
     Any number of threads of this process may read and update it at once; no call keeps the GIL, and
     neither a lookup nor an update of a row waits for another. Rows are updated as under
     ``Hogwild``: of two updates of one row at the same time some components may be of either alone.
+    A forked child has a copy of its own; where another thread, or a training, used the table at the
+    fork, each call in the child is a ``ValueError``.
 
     With ``rows`` it is fixed: ids are 0 to rows − 1. Without, it grows: any 64-bit id, which gets a
     row when ``update`` first has it (a negative one is the bit pattern of one from 2⁶³ on), within
