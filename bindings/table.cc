@@ -152,11 +152,11 @@ void bind_table(py::module_& m) {
            py::arg("begins") = py::none(), "begins: (seed, number) of the files, where others'.")
       .def(
           "begins",
-          [](Table& table) {
-            const Table::Begins now = table.begins(SignalWatch());
+          [](const Table& table) {
+            const Table::Begins now = table.begins();
             return std::pair(now.seed, now.number);
           },
-          without_gil, "(seed, number) of what rows begin with now.")
+          "(seed, number) of what rows begin with now.")
       .def_static(
           "description_of",
           [](const std::string& path) { return SavedReader(path).header().description; },

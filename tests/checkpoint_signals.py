@@ -197,9 +197,9 @@ def in_file(path: Path, scratch: Path) -> list[Any]:
 def wait_for_writers() -> None:
     """A run that was struck twice, or between two lines of Python, does not wait itself."""
     gc.collect()  # so that the thread of a run that is gone ends
-    for thread in threading.enumerate():
-        if thread.name.startswith("leashed-checkpoint"):
-            thread.join()
+    # (One may not have started yet, and is not to be joined then.)
+    while any(thread.name.startswith("leashed-checkpoint") for thread in threading.enumerate()):
+        time.sleep(0.001)
 
 
 def is_there(path: Path) -> bool:

@@ -228,7 +228,39 @@ def test_a_run_goes_on_with_the_files_that_it_was_begun_with(tmp_path: Path, kin
     with pytest.warns(RuntimeWarning, match=r"a\.txt and 1 more of data has been modified"):
         same(resumed(copies), whole)
     opened: Any = io.BytesIO((text + text[len(header) :]).encode())
-    same(resumed(opened), whole)
+    again = tmp_path / "again"
+    with pytest.warns(RuntimeWarning, match=r"begun with a\.txt of .* and data is of no files now"):
+        same(
+            train(model, rows(opened), until=lsh.until(updates=4), resume=half, checkpoint=again),
+            whole,
+        )
+    with pytest.raises(ValueError, match=r"was b\.txt of [\d,]+ bytes and is none"):
+        train(model, rows(names[:1]), until=lsh.until(updates=5), resume=again)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "sparse"])
+def test_a_run_goes_on_with_the_order_of_rows_that_it_was_begun_with(tmp_path: Path, kind: str):
+    path, half = tmp_path / "rows.txt", tmp_path / "half.safetensors"
+    sparse = kind == "sparse"
+    text = (f"{k % 2} 1:{k}\n" if sparse else f"{k % 2},{k}\n" for k in range(10, 99))
+    path.write_text(("" if sparse else "y,a\n") + "".join(text))
+    model = lsh.models.logistic_regression(1) if sparse else Graph(Input(1) >> Dense(1))
+
+    def rows(**order: Any) -> Any:
+        if sparse:
+            return stream.libsvm(path, 1, **order)
+        return stream.csv(path, {"y": stream.Label(), "a": stream.Number()}, **order)
+
+    begun = {"shuffle": 16, "seed": 1}
+    train(model, rows(**begun), until=lsh.until(updates=1), checkpoint=half)
+    whole = train(model, rows(**begun), until=lsh.until(updates=3))
+    same(train(model, rows(**begun), until=lsh.until(updates=3), resume=half), whole)
+    for order, told in (
+        ({}, "shuffle of the stream was 16 and is 0"),
+        ({"shuffle": 16}, "seed of the stream was 1 and is 0"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            train(model, rows(**order), until=lsh.until(updates=3), resume=half)
 
 
 def test_a_bad_line_in_mid_run_is_raised_and_skipped_ones_are_told(tmp_path: Path):

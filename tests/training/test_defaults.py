@@ -111,6 +111,8 @@ def test_a_run_in_memory_goes_on_with_the_batches_that_it_has() -> None:
         given: dict[str, Any] = {"until": until, "checkpoint": kept, "resume": kept}
         result = lsh.train(model, digits, batch_size=size, **given, **COMMON)
         assert result.config["batch_size"] == 7
+    with pytest.raises(ValueError, match="batch_size was 7 and is 14"):
+        lsh.train(model, digits, batch_size=14, **given, **COMMON)
 
 
 def test_days_of_few_rows_are_a_batch_each_and_others_as_they_were(
@@ -138,8 +140,13 @@ def test_days_go_on_with_the_batches_of_the_days_before(
         lsh.continual(dlrm(), [data[:40], data[:8]], batch_size=10, folder=tmp_path / "b", **COMMON)
 
 
-def test_a_short_day_that_was_interrupted_is_no_measure_of_the_next(
-    data: lsh.datasets.ClickDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("size", "updates"), [(None, [1, 3]), (10, [4, 17])])
+def test_a_day_that_was_interrupted_goes_on_with_its_batches_and_a_short_one_is_no_measure_of_the_next(
+    data: lsh.datasets.ClickDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int | None,
+    updates: list[int],
 ) -> None:
     def stop(*_: Any) -> None:
         raise RuntimeError("killed")
@@ -148,9 +155,9 @@ def test_a_short_day_that_was_interrupted_is_no_measure_of_the_next(
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "finish", stop)
         with pytest.raises(RuntimeError, match="killed"):
-            lsh.continual(dlrm(), {"a": data[:40]}, **given)
+            lsh.continual(dlrm(), {"a": data[:40]}, batch_size=size, **given)
     result = lsh.continual(dlrm(), {"a": data[:40], "b": data[:128]}, **given)
-    assert [day.updates for day in result.days] == [1, 3]
+    assert [day.updates for day in result.days] == updates
 
 
 def test_of_a_stream_it_is_a_pass(tmp_path: Path) -> None:

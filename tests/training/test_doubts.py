@@ -71,6 +71,8 @@ def test_bytes_and_floats_are_of_one_scale() -> None:
         lambda: model.predict(within, floats[:1]),
         lambda: model.evaluate(within, wide),
         lambda: model.predict(beyond, PIXELS),
+        lambda: model.evaluate(beyond, unit),
+        lambda: train(model, wide, validation=unit, **begun),
         lambda: train(model, unit, validation=wide),
     ):
         with pytest.raises(ValueError, match=remedy):

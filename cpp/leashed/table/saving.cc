@@ -350,8 +350,8 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
     throw;
   }
   if (begins) {
-    settings_.seed = begins->seed;
-    settings_.number = begins->number;
+    seed_.store(begins->seed, kRelaxed);
+    number_.store(begins->number, kRelaxed);
   }
   if (admission_) admission_->clear();
   const SavedHeader& header = files.newest();
@@ -360,11 +360,6 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
   period_.store(header.period, kRelaxed);
   if (auto* gathered = staleness_->statistics()) gathered->restore(header.staleness);
   files.each([&](const SavedRow& row, const float* values) { put(row, values, path); });
-}
-
-Table::Begins Table::begins(const Watch& watch) {
-  const Seat seat(*this, watch);  // so that nothing is loaded meanwhile
-  return {settings_.seed, settings_.number};
 }
 
 void Table::put(const SavedRow& row, const float* values, const std::string& path) {

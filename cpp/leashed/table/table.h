@@ -196,7 +196,9 @@ class Table {
     load(std::vector{path}, description, watch);
   }
   // What rows begin with now: as it was made, or of the files that it has loaded since.
-  Begins begins(const Watch& watch = {});
+  Begins begins() const {
+    return {seed_.load(std::memory_order_relaxed), number_.load(std::memory_order_relaxed)};
+  }
 
  private:
   // Ids whose slots are on their way into the cache.
@@ -331,8 +333,12 @@ class Table {
   void reach(std::uint16_t period);
   void count(Seat& seat, const RowPublication& publication);
 
-  Settings settings_;  // seed and number changed by who has all seats
-  Initial initial_;    // likewise
+  const Settings settings_;
+  // What initial_ is of. Relaxed: numbers that are read also while another thread loads, each as it
+  // was before or is after.
+  std::atomic<std::uint64_t> seed_{settings_.seed};
+  std::atomic<std::uint32_t> number_{settings_.number};
+  Initial initial_;  // changed by who has all seats
   const RowRule rule_;
   const std::unique_ptr<const StalenessPolicy> staleness_;
   const RowKernels& kernels_;

@@ -98,7 +98,11 @@ class Columns:
 
     def to_json(self) -> dict[str, Any]:
         """What is known, as JSON's own types."""
-        told = {name: value for name, value in vars(self).items() if value not in (None, (), False)}
+        told = {
+            name: v
+            for name, v in vars(self).items()
+            if v is not None and v is not False and v != ()
+        }
         return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
 
     @classmethod

@@ -36,6 +36,7 @@ class Dataset:
             loss and its gradient are multiplied by its weight; means over a batch or the set divide
             by the number of examples, not by the sum of their weights. Accuracies do not weigh.
         names: Of the features, one for each, or None: they have none.
+        divided: Whether ``x`` is known to be bytes that were divided by 255.
 
     Raises:
         TypeError: An argument is not of the type above.
@@ -49,6 +50,7 @@ class Dataset:
     image_shape: tuple[int, int, int] | None = None
     weights: NDArray[np.float32] | None = None
     names: tuple[str, ...] | None = None
+    divided: bool = False
 
     def __post_init__(self) -> None:
         _check_storage("x", self.x, np.float32)
@@ -121,10 +123,12 @@ class Dataset:
                 )
             image_shape = own_shape
         classes = number_of_classes(labels, classes)
-        x32 = float_rows(examples, image=image_shape is not None)
+        image = image_shape is not None
+        x32, divided = float_rows(examples, image=image), image and examples.dtype == np.uint8
         checked = check_weights(weights, len(labels))
         named = frame_names(x) if names is None else check_names("names", names, x32.shape[1])
-        return cls(x32, labels.astype(np.int32), classes, name, image_shape, checked, named)
+        y32 = labels.astype(np.int32)
+        return cls(x32, y32, classes, name, image_shape, checked, named, divided)
 
     @classmethod
     def regression(
@@ -163,7 +167,7 @@ class Dataset:
     def columns(self) -> Columns:
         """What models keep of the columns that they were trained on."""
         peak = None if self.image_shape is None else float(self.x.max())
-        return Columns(numbers=self.names, image=self.image_shape, peak=peak)
+        return Columns(numbers=self.names, image=self.image_shape, peak=peak, divided=self.divided)
 
     @property
     def features(self) -> int:

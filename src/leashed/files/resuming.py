@@ -6,7 +6,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -68,7 +68,7 @@ class Kept:
     Attributes:
         reached: where the last call ended; None before the first.
         statistics: the running ones that it ended with, of a model that has any.
-        batch_size: that of the last call.
+        batch_size: that of the calls; None: it is not known.
     """
 
     def __init__(self) -> None:
@@ -86,6 +86,18 @@ class Kept:
             vectors, nothing, updates, batches, math.nan, [], nothing, (0.0, [], 0)
         )
         return kept
+
+    def go_on(self, batch_size: int) -> _core.Resumption | None:
+        """Where a call with batches of that size begins; None: at the beginning.
+
+        Raises:
+            ValueError: the call before had batches of another size.
+        """
+        if self.reached is not None and self.batch_size not in (None, batch_size):
+            raise ValueError(
+                f"cannot resume: batch_size was {self.batch_size} and is {batch_size}; give the same"
+            )
+        return self.reached
 
     def __call__(self, reached: _core.Resumption) -> None:
         self.reached = reached
@@ -333,7 +345,7 @@ def resume(
     Raises:
         OSError: the file cannot be read.
         ValueError: it is truncated, altered, of a newer version, without a run, or of another one,
-            or of data with other columns, or, unless ``any_files``, of other files.
+            or of data with other columns, or in another order, or, unless ``any_files``, of other files.
     """
     found, tensors, metadata = checkpoint.read(path)
     if "run" not in metadata:
@@ -356,8 +368,10 @@ def resume(
             config = {**config, "batch_size": config.get(FULL_SIZE, config["batch_size"])}
         position = Position(run["batches"], [(span[0], span[1]) for span in run["open"]])
         resumption = _resumption(path, found, tensors, run, config)
+        if not other_data:
+            _check_order(path, model, run, config)
         if not (other_data or any_files):
-            _check_files(path, model, run.get("files", []), config.get("files", []))
+            _check_files(path, model, run.get("files", []), config)
         return resumption, position
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
@@ -381,7 +395,7 @@ def batch_size_of(
 ) -> int | None:
     """With which a run goes on that is told none; None: it begins, or ``resume`` tells what is wrong."""
     if isinstance(begun, Kept):
-        return begun.batch_size
+        return None if begun.reached is None else begun.batch_size
     if begun is None:
         return None
     try:
@@ -434,13 +448,36 @@ def _resumption(
     )
 
 
+def _check_order(
+    path: str | os.PathLike[str], model: AnyModel, run: dict[str, Any], config: dict[str, Any]
+) -> None:
+    """ValueError where a stream gives its rows in another order."""
+    then, now = run.get("order"), config.get("order")
+    if then is None or now is None or then == now:
+        return
+    differ = next(name for name in ("shuffle", "seed") if then.get(name) != now.get(name))
+    raise ValueError(
+        f"cannot resume {path}: {differ} of the stream was {then.get(differ)} and is "
+        f"{now.get(differ)}; give the same, or begin a new run with {_anew(model)}"
+    )
+
+
 def _check_files(
     path: str | os.PathLike[str],
     model: AnyModel,
-    then: Sequence[dict[str, Any]],
-    now: Sequence[dict[str, Any]],
+    then: list[dict[str, Any]],
+    config: dict[str, Any],
 ) -> None:
-    """ValueError where a stream's files are others; nothing is known of what is not read from files."""
+    """ValueError where a stream's files are others; nothing is known of what is not read from files:
+    that goes on as if it were the same, and ``config`` keeps the files of then.
+    """
+    now = config.get("files", [])
+    if then and not now:
+        config["files"] = then
+        warn(
+            f"{path} was begun with {_file_text(then[0])} and data is of no files now: whether its rows "
+            "are the same is not known"
+        )
     if not then or not now:
         return
     modified = []

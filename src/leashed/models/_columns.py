@@ -63,7 +63,7 @@ def check_columns(
     now = columns_of(model, data)
     if rows is not None and known.peak is not None:
         divided = now.image is not None and getattr(data, "dtype", None) == np.uint8
-        now = replace(now, peak=float(rows.max(initial=0.0)), divided=divided)
+        now = replace(now, peak=float(rows.max(initial=0.0)), divided=divided or now.divided)
     return known.agreed(now, name, "that the parameters were trained on")
 
 

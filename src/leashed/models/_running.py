@@ -51,9 +51,14 @@ def running(source: _core.GradientSource) -> Running | None:
     return averaged(source.running())
 
 
-def check_batch(model: Any, batch_size: int) -> None:
-    """ValueError where batches are too small for a model that normalises by them."""
+def check_batch(model: Any, batch_size: int, examples: int) -> None:
+    """``examples``: of the data; 0: that is not known. ValueError where batches are too small for a model that normalises by them."""
     if batch_size < 2 and model.native.statistics:
+        if examples == 1:
+            raise ValueError(
+                f"data has one example, and model {model.name} normalises by what a batch comes to, of 2 "
+                "at least; add it to other data"
+            )
         raise ValueError(
             f"batch_size must be at least 2 for model {model.name}, which normalises by what a batch "
             f"comes to, got {batch_size}"

@@ -690,7 +690,7 @@ def simulate(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
     if isinstance(model, Graph):
-        check_batch(model, batch_size)
+        check_batch(model, batch_size, len(train_set))
     if mode is not None:
         check_batches(mode, len(train_set))
     seed = checks.whole("seed", seed, 0, MAX_SEED)

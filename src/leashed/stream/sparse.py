@@ -210,6 +210,7 @@ class SparseStream:
         format: ``"libsvm"`` or ``"libffm"``.
         repeatable: whether it can be read more than once.
         files: that it reads, in order; empty where it is of no files.
+        order: ``shuffle``, and where there is any its ``seed``.
     """
 
     def __init__(
@@ -241,6 +242,11 @@ class SparseStream:
     def files(self) -> tuple[Path, ...]:
         """That it reads, in order; empty where it is of no files."""
         return tuple(file for file in self._files if isinstance(file, Path))
+
+    @property
+    def order(self) -> dict[str, int]:
+        """``shuffle``, and where there is any its ``seed``."""
+        return self._options.order
 
     @property
     def format(self) -> str:

@@ -81,6 +81,11 @@ class Options:
         checks.whole("shuffle", self.shuffle, 0, 2**32)
         checks.whole("seed", self.seed, 0, 2**64 - 1)
 
+    @property
+    def order(self) -> dict[str, int]:
+        """What the order of the rows follows from, beside that of the files."""
+        return {"shuffle": self.shuffle, "seed": self.seed} if self.shuffle else {"shuffle": 0}
+
     def reading_threads(self, beside: int) -> int:
         """How many threads read, beside so many that compute."""
         if self.threads is not None:
@@ -144,6 +149,7 @@ class Stream(ABC):
         classes: of the labels; 0: there are numbers in their place.
         repeatable: whether it can be read more than once.
         files: that it reads, in order; empty where it is of no files.
+        order: ``shuffle``, and where there is any its ``seed``.
     """
 
     def __init__(self, name: str, schema: Schema, options: Options) -> None:
@@ -165,6 +171,11 @@ class Stream(ABC):
     def files(self) -> tuple[Path, ...]:
         """The files that it reads, in order; empty where it is of no files."""
         return ()
+
+    @property
+    def order(self) -> dict[str, int]:
+        """``shuffle``, and where there is any its ``seed``."""
+        return self._options.order
 
     @abstractmethod
     def _open(self, threads: int, passes: int) -> _core.RowStream:

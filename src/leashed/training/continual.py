@@ -145,7 +145,8 @@ def continual(
         rule, discipline, staleness, threads, init, evaluate_every: as of ``leashed.train``. The
             number of updates goes on from day to day, and with it schedules and periods.
         batch_size: examples per gradient, at most those of each day in memory. Default: that of the
-            run in ``folder``, which begins with 64; a day in memory of fewer rows is one batch.
+            run in ``folder``, which begins with 64; a day in memory of fewer rows is one batch
+            (of one row it is refused by a model that normalises by batches).
         seed: of the initial parameters, the tables, and of the order of days in memory.
         tables: as of ``leashed.train``; after a restart they get the rows of the state.
         checkpoint_updates: updates between checkpoints within a day, for which all workers wait.

@@ -291,12 +291,14 @@ def train(
             dimension, features, y, variables and ids, and a gradient that computes the same), data,
             rule, staleness policy, seed and batch size; the discipline and the number of threads
             may differ. ``init`` is not used. The files of a stream are to have the names, the bytes
-            and the order of then, in whatever folder. One that has grown is refused too, though
+            and the order of then, in whatever folder (contents are not compared), and ``shuffle`` and its
+            ``seed`` are to be those of then. One that has grown is refused too, though
             what was used may be as it was: where a pass ends, and the last window of ``shuffle=``,
             follow from all of its rows, and whether those before are others cannot be told. Train
             on what has come in a run of its own, with ``init``, or as a day of
             ``leashed.continual``. Of files that have been modified and have as many bytes a
-            RuntimeWarning tells. One thread gives the same bits as without the interruption. With
+            RuntimeWarning tells, and so it does where what was read from files now comes from an open
+            file, which tells nothing; of Arrow's columns nothing is known. One thread gives the same bits as without the interruption. With
             several, the batches that were under way may be used twice, others not at all. Stop
             rules count updates and epochs from the run's beginning, seconds from now; losses are
             compared with the run's initial loss. The result's ``updates`` count from the run's
@@ -406,7 +408,7 @@ def train(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
     if isinstance(model, Graph):
-        check_batch(model, batch_size)
+        check_batch(model, batch_size, len(train_set))
     if mode is not None:
         check_batches(mode, len(train_set))
     seed = checks.whole("seed", seed, 0, MAX_SEED)
@@ -480,7 +482,7 @@ def train(
         "version": _core.__version__,
     }
     if streamed is not None:
-        config["files"] = [asdict(file) for file in log_files(streamed.files)]
+        config |= streamed.described
     check_synchroniser(sync, cluster)
     if sync is not None:
         config["sync"] = sync.label
@@ -493,7 +495,7 @@ def train(
     if trained:
         _check_kept(checkpoint=checkpoint, resume=resume)
     if isinstance(resume, resuming.Kept):
-        resumption, begun = resume.reached, resume.statistics
+        resumption, begun = resume.go_on(full_size), resume.statistics
     elif resume is not None and trained:
         assert isinstance(model, (Graph, External))
         resumption, folder = table_checkpoints.resume(
@@ -1002,8 +1004,10 @@ class _Streamed:
         return 0
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        return self._stream.files
+    def described(self) -> dict[str, Any]:
+        """What a run that goes on has to have again."""
+        files = [asdict(file) for file in log_files(self._stream.files)]
+        return {"files": files, "order": self._stream.order}
 
     def open(self, until: Until, threads: int) -> None:
         epochs = until.epochs
