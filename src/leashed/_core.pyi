@@ -374,9 +374,9 @@ class Table:
         """
         (values [n, dim], versions [n])
         """
-    def refusals(self) -> tuple[int, int]:
+    def refusals(self) -> tuple[int, int, int]:
         """
-        (asked, refused)
+        (asked, refused, bytes of a table with room)
         """
     def save(self, path: str, description: str) -> None: ...
     def save_changes(self, path: str, description: str, quiet: bool) -> int: ...
