@@ -16,11 +16,13 @@ namespace leashed {
 
 using Tables = std::vector<std::shared_ptr<Table>>;
 
-// The rows of its tables that a source reads; none where it reads none.
+// The rows of its tables that a source reads; none where it reads none. One reader is the calling
+// thread.
 inline std::unique_ptr<LocalRows> rows_of(const GradientSource& source, const Tables& tables,
                                           std::size_t readers) {
   if (source.features_of_tables().empty()) return nullptr;
-  return std::make_unique<LocalRows>(tables, source.features_of_tables(), 0, readers, false);
+  return std::make_unique<LocalRows>(tables, source.features_of_tables(), 0, readers, false, 0,
+                                     readers == 1);
 }
 
 inline Evaluation evaluate_rows(const GradientSource& source, const FloatArray& theta,

@@ -27,7 +27,7 @@ struct alignas(kCacheLine) LocalRows::Member {
 
 LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
                      std::vector<std::size_t> features_of_tables, std::size_t workers,
-                     std::size_t readers, bool lockstep, std::uint64_t begun)
+                     std::size_t readers, bool lockstep, std::uint64_t begun, bool for_caller)
     : tables_(std::move(tables)),
       features_of_tables_(std::move(features_of_tables)),
       workers_(workers),
@@ -42,7 +42,7 @@ LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
   // All of them now: nobody waits for one in the middle of a run.
   for (std::size_t m = 0; m < workers + readers; ++m) {
     for (const auto& table : tables_) {
-      members_[m].seats.push_back(Table::Seat::keep(*table));
+      members_[m].seats.push_back(Table::Seat::keep(*table, for_caller));
       if (!members_[m].seats.back()) {
         throw Error("table '" + table->settings().name + "' can be used by " +
                     std::to_string(Table::kKept) +

@@ -29,10 +29,12 @@ class LocalRows final : public RowStore {
   static constexpr std::size_t kReaders = 64;
 
   // Of each feature the table's number among `tables`; begun: updates of the run before this
-  // training, which the tables have made too. Throws Error where there are not so many
-  // tables, or a table has no seats left for all workers and readers.
+  // training, which the tables have made too. for_caller: the calling thread alone uses it.
+  // Throws Error where there are not so many tables, or a table has no seats left for all workers
+  // and readers.
   LocalRows(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> features_of_tables,
-            std::size_t workers, std::size_t readers, bool lockstep, std::uint64_t begun = 0);
+            std::size_t workers, std::size_t readers, bool lockstep, std::uint64_t begun = 0,
+            bool for_caller = false);
   ~LocalRows() override;
 
   std::unique_ptr<BatchRows> make_batch() const override;

@@ -244,8 +244,8 @@ Table::Seat::Seat(Table& table, const Watch& watch)
         return number;
       }()) {}
 
-std::unique_ptr<Table::Seat> Table::Seat::keep(Table& table) {
-  const std::size_t number = take(table, kKept, kKeeper);
+std::unique_ptr<Table::Seat> Table::Seat::keep(Table& table, bool for_caller) {
+  const std::size_t number = take(table, kKept, for_caller ? thread_number() : kKeeper);
   if (number == kSeats) return nullptr;
   return std::unique_ptr<Seat>(new Seat(table, number));
 }

@@ -69,8 +69,9 @@ class Table {
    public:
     // Waits while others have all of them.
     explicit Seat(Table& table, const Watch& watch = {});
-    // One of those that trainings keep for long; null: they have all of these.
-    static std::unique_ptr<Seat> keep(Table& table);
+    // One of those that trainings keep for long; null: they have all of these. For whatever threads
+    // there are, or for the calling one alone, which may fork as it may within a call.
+    static std::unique_ptr<Seat> keep(Table& table, bool for_caller = false);
     ~Seat();
     Seat(const Seat&) = delete;
     Seat& operator=(const Seat&) = delete;
