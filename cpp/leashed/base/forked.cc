@@ -8,11 +8,14 @@
 #include "leashed/base/relaxed.h"
 
 namespace leashed {
+
+constinit Forks forks_so_far;
+
 namespace {
 
 // Relaxed: written by the one thread of a child that has just been forked, before it begins others;
 // and numbers, of which each is given once.
-std::atomic<std::uint64_t> forked{0}, forker{0}, last_number{0};
+std::atomic<std::uint64_t> forker{0}, last_number{0};
 
 thread_local std::uint64_t number = 0;
 
@@ -20,7 +23,7 @@ thread_local std::uint64_t number = 0;
 // that is interrupted, or forks, keeps none.
 void in_child() {
   forker.store(thread_number(), kRelaxed);
-  forked.store(forked.load(kRelaxed) + 1, kRelaxed);
+  forks_so_far.count.store(forks() + 1, kRelaxed);
 }
 
 // While the library is loaded; there is memory for the handler.
@@ -30,8 +33,6 @@ const bool told = [] {
 }();
 
 }  // namespace
-
-std::uint64_t forks() { return forked.load(kRelaxed); }
 
 std::uint64_t thread_number() {
   if (number == 0) number = last_number.fetch_add(1, kRelaxed) + 1;
