@@ -227,3 +227,44 @@ for kind in KINDS:
 """,
         tmp_path,
     )
+
+
+def test_a_handler_forks_within_a_prediction_or_an_evaluation_on_one_thread(tmp_path: Path) -> None:
+    run(
+        """
+data = lsh.datasets.synthetic_clicks(500, seed=1, test=100_000, cardinalities=1000)
+model = lsh.models.dlrm(1000)
+result = lsh.train(model, data, rule=lsh.Adagrad(0.02), threads=1, until=lsh.until(updates=5))
+tables = result.tables
+parent = os.getpid()
+
+def forks(*_):
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(120)
+        tables["c0"].lookup([1])
+    else:
+        ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+def predict():
+    return model.predict(result.parameters, data.test, tables)
+
+def evaluate():
+    return model.evaluate(result.parameters, data.test, tables, threads=1)
+
+for work, seconds in ((w, s) for w in (predict, evaluate) for s in (0.02, 0.04, 0.06)):
+    wanted = work()
+    ended = []
+    signal.signal(signal.SIGALRM, forks)
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # of which a child has none
+    np.testing.assert_array_equal(work(), wanted)
+    if os.getpid() != parent:
+        tables["c0"].lookup([1])
+        assert tables["c0"].update([1], np.ones((1, tables["c0"].dim), np.float32)).applied == 1
+        os._exit(0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert set(ended) <= {0}, ended
+""",
+        tmp_path,
+    )

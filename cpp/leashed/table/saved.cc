@@ -11,6 +11,7 @@
 
 #include "leashed/base/crc32c.h"
 #include "leashed/base/error.h"
+#include "leashed/base/forked.h"
 #include "leashed/base/partial_name.h"
 
 namespace leashed {
@@ -52,7 +53,8 @@ std::uint32_t checksum_of(const FileHeader& begin, const SavedHeader& header) {
 }  // namespace
 
 SavedWriter::SavedWriter(std::string path, const SavedHeader& header)
-    : path_(std::move(path)),
+    : forks_(forks()),
+      path_(std::move(path)),
       partial_(partial_name(path_)),
       file_(open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)),
       row_bytes_(sizeof(SavedRow) + header.floats * sizeof(float)),
@@ -80,7 +82,7 @@ SavedWriter::SavedWriter(std::string path, const SavedHeader& header)
 }
 
 SavedWriter::~SavedWriter() {
-  if (!finished_) unlink(partial_.c_str());
+  if (!finished_ && forks_ == forks()) unlink(partial_.c_str());
 }
 
 void SavedWriter::fail(const char* what) const {
@@ -88,6 +90,10 @@ void SavedWriter::fail(const char* what) const {
 }
 
 void SavedWriter::write(const void* bytes, std::size_t size) {
+  if (forks_ != forks()) {
+    throw Error("'" + path_ +
+                "' was being written when this process was forked; the parent goes on with it");
+  }
   const char* next = static_cast<const char*>(bytes);
   while (size > 0) {
     const ssize_t n = ::write(file_.get(), next, size);
@@ -161,13 +167,11 @@ SavedReader::SavedReader(std::string path)
   header_.steps = begin.steps;
   header_.touched = begin.touched;
   header_.period = static_cast<std::uint16_t>(begin.period);
-  rows_begin_ = lseek(file_.get(), 0, SEEK_CUR);
+  rows_begin_ = next_;
 }
 
 void SavedReader::rewind() {
-  if (lseek(file_.get(), rows_begin_, SEEK_SET) < 0) {
-    fail(std::string("cannot be read: ") + std::strerror(errno));
-  }
+  next_ = rows_begin_;
   rows_ = in_block_ = 0;
   given_ = 0;
 }
@@ -175,13 +179,14 @@ void SavedReader::rewind() {
 void SavedReader::fail(const std::string& what) const { throw Error("'" + path_ + "' " + what); }
 
 void SavedReader::read(void* bytes, std::size_t size) {
-  char* next = static_cast<char*>(bytes);
+  char* to = static_cast<char*>(bytes);
   while (size > 0) {
-    const ssize_t n = ::read(file_.get(), next, size);
+    const ssize_t n = pread(file_.get(), to, size, next_);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(std::string("cannot be read: ") + std::strerror(errno));
     if (n == 0) fail("is damaged: it ends too early");
-    next += n;
+    to += n;
+    next_ += n;
     size -= static_cast<std::size_t>(n);
   }
 }

@@ -1,6 +1,9 @@
 // A table's file: a header with what the table is, then blocks of rows with a checksum each, then
 // how many there were. Written beside its place, and put there when it is complete. One of changes
 // has the rows that are others than in the file before, and says which ids have none any more.
+//
+// A child that is forked meanwhile, by a signal's handler, has the same open file, of one offset.
+// So the parent alone goes on writing, and who reads has an offset of his own.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +30,7 @@ struct SavedRow {
   std::uint16_t touched, period;
 };
 
-// Throws Error where the file cannot be written.
+// Throws Error where the file cannot be written, and in a child that was forked since it was made.
 class SavedWriter {
  public:
   SavedWriter(std::string path, const SavedHeader& header);
@@ -42,6 +45,7 @@ class SavedWriter {
   void write(const void* bytes, std::size_t size);
   [[noreturn]] void fail(const char* what) const;
 
+  const std::uint64_t forks_;  // of the process that it was made in
   const std::string path_, partial_;
   Descriptor file_;
   const std::size_t row_bytes_;
@@ -70,7 +74,7 @@ class SavedReader {
   const std::string path_;
   Descriptor file_;
   SavedHeader header_;
-  off_t rows_begin_ = 0;
+  off_t next_ = 0, rows_begin_ = 0;  // in the file
   std::vector<std::byte> block_;
   std::size_t rows_ = 0, in_block_ = 0;  // of the block, and given of them
   std::uint64_t given_ = 0;

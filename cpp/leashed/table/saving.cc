@@ -250,8 +250,9 @@ class Table::Alone {
  public:
   explicit Alone(Table& table) : table_(table) {
     table.require_whole();
+    const std::uint64_t user = thread_number();
     for (; seats_ < kSeats; ++seats_) {
-      if (table.slots_[seats_].take(thread_number())) continue;
+      if (table.slots_[seats_].take(user)) continue;
       release();
       throw Error("table '" + table.settings_.name +
                   "' is in use; load it when no thread reads or updates it");

@@ -141,7 +141,7 @@ class Table:
     taken and ``evict`` is given, a thread waits up to 0.1 s for one that has not ended its batch.)
     Rows are updated as under ``Hogwild``: of two updates of one row at the same time some components may be of either alone.
     A forked child has a copy of its own; where another thread, or a training, used the table at the
-    fork, each call in the child is a ``ValueError``.
+    fork, each call in the child that reads or changes rows is a ``ValueError``.
 
     With ``rows`` it is fixed: ids are 0 to rows − 1. Without, it grows: any 64-bit id, which gets a
     row when ``update`` first has it (a negative one is the bit pattern of one from 2⁶³ on), within

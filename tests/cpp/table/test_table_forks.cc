@@ -8,10 +8,12 @@
 
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <latch>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -82,12 +84,54 @@ bool is_refused(const std::function<void()>& work) {
   return false;
 }
 
-// All that takes a seat or waits for one.
-bool refuses_all(Table& table) {
+// Where the test's files are.
+class Folder {
+ public:
+  Folder() { std::filesystem::create_directory(path_); }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return path_ / name; }
+  // That of all that is not complete.
+  std::uintmax_t size_of_partial() const {
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      if (entry.path().string().find(".partial") != std::string::npos) return entry.file_size();
+    }
+    return 0;
+  }
+
+ private:
+  const std::filesystem::path path_ = "/tmp/leashed-" + std::to_string(getpid()) + "-forks";
+};
+
+// Forks once, where it is asked for: the child returns, and the parent when that has ended.
+class ForksOnce {
+ public:
+  void operator()() {
+    if (forked_) return;
+    forked_ = true;
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      alarm(120);
+    } else {
+      REQUIRE(waitpid(child, &status_, 0) == child);
+    }
+  }
+  bool here() const { return getpid() != parent_; }
+  int status() const { return status_; }
+
+ private:
+  const pid_t parent_ = getpid();
+  bool forked_ = false;
+  int status_ = -1;
+};
+
+// All that takes a seat or waits for one. `path`: of a file of the table.
+bool refuses_all(Table& table, const std::string& path) {
   return is_refused([&] { value_of(table, 1); }) && is_refused([&] { update(table, 1); }) &&
          is_refused([&] { table.ids(); }) && is_refused([&] { table.statistics(); }) &&
          is_refused([&] { table.save("/nowhere/table", ""); }) &&
          is_refused([&] { table.save_tracked("/nowhere/table", "", false); }) &&
+         is_refused([&] { table.load(path, ""); }) && is_refused([&] { table.track(); }) &&
          is_refused([&] { table.tracks(); }) && is_refused([&] { Table::Seat::keep(table); });
 }
 
@@ -166,10 +210,12 @@ TEST_CASE("a child of a fork has a table of its own, where nobody was using it")
 }
 
 TEST_CASE("in a child of a fork a table that another thread was using is refused, and goes") {
-  const std::string path = "/tmp/leashed-" + std::to_string(getpid()) + "-forks";
+  const Folder folder;
+  const std::string path = folder.file("saved"), whole = folder.file("whole");
   for (const bool grows : {false, true}) {
     auto table = std::make_unique<Table>(settings(grows));
     update(*table, 1);
+    table->save(whole, "");
     using Call = std::function<void(const Table::Watch&)>;
     const Call calls[] = {
         [&](const Table::Watch& watch) {
@@ -188,11 +234,11 @@ TEST_CASE("in a child of a fork a table that another thread was using is refused
       CAPTURE(&call - calls);
       const Within within(call);
       CHECK(status_of_child([&] {
-              if (!refuses_all(*table)) return false;
+              if (!refuses_all(*table, whole)) return false;
               // Neither in a child of its own, nor for a thread that has a dead one's memory.
               bool refused = false;
-              std::thread([&] { refused = refuses_all(*table); }).join();
-              if (!refused || status_of_child([&] { return refuses_all(*table); }) != 0) {
+              std::thread([&] { refused = refuses_all(*table, whole); }).join();
+              if (!refused || status_of_child([&] { return refuses_all(*table, whole); }) != 0) {
                 return false;
               }
               table.reset();
@@ -201,18 +247,20 @@ TEST_CASE("in a child of a fork a table that another thread was using is refused
     }
     CHECK(value_of(*table, 1) == -2);
   }
-  std::remove(path.c_str());
 }
 
 TEST_CASE("in a child of a fork a table that a training had is refused, also when that goes") {
+  const Folder folder;
+  const std::string path = folder.file("whole");
   for (const bool grows : {false, true}) {
     Table table(settings(grows));
     update(table, 1);
+    table.save(path, "");
     std::unique_ptr<Table::Seat> kept = Table::Seat::keep(table);
     CHECK(status_of_child([&] {
-            if (!refuses_all(table)) return false;
+            if (!refuses_all(table, path)) return false;
             kept.reset();
-            return refuses_all(table);
+            return refuses_all(table, path);
           }) == 0);
     kept.reset();
     CHECK(status_of_child([&] { return works(table); }) == 0);
@@ -237,58 +285,142 @@ TEST_CASE("a table that is used by the thread that forks goes on in the child") 
     CHECK(value_of(table, 1) == -2);
 
     // The child comes out of the call that it was forked in.
-    const pid_t parent = getpid();
-    int status = -1;
-    forked = false;
-    update(table, 1, [&] {
-      if (forked) return;
-      forked = true;
-      const pid_t child = fork();
-      REQUIRE(child >= 0);
-      if (child == 0) {
-        alarm(120);
-      } else {
-        REQUIRE(waitpid(child, &status, 0) == child);
-      }
-    });
-    if (getpid() != parent) {
+    ForksOnce forks;
+    update(table, 1, [&] { forks(); });
+    if (forks.here()) {
       const bool good = value_of(table, 1) == -3 && (!grows || evicts_and_admits(table));
       _exit(good ? 0 : 1);
     }
-    CHECK(status == 0);
+    CHECK(forks.status() == 0);
     CHECK(value_of(table, 1) == -3);
   }
+}
+
+TEST_CASE(
+    "a seat that the calling thread keeps for itself goes on in the child, as within a call") {
+  for (const bool grows : {false, true}) {
+    Table table(settings(grows));
+    update(table, 1);
+    std::unique_ptr<Table::Seat> kept = Table::Seat::keep(table, true);
+    CHECK(status_of_child([&] {
+            if (value_of(table, 1) != -1) return false;
+            kept.reset();
+            return works(table);
+          }) == 0);
+    CHECK(status_of_child([&] {
+            bool good = false;
+            std::thread([&] { good = value_of(table, 1) == -1; }).join();
+            return good;
+          }) == 0);
+  }
+}
+
+namespace {
+
+// Each row gets another value, over several of a file's blocks.
+void update_all(Table& table) {
+  const std::size_t n = table.settings().rows;
+  std::vector<std::uint64_t> ids(n);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<float> gradients(2 * n);
+  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = static_cast<float>(i % 1000);
+  table.update(ids.data(), n, gradients.data(), nullptr);
+}
+
+std::vector<float> all_values(Table& table) {
+  const std::size_t n = table.settings().rows;
+  std::vector<std::uint64_t> ids(n);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<float> values(2 * n);
+  table.lookup(ids.data(), n, values.data(), nullptr);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("a file that is being written when a handler forks is the parent's alone") {
+  const Folder folder;
+  const std::string path = folder.file("saved"), whole = folder.file("whole");
+  Table table(settings(false));
+  using Call = std::function<void(const Table::Watch&)>;
+  const Call calls[] = {
+      [&](const Table::Watch& watch) { table.save(path, "", watch); },
+      [&](const Table::Watch& watch) { table.save_tracked(path, "", true, watch); },
+      [&](const Table::Watch& watch) { table.save_changes(path, "", true, watch); },
+  };
+  for (const Call& call : calls) {
+    for (const bool raises : {false, true}) {
+      CAPTURE(&call - calls);
+      CAPTURE(raises);
+      const bool follows = &call == &calls[2];
+      update_all(table);
+      if (follows) table.save_tracked(whole, "", true);
+      update_all(table);
+      const std::vector<float> wanted = all_values(table);
+      ForksOnce forks;
+      const auto within = [&] {
+        if (folder.size_of_partial() < 1 << 20) return;
+        forks();
+        if (raises && forks.here()) throw std::runtime_error("ends");
+      };
+      bool refused = false;
+      try {
+        refused = is_refused([&] { call(within); });
+      } catch (const std::runtime_error&) {
+        refused = raises;
+      }
+      if (forks.here()) {
+        const bool good = refused && folder.size_of_partial() > 0 && all_values(table) == wanted;
+        table.save(folder.file("child"), "");
+        _exit(good ? 0 : 1);
+      }
+      CHECK_FALSE(refused);
+      CHECK(forks.status() == 0);
+      CHECK(folder.size_of_partial() == 0);
+      Table loaded(settings(false));
+      loaded.load(follows ? std::vector{whole, path} : std::vector{path}, "");
+      CHECK(all_values(loaded) == wanted);
+    }
+  }
+}
+
+TEST_CASE("parent and child load all of a file that was being read when a handler forked") {
+  const Folder folder;
+  const std::string path = folder.file("saved");
+  Table table(settings(false));
+  update_all(table);
+  const std::vector<float> wanted = all_values(table);
+  table.save(path, "");
+  Table loaded(settings(false));
+  ForksOnce forks;
+  std::size_t asked = 0;
+  loaded.load(path, "", [&] {
+    if (++asked == 50) forks();
+  });
+  if (forks.here()) _exit(all_values(loaded) == wanted ? 0 : 1);
+  CHECK(forks.status() == 0);
+  CHECK(all_values(loaded) == wanted);
 }
 
 TEST_CASE("who waits for a table when a handler forks is told in the child, and does not wait on") {
   const std::string path = "/tmp/leashed-" + std::to_string(getpid()) + "-waits";
   Table table(settings(true));
   update(table, 1);
-  const pid_t parent = getpid();
-  int status = -1;
+  ForksOnce forks;
   bool refused = false;
   {
     auto within = std::make_unique<Within>(
         [&](const Table::Watch& watch) { table.save_tracked(path, "", false, watch); });
     refused = is_refused([&] {
-      bool forked = false;
       table.tracks([&] {  // waits for the one who saves
-        if (forked) return;
-        forked = true;
-        const pid_t child = fork();
-        REQUIRE(child >= 0);
-        if (child == 0) {
-          alarm(120);
-          return;
-        }
-        REQUIRE(waitpid(child, &status, 0) == child);
-        within.reset();
+        forks();
+        if (!forks.here()) within.reset();
       });
     });
-    if (getpid() != parent) _exit(refused ? 0 : 1);
+    if (forks.here()) _exit(refused ? 0 : 1);
   }
   CHECK_FALSE(refused);
-  CHECK(status == 0);
+  CHECK(forks.status() == 0);
   std::remove(path.c_str());
 }
 
