@@ -2,7 +2,6 @@
 #include "leashed/table/table.h"
 
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "arrays.h"
@@ -95,9 +94,9 @@ py::dict statistics(Table& table) {
   return told;
 }
 
-std::tuple<std::uint64_t, std::uint64_t, std::size_t> refusals(const Table& table) {
+std::pair<std::uint64_t, std::uint64_t> refusals(const Table& table) {
   const Table::Refusals found = table.refusals();
-  return {found.asked, found.refused, found.bytes};
+  return {found.asked, found.refused};
 }
 
 std::size_t bytes_per_row(std::size_t dim, const PyChoice& rule, const PyChoice& staleness,
@@ -137,7 +136,7 @@ void bind_table(py::module_& m) {
       .def("update", &update_rows, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
       .def("statistics", &statistics)
-      .def("refusals", &refusals, "(asked, refused, bytes of a table with room)")
+      .def("refusals", &refusals, "(asked, refused)")
       .def_static("bytes_per_row", &bytes_per_row, py::kw_only(), py::arg("dim"), py::arg("rule"),
                   py::arg("staleness"), py::arg("versions"), "Of a table that would be made so.")
       .def("save", in_file<&Table::save>, without_gil, py::arg("path"), py::arg("description"))

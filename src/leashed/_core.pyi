@@ -374,9 +374,9 @@ class Table:
         """
         (values [n, dim], versions [n])
         """
-    def refusals(self) -> tuple[int, int, int]:
+    def refusals(self) -> tuple[int, int]:
         """
-        (asked, refused, bytes of a table with room)
+        (asked, refused)
         """
     def save(self, path: str, description: str) -> None: ...
     def save_changes(self, path: str, description: str, quiet: bool) -> int: ...

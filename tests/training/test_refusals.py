@@ -136,25 +136,6 @@ def test_one_that_evicts_is_told_what_helps() -> None:
     assert "evict is 'age'" in str(one.message)
 
 
-def test_one_that_evicts_is_told_how_much_memory_would_do() -> None:
-    """And it does, with eviction."""
-
-    def bring(max_bytes: int) -> lsh.Table:
-        table = lsh.Table(dim=4, max_bytes=max_bytes, evict="age")
-        for first in range(0, 50_000, 5000):
-            table.update(np.arange(first, first + 5000), np.zeros((5000, 4)))
-        return table
-
-    _, warned = told(lambda: bring(LIMIT))
-    (one,) = warned
-    found = re.search(r"raise max_bytes \(([\d,]+)\) to ([\d,]+) at least, or", str(one.message))
-    assert found
-    assert found[1] == f"{LIMIT:,}"
-    table = bring(int(found[2].replace(",", "")))
-    assert table.statistics()["evicted"] > 0
-    assert table.statistics()["refused"] == 0
-
-
 def test_days_tell_once_and_stand_in_their_table(tmp_path: Path) -> None:
     days = {str(k): clicks(seed=k, distinct=100 if k == 0 else 10**9) for k in range(3)}
     result, warned = told(

@@ -45,10 +45,6 @@ class Epochs {
   void announce(std::size_t reader, std::uint64_t number) {
     announced_[reader].number.store(number, std::memory_order_release);
   }
-  // What he has announced, and nobody else announces for him: by himself.
-  std::uint64_t announced(std::size_t reader) const {
-    return announced_[reader].number.load(std::memory_order_relaxed);
-  }
   // He holds nothing, and looks nothing up until he joins again.
   void leave(std::size_t reader) { announce(reader, kLeft); }
 

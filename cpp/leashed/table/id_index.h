@@ -86,18 +86,11 @@ class IdIndex {
   // throws, and has changed nothing.
   Entry insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period = 0,
                bool may_evict = true);
-  // Who is about to insert says for him how many rows are to be free, or wait, and of how many that
-  // are in use by then he or what waits for him takes the place; and says 0 when he inserts no
-  // more. `before` is what he said last. Where some can be evicted, as many are kept so as all
-  // together have said: half of them all at most, and no more than twice those in use leave, nor
-  // fewer than these. How many all say are in use. By any thread.
-  struct Expected {
-    std::size_t rows = 0, held = 0;
-  };
-  std::size_t expect(Expected now, Expected before) {
-    expected_.fetch_add(now.rows - before.rows, std::memory_order_relaxed);
-    const std::size_t more = now.held - before.held;
-    return held_.fetch_add(more, std::memory_order_relaxed) + more;
+  // Who is about to insert says for him how many rows are to be free, or wait, and says 0 when he
+  // inserts no more; `before` is what he said last. Where some can be evicted, as many are kept so
+  // as all together have said, half of them all at most. By any thread.
+  void expect(std::size_t rows, std::size_t before) {
+    expected_.fetch_add(rows - before, std::memory_order_relaxed);
   }
   // A thread begins rows in memory of its own: for its life that of one row, the largest of all
   // indexes, beside most_bytes(). Takes it here, or else by its first insertion. Throws
@@ -195,10 +188,8 @@ class IdIndex {
   // Rows of a shard that are to be kept free now. It may be another number a moment later: then
   // some are evicted sooner or later than they would be.
   std::size_t reserve() const {
-    const std::size_t held = held_.load(std::memory_order_relaxed) >> settings_.shard_bits;
     const std::size_t wanted = expected_.load(std::memory_order_relaxed) >> settings_.shard_bits;
-    const std::size_t left = rows_per_shard_ - std::min(rows_per_shard_, 2 * held);
-    return std::clamp(std::min(wanted, std::max(held, left)), settings_.reserve, most_reserve_);
+    return std::clamp(wanted, settings_.reserve, most_reserve_);
   }
   bool make_room(Shard& shard);
   std::byte* place_for(const Shard& shard, unsigned bits) const;
@@ -222,7 +213,7 @@ class IdIndex {
   const std::unique_ptr<Shard[]> shards_;
   // What all have said. Relaxed: it orders nothing; who sees an older number
   // keeps fewer rows free, or more, and of those there are no more than most_reserve_.
-  std::atomic<std::size_t> expected_{0}, held_{0};
+  std::atomic<std::size_t> expected_{0};
   // The first row that has never been used. Relaxed: each number is given to one shard.
   std::atomic<std::uint32_t> next_row_{kSpecial};
 };

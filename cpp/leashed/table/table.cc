@@ -8,7 +8,6 @@
 #include <numeric>
 #include <thread>
 
-#include "leashed/base/clock.h"
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
 #include "leashed/update/kernels.h"
@@ -20,14 +19,10 @@ constexpr std::size_t kLeastRows = 64;  // of a table that grows
 constexpr std::size_t kMostRows = std::numeric_limits<std::uint32_t>::max() - 2;
 constexpr std::size_t kMostFloats = std::size_t{1} << 20;  // of a row
 constexpr std::size_t kLeastKept = std::size_t{1} << 20;   // bytes, from one update to the next
-constexpr std::size_t kPerHeld = 3;                        // rows in all, for one that threads hold
 constexpr std::size_t kReadAhead = 16;                     // rows that are prefetched, to be read
 constexpr std::size_t kBlock = 32;                         // rows that are updated at once
 constexpr std::size_t kPart = 4096;                        // rows between two looks at signals
 constexpr std::uint32_t kToAdmit = IdIndex::kNone - 1;  // for the row of an id that is to get one
-// Seconds: between two looks at who keeps what was evicted; for how long at most, which is some
-// time slices of a busy machine; and for how long not again where that was in vain.
-constexpr double kLook = 50e-6, kMostWait = 0.1, kNoWait = 1;
 constexpr std::size_t kLine = kCacheLine / sizeof(float);
 
 IdIndex::Settings index_settings(std::size_t rows, bool evicts) {
@@ -274,31 +269,11 @@ void Table::check(const std::uint64_t* ids, std::size_t n) const {
   }
 }
 
-std::uint32_t Table::admit(Seat& seat, std::uint64_t id, RowPublication& missed) {
-  IdIndex::Entry entry = index_->insert(id, time(), period_.load(kRelaxed));
-  while (entry.outcome == IdIndex::Outcome::refused && evicts() && outwaits(seat)) {
-    entry = index_->insert(id, time(), period_.load(kRelaxed));
-  }
+std::uint32_t Table::admit(std::uint64_t id, RowPublication& missed) {
+  const IdIndex::Entry entry = index_->insert(id, time(), period_.load(kRelaxed));
   if (entry.outcome == IdIndex::Outcome::deferred) ++missed.deferred;
   if (entry.outcome == IdIndex::Outcome::refused) ++missed.refused;
   return entry.row;
-}
-
-// Who holds the oldest never waits, so not all do; and nobody has a lock meanwhile. He may be at a
-// barrier that this thread is to come to, or have stopped for good: so what is waited in vain is a
-// tenth of the time at most.
-bool Table::outwaits(Seat& seat) {
-  const std::uint64_t oldest = epochs_.oldest();
-  const double begun = leashed::now();
-  if (oldest >= epochs_.announced(seat.number_) || begun < waits_from_.load(kRelaxed)) return false;
-  double now = begun;
-  do {
-    std::this_thread::sleep_for(std::chrono::duration<double>(kLook));
-    if (epochs_.oldest() != oldest) return true;
-    now = leashed::now();
-  } while (now < begun + kMostWait);
-  waits_from_.store(now + kNoWait, kRelaxed);
-  return false;
 }
 
 void Table::locate(Seat& seat, Located& located, bool admits) {
@@ -333,7 +308,7 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
     if (admits) expect(seat, to_admit);
     for (std::size_t i = 0; to_admit > 0; ++i) {
       if (located.rows[i] != kToAdmit) continue;
-      located.rows[i] = admit(seat, ids[i], located.missed);
+      located.rows[i] = admit(ids[i], located.missed);
       --to_admit;
     }
   }
@@ -354,13 +329,8 @@ void Table::expect(Seat& seat, std::size_t ids) {
   const double uneven = 4 * std::sqrt(static_cast<double>(needed) * shards);
   const std::size_t rows = std::min(needed + std::max(ids, static_cast<std::size_t>(uneven)),
                                     capacity_ - std::min(capacity_, needed));
-  const IdIndex::Expected now{rows, needed};
-  if (rows == slot.expected.rows && needed == slot.expected.held) return;
-  const std::size_t held = index_->expect(now, slot.expected);
-  slot.expected = now;
-  std::size_t most = most_held_.load(kRelaxed);
-  while (most < held && !most_held_.compare_exchange_weak(most, held, kRelaxed)) {
-  }
+  if (rows != slot.expected) index_->expect(rows, slot.expected);
+  slot.expected = rows;
 }
 
 void Table::expect_pull(const Located& located) const {
@@ -680,11 +650,6 @@ Table::Refusals Table::refusals() const {
   for (std::size_t i = 0; i < kSeats; ++i) {
     sum.asked += slots_[i].counts[kAsked].load(kRelaxed);
     sum.refused += slots_[i].counts[kRefused].load(kRelaxed);
-  }
-  if (evicts()) {
-    const std::size_t rows = std::max(kLeastRows, kPerHeld * most_held_.load(kRelaxed));
-    sum.bytes =
-        bytes_for(index_settings(rows, true), Rows::bytes_of_row(floats()), admission_ != nullptr);
   }
   return sum;
 }

@@ -161,8 +161,6 @@ class Table {
   // for nobody, and nobody for it.
   struct Refusals {
     std::uint64_t asked = 0, refused = 0;
-    // Where some are evicted: of a table with room for what threads have brought and held at once.
-    std::size_t bytes = 0;
   };
   Refusals refusals() const;
   // Of a row of a table that would be made so. Throws Error where the rule or policy is none.
@@ -236,8 +234,7 @@ class Table {
     std::atomic<std::size_t> kept{0};
     // Where some are evicted: rows that are kept free for it, and of how many batches it holds
     // rows.
-    IdIndex::Expected expected{};
-    std::size_t held = 1;
+    std::size_t expected = 0, held = 1;
 
     bool take(std::uint64_t by) {
       std::uint64_t nobody = kNobody;
@@ -317,10 +314,7 @@ class Table {
   void tidy(Slot& slot);
   // The seat's next batch brings so many ids that are to get a row.
   void expect(Seat& seat, std::size_t ids);
-  std::uint32_t admit(Seat& seat, std::uint64_t id, RowPublication& missed);
-  // Where somebody found something before the seat's thread did, what is evicted comes back when he
-  // goes on. Whether he has: waited for a little, and seldom where that was in vain.
-  bool outwaits(Seat& seat);
+  std::uint32_t admit(std::uint64_t id, RowPublication& missed);
   // The head of a row and so many of its floats.
   void prefetch(std::uint32_t row, std::size_t floats) const {
     if (row == IdIndex::kNone) return;
@@ -358,11 +352,6 @@ class Table {
   std::unique_ptr<Rows> rows_;
   std::unique_ptr<IdIndex> index_;  // where it grows
   std::unique_ptr<Admission> admission_;
-  // Rows that all were said to hold at once, the most so far. Relaxed: a count.
-  std::atomic<std::size_t> most_held_{0};
-  // When somebody is to be waited for again, by the steady clock. Relaxed: who sees an older one
-  // waits, too.
-  std::atomic<double> waits_from_{0};
   // The number of the thread that has marks_ now. Acquire where it is taken, release where it is
   // given back: the next sees them as they were left. Release where it is taken, too: as of a seat.
   std::atomic<std::uint64_t> tracker_{kNobody};

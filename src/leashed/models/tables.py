@@ -137,9 +137,8 @@ class Table:
         table.update(ids, gradients)
 
     Any number of threads of this process may read and update it at once; no call keeps the GIL, and
-    neither a lookup nor an update of a row waits for another. (For rows of new ids, where all are
-    taken and ``evict`` is given, a thread waits up to 0.1 s for one that has not ended its batch.)
-    Rows are updated as under ``Hogwild``: of two updates of one row at the same time some components may be of either alone.
+    neither a lookup nor an update of a row waits for another. Rows are updated as under
+    ``Hogwild``: of two updates of one row at the same time some components may be of either alone.
     A forked child has a copy of its own; where another thread, or a training, used the table at the
     fork, each call in the child that reads or changes rows is a ``ValueError``.
 
@@ -652,23 +651,19 @@ class Refusals:
         name = max(shares, key=lambda name: shares[name])
         table, others = self._tables[name], len(shares) - 1
         full = f"table {name} is full" + (f", and {others} more" if others else "")
-        remedy = ', or say evict="age" or "norm", by which old rows make room'
+        remedy = 'say evict="age" or "norm", by which old rows make room'
         if table.evict:
-            least = table.native.refusals()[2]
-            room = f" to {least:,} at least" if least > (table.max_bytes or 0) else ""
-            remedy = (
-                f"{room}, or take smaller batches or fewer threads, whose rows are in use at once"
-            )
+            remedy = "take smaller batches or fewer threads, whose rows are in use at once"
         warn(
             f"{full}: of the ids of batches {shares[name]:.2%} so far were refused a row, and learn "
-            f"nothing; raise max_bytes ({table.max_bytes:,}){remedy} (evict is {table.evict!r})"
+            f"nothing; raise max_bytes ({table.max_bytes:,}), or {remedy} (evict is {table.evict!r})"
         )
 
     def _counted(self) -> dict[str, tuple[int, int]]:
         """(asked, refused) of each since the beginning."""
         found = {}
         for name, table in self._tables.items():
-            asked, refused, _ = table.native.refusals()
+            asked, refused = table.native.refusals()
             before = self._before[name]
             found[name] = asked - before[0], refused - before[1]
         return found

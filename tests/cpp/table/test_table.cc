@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -661,62 +660,4 @@ TEST_CASE("a file is written while others update") {
   for (std::uint64_t id = 0; id < 40000; ++id) {
     REQUIRE(values_of(other, {id}) == begins_with(other, id));
   }
-}
-
-namespace {
-
-// New ids that a table which is full refuses while another thread holds what it has found, and goes
-// on again and again; of so many.
-std::uint64_t refused_beside_another(std::uint64_t batches) {
-  Table::Settings settings = growing(1 << 17, 4);
-  settings.evict = "age";
-  Table table(settings);
-  std::atomic<bool> begun = false, over = false;
-  std::thread other([&] {
-    Table::Seat seat(table);
-    begun = true;
-    while (!over) {
-      seat.announce(seat.look());
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-  });
-  while (!begun) std::this_thread::yield();
-  std::vector<std::uint64_t> ids(50);
-  const std::vector<float> gradients(50 * 4, 1);
-  std::uint64_t next = 1000, refused = 0;
-  for (std::uint64_t k = 0; k < batches; ++k) {
-    std::iota(ids.begin(), ids.end(), next);
-    next += ids.size();
-    refused += table.update(ids.data(), ids.size(), gradients.data(), nullptr).refused;
-  }
-  over = true;
-  other.join();
-  CHECK(table.statistics().evicted > 0);
-  return refused;
-}
-
-}  // namespace
-
-// Ten times, since on a busy machine the other one may stand still for longer.
-TEST_CASE("where a table that evicts is full its updates wait a little for who has yet to go on") {
-  bool none = false;
-  for (int k = 0; k < 10 && !none; ++k) none = refused_beside_another(2000) == 0;
-  CHECK(none);
-}
-
-TEST_CASE("who stands still for good is not waited for again and again") {
-  Table::Settings settings = growing(1 << 17, 4);
-  settings.evict = "age";
-  Table table(settings);
-  const Table::Seat still(table);
-  std::vector<std::uint64_t> ids(50);
-  const std::vector<float> gradients(50 * 4, 1);
-  RowPublication sum;
-  // If each of these waited as long as it may, all together would for hours.
-  for (std::uint64_t k = 0; k < 200'000 / kLess; ++k) {
-    std::iota(ids.begin(), ids.end(), 1000 + k * ids.size());
-    sum.add(table.update(ids.data(), ids.size(), gradients.data(), nullptr));
-  }
-  CHECK(sum.refused > 0);
-  CHECK(sum.applied > 0);
 }
