@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable
@@ -112,7 +113,7 @@ def test_parameters_of_any_float_are_saved(path: Path) -> None:
     np.testing.assert_array_equal(load(path)[1], theta)
 
 
-@pytest.mark.parametrize("where", [(Path, "open"), (os, "fsync"), (Path, "replace")])
+@pytest.mark.parametrize("where", [(io, "BufferedWriter"), (os, "fsync"), (Path, "replace")])
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()], ids=["os", "^C"])
 def test_a_failure_while_writing_leaves_the_old_file(
     where: tuple[object, str], error: BaseException, path: Path, monkeypatch: pytest.MonkeyPatch
