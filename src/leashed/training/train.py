@@ -291,18 +291,18 @@ def train(
             dimension, features, y, variables and ids, and a gradient that computes the same), data,
             rule, staleness policy, seed and batch size; the discipline and the number of threads
             may differ. ``init`` is not used. The files of a stream are to have the names, the bytes
-            and the order of then, in whatever folder (contents are not compared), and ``shuffle`` and its
-            ``seed`` are to be those of then. One that has grown is refused too, though
+            and the order of then, in whatever folder (contents are not compared), and ``shuffle``
+            and its ``seed`` are to be those of then. A file that has grown is refused too, though
             what was used may be as it was: where a pass ends, and the last window of ``shuffle=``,
             follow from all of its rows, and whether those before are others cannot be told. Train
             on what has come in a run of its own, with ``init``, or as a day of
             ``leashed.continual``. Of files that have been modified and have as many bytes a
-            RuntimeWarning tells, and so it does where what was read from files now comes from an open
-            file, which tells nothing; of Arrow's columns nothing is known. One thread gives the same bits as without the interruption. With
-            several, the batches that were under way may be used twice, others not at all. Stop
-            rules count updates and epochs from the run's beginning, seconds from now; losses are
-            compared with the run's initial loss. The result's ``updates`` count from the run's
-            beginning, everything else in it from now.
+            RuntimeWarning tells, and so it does where what was read from files now comes from an
+            open file, which tells nothing; of Arrow's columns nothing is known. One thread gives
+            the same bits as without the interruption. With several, the batches that were under way
+            may be used twice, others not at all. Stop rules count updates and epochs from the run's
+            beginning, seconds from now; losses are compared with the run's initial loss. The
+            result's ``updates`` count from the run's beginning, everything else in it from now.
 
             Of a model that reads tables it is a folder: the rows are put into ``tables``, or into new
             ones; these must have been made alike, each with the rule, staleness policy and limits
