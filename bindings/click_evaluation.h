@@ -53,7 +53,6 @@ py::array_t<float> predict_rows(const GradientSource& source, const FloatArray& 
     if (rows) rows->read(0, batch.view, *found);
     predict(batch.view, out + first * outputs, *workspace);
   });
-  if (rows) rows->release(0);
   return predictions;
 }
 

@@ -91,13 +91,6 @@ std::optional<ClickMetrics> Evaluator::gather_metrics() {
   return all;
 }
 
-// Holding rows keeps their tables from using again what is gone.
-void Evaluator::release() {
-  for (std::size_t reader = 0; rows_ && reader < scratch_.size(); ++reader) {
-    if (scratch_[reader].rows) rows_->release(reader);
-  }
-}
-
 std::size_t Evaluator::helpers(std::size_t threads, std::size_t chunks) const {
   const auto worth =
       static_cast<std::size_t>(chunk_seconds_ * static_cast<double>(chunks) / kWorthwhile);
@@ -143,12 +136,10 @@ std::optional<Evaluation> Evaluator::operator()(const float* theta, const Datase
     } catch (...) {
       job.end();
       team_.finish();
-      release();
       gather_metrics();  // which the next evaluation is not to find
       throw;
     }
   }
-  release();
   std::optional<ClickMetrics> metrics = gather_metrics();
   if (job.failure) std::rethrow_exception(job.failure);
   if (job.ended.load(std::memory_order_relaxed)) return std::nullopt;

@@ -51,7 +51,6 @@ class Evaluator {
   void work(Job& job, std::size_t reader, const std::function<bool()>& keep_on, std::size_t most);
   Evaluation evaluate_chunk(const Job& job, std::size_t chunk, std::size_t reader);
   void prepare(Scratch& scratch) const;
-  void release();
   std::optional<ClickMetrics> gather_metrics();
   // How many threads beside the caller's are worth waking for so many chunks.
   std::size_t helpers(std::size_t threads, std::size_t chunks) const;

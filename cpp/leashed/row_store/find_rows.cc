@@ -21,7 +21,6 @@ void find_rows(const std::vector<std::shared_ptr<Table>>& tables,
                 std::to_string(features) + " are of tables");
   }
   for (std::size_t t = 0; t < tables.size(); ++t) {
-    found.numbers[t] = seats[t]->look();
     std::size_t entries = 0;
     for (std::size_t f = 0; f < features; ++f) {
       if (features_of_tables[f] != t) continue;

@@ -15,10 +15,9 @@ namespace leashed {
 
 struct FoundRows {
   FoundRows(std::size_t tables, std::size_t features)
-      : located(tables), numbers(tables), entries(features), places(features) {}
+      : located(tables), entries(features), places(features) {}
 
   std::vector<Located> located;                     // by table
-  std::vector<std::uint64_t> numbers;               // of the epochs in which they were found
   std::vector<std::vector<std::uint32_t>> entries;  // by feature
   std::vector<const std::uint32_t*> places;
 };

@@ -10,6 +10,10 @@ struct LocalRows::LocalBatch final : BatchRows, FoundRows {
   LocalBatch(std::size_t tables, std::size_t features)
       : FoundRows(tables, features), rows(tables), gradients(tables) {}
 
+  void let_go() {
+    for (Located& each : located) each.release();
+  }
+
   std::vector<TableRows> rows;  // by table
   std::vector<AlignedArray<float>> gradients;
 };
@@ -17,7 +21,6 @@ struct LocalRows::LocalBatch final : BatchRows, FoundRows {
 struct alignas(kCacheLine) LocalRows::Member {
   std::vector<std::unique_ptr<Table::Seat>> seats;  // by table; empty: it has left
   Combiner combiner;
-  const LocalBatch* newest = nullptr;   // that has been prefetched into
   const LocalBatch* current = nullptr;  // in lockstep: what all fold
   std::uint64_t steps = 0;              // of the run, when it last pushed
   // What it folds.
@@ -48,7 +51,6 @@ LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
                     std::to_string(Table::kKept) +
                     " threads of trainings and evaluations at once; use fewer threads");
       }
-      if (m >= workers) members_[m].seats.back()->rest();
     }
   }
 }
@@ -69,11 +71,7 @@ void LocalRows::show(const LocalBatch& rows, BatchView& batch) const {
 }
 
 void LocalRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
-  auto& local = static_cast<LocalBatch&>(rows);
-  Member& member = members_[worker];
-  if (lockstep_ && member.newest) let_go(member, local);
-  member.newest = &local;
-  locate(member, batch, local, true);
+  locate(members_[worker], batch, static_cast<LocalBatch&>(rows), true);
 }
 
 void LocalRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
@@ -92,14 +90,6 @@ void LocalRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
   show(local, batch);
 }
 
-// What it still holds was found when its newest batch was prefetched.
-void LocalRows::let_go(Member& member, const LocalBatch& rows) {
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    Table::Seat& seat = *member.seats[t];
-    seat.announce(member.newest == &rows ? seat.look() : member.newest->numbers[t]);
-  }
-}
-
 RowPublication LocalRows::push(std::size_t worker, BatchRows& rows, const RowStep& step) {
   auto& local = static_cast<LocalBatch&>(rows);
   Member& member = members_[worker];
@@ -114,7 +104,7 @@ RowPublication LocalRows::push(std::size_t worker, BatchRows& rows, const RowSte
   }
   member.steps = std::max(member.steps, step.t + 1);
   // In lockstep others may still fold what it has found: until it prefetches again.
-  if (!lockstep_) let_go(member, local);
+  if (!lockstep_) local.let_go();
   return result;
 }
 
@@ -162,9 +152,7 @@ RowPublication LocalRows::fold(std::size_t worker, std::size_t table, std::uint6
   return tables_[table]->push(*member.seats[table], folded, member.sums.data(), stride, t);
 }
 
-void LocalRows::drop(std::size_t worker, BatchRows& rows) {
-  let_go(members_[worker], static_cast<LocalBatch&>(rows));
-}
+void LocalRows::drop(std::size_t, BatchRows& rows) { static_cast<LocalBatch&>(rows).let_go(); }
 
 void LocalRows::reach(std::uint64_t updates) {
   for (std::size_t t = 0; t < tables_.size(); ++t) tables_[t]->reach_steps(begun_[t] + updates);
@@ -182,22 +170,15 @@ void LocalRows::leave(std::size_t worker) {
 void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
   auto& local = static_cast<LocalBatch&>(rows);
   Member& member = members_[workers_ + reader];
-  for (const auto& seat : member.seats) {
-    seat->begin();
-    seat->announce(seat->look());
-  }
   locate(member, batch, local, false);
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     Located& located = local.located[t];
     tables_[t]->pull(located);
     local.rows[t] = {located.ids.size(), tables_[t]->dim(), tables_[t]->gradient_stride(),
                      located.values.data(), nullptr};
+    located.release();  // copies are read
   }
   show(local, batch);
-}
-
-void LocalRows::release(std::size_t reader) {
-  for (const auto& seat : members_[workers_ + reader].seats) seat->rest();
 }
 
 }  // namespace leashed

@@ -46,7 +46,6 @@ class LocalRows final : public RowStore {
   void leave(std::size_t worker) override;
   std::size_t readers() const override { return readers_; }
   void read(std::size_t reader, BatchView& batch, BatchRows& rows) override;
-  void release(std::size_t reader) override;
 
  private:
   struct LocalBatch;
@@ -54,7 +53,6 @@ class LocalRows final : public RowStore {
 
   void locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits);
   void show(const LocalBatch& rows, BatchView& batch) const;
-  void let_go(Member& member, const LocalBatch& rows);
   // t: of the table, as Table::push has it.
   RowPublication fold(std::size_t worker, std::size_t table, std::uint64_t t);
 

@@ -26,8 +26,8 @@
 // then all workers' rows are there, and none of them is prefetched into before all have been
 // folded.
 //
-// Evaluation: store.read(reader, view, rows); source.evaluate(theta, view, workspace);
-// store.release(reader) once it reads no more rows. It admits, counts and versions nothing.
+// Evaluation: store.read(reader, view, rows); source.evaluate(theta, view, workspace). It admits,
+// counts and versions nothing.
 //
 // Workers are numbered from 0, and so are readers: threads that evaluate at once.
 #pragma once
@@ -73,11 +73,10 @@ class RowStore {
   virtual void leave(std::size_t worker) = 0;
 
   // prefetch and pull for who evaluates: an id that has no row reads what it would begin with, and
-  // no gradient is wanted. Valid until the reader's next read or release.
+  // no gradient is wanted. Valid until the reader's next read.
   // How many threads may.
   virtual std::size_t readers() const = 0;
   virtual void read(std::size_t reader, BatchView& batch, BatchRows& rows) = 0;
-  virtual void release(std::size_t reader) = 0;
 };
 
 }  // namespace leashed

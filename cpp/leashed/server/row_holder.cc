@@ -35,7 +35,6 @@ RowHolder::RowHolder(std::vector<std::shared_ptr<Table>> tables,
     : tables_(std::move(tables)),
       features_of_tables_(std::move(features_of_tables)),
       held_(tables_.size()),
-      holding_(tables_.size()),
       found_(tables_.size(), features_of_tables_.size()) {
   for (const auto& table : tables_) {
     begun_.push_back(table->steps() - std::min(table->steps(), begun));
@@ -47,13 +46,23 @@ RowHolder::RowHolder(std::vector<std::shared_ptr<Table>> tables,
 }
 
 RowHolder::~RowHolder() {
-  for (std::size_t t = 0; t < tables_.size(); ++t) tables_[t]->reach_steps(begun_[t] + steps_);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    tables_[t]->reach_steps(begun_[t] + steps_);
+    for (const auto& [row, _] : held_[t]) tables_[t]->release({&row, 1});
+  }
 }
 
-void RowHolder::hold(std::size_t table, std::uint64_t number) {
-  if (!tables_[table]->grows()) return;
-  ++held_[table][number];
-  ++holding_[table];
+void RowHolder::hold(std::size_t table, std::uint32_t row) {
+  if (!tables_[table]->evicts() || row == IdIndex::kNone) return;
+  if (held_[table][row]++ == 0) tables_[table]->hold({&row, 1});
+}
+
+void RowHolder::release(std::size_t table, std::uint32_t row) {
+  if (!tables_[table]->evicts() || row == IdIndex::kNone) return;
+  const auto one = held_[table].find(row);
+  if (--one->second > 0) return;
+  held_[table].erase(one);
+  tables_[table]->release({&row, 1});
 }
 
 void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
@@ -67,7 +76,6 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
 }
 
 void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
-  for (std::size_t t = 0; t < tables_.size(); ++t) seats_[t]->hold(holding_[t]);
   find_rows(tables_, features_of_tables_, seats_, batch, true, combiner_, found_);
   std::size_t floats = 0, count = 0, entries = 0;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
@@ -95,11 +103,14 @@ void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
     std::ranges::copy(located.versions, keys.versions.data() + first);
     first += n;
     const RowPublication& missed = located.missed;
-    hold(t, found_.numbers[t]);
-    keys.parts.push_back({static_cast<std::uint32_t>(n),
-                          static_cast<std::uint32_t>(missed.unadmitted),
-                          static_cast<std::uint32_t>(missed.deferred),
-                          static_cast<std::uint32_t>(missed.refused), found_.numbers[t]});
+    keys.parts.push_back({.unadmitted = static_cast<std::uint32_t>(missed.unadmitted),
+                          .deferred = static_cast<std::uint32_t>(missed.deferred),
+                          .refused = static_cast<std::uint32_t>(missed.refused)});
+    for (const std::uint32_t row : located.rows) {
+      hold(t, row);
+      ++keys.parts[t].count;
+    }
+    located.release();
   }
   std::uint32_t* places = pulled.places.data();
   for (const auto& of : found_.entries) places = std::ranges::copy(of, places).out;
@@ -177,14 +188,12 @@ void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& 
   }
   for (std::size_t t = 0; t < tables; ++t) {
     const RowKeys::Part& part = keys.parts[t];
-    for (RowPush* push : pushes) {
-      hold(t, part.found_in);
-      push->keys.parts.push_back({.found_in = part.found_in});
-    }
+    for (RowPush* push : pushes) push->keys.parts.emplace_back();
     for (std::size_t i = first; i < first + part.count; ++i) {
       RowKeys& to = pushes[sharding(t, keys.rows[i])]->keys;
       to.rows.push_back(keys.rows[i]);
       to.versions.push_back(keys.versions[i]);
+      hold(t, keys.rows[i]);
       ++to.parts[t].count;
     }
     first += part.count;
@@ -238,13 +247,10 @@ RowPublication RowHolder::push(RowKeys& keys, const float* gradients, std::uint6
 }
 
 void RowHolder::release(RowKeys& keys) {
+  std::size_t first = 0;
   for (std::size_t t = 0; t < keys.parts.size(); ++t) {
-    if (!tables_[t]->grows()) continue;
-    auto& held = held_[t];
-    const auto one = held.find(keys.parts[t].found_in);
-    if (--one->second == 0) held.erase(one);
-    --holding_[t];
-    seats_[t]->announce(held.empty() ? seats_[t]->look() : held.begin()->first);
+    const std::size_t end = first + keys.parts[t].count;
+    for (; first < end; ++first) release(t, keys.rows[first]);
   }
   keys.parts.clear();
 }

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "leashed/row_store/find_rows.h"
@@ -18,7 +18,6 @@ struct RowKeys {
   struct Part {
     std::uint32_t count = 0;                                  // of the table's rows
     std::uint32_t unadmitted = 0, deferred = 0, refused = 0;  // of the ids that have none
-    std::uint64_t found_in = 0;                               // epoch, of a table that grows
   };
   std::vector<Part> parts;                    // by table; empty: nothing is pulled
   std::vector<std::uint32_t> rows, versions;  // as Located has them
@@ -83,7 +82,9 @@ class RowHolder {
 
  private:
   void find_and_copy(const BatchView& batch, PulledRows& pulled);
-  void hold(std::size_t table, std::uint64_t number);
+  // One more of what is pulled or pushed has that row, or one less.
+  void hold(std::size_t table, std::uint32_t row);
+  void release(std::size_t table, std::uint32_t row);
   // Floats from one table's copies of so many rows to the next one's.
   std::size_t copies_of(std::size_t table, std::size_t count) const;
 
@@ -92,10 +93,8 @@ class RowHolder {
   std::vector<std::unique_ptr<Table::Seat>> seats_;
   std::vector<std::uint64_t> begun_;  // by table: the steps it had made before the run
   std::uint64_t steps_ = 0;           // of the run
-  // By table that grows: in which epochs what is held was found, and how many hold it. A seat
-  // announces the first.
-  std::vector<std::map<std::uint64_t, std::size_t>> held_;
-  std::vector<std::size_t> holding_;  // how many do, in all
+  // By table that evicts: how many have a row, which it holds for all of them.
+  std::vector<std::unordered_map<std::uint32_t, std::uint32_t>> held_;
   // Of the batch that is pulled or pushed.
   Combiner combiner_;
   FoundRows found_;

@@ -63,6 +63,24 @@ class Epochs {
     return oldest;
   }
 
+  // In which a reader finds things and uses them.
+  class Section {
+   public:
+    Section(Epochs& epochs, std::size_t reader) : epochs_(epochs), reader_(reader) {
+      epochs_.join(reader_);
+      go_on();
+    }
+    ~Section() { epochs_.leave(reader_); }
+    Section(const Section&) = delete;
+    Section& operator=(const Section&) = delete;
+    // What was found before is not used any more.
+    void go_on() { epochs_.announce(reader_, epochs_.look()); }
+
+   private:
+    Epochs& epochs_;
+    const std::size_t reader_;
+  };
+
  private:
   struct alignas(kCacheLine) Announced {
     std::atomic<std::uint64_t> number{kLeft};

@@ -9,12 +9,14 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
 
 constexpr unsigned kLeastBits = 6;  // of a segment's slots
 constexpr std::size_t kWorst = 4;   // rows that are evicted of those that are compared
+constexpr std::size_t kTries = 8;   // rows that may wait before one that is free
 
 // In which the thread begins a row.
 thread_local AlignedArray<float> own_row;
@@ -50,26 +52,15 @@ void IdIndex::Segment::put(std::uint64_t id, std::uint64_t hash, Handle handle) 
 }
 
 struct alignas(kCacheLine) IdIndex::Shard {
-  static constexpr std::uint64_t kNotFull = Epochs::kLeft, kForGood = kNotFull - 1;
-
   // Relaxed: counted without the lock.
-  std::atomic<std::uint64_t> deferred{0};
-  // Of what was held when the last id was refused, the oldest epoch: until it changes nothing comes
-  // back. kNotFull: that id got a row, or some are to be evicted. Relaxed: what comes back is taken
-  // under the lock, and who sees an older one is refused, or looks in vain.
-  std::atomic<std::uint64_t> full_since{kNotFull};
-  // Relaxed: counted without the lock.
-  std::atomic<std::uint64_t> refused{0};
+  std::atomic<std::uint64_t> deferred{0}, refused{0};
+  // An id was refused, and none will get a row, nor is the shard rebuilt. Release where it is
+  // stored, acquire where it is loaded: then the last segment is seen, which stays.
+  std::atomic<bool> full{false};
 
-  // A row that an id has no more, and the number of the epoch that it must outlive, modulo 2^32:
-  // while one is held that is older than others, no more epochs begin than there are rows.
+  // A row that an id has no more, and what it waits for.
   struct Left {
     std::uint32_t row, number;
-
-    bool is_free(std::uint64_t oldest) const {
-      return oldest == Epochs::kLeft ||
-             static_cast<std::int32_t>(static_cast<std::uint32_t>(oldest) - number) >= 0;
-    }
   };
 
   // Under the lock.
@@ -83,14 +74,14 @@ struct alignas(kCacheLine) IdIndex::Shard {
   std::vector<Retired> retired;  // the oldest first
   std::byte* memory = nullptr;   // that all but the first segment lie in
   std::size_t bytes = 0;         // of it, that have been written to
-  // A ring of so many: from `oldest` on the rows that are free, and behind them those that wait.
+  // A ring of so many rows that have left, from `oldest` on.
   std::unique_ptr<Left[]> limbo;
-  std::size_t places = 0, oldest = 0, free = 0, waiting = 0;
+  std::size_t places = 0, oldest = 0, waiting = 0;
   std::size_t unused = 0;  // rows that it may take and never has
   std::size_t live = 0, hand = 0;
   std::uint64_t inserted = 0, evicted = 0, rebuilt = 0;
 
-  std::size_t at_hand() const { return unused + free + waiting; }
+  std::size_t at_hand() const { return unused + waiting; }
   // The k-th from the oldest on.
   Left& left(std::size_t k) { return limbo[(oldest + k) % places]; }
   // Of the ring, that have been written to.
@@ -111,15 +102,9 @@ std::size_t IdIndex::most_retired(const Settings& settings) {
   return bits_for(rows_per_shard(settings)) - kLeastBits + 2;
 }
 
-// Of one shard: as many rows as are left.
-std::size_t IdIndex::most_reserve(const Settings& settings) {
-  if (settings.reserve == 0) return 0;
-  return std::max(settings.reserve, rows_per_shard(settings) / 2);
-}
-
 // Of one shard: who finds fewer free than are to be evicts a few at once.
 std::size_t IdIndex::ring_places(const Settings& settings) {
-  return settings.reserve == 0 ? 0 : most_reserve(settings) + kWorst;
+  return settings.reserve == 0 ? 0 : settings.reserve + kWorst;
 }
 
 // Of all else that there is from the start.
@@ -135,15 +120,15 @@ std::size_t IdIndex::most_bytes(const Settings& settings) {
 }
 
 IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise,
-                 Score score)
+                 RowHolds* holds, Score score)
     : rows_(rows),
       epochs_(epochs),
       settings_(settings),
       initialise_(std::move(initialise)),
+      holds_(holds),
       score_(std::move(score)),
       rows_per_shard_(rows_per_shard(settings)),
       segment_bytes_(segment_bytes(settings)),
-      most_reserve_(most_reserve(settings)),
       first_segments_(slots(settings.shard_bits), Segment::bytes(kLeastBits), "a table's index"),
       segments_(slots(settings.shard_bits), segment_bytes_, "a table's index"),
       current_(std::make_unique<std::atomic<std::uintptr_t>[]>(slots(settings.shard_bits))),
@@ -173,12 +158,14 @@ IdIndex::~IdIndex() = default;
 // it.
 IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period,
                                bool may_evict) {
-  if (is_special(id)) return {find(id), Outcome::known};
+  const auto held = [this](std::uint32_t row, Outcome outcome) -> Entry {
+    if (holds_) holds_->hold(row);
+    return {row, outcome};
+  };
+  if (is_special(id)) return held(special_row(id), Outcome::known);
   const std::uint64_t hash = mix(id);
   Shard& shard = shards_[shard_of(hash)];
-  const std::uint64_t full_since = shard.full_since.load(kRelaxed);
-  if (full_since == Shard::kForGood ||
-      (full_since != Shard::kNotFull && full_since == epochs_.oldest())) {
+  if (shard.full.load(std::memory_order_acquire)) {
     if (const std::uint32_t row = find(id); row != kNone) return {row, Outcome::known};
     shard.refused.fetch_add(1, kRelaxed);
     return {kNone, Outcome::refused};
@@ -190,28 +177,29 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
     return {kNone, Outcome::deferred};
   }
   if (const std::uint32_t row = shard.owned.find(id, hash); row != kNone) {
-    return {row, Outcome::known};
+    return held(row, Outcome::known);
   }
-  const std::uint64_t oldest = reclaim(shard);
-  const std::uint32_t row = make_room(shard) ? take_row(shard) : kNone;
+  reclaim(shard);
+  // One that is full, and stays so, is not rebuilt either.
+  const bool full = !score_ && shard.at_hand() == 0;
+  const std::uint32_t row = !full && make_room(shard) ? take_row(shard) : kNone;
   if (row != kNone) {
     rows_.head(row).version.store(0, kRelaxed);
     rows_.head(row).touched.store(touched, kRelaxed);
     rows_.head(row).period.store(period, kRelaxed);
-    std::copy_n(values, rows_.floats(), rows_.values(row));
+    // Racy: somebody may be comparing what the row was before.
+    update_kernels().copy_racy(rows_.values(row), values, rows_.floats());
+    if (holds_) holds_->hold(row);
     ++shard.inserted;
     shard.owned.put(id, hash, {row, static_cast<std::uint32_t>(shard.inserted)});
     ++shard.used;
     ++shard.live;
   } else {
     shard.refused.fetch_add(1, kRelaxed);
+    if (full) shard.full.store(true, std::memory_order_release);
   }
-  const bool evicts = score_ && may_evict && shard.at_hand() < reserve();
-  const bool for_good = !score_ && shard.at_hand() == 0;
-  const bool full = row == kNone && !evicts && (for_good || may_evict);
-  shard.full_since.store(!full ? Shard::kNotFull : for_good ? Shard::kForGood : oldest, kRelaxed);
-  if (evicts) {
-    const Sample sample = sampled(shard, row);
+  if (score_ && may_evict && shard.at_hand() < settings_.reserve) {
+    const Sample sample = sampled(shard);
     lock.unlock();
     evict(shard, sample);
   }
@@ -285,24 +273,24 @@ bool IdIndex::rebuild(Shard& shard, unsigned bits) {
   return true;
 }
 
-// Takes back what nobody holds any more; the epoch that it went by, kNotFull where nothing waits.
-std::uint64_t IdIndex::reclaim(Shard& shard) {
-  if (shard.retired.empty() && shard.waiting == 0) return Shard::kNotFull;
+// Takes back the segments that nobody looks into any more.
+void IdIndex::reclaim(Shard& shard) {
+  if (shard.retired.empty()) return;
   const std::uint64_t oldest = epochs_.oldest();
   std::erase_if(shard.retired, [&](const Shard::Retired& each) { return each.number <= oldest; });
-  while (shard.waiting > 0 && shard.left(shard.free).is_free(oldest)) {
-    ++shard.free;
-    --shard.waiting;
-  }
-  return oldest;
 }
 
+// One that has left, or else one that was never used. Those that are still held are few, for none
+// leaves that is: they go to the end of the ring.
 std::uint32_t IdIndex::take_row(Shard& shard) {
-  if (shard.free > 0) {
-    const std::uint32_t row = shard.left(0).row;
+  for (std::size_t tries = std::min(kTries, shard.waiting); tries > 0; --tries) {
+    const Shard::Left left = shard.left(0);
     shard.oldest = (shard.oldest + 1) % shard.places;
-    --shard.free;
-    return row;
+    if (holds_->is_free(left.row, left.number)) {
+      --shard.waiting;
+      return left.row;
+    }
+    shard.left(shard.waiting - 1) = left;
   }
   if (shard.unused == 0) return kNone;
   --shard.unused;
@@ -310,8 +298,8 @@ std::uint32_t IdIndex::take_row(Shard& shard) {
   return next_row_.fetch_add(1, kRelaxed);
 }
 
-// The next rows under the hand, but for the newest.
-IdIndex::Sample IdIndex::sampled(Shard& shard, std::uint32_t newest) {
+// The next rows under the hand.
+IdIndex::Sample IdIndex::sampled(Shard& shard) {
   const Segment segment = shard.owned;
   Sample sample;
   sample.rebuilt = shard.rebuilt;
@@ -320,39 +308,41 @@ IdIndex::Sample IdIndex::sampled(Shard& shard, std::uint32_t newest) {
     shard.hand = segment.next(shard.hand);
     if (is_special(segment.table[shard.hand].id.load(kRelaxed))) continue;
     const std::uint32_t row = segment.table[shard.hand].handle.row;
-    if (row != newest) sample.candidates[sample.count++] = {0, row, shard.hand};
+    sample.candidates[sample.count++] = {0, row, shard.hand};
   }
   return sample;
 }
 
-// The worst of the sample; one epoch for all of them. Without the lock none of them begins anew for
-// another id: the caller may have found it.
+// The worst of the sample that nobody holds: what is held is in use, and would be of no use to
+// anybody else yet. Without the lock a row may begin anew for another id, and what is compared is
+// of both: then its slot is a tomb.
 void IdIndex::evict(Shard& shard, Sample sample) {
-  const auto begin = sample.candidates.begin(), end = begin + sample.count;
+  const auto begin = sample.candidates.begin();
+  const auto end = std::remove_if(begin, begin + sample.count, [this](const Candidate& each) {
+    return holds_->is_held(each.row);
+  });
   for (auto each = begin; each != end; ++each) {
     const float score = score_(rows_.head(each->row), rows_.values(each->row));
     each->score = std::isnan(score) ? std::numeric_limits<float>::infinity() : score;
   }
-  const auto worst = begin + std::min(kWorst, sample.count);
+  const auto worst = begin + std::min<std::ptrdiff_t>(kWorst, end - begin);
   std::partial_sort(begin, worst, end,
                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
   const std::unique_lock lock(shard.lock, std::try_to_lock);
   // Else the next who inserts sees to it.
-  if (!lock || shard.rebuilt != sample.rebuilt || shard.at_hand() >= reserve()) return;
+  if (!lock || shard.rebuilt != sample.rebuilt || shard.at_hand() >= settings_.reserve) return;
   std::size_t count = 0;
   for (auto each = begin; each != worst; ++each) {
     std::atomic<std::uint64_t>& id = shard.owned.table[each->slot].id;
     if (is_special(id.load(kRelaxed))) continue;  // somebody else has evicted it
     id.store(kTomb, kRelaxed);
     rows_.head(each->row).version.fetch_or(RowHead::kDead, kRelaxed);
-    shard.left(shard.free + shard.waiting++) = {each->row, 0};
+    shard.left(shard.waiting++) = {each->row, 0};
     ++count;
   }
   if (count == 0) return;
-  const auto number = static_cast<std::uint32_t>(epochs_.begin());
-  for (std::size_t k = 1; k <= count; ++k) {
-    shard.left(shard.free + shard.waiting - k).number = number;
-  }
+  const std::uint32_t number = holds_->leave();
+  for (std::size_t k = 1; k <= count; ++k) shard.left(shard.waiting - k).number = number;
   shard.live -= count;
   shard.evicted += count;
 }

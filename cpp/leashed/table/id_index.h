@@ -6,8 +6,8 @@
 // has an id, then a tomb, and is never used again as long as its segment lives; its row is written
 // before its id. So an id that is found has its own row, and nothing needs to be looked at twice.
 // Inserting, evicting and rebuilding take the shard's lock, and who does not get it at once lets it
-// be this time. A row or segment that is out of reach is used again when nobody can hold it any
-// more (epochs.h).
+// be this time. A segment that is out of reach is used again when nobody can look into it any more
+// (epochs.h), a row when nobody holds it (row_holds.h).
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,7 @@
 #include "leashed/base/aligned.h"
 #include "leashed/table/epochs.h"
 #include "leashed/table/reserved.h"
+#include "leashed/table/row_holds.h"
 #include "leashed/table/rows.h"
 
 namespace leashed {
@@ -34,13 +35,13 @@ class IdIndex {
   struct Settings {
     std::size_t rows;     // of all shards together, at most
     unsigned shard_bits;  // 2^so many shards
-    // Rows of each shard that are kept free, at least, where some can be evicted; 0: none can.
+    // Rows of each shard that are kept free, or wait to be, where some can be evicted; 0: none can.
     std::size_t reserve;
   };
   // What a row holds when its id is inserted: θ and the states. Called by any thread.
   using Initialise = std::function<void(std::uint64_t id, float* values)>;
-  // Of rows to evict, those of the largest score. Read while others write, by any thread; null:
-  // none ever is.
+  // Of rows to evict, those of the largest score. Read while others write, by any thread, also of
+  // rows that begin anew for another id meanwhile, which are not evicted then.
   using Score = std::function<float(RowHead& head, const float* values)>;
   // Which row an id has, and the how manieth of its shard's insertions, modulo 2^32, has given it:
   // an id that was evicted and has come back to the same row has another one. 0: of the ids that
@@ -49,7 +50,9 @@ class IdIndex {
     std::uint32_t row, incarnation;
   };
 
-  IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise, Score score);
+  // holds, score: null where no row is ever evicted.
+  IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise,
+          RowHolds* holds = nullptr, Score score = nullptr);
   ~IdIndex();
 
   // Rows to be made for these settings.
@@ -57,7 +60,8 @@ class IdIndex {
   // Bytes that it keeps, at most, where so many rows are in so many shards.
   static std::size_t most_bytes(const Settings& settings);
 
-  // For readers that have joined. The row of that id; kNone: it has none.
+  // For readers that have joined. The row of that id; kNone: it has none. Where rows are evicted it
+  // may be another id's by then, unless the caller has begun to read rows, or holds it.
   std::uint32_t find(std::uint64_t id) const {
     if (is_special(id)) return special_row(id);
     const std::uint64_t hash = mix(id);
@@ -70,6 +74,19 @@ class IdIndex {
     __builtin_prefetch(&segment.table[segment.first(hash)]);
   }
 
+  // Where rows are evicted: the id's row, which the caller holds until it releases it. `row`: that
+  // which find() has given. kNone: it has none.
+  std::uint32_t hold(std::uint64_t id, std::uint32_t row) const {
+    while (row != kNone) {
+      holds_->hold(row);
+      const std::uint32_t again = find(id);
+      if (again == row) break;
+      holds_->release(row);  // it was evicted, and may have come back elsewhere
+      row = again;
+    }
+    return row;
+  }
+
   enum class Outcome {
     known,  // it had one, found only now
     inserted,
@@ -80,18 +97,12 @@ class IdIndex {
     std::uint32_t row;
     Outcome outcome;
   };
-  // For readers that have joined, and have not found it; its row was touched then, in that period
-  // of SWAP's. Takes no rows beyond the settings', and for slots no more than most_bytes(). Evicts
-  // others where few rows are left, and where it may. Where the thread cannot get_ready() it
-  // throws, and has changed nothing.
+  // Of an id that was not found; its row was touched then, in that period of SWAP's. Where rows are
+  // evicted the caller holds it. Takes no rows beyond the settings', and for slots no more than
+  // most_bytes(). Evicts others, which nobody holds, where few rows are left, and where it may.
+  // Where the thread cannot get_ready() it throws, and has changed nothing.
   Entry insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period = 0,
                bool may_evict = true);
-  // Who is about to insert says for him how many rows are to be free, or wait, and says 0 when he
-  // inserts no more; `before` is what he said last. Where some can be evicted, as many are kept so
-  // as all together have said, half of them all at most. By any thread.
-  void expect(std::size_t rows, std::size_t before) {
-    expected_.fetch_add(rows - before, std::memory_order_relaxed);
-  }
   // A thread begins rows in memory of its own: for its life that of one row, the largest of all
   // indexes, beside most_bytes(). Takes it here, or else by its first insertion. Throws
   // std::bad_alloc; insertions that follow do not.
@@ -174,7 +185,6 @@ class IdIndex {
   };
 
   static std::size_t segment_bytes(const Settings& settings);
-  static std::size_t most_reserve(const Settings& settings);
   static std::size_t ring_places(const Settings& settings);
   static std::size_t most_retired(const Settings& settings);
   static std::size_t shard_bytes(const Settings& settings);
@@ -185,18 +195,12 @@ class IdIndex {
   Segment current(std::size_t shard) const {
     return Segment::of(current_[shard].load(std::memory_order_acquire));
   }
-  // Rows of a shard that are to be kept free now. It may be another number a moment later: then
-  // some are evicted sooner or later than they would be.
-  std::size_t reserve() const {
-    const std::size_t wanted = expected_.load(std::memory_order_relaxed) >> settings_.shard_bits;
-    return std::clamp(wanted, settings_.reserve, most_reserve_);
-  }
   bool make_room(Shard& shard);
   std::byte* place_for(const Shard& shard, unsigned bits) const;
   bool rebuild(Shard& shard, unsigned bits);
-  std::uint64_t reclaim(Shard& shard);
+  void reclaim(Shard& shard);
   const float* begun(std::uint64_t id) const;
-  Sample sampled(Shard& shard, std::uint32_t newest);
+  Sample sampled(Shard& shard);
   void evict(Shard& shard, Sample sample);
   std::uint32_t take_row(Shard& shard);
 
@@ -204,16 +208,14 @@ class IdIndex {
   Epochs& epochs_;
   const Settings settings_;
   const Initialise initialise_;
+  RowHolds* const holds_;
   const Score score_;
-  const std::size_t rows_per_shard_, segment_bytes_, most_reserve_;  // of one shard
+  const std::size_t rows_per_shard_, segment_bytes_;  // of one shard
   // The first ones are apart, so that a table of few ids takes no huge page of the others'.
   const Reserved first_segments_, segments_;
   // Of each shard. Release where it is stored, acquire where it is loaded.
   const std::unique_ptr<std::atomic<std::uintptr_t>[]> current_;
   const std::unique_ptr<Shard[]> shards_;
-  // What all have said. Relaxed: it orders nothing; who sees an older number
-  // keeps fewer rows free, or more, and of those there are no more than most_reserve_.
-  std::atomic<std::size_t> expected_{0};
   // The first row that has never been used. Relaxed: each number is given to one shard.
   std::atomic<std::uint32_t> next_row_{kSpecial};
 };

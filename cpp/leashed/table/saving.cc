@@ -39,7 +39,8 @@ void Table::each_row(F&& f) const {
 }
 
 void Table::save(const std::string& path, const std::string& description, const Watch& watch) {
-  Seat seat(*this, watch);
+  const Seat seat(*this, watch);
+  const Reading reading(*this, seat);
   const std::size_t floats = rows_->floats();
   const auto copy = update_kernels().copy_racy;
   SavedWriter file(path, header(description));
@@ -162,6 +163,7 @@ std::uint64_t Table::track(const Watch& watch) {
 std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64_t>& gone,
                                            const Watch& watch) {
   const Seat seat(*this, watch);
+  const Reading reading(*this, seat);
   std::vector<Changed> changed;
   std::vector<bool> lives(index_ ? marks.ids.size() : 0);
   if (!index_) marks.make_room(capacity_, false, false);
@@ -197,10 +199,10 @@ std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64
 }
 
 bool Table::settle(const Watch& watch) {
-  // All that is held from here on was found after this, and updated after it.
-  const std::uint64_t number = epochs_.begin();
+  // All updates that are counted from here on begin after this.
+  const std::uint64_t number = pushes_.begin();
   const auto end = std::chrono::steady_clock::now() + kSettled;
-  while (epochs_.oldest() < number) {
+  while (pushes_.oldest() < number) {
     if (std::chrono::steady_clock::now() > end) return false;
     if (watch) watch();
     std::this_thread::sleep_for(kWait);
@@ -224,6 +226,7 @@ void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, Sa
   if (header.changes) header.gone = std::move(gone);
   const bool settled = quiet || settle(watch);
   const Seat seat(*this, watch);
+  const Reading reading(*this, seat);
   const auto copy = update_kernels().copy_racy;
   SavedWriter file(path, header);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -379,6 +382,7 @@ void Table::put(const SavedRow& row, const float* values, const std::string& pat
     head.period.store(row.period, kRelaxed);
   }
   std::copy_n(values, rows_->floats(), rows_->values(to));
+  release({&to, 1});
 }
 
 }  // namespace leashed

@@ -34,9 +34,14 @@ IdIndex::Settings index_settings(std::size_t rows, bool evicts) {
           .reserve = evicts ? std::max<std::size_t>(4, rows_per_shard / 16) : 0};
 }
 
+// Bytes of a row, beside its own.
+std::size_t holds_of(const IdIndex::Settings& index) {
+  return index.reserve > 0 ? RowHolds::kBytes : 0;
+}
+
 // Of all that a growing table of so many rows may keep.
 std::size_t bytes_for(const IdIndex::Settings& index, std::size_t row, bool filters) {
-  return IdIndex::rows_of(index) * row + IdIndex::most_bytes(index) +
+  return IdIndex::rows_of(index) * (row + holds_of(index)) + IdIndex::most_bytes(index) +
          (filters ? Admission::bytes(index.rows) : 0);
 }
 
@@ -183,11 +188,15 @@ void Table::make_rows(const Watch& watch) {
 void Table::clear() {
   auto rows = std::make_unique<Rows>(capacity_, floats(), settings_.versions);
   const auto begin = [this](std::uint64_t id, float* values) { this->begin(id, values); };
+  std::shared_ptr<RowHolds> holds;
   IdIndex::Score score;
   if (evicts()) {
+    holds = std::make_shared<RowHolds>(capacity_, kSeats);
     score = [this](RowHead& head, const float* values) { return this->score(head, values); };
   }
-  index_ = std::make_unique<IdIndex>(*rows, epochs_, index_settings_, begin, std::move(score));
+  index_ = std::make_unique<IdIndex>(*rows, looks_, index_settings_, begin, holds.get(),
+                                     std::move(score));
+  holds_ = std::move(holds);
   rows_ = std::move(rows);
 }
 
@@ -202,9 +211,13 @@ float Table::score(RowHead& head, const float* values) const {
   // Modulo 2^16: who is found to be older than half of that stays so old.
   constexpr std::uint16_t kOldest = 0x8000, kNewer = 0xFF00;
   const std::uint16_t now = time();
-  const auto age = static_cast<std::uint16_t>(now - head.touched.load(kRelaxed));
+  std::uint16_t touched = head.touched.load(kRelaxed);
+  const auto age = static_cast<std::uint16_t>(now - touched);
   if (age >= kNewer) return 0;  // touched after `now`
-  if (age > kOldest) head.touched.store(static_cast<std::uint16_t>(now - kOldest), kRelaxed);
+  if (age > kOldest) {
+    const auto oldest = static_cast<std::uint16_t>(now - kOldest);
+    head.touched.compare_exchange_strong(touched, oldest, kRelaxed);
+  }
   return std::min(age, kOldest);
 }
 
@@ -220,11 +233,6 @@ std::size_t Table::Seat::take(Table& table, std::size_t most, std::uint64_t user
     if (table.slots_[number].take(user)) return number;
   }
   return kSeats;
-}
-
-Table::Seat::Seat(Table& table, std::size_t number) : table_(table), number_(number) {
-  begin();
-  announce(look());
 }
 
 Table::Seat::Seat(Table& table, const Watch& watch)
@@ -249,9 +257,6 @@ Table::Seat::~Seat() {
   Slot& slot = table_.slots_[number_];
   // In the child of a fork the threads that had it are no more, wherever they were.
   if (slot.user.load(kRelaxed) == kKeeper && table_.forks_.load(kRelaxed) != forks()) return;
-  table_.expect(*this, 0);
-  hold(1);
-  table_.epochs_.leave(number_);
   slot.user.store(kNobody, std::memory_order_release);
 }
 
@@ -276,10 +281,53 @@ std::uint32_t Table::admit(std::uint64_t id, RowPublication& missed) {
   return entry.row;
 }
 
+void Located::release() {
+  if (!holds) return;
+  for (const std::uint32_t row : rows) {
+    if (row < holds->rows()) holds->release(row);
+  }
+  holds.reset();
+}
+
+void Table::hold(std::span<const std::uint32_t> rows) {
+  if (!holds_) return;
+  for (const std::uint32_t row : rows) {
+    if (row != IdIndex::kNone) holds_->hold(row);
+  }
+}
+
+void Table::release(std::span<const std::uint32_t> rows) {
+  if (!holds_) return;
+  for (const std::uint32_t row : rows) {
+    if (row != IdIndex::kNone) holds_->release(row);
+  }
+}
+
+// Slots, and who holds rows, are on their way into the cache before they are looked at.
+void Table::find(const Seat& seat, Located& located) {
+  const Epochs::Section section(looks_, seat.number_);
+  const std::vector<std::uint64_t>& ids = located.ids;
+  const std::size_t n = ids.size(), behind = holds_ ? kAhead : 0;
+  for (std::size_t i = 0; i < n + kAhead + behind; ++i) {
+    if (i < n) index_->prefetch(ids[i]);
+    if (i >= kAhead && i < n + kAhead) {
+      std::uint32_t& row = located.rows[i - kAhead];
+      row = index_->find(ids[i - kAhead]);
+      if (holds_ && row != IdIndex::kNone) holds_->prefetch(row);
+    }
+    if (holds_ && i >= kAhead + behind) {
+      std::uint32_t& row = located.rows[i - kAhead - behind];
+      row = index_->hold(ids[i - kAhead - behind], row);
+    }
+  }
+  located.holds = holds_;
+}
+
 void Table::locate(Seat& seat, Located& located, bool admits) {
   const std::vector<std::uint64_t>& ids = located.ids;
   const std::size_t n = ids.size();
   check(ids.data(), n);
+  located.release();
   located.missed = {};
   located.rows.resize(n);
   std::size_t found = n;
@@ -288,11 +336,7 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
       located.rows[i] = static_cast<std::uint32_t>(ids[i]);
     }
   } else {
-    for (std::size_t i = 0; i < n + kAhead; ++i) {
-      if (i < n) index_->prefetch(ids[i]);
-      if (i < kAhead) continue;
-      located.rows[i - kAhead] = index_->find(ids[i - kAhead]);
-    }
+    find(seat, located);
     std::size_t to_admit = 0;
     for (std::size_t i = 0; i < n; ++i) {
       if (located.rows[i] != IdIndex::kNone) continue;
@@ -305,7 +349,6 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
       located.rows[i] = kToAdmit;
       ++to_admit;
     }
-    if (admits) expect(seat, to_admit);
     for (std::size_t i = 0; to_admit > 0; ++i) {
       if (located.rows[i] != kToAdmit) continue;
       located.rows[i] = admit(ids[i], located.missed);
@@ -315,22 +358,6 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
   if (!admits) return;
   slots_[seat.number_].add(kAsked, n);
   slots_[seat.number_].add(kFound, found);
-}
-
-// What is evicted for a batch comes back when those are over whose rows are held by then, and the
-// batch itself: so many batches' rows wait, and one's are free. One more is for what others bring
-// while somebody sleeps, or more where shards would else run out, among which ids are not spread
-// evenly (four standard deviations); but never rows of those batches themselves.
-void Table::expect(Seat& seat, std::size_t ids) {
-  if (!evicts()) return;
-  Slot& slot = slots_[seat.number_];
-  const std::size_t needed = (slot.held + 1) * ids;
-  const double shards = std::size_t{1} << index_settings_.shard_bits;
-  const double uneven = 4 * std::sqrt(static_cast<double>(needed) * shards);
-  const std::size_t rows = std::min(needed + std::max(ids, static_cast<std::size_t>(uneven)),
-                                    capacity_ - std::min(capacity_, needed));
-  if (rows != slot.expected) index_->expect(rows, slot.expected);
-  slot.expected = rows;
 }
 
 void Table::expect_pull(const Located& located) const {
@@ -420,6 +447,7 @@ void Table::weigh(const Located& located, float* factors, RowPublication& missed
 
 RowPublication Table::push(Seat& seat, const Located& located, const float* gradient,
                            std::size_t stride, std::uint64_t t, const float* weighed) {
+  const Epochs::Section section(pushes_, seat.number_);
   const Coefficients coefficients = rule_.coefficients(t);
   if (!settings_.versions) {
     const RowPublication result = push_uncounted(located, gradient, stride, coefficients);
@@ -535,8 +563,9 @@ void Table::count(Seat& seat, const RowPublication& p) {
 std::vector<std::uint64_t> Table::ids(const Watch& watch) {
   constexpr std::size_t kPart = 1024;  // rows between two looks at signals
   std::vector<std::uint64_t> found;
-  Seat seat(*this, watch);
+  const Seat seat(*this, watch);
   if (index_) {
+    const Epochs::Section section(looks_, seat.number_);
     index_->each([&](std::uint64_t id, IdIndex::Handle) {
       if (watch && found.size() % kPart == 0) watch();
       found.push_back(id);
@@ -548,12 +577,13 @@ std::vector<std::uint64_t> Table::ids(const Watch& watch) {
 void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values, std::uint32_t* versions,
                    const Watch& watch) {
   check(ids, n);
-  Seat seat(*this, watch);
+  const Seat seat(*this, watch);
+  Reading reading(*this, seat);
   constexpr std::size_t kRows = 256;
   const float* rows[kRows];
   for (std::size_t begin = 0; begin < n; begin += kRows) {
     if (watch) watch();
-    seat.announce(seat.look());
+    reading.go_on();
     const std::size_t count = std::min(kRows, n - begin);
     const std::uint64_t* const some = ids + begin;
     if (index_) {
@@ -588,7 +618,10 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   struct Tidy {
     Table& table;
     Slot& slot;
-    ~Tidy() { table.tidy(slot); }
+    ~Tidy() {
+      slot.scratch->located.release();
+      table.tidy(slot);
+    }
   };
   const Tidy tidy{*this, slots_[seat.number_]};
   Located& located = scratch.located;
@@ -690,7 +723,7 @@ Table::Statistics Table::statistics(const Watch& watch) {
   if (index_) {
     const IdIndex::Counts counts = index_->counts();
     s.rows = counts.live + 2;  // the two ids that always have one
-    s.bytes = counts.rows * s.bytes_per_row + counts.bytes +
+    s.bytes = counts.rows * (s.bytes_per_row + holds_of(index_settings_)) + counts.bytes +
               (admission_ ? Admission::bytes(index_settings_.rows) : 0);
     s.admitted = counts.inserted;
     s.evicted = counts.evicted;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "leashed/table/epochs.h"
 #include "leashed/table/id_index.h"
 #include "leashed/table/initial.h"
+#include "leashed/table/row_holds.h"
 #include "leashed/table/row_publication.h"
 #include "leashed/table/row_rule.h"
 #include "leashed/table/rows.h"
@@ -29,14 +31,22 @@
 
 namespace leashed {
 
-// Distinct rows that somebody reads, and then updates.
+// Distinct rows that somebody reads, and then updates: those of a table that evicts are held until
+// they are released, or others are located in their place.
 struct Located {
+  Located() = default;
+  ~Located() { release(); }
+  Located(const Located&) = delete;
+  Located& operator=(const Located&) = delete;
+  void release();
+
   std::vector<std::uint64_t> ids;
   std::vector<std::uint32_t> rows;      // IdIndex::kNone: the id has none
   std::vector<const float*> values;     // θ as it was read, or what it would begin with
   std::vector<std::uint32_t> versions;  // when it was read; 0 where rows have none
   AlignedArray<float> copies;           // of θ
   RowPublication missed;                // of gradients that make no update of their own, why
+  std::shared_ptr<RowHolds> holds;      // of each row; null: none is held
 };
 
 class Table {
@@ -62,9 +72,8 @@ class Table {
   explicit Table(const Settings& settings, const Watch& watch = {});
   ~Table();
 
-  // The right to use the table, of one thread at a time. What it finds stays what it is until it
-  // announces more, rests, or ends (epochs.h). In the child of a fork there is none where another
-  // thread had one, or a training: then it throws Error.
+  // The right to use the table, of one thread at a time. In the child of a fork there is none where
+  // another thread had one, or a training: then it throws Error.
   class Seat {
    public:
     // Waits while others have all of them.
@@ -76,18 +85,9 @@ class Table {
     Seat(const Seat&) = delete;
     Seat& operator=(const Seat&) = delete;
 
-    // The number to announce once nothing is held that was located before.
-    std::uint64_t look() const { return table_.epochs_.look(); }
-    void announce(std::uint64_t number) { table_.epochs_.announce(number_, number); }
-    // It holds nothing, and finds nothing until it begins again.
-    void rest() { table_.epochs_.leave(number_); }
-    void begin() { table_.epochs_.join(number_); }
-    // It holds the rows of so many batches while it finds the next one's; at first of one.
-    void hold(std::size_t batches) { table_.slots_[number_].held = batches; }
-
    private:
     friend class Table;
-    Seat(Table& table, std::size_t number);
+    Seat(Table& table, std::size_t number) : table_(table), number_(number) {}
     // The number of one that is taken now for that user, of the first so many; none: kSeats.
     static std::size_t take(Table& table, std::size_t most, std::uint64_t user);
 
@@ -104,8 +104,13 @@ class Table {
   std::size_t gradient_stride() const;
 
   // Finds the rows of located.ids; where it admits, ids that have none are counted, and get one
-  // when they have come often enough. Throws Error where one is no row of a fixed table.
+  // when they have come often enough. What it held before is released. Throws Error where one is no
+  // row of a fixed table.
   void locate(Seat& seat, Located& located, bool admits);
+  // Where it evicts: one more holds each of these rows, which somebody holds; or one less does.
+  // Where it does not, nothing is done.
+  void hold(std::span<const std::uint32_t> rows);
+  void release(std::span<const std::uint32_t> rows);
   // Has the first rows that pull() or push() reads brought into the cache, while other tables' are
   // read; the others follow by themselves.
   void expect_pull(const Located& located) const;
@@ -232,10 +237,6 @@ class Table {
     std::unique_ptr<Scratch> scratch;
     // Bytes of it between two updates. Written by who has the seat alone. Relaxed: a count.
     std::atomic<std::size_t> kept{0};
-    // Where some are evicted: rows that are kept free for it, and of how many batches it holds
-    // rows.
-    std::size_t expected = 0, held = 1;
-
     bool take(std::uint64_t by) {
       std::uint64_t nobody = kNobody;
       return user.load(std::memory_order_relaxed) == kNobody &&
@@ -249,6 +250,21 @@ class Table {
   };
 
   class Alone;
+  // Within it a seat finds rows and copies them: none is another id's meanwhile.
+  class Reading {
+   public:
+    Reading(Table& table, const Seat& seat) : index_(table.looks_, seat.number_) {
+      if (table.holds_) rows_.emplace(table.holds_->reads(), seat.number_);
+    }
+    void go_on() {
+      index_.go_on();
+      if (rows_) rows_->go_on();
+    }
+
+   private:
+    Epochs::Section index_;
+    std::optional<Epochs::Section> rows_;
+  };
   class Tracking;
 
   struct Changed {
@@ -312,8 +328,8 @@ class Table {
   std::uint16_t time() const;
   void check(const std::uint64_t* ids, std::size_t n) const;
   void tidy(Slot& slot);
-  // The seat's next batch brings so many ids that are to get a row.
-  void expect(Seat& seat, std::size_t ids);
+  // Of a table that grows: the row of each id, held where it evicts.
+  void find(const Seat& seat, Located& located);
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);
   // The head of a row and so many of its floats.
   void prefetch(std::uint32_t row, std::size_t floats) const {
@@ -345,12 +361,14 @@ class Table {
   const RowKernels& kernels_;
   std::size_t capacity_, most_bytes_;
   IdIndex::Settings index_settings_{};
-  Epochs epochs_{kSeats};
+  // Sections of seats: in which they look into the index, and in which they update rows.
+  Epochs looks_{kSeats}, pushes_{kSeats};
   // Of the process, when it was made, or found to be whole. Relaxed, but in adopt().
   std::atomic<std::uint64_t> forks_{forks()};
   const std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Rows> rows_;
-  std::unique_ptr<IdIndex> index_;  // where it grows
+  std::shared_ptr<RowHolds> holds_;  // where it evicts
+  std::unique_ptr<IdIndex> index_;   // where it grows
   std::unique_ptr<Admission> admission_;
   // The number of the thread that has marks_ now. Acquire where it is taken, release where it is
   // given back: the next sees them as they were left. Release where it is taken, too: as of a seat.

@@ -37,10 +37,10 @@ class Recorder final : public RowStore {
   };
 
   explicit Recorder(std::size_t workers, std::size_t readers = 2)
-      : calls(workers), reading(readers) {}
+      : calls(workers), readers_(readers) {}
 
   std::unique_ptr<BatchRows> make_batch() const override { return std::make_unique<Rows>(); }
-  std::size_t readers() const override { return reading.size(); }
+  std::size_t readers() const override { return readers_; }
   void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) override {
     note(worker, 'f', rows, State::free, State::located);
     static_cast<Rows&>(rows).ids = batch.columns[0].ids;
@@ -63,25 +63,15 @@ class Recorder final : public RowStore {
     const std::lock_guard lock(mutex_);
     calls[worker] += 'e';
   }
-  void read(std::size_t reader, BatchView& batch, BatchRows&) override {
+  void read(std::size_t, BatchView& batch, BatchRows&) override {
     const std::lock_guard lock(mutex_);
     if (batch.columns.empty()) wrong = "nothing to read";
     ++reads;
-    ++reading[reader];
-  }
-  void release(std::size_t reader) override {
-    const std::lock_guard lock(mutex_);
-    reading[reader] = 0;
-  }
-
-  bool held() const {
-    return std::any_of(reading.begin(), reading.end(), [](std::size_t n) { return n > 0; });
   }
 
   // By worker: f for prefetch, l for pull, p for push, d for drop, e for leave.
   std::vector<std::string> calls;
   std::vector<std::uint64_t> steps;
-  std::vector<std::size_t> reading;
   std::size_t reads = 0;
   std::string wrong;
   // The call of that kind that throws.
@@ -105,6 +95,7 @@ class Recorder final : public RowStore {
     if (call == throws && count_++ == throw_at) throw std::runtime_error("boom");
   }
 
+  const std::size_t readers_;
   std::mutex mutex_;
   std::uint64_t count_ = 0;
 };
@@ -198,7 +189,6 @@ std::size_t count(const Recorder& store, char call) {
 // Everybody has left, once and last, and nobody reads.
 void check_end(const Recorder& store) {
   CHECK(store.wrong == "");
-  CHECK_FALSE(store.held());
   for (const std::string& calls : store.calls) {
     CHECK(std::count(calls.begin(), calls.end(), 'e') == 1);
     CHECK(calls.back() == 'e');
@@ -342,13 +332,11 @@ TEST_CASE("evaluation lets its rows go, however it ends") {
         source, [] { return true; }, &store)(theta, data.view(), threads);
     REQUIRE(whole);
     CHECK(store.reads == (20'000 + 255) / 256);
-    CHECK_FALSE(store.held());
 
     int asked = 0;
     Evaluator early(
         source, [&] { return ++asked != 5; }, &store);
     CHECK_FALSE(early(theta, data.view(), threads));
-    CHECK_FALSE(store.held());
     // And the next begins anew.
     const auto again = early(theta, data.view(), threads);
     REQUIRE(again);
@@ -364,14 +352,12 @@ TEST_CASE("evaluation lets its rows go, however it ends") {
         },
         &store);
     CHECK_THROWS_AS(asks(theta, data.view(), threads), std::domain_error);
-    CHECK_FALSE(store.held());
     CHECK(asks(theta, data.view(), threads)->auc == whole->auc);
 
     source.evaluation_throws_at = source.evaluated + 10;
     Evaluator fails(
         source, [] { return true; }, &store);
     CHECK_THROWS_WITH_AS(fails(theta, data.view(), threads), "boom", std::runtime_error);
-    CHECK_FALSE(store.held());
     CHECK(fails(theta, data.view(), threads)->auc == whole->auc);
   }
 }
@@ -419,7 +405,6 @@ TEST_CASE("who stops waiting for another's part of an evaluation leaves nothing 
       },
       &store);
   CHECK_THROWS_AS(evaluator(theta, data.view(), 2), std::domain_error);
-  CHECK_FALSE(store.held());
   late = -1000;
   const Data other(1'000);
   const auto next = evaluator(theta, other.view(), 2);

@@ -49,9 +49,20 @@ struct Indexed {
   Indexed(const IdIndex::Settings& settings, std::size_t readers, IdIndex::Score score = nullptr)
       : rows(IdIndex::rows_of(settings), kDim),
         epochs(readers),
-        index(rows, epochs, settings, write_stamp, std::move(score)) {}
+        holds(rows.count(), readers),
+        index(rows, epochs, settings, write_stamp, score ? &holds : nullptr, score) {}
+  // Nobody holds it then.
+  IdIndex::Outcome insert(std::uint64_t id, std::uint64_t touched, bool may_evict = true) {
+    const auto [row, outcome] = index.insert(id, static_cast<std::uint16_t>(touched), 0, may_evict);
+    if (row != IdIndex::kNone) holds.release(row);
+    return outcome;
+  }
+  std::uint32_t hold(std::uint64_t id) { return index.hold(id, index.find(id)); }
+  bool is_dead(std::uint32_t row) { return rows.head(row).version.load() & RowHead::kDead; }
+
   Rows rows;
   Epochs epochs;
+  RowHolds holds;
   IdIndex index;
 };
 
@@ -115,49 +126,125 @@ TEST_CASE("the two ids that no slot can hold have rows from the start") {
   CHECK(indexed.index.find(0) != indexed.index.find(kTomb));
 }
 
-TEST_CASE("what is evicted is found no more, is marked, and returns when nobody holds it") {
+TEST_CASE("what somebody holds stays, however long, and keeps nobody else from room") {
   const IdIndex::Settings settings{.rows = 64, .shard_bits = 0, .reserve = 8};
-  Indexed indexed(settings, 2, age);
-  Epochs& epochs = indexed.epochs;
-  epochs.join(0);
-  epochs.join(1);
-  epochs.announce(0, epochs.look());
-  epochs.announce(1, epochs.look());  // and is parked from here on
-  std::unordered_map<std::uint64_t, std::uint32_t> rows;
-  std::set<std::uint32_t> distinct;
+  Indexed indexed(settings, 1, age);
   std::uint64_t id = 1;
-  // With one reader parked at most the reserve is taken from who lives.
-  for (; id < 1000; ++id) {
-    epochs.announce(0, epochs.look());
-    const IdIndex::Entry entry = indexed.index.insert(id, static_cast<std::uint16_t>(id));
-    if (entry.outcome != IdIndex::Outcome::inserted) continue;
-    rows[id] = entry.row;
-    REQUIRE(distinct.insert(entry.row).second);  // none comes twice while he holds what was there
+  for (; id <= 50; ++id) REQUIRE(indexed.insert(id, id) == IdIndex::Outcome::inserted);
+  // The oldest ones, and some of them twice.
+  std::unordered_map<std::uint64_t, std::uint32_t> held;
+  for (std::uint64_t each = 1; each <= 12; ++each) held[each] = indexed.hold(each);
+  for (std::uint64_t each = 1; each <= 3; ++each) CHECK(indexed.hold(each) == held[each]);
+  const auto go_on = [&] {
+    for (const std::uint64_t end = id + 1000; id < end; ++id) {
+      REQUIRE(indexed.insert(id, id) == IdIndex::Outcome::inserted);
+    }
+  };
+  go_on();
+  for (const auto& [each, row] : held) {
+    CHECK(indexed.index.find(each) == row);
+    CHECK(has_stamp(each, indexed.rows.values(row)));
+    CHECK_FALSE(indexed.is_dead(row));
+    indexed.holds.release(row);
   }
-  IdIndex::Counts counts = indexed.index.counts();
-  CHECK(counts.inserted == 64);
-  CHECK(counts.evicted >= settings.reserve);
-  CHECK(counts.evicted <= settings.reserve + 4);
+  go_on();
+  for (std::uint64_t each = 1; each <= 12; ++each) {
+    CHECK((indexed.index.find(each) == held[each]) == (each <= 3));
+  }
+  const IdIndex::Counts counts = indexed.index.counts();
   CHECK(counts.live == counts.inserted - counts.evicted);
-  std::size_t gone = 0;
-  for (const auto& [each, row] : rows) {
-    const bool dead = indexed.rows.head(row).version.load() & RowHead::kDead;
-    CHECK(dead == (indexed.index.find(each) == IdIndex::kNone));
-    gone += dead;
-  }
-  CHECK(gone == counts.evicted);
-  // He goes on, and rows return.
-  epochs.leave(1);
-  for (; id < 3000; ++id) {
-    epochs.announce(0, epochs.look());
-    const IdIndex::Entry entry = indexed.index.insert(id, static_cast<std::uint16_t>(id));
-    REQUIRE(entry.outcome == IdIndex::Outcome::inserted);
-    CHECK(has_stamp(id, indexed.rows.values(entry.row)));
-    CHECK(indexed.rows.head(entry.row).version.load() == 0);
-  }
-  counts = indexed.index.counts();
   CHECK(counts.live >= settings.rows - settings.reserve - 4);
   CHECK(counts.bytes <= IdIndex::most_bytes(settings));
+}
+
+TEST_CASE("what is evicted is found no more, is marked, and returns when nobody holds it") {
+  const IdIndex::Settings settings{.rows = 32, .shard_bits = 0, .reserve = 8};
+  std::vector<std::uint32_t> held;
+  std::function<void()> meanwhile;
+  Indexed indexed(settings, 1, [&](const RowHead& head, const float* values) {
+    if (const auto once = std::exchange(meanwhile, nullptr)) once();
+    return age(head, values);
+  });
+  std::uint64_t id = 1;
+  for (; id <= 24; ++id) REQUIRE(indexed.insert(id, id) == IdIndex::Outcome::inserted);
+  // While the rows are compared: they are evicted nevertheless.
+  meanwhile = [&] {
+    for (std::uint64_t each = 1; each < 25; ++each) held.push_back(indexed.hold(each));
+  };
+  CHECK(indexed.insert(id++, 100) == IdIndex::Outcome::inserted);
+  REQUIRE(held.size() == 24);
+  CHECK(indexed.index.counts().evicted == 4);
+  std::set<std::uint32_t> gone;
+  for (std::size_t k = 0; k < held.size(); ++k) {
+    CHECK(indexed.is_dead(held[k]) == (indexed.index.find(k + 1) == IdIndex::kNone));
+    if (indexed.is_dead(held[k])) gone.insert(held[k]);
+  }
+  CHECK(gone.size() == 4);
+  // Nobody gets them, and they keep nobody from getting others.
+  for (const std::uint64_t end = id + 100; id < end; ++id) {
+    const IdIndex::Entry entry = indexed.index.insert(id, static_cast<std::uint16_t>(id));
+    REQUIRE(entry.outcome == IdIndex::Outcome::inserted);
+    CHECK_FALSE(gone.contains(entry.row));
+    indexed.holds.release(entry.row);
+  }
+  for (const std::uint32_t row : gone) CHECK(has_stamp(0, indexed.rows.values(row)) == false);
+  for (const std::uint32_t row : held) indexed.holds.release(row);
+  std::set<std::uint32_t> back;
+  for (const std::uint64_t end = id + 100; id < end; ++id) {
+    const IdIndex::Entry entry = indexed.index.insert(id, static_cast<std::uint16_t>(id));
+    REQUIRE(entry.outcome == IdIndex::Outcome::inserted);
+    CHECK(indexed.rows.head(entry.row).version.load() == 0);
+    if (gone.contains(entry.row)) back.insert(entry.row);
+    indexed.holds.release(entry.row);
+  }
+  CHECK(back == gone);
+}
+
+TEST_CASE("what is evicted while somebody reads waits for him, and no more than a reserve is") {
+  const IdIndex::Settings settings{.rows = 64, .shard_bits = 0, .reserve = 8};
+  Indexed indexed(settings, 1, age);
+  std::uint64_t id = 1;
+  std::set<std::uint32_t> distinct;
+  {
+    Epochs::Section reading(indexed.holds.reads(), 0);
+    for (; id < 1000; ++id) {
+      const IdIndex::Entry entry = indexed.index.insert(id, static_cast<std::uint16_t>(id));
+      if (entry.outcome != IdIndex::Outcome::inserted) continue;
+      REQUIRE(distinct.insert(entry.row).second);  // none comes twice
+      indexed.holds.release(entry.row);
+    }
+    const IdIndex::Counts counts = indexed.index.counts();
+    CHECK(counts.inserted == 64);
+    CHECK(counts.evicted >= settings.reserve);
+    CHECK(counts.evicted <= settings.reserve + 4);
+    reading.go_on();
+    for (const std::uint64_t end = id + 8; id < end; ++id) {
+      REQUIRE(indexed.insert(id, id) == IdIndex::Outcome::inserted);
+    }
+  }
+  for (; id < 3000; ++id) REQUIRE(indexed.insert(id, id) == IdIndex::Outcome::inserted);
+}
+
+TEST_CASE("a row that was evicted, and found before, is not held") {
+  const IdIndex::Settings settings{.rows = 16, .shard_bits = 0, .reserve = 4};
+  Indexed indexed(settings, 1, age);
+  indexed.insert(1, 1);
+  const std::uint32_t row = indexed.index.find(1);
+  std::uint64_t id = 2;
+  for (; indexed.index.find(1) == row; ++id) indexed.insert(id, id);
+  CHECK(indexed.index.hold(1, row) == IdIndex::kNone);
+  CHECK_FALSE(indexed.holds.is_held(row));
+  // It has another one by now, or the same again.
+  for (int k = 0; k < 50; ++k, ++id) {
+    indexed.insert(id, id);
+    indexed.insert(1, 1);
+    const std::uint32_t now = indexed.index.find(1);
+    CHECK(indexed.index.hold(1, row) == now);
+    if (now == IdIndex::kNone) continue;
+    CHECK(indexed.holds.is_held(now));
+    indexed.holds.release(now);
+    CHECK_FALSE(indexed.holds.is_held(now));
+  }
 }
 
 TEST_CASE("an index comes to the bytes that it is said to take at most, and not beyond") {
@@ -170,13 +257,14 @@ TEST_CASE("an index comes to the bytes that it is said to take at most, and not 
         const IdIndex::Settings settings{
             .rows = rows << shard_bits, .shard_bits = shard_bits, .reserve = reserve};
         Indexed indexed(settings, 2, reserve > 0 ? IdIndex::Score(age) : nullptr);
-        indexed.epochs.join(0);
         const std::size_t most = IdIndex::most_bytes(settings);
         std::size_t beyond = 0;
         for (std::uint64_t id = 1; id < 20 * settings.rows; ++id) {
-          if (id == 5 * settings.rows) indexed.index.expect(2 * settings.rows, 0);
-          indexed.epochs.announce(0, indexed.epochs.look());
-          indexed.index.insert(id, static_cast<std::uint16_t>(id));
+          if (reserve > 0) {
+            indexed.insert(id, id);
+          } else {
+            indexed.index.insert(id, static_cast<std::uint16_t>(id));
+          }
           if (id % 64 == 0) beyond += indexed.index.counts().bytes > most;
         }
         CHECK(beyond == 0);
@@ -187,47 +275,6 @@ TEST_CASE("an index comes to the bytes that it is said to take at most, and not 
   }
 }
 
-TEST_CASE("as many rows are kept free as all have said, half of them at most") {
-  const IdIndex::Settings settings{.rows = 256, .shard_bits = 1, .reserve = 8};
-  Indexed indexed(settings, 2, age);
-  Epochs& epochs = indexed.epochs;
-  IdIndex& index = indexed.index;
-  epochs.join(0);
-  std::uint64_t id = 1;
-  const auto live = [&] {
-    for (const std::uint64_t end = id + 2000; id < end; ++id) {
-      epochs.announce(0, epochs.look());
-      index.insert(id, static_cast<std::uint16_t>(id));
-    }
-    return index.counts().live;
-  };
-  // Of each shard so many are kept free, and up to 4 are evicted at once.
-  const auto check = [&](std::size_t reserve) {
-    const std::size_t found = live();
-    CHECK(found <= 2 * (128 - reserve + 1));
-    CHECK(found >= 2 * (128 - reserve - 4));
-  };
-  check(8);
-  index.expect(60, 0);
-  check(30);
-  index.expect(30, 0);  // by another
-  check(45);
-  index.expect(1'000'000, 30);
-  check(64);
-  CHECK(index.counts().bytes <= IdIndex::most_bytes(settings));
-  // Who stands still takes them from who lives, and no more.
-  epochs.join(1);
-  epochs.announce(1, epochs.look());
-  const std::uint64_t before = index.counts().evicted;
-  live();
-  CHECK(index.counts().evicted <= before + 2 * (64 + 4));
-  epochs.leave(1);
-  index.expect(0, 1'000'000);
-  check(30);
-  index.expect(0, 60);
-  check(8);
-}
-
 TEST_CASE("an id that comes back to its row has another incarnation") {
   Indexed indexed({.rows = 32, .shard_bits = 0, .reserve = 4}, 1, age);
   std::unordered_map<std::uint64_t, IdIndex::Handle> handles;
@@ -236,7 +283,7 @@ TEST_CASE("an id that comes back to its row has another incarnation") {
   std::size_t same_row = 0;
   for (std::uint16_t k = 0; k < 2000; ++k) {
     const std::uint64_t id = 1 + random() % 40;
-    if (indexed.index.insert(id, k).outcome != IdIndex::Outcome::inserted) continue;
+    if (indexed.insert(id, k) != IdIndex::Outcome::inserted) continue;
     indexed.index.each([&](std::uint64_t each, IdIndex::Handle handle) {
       if (each == 0 || each == kTomb) return;
       const auto before = handles.find(each);
@@ -257,13 +304,13 @@ TEST_CASE("an id that comes back to its row has another incarnation") {
 TEST_CASE("who may not evict takes the reserve") {
   Indexed indexed({.rows = 32, .shard_bits = 0, .reserve = 4}, 1, age);
   for (std::uint64_t id = 1; id <= 32; ++id) {
-    CHECK(indexed.index.insert(id, 0, 0, false).outcome == IdIndex::Outcome::inserted);
+    CHECK(indexed.insert(id, 0, false) == IdIndex::Outcome::inserted);
   }
-  CHECK(indexed.index.insert(33, 0, 0, false).outcome == IdIndex::Outcome::refused);
+  CHECK(indexed.insert(33, 0, false) == IdIndex::Outcome::refused);
   CHECK(indexed.index.counts().evicted == 0);
-  CHECK(indexed.index.insert(34, 0).outcome == IdIndex::Outcome::refused);
+  CHECK(indexed.insert(34, 0) == IdIndex::Outcome::refused);
   CHECK(indexed.index.counts().evicted == 4);
-  CHECK(indexed.index.insert(34, 0).outcome == IdIndex::Outcome::inserted);
+  CHECK(indexed.insert(34, 0) == IdIndex::Outcome::inserted);
 }
 
 TEST_CASE("who stands still in the midst of an insertion or an eviction keeps nobody from either") {
@@ -278,12 +325,14 @@ TEST_CASE("who stands still in the midst of an insertion or an eviction keeps no
   const IdIndex::Settings settings{.rows = kRows, .shard_bits = 0, .reserve = kReserve};
   Rows rows(IdIndex::rows_of(settings), kDim);
   Epochs epochs(2);
+  RowHolds holds(rows.count(), 2);
   IdIndex index(
       rows, epochs, settings,
       [&](std::uint64_t id, float* values) {
         if (id == kStill && !in_score) stand_still();
         write_stamp(id, values);
       },
+      &holds,
       [&](RowHead& head, const float* values) {
         if (in_score && std::this_thread::get_id() == sleeper.load()) stand_still();
         return age(head, values);
@@ -291,39 +340,31 @@ TEST_CASE("who stands still in the midst of an insertion or an eviction keeps no
   std::uint64_t id = 100;
   const auto go_on = [&](std::uint64_t count) {
     std::uint64_t inserted = 0;
-    epochs.join(0);
     for (const std::uint64_t end = id + count; id < end; ++id) {
-      epochs.announce(0, epochs.look());
-      inserted +=
-          index.insert(id, static_cast<std::uint16_t>(id)).outcome == IdIndex::Outcome::inserted;
+      const auto [row, outcome] = index.insert(id, static_cast<std::uint16_t>(id));
+      inserted += outcome == IdIndex::Outcome::inserted;
+      if (row != IdIndex::kNone) holds.release(row);
     }
-    epochs.leave(0);
     return inserted;
   };
-  std::uint64_t before = 0;
   SUBCASE("while a row begins") {}
   SUBCASE("while rows are compared") {
     in_score = true;
-    before = go_on(kRows - kReserve);
+    go_on(kRows - kReserve);
     CHECK(index.counts().evicted == 0);
   }
-  IdIndex::Outcome outcome{};
+  IdIndex::Entry entry{};
   std::thread thread([&] {
     sleeper = std::this_thread::get_id();
-    epochs.join(1);
-    outcome = index.insert(kStill, 0).outcome;
-    epochs.leave(1);
+    entry = index.insert(kStill, 0);
   });
   while (!waits) std::this_thread::yield();
-  // All rows are taken, and a reserve evicted: it comes back when he goes on, who may have found
-  // it.
-  const std::uint64_t inserted = go_on(3 * kRows);
+  const std::uint64_t inserted = go_on(10 * kRows);
   may_go = true;
   thread.join();
-  CHECK(inserted == kRows - before - (in_score ? 1 : 0));
-  CHECK(index.counts().evicted >= kReserve);
-  CHECK(outcome == (in_score ? IdIndex::Outcome::inserted : IdIndex::Outcome::refused));
-  CHECK(go_on(kRows) > 0);
+  CHECK(inserted == 10 * kRows);
+  CHECK(entry.outcome == IdIndex::Outcome::inserted);
+  CHECK(index.find(kStill) == entry.row);
   const IdIndex::Counts counts = index.counts();
   CHECK(counts.deferred == 0);
   CHECK(counts.live == counts.inserted - counts.evicted);
@@ -335,8 +376,8 @@ TEST_CASE("what others do while rows are compared is seen before any of those is
   std::uint64_t evicting = 0, others = 0, evicted = 0, rebuilt = 0;
   SUBCASE("the same rows have been evicted") {
     evicting = 1;
-    others = 3;  // so that there is no room again
-    evicted = 4;
+    others = 3;  // in three of their rows, so that there is no room again
+    evicted = 4 + 3;
   }
   SUBCASE("there is room") {
     settings = {.rows = 64, .shard_bits = 0, .reserve = 8};
@@ -355,11 +396,10 @@ TEST_CASE("what others do while rows are compared is seen before any of those is
       if (const auto once = std::exchange(meanwhile, nullptr)) once();
       return age(head, values);
     });
-    indexed.epochs.join(0);
     std::uint64_t id = first;
     const auto insert = [&](bool may_evict) {
-      const auto touched = static_cast<std::uint16_t>(id - first);
-      return indexed.index.insert(id++, touched, 0, may_evict).outcome;
+      const std::uint64_t touched = id - first;
+      return indexed.insert(id++, touched, may_evict);
     };
     while (id - first < settings.rows - settings.reserve) {
       REQUIRE(insert(true) == IdIndex::Outcome::inserted);
@@ -393,7 +433,7 @@ TEST_CASE("rows of scores that are no numbers go first") {
   Indexed indexed(settings, 1, [](const RowHead&, const float* values) {
     return has_stamp(7, const_cast<float*>(values)) ? std::nanf("") : 0.0f;
   });
-  for (std::uint64_t id = 1; id < 40; ++id) indexed.index.insert(id, 0);
+  for (std::uint64_t id = 1; id < 40; ++id) indexed.insert(id, 0);
   CHECK(indexed.index.counts().evicted > 0);
 }
 
@@ -406,9 +446,10 @@ TEST_CASE("no row has another id's values, among workers that insert, evict and 
 #else
   constexpr std::size_t kBatches = 4000;
 #endif
-  bool parks = false;
+  bool holds = false, reads = false;
   SUBCASE("all go on") {}
-  SUBCASE("one is parked for good") { parks = true; }
+  SUBCASE("one holds rows for good") { holds = true; }
+  SUBCASE("one reads for good") { reads = true; }
   const IdIndex::Settings settings{.rows = 2000, .shard_bits = 3, .reserve = 16};
   std::atomic<std::uint32_t> time{0};
   const auto when = [&time] {
@@ -417,10 +458,11 @@ TEST_CASE("no row has another id's values, among workers that insert, evict and 
   Indexed indexed(settings, kWorkers + 1, age);
   Epochs& epochs = indexed.epochs;
   std::atomic<std::uint64_t> wrong{0}, applied{0}, late{0}, deferred{0}, refused{0}, asked{0};
-  if (parks) {
-    epochs.join(kWorkers);
-    epochs.announce(kWorkers, epochs.look());
+  std::vector<std::uint32_t> parked;
+  for (std::uint64_t id = 1; holds && id <= 100; ++id) {
+    parked.push_back(indexed.index.insert(id, 0).row);
   }
+  if (reads) indexed.holds.reads().join(kWorkers);
   const auto work = [&](std::size_t worker) {
     std::mt19937_64 random(worker);
     struct Held {
@@ -428,17 +470,18 @@ TEST_CASE("no row has another id's values, among workers that insert, evict and 
       std::uint32_t row;
     };
     std::vector<Held> now, next;
-    std::uint64_t numbers[2] = {0, 0};
-    epochs.join(worker);
     const auto locate = [&] {
-      const std::uint64_t number = epochs.look();
       next.clear();
       for (std::size_t i = 0; i < kBatch; ++i) {
         // Few often, and many seldom.
         const double u = std::generate_canonical<double, 53>(random);
         const auto id = static_cast<std::uint64_t>(std::pow(u, 8) * 1e6) + 1;
         asked.fetch_add(1, std::memory_order_relaxed);
-        std::uint32_t row = indexed.index.find(id);
+        std::uint32_t row = IdIndex::kNone;
+        {
+          const Epochs::Section section(epochs, worker);
+          row = indexed.hold(id);
+        }
         if (row == IdIndex::kNone) {
           const IdIndex::Entry entry = indexed.index.insert(id, when());
           if (entry.outcome == IdIndex::Outcome::deferred) ++deferred;
@@ -447,12 +490,14 @@ TEST_CASE("no row has another id's values, among workers that insert, evict and 
         }
         if (row != IdIndex::kNone) next.push_back({id, row});
       }
-      return number;
     };
-    numbers[0] = locate();
+    const auto let_go = [&] {
+      for (const Held& each : now) indexed.holds.release(each.row);
+    };
+    locate();
     now.swap(next);
     for (std::size_t k = 0; k < kBatches; ++k) {
-      numbers[1] = locate();
+      locate();
       for (const auto& [id, row] : now) {
         float* const values = indexed.rows.values(row);
         if (!has_stamp(id, values)) ++wrong;
@@ -468,10 +513,10 @@ TEST_CASE("no row has another id's values, among workers that insert, evict and 
         ++applied;
         if (!has_stamp(id, values)) ++wrong;
       }
-      epochs.announce(worker, numbers[1]);
+      let_go();
       now.swap(next);
     }
-    epochs.leave(worker);
+    let_go();
   };
   std::vector<std::thread> threads;
   for (std::size_t w = 0; w < kWorkers; ++w) threads.emplace_back(work, w);
@@ -488,5 +533,13 @@ TEST_CASE("no row has another id's values, among workers that insert, evict and 
   CHECK(counts.evicted > 0);
   // The last batch of each worker was located and never pushed.
   CHECK(applied + late + deferred + refused + kWorkers * kBatch >= asked);
-  if (parks) CHECK(counts.evicted <= (settings.reserve + 4) * 8);
+  if (reads) CHECK(counts.evicted <= (settings.reserve + 4) * 8);
+  std::uint64_t held = 0;
+  for (std::uint32_t row = 0; row < indexed.rows.count(); ++row) {
+    held += indexed.holds.is_held(row);
+  }
+  CHECK(held == parked.size());
+  for (std::size_t k = 0; k < parked.size(); ++k) {
+    CHECK((parked[k] == IdIndex::kNone || indexed.index.find(k + 1) == parked[k]));
+  }
 }

@@ -119,10 +119,14 @@ TEST_CASE(
   const IdIndex::Settings settings{.rows = 32, .shard_bits = 0, .reserve = 4};
   Rows rows(IdIndex::rows_of(settings), 3);
   Epochs epochs(1);
+  RowHolds holds(rows.count(), 1);
   IdIndex index(
       rows, epochs, settings, [](std::uint64_t, float* values) { std::fill_n(values, 3, 1.0f); },
-      [](const RowHead&, const float*) { return 0.0f; });
-  const auto insert = [&](std::uint64_t id) { return index.insert(id, 0).outcome; };
+      &holds, [](const RowHead&, const float*) { return 0.0f; });
+  const auto insert = [&](std::uint64_t id) {
+    const std::uint32_t row = index.insert(id, 0).row;
+    if (row != IdIndex::kNone) holds.release(row);
+  };
   in_new_thread([&] {
     const long failed =
         until_through([&] { insert(7); },
@@ -136,7 +140,7 @@ TEST_CASE(
     CHECK(failed == 1);
     CHECK(index.find(7) != IdIndex::kNone);
     allocations_left = 0;
-    for (std::uint64_t id = 8; id < 100; ++id) index.insert(id, 0);
+    for (std::uint64_t id = 8; id < 100; ++id) insert(id);
     const long left = allocations_left.exchange(kNever);
     CHECK(left == 0);
     CHECK(index.counts().evicted > 0);

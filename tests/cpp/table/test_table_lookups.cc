@@ -47,25 +47,24 @@ class Worker {
         random_(seed) {}
 
   void find_next() {
-    next_number_ = seat_.look();
     std::vector<std::uint64_t> ids(kBatch);
     for (std::uint64_t& id : ids) id = draw();
     std::vector<std::uint32_t> places(kBatch);
-    combiner_.begin(kBatch, next_.ids);
+    combiner_.begin(kBatch, next_->ids);
     combiner_.add(ids.data(), kBatch, places.data());
-    table_.locate(seat_, next_, true);
-    asked += next_.ids.size();
+    table_.locate(seat_, *next_, true);
+    asked += next_->ids.size();
   }
   void pull() {
     std::swap(current_, next_);
-    table_.pull(current_);
+    table_.pull(*current_);
     look();
   }
   void push() {
     look();
-    const std::vector<float> still(current_.ids.size() * kDim, 0);
-    told.add(table_.push(seat_, current_, still.data(), kDim, 0));
-    seat_.announce(next_number_);
+    const std::vector<float> still(current_->ids.size() * kDim, 0);
+    told.add(table_.push(seat_, *current_, still.data(), kDim, 0));
+    current_->release();
   }
 
   RowPublication told;
@@ -80,9 +79,9 @@ class Worker {
   }
   void look() {
     float stamp[kDim];
-    for (std::size_t i = 0; i < current_.ids.size(); ++i) {
-      stamp_(current_.ids[i], stamp, kDim);
-      wrong += !std::equal(stamp, stamp + kDim, current_.values[i]);
+    for (std::size_t i = 0; i < current_->ids.size(); ++i) {
+      stamp_(current_->ids[i], stamp, kDim);
+      wrong += !std::equal(stamp, stamp + kDim, current_->values[i]);
     }
   }
 
@@ -92,8 +91,8 @@ class Worker {
   const Zipf zipf_;
   std::mt19937_64 random_;
   Combiner combiner_;
-  Located current_, next_;
-  std::uint64_t next_number_ = 0;
+  Located first_, second_;
+  Located *current_ = &first_, *next_ = &second_;
 };
 
 }  // namespace
