@@ -39,7 +39,7 @@ from leashed.cluster.measures import counted
 from leashed.cluster.supervisor import Supervisor, command, supervise
 
 BEAT, TIMEOUT, GRACE = 0.1, 1.0, 3.0
-WITHIN = 90.0  # seconds after the last fault, in which a run ends
+WITHIN = 90.0  # seconds after the last fault, or the last batch behind it, in which a run ends
 # Seconds without a batch, beside those of faults: a stopped one is found out and the ring made anew
 # (some timeouts), a restarted master is come back to, a killed trainer has started again. On a
 # machine of which others take the most.
@@ -109,7 +109,7 @@ class Injector:
     threads: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._started = self._moved = time.time()
+        self._started = self._moved = self._grew = time.time()
         self._complete = 0
         self._back: set[str] = set()
         self._next = next(self.planned, None)
@@ -132,9 +132,9 @@ class Injector:
         if now >= self._looked + 0.25:
             self._looked = now
             self._look(now)
-        last = max([self._started, *(fault.over for fault in self.injected)])
+        last = max([self._grew, *(fault.over for fault in self.injected)])
         if now > last + WITHIN:
-            raise TimeoutError(f"it has not ended {WITHIN:g} s after the last fault")
+            raise TimeoutError(f"it has not ended {WITHIN:g} s after the last fault and batch")
 
     def _may(self, fault: Fault) -> bool:
         return not fault.after or fault.after in self._back
@@ -170,6 +170,8 @@ class Injector:
             if name in seen and gone is None:
                 self._back.add(name)
             seen.add(name)
+        if ledger["complete"] != self._complete:
+            self._grew = now
         if ledger["complete"] != self._complete or ledger["complete"] == ledger.get("total"):
             self.still.append((self._moved, now))
             self._complete, self._moved = ledger["complete"], now

@@ -367,6 +367,7 @@ def test_processes_of_a_run(tmp_path, capsys):
 
 
 @pytest.mark.process
+@pytest.mark.timeout(1200)
 @gloo_needed
 @pytest.mark.parametrize(
     "when",
