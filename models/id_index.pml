@@ -3,32 +3,42 @@
  * evicted and the slots rebuilt (cpp/leashed/table/id_index.h and epochs.h name the same steps).
  * docs/tables.md explains it; tests/protocols/test_id_index_model.py runs this model.
  *
- *   locate   look (the epoch), load the current segment, find: probe its slots, then read the row
- *   hold     a row is used while the next one is located, then the epoch of that look is announced
- *   push     count the update in the row's version, which tells whether the row has been evicted
- *   insert   under the lock: find again, take a row, begin it, write it to a slot, then the id
+ *   hold     join, look, announce (the epoch of segments), load the current one, find: probe its slots.
+ *            The row that is found may be anybody's by now: count in its holders, load and find again.
+ *            If that gives the same row it is the id's for as long as it is held
+ *   push     a row that is held is used while the next one is located: count the update in its version,
+ *            write; then release it
+ *   scan     announce both epochs, load, find, and read the row, which is not held
+ *   insert   under the lock: find again, take a row, begin it, hold it, write it to a slot, then the id
+ *   take_row one that has never been used, or one that waits, which nobody holds and then no scanner
+ *            can have found
  *   sampled  under the lock: which row and slot is to be evicted, and how often the shard was rebuilt
- *   evict    without the lock: read the row. Under the lock again, unless the shard was rebuilt, there
- *            is room, or the slot is a tomb: it becomes one, the version is marked, a new epoch begins;
- *            the row waits for it
+ *   evict    without the lock: compare the row, whosever it is by now. Under the lock again, unless the
+ *            shard was rebuilt, there is room, or the slot is a tomb: it becomes one, the version is
+ *            marked, a new epoch of scans begins, and the row waits with its number
  *   rebuild  under the lock: what lives goes into the other segment, which becomes current; a new
- *            epoch begins, and the segment before waits for it
- *   reclaim  what waits for an epoch that everybody has announced is free
+ *            epoch of segments begins, and the segment before waits for it
+ *   reclaim  a segment that waits for an epoch that everybody has announced is free
  *
- * Changers take the lock or let it be, and are readers, too. What is true whenever the lock is free is
- * asserted where it is given back: each row is in one slot, waits, or is free. Every store is seen at
- * once but for the two whose order matters and is only a release: those are steps of their own.
+ * Changers take the lock or let it be, and read slots under it only. Who finds another row, or none,
+ * when he looks again, tries again with that: here by his next look, which may be for the same id. Rows
+ * that wait are tried in any order. What is true whenever the lock is free is asserted where it is given
+ * back: each row is in one slot, waits, or has never been used. In the end nobody holds any. Every store
+ * is seen at once but for the two whose order matters and is only a release: those are steps of their
+ * own.
  *
- * Parameters (-D): UPDATERS, LOOKS (of each), CHANGERS, CHANGES (insertions, evictions and rebuilds, of
- * all together), IDS, ROWS, SLOTS (of a segment), FILLED (slots that may be used; all ids begin at the
- * first), RESERVE (rows: where fewer are free or wait, one may be evicted; how many are to be kept free
- * changes with the batches that come, and is never more).
- * Mutations (-D), each refuted: REUSE_TOMB (an id is put where a tomb is), NO_GRACE (a row is used
- * again at once), ID_FIRST (the id is written before its row), LOOK_LATE (the epoch is read after the
- * lookup), FREE_SEGMENT (a segment is used again at once), EARLY (the announcement comes before the
- * push of what was held), BUMP_FIRST (the epoch begins before the tomb), FULL (the last slot may be
- * used), STALE_SAMPLE (a slot that was sampled before a rebuild becomes a tomb), TWICE (a slot that is
- * a tomb already), OVERFULL (there may be room by then), UNSEEN (who evicts has announced nothing).
+ * Parameters (-D): UPDATERS, SCANNERS, LOOKS (of each), CHANGERS, CHANGES (insertions, evictions and
+ * rebuilds, of all together), IDS, ROWS, SLOTS (of a segment), FILLED (slots that may be used; all ids
+ * begin at the first), RESERVE (rows: where fewer are unused or wait, one may be evicted).
+ * Mutations (-D), each refuted: REUSE_TOMB (an id is put where a tomb is), ID_FIRST (the id is written
+ * before its row), FULL (the last slot may be used), FREE_SEGMENT (a segment is used again at once),
+ * LOADED_FIRST (the segment is loaded before its epoch is announced), UNCHECKED (nobody looks again),
+ * CHECKED_FIRST (he looks again before he counts), SAME_SEGMENT (he looks again where he has looked
+ * before), HELD (a row is taken though somebody holds it), EARLY (what is held is released before the
+ * push), NO_GRACE (a row is taken though a scanner may have found it), LOOK_LATE (a scanner reads the
+ * epoch after the lookup), BUMP_FIRST (the epoch begins before the tomb), STALE_SAMPLE (a slot that was
+ * sampled before a rebuild becomes a tomb), TWICE (a slot that is a tomb already), OVERFULL (there may be
+ * room by then), HELD_LATE (what was inserted, or known, is counted when the lock has been given back).
  */
 
 #ifndef UPDATERS
@@ -36,6 +46,9 @@
 #endif
 #ifndef LOOKS
 #define LOOKS 2
+#endif
+#ifndef SCANNERS
+#define SCANNERS 0
 #endif
 #ifndef IDS
 #define IDS 2
@@ -71,11 +84,14 @@
 byte ids[2 * SLOTS];
 byte rows[2 * SLOTS];
 byte current;
-byte epoch = 1;
-byte announced[UPDATERS + CHANGERS];
+byte epoch = 1; /* of segments */
+byte announced[UPDATERS + SCANNERS + 1]; /* with one more none is empty */
+byte scan_epoch = 1; /* of rows that are read and are not held */
+byte scan_announced[SCANNERS + 1];
+byte holders[ROWS];
 bool dead[ROWS];
 
-/* Whose row it is, from its beginning until it is free; how often a segment has begun anew. */
+/* Whose row it is, from its beginning until it is taken again; how often a segment has begun anew. */
 byte owner[ROWS];
 byte life[2];
 
@@ -85,86 +101,178 @@ byte changes;
 bool locked;
 byte used;
 byte rebuilt;
-byte waits[ROWS];    /* the epoch, 0: is in use or free */
-bool is_free[ROWS];
+byte waits[ROWS];    /* the epoch of scans, 0: is in use or never was */
+bool unused[ROWS];
 byte retired;        /* the epoch that the other segment waits for, 0: it is free */
 
 hidden byte i, j, n;
 
 #define IS_LIVE(slot) (ids[current * SLOTS + slot] != EMPTY && ids[current * SLOTS + slot] != TOMB)
 
+inline release(row) {
+  d_step { assert(holders[row] > 0); holders[row]-- }
+}
+
+inline any_id() {
+  if
+  :: id = 1
+#if IDS > 1
+  :: id = 2
+#endif
+#if IDS > 2
+  :: id = 3
+#endif
+  fi
+}
+
+/* The segment to look in. */
+inline load(which) {
+  d_step { segment = which; lived = life[segment]; slot = 0; seen = 0; got = NONE }
+}
+
+/* Along its slots; what is true of a row when it is found. */
+inline find(found, truth) {
+  do
+  :: atomic {
+       got != id;
+       d_step {
+         assert(life[segment] == lived); /* nobody has made another segment of it */
+         assert(seen < SLOTS);           /* it ends */
+         got = ids[segment * SLOTS + slot]
+       };
+       if
+       :: got == EMPTY -> found = NONE; break
+       :: got == id
+       :: else -> d_step { slot = (slot + 1) % SLOTS; seen++ }
+       fi
+     }
+  :: d_step {
+       got == id;
+       assert(life[segment] == lived);
+       found = rows[segment * SLOTS + slot];
+       assert(found != NONE);
+       assert(truth)
+     };
+     break
+  od
+}
+
+/* Of row: NONE, or a row that is counted, and is the id's as long as it is. */
+inline hold() {
+#ifndef LOADED_FIRST
+  load(current);
+#endif
+  find(row, true);
+  if
+  :: row != NONE -> /* whose it is by now nobody knows */
+#ifndef CHECKED_FIRST
+    holders[row]++;
+#endif
+#ifdef UNCHECKED
+    again = row;
+#else
+#ifdef SAME_SEGMENT
+    load(segment);
+#else
+    load(current);
+#endif
+    find(again, true);
+#endif
+#ifdef CHECKED_FIRST
+    holders[row]++;
+#endif
+    if
+    :: again == row
+    :: else -> release(row); row = NONE
+    fi
+  :: else
+  fi
+}
+
+/* Late or applied, the row is that id's. */
+inline push() {
+  assert(owner[held] == held_id); /* counted */
+  assert(owner[held] == held_id)  /* written */
+}
+
+/* Push of what was held. */
+inline finish() {
+  if
+  :: held != NONE ->
+#ifdef EARLY
+    release(held);
+    push()
+#else
+    push();
+    release(held)
+#endif
+  :: else
+  fi
+}
+
+#if UPDATERS
 proctype updater(byte me) {
-  byte looks, id, e, segment, lived, slot, seen, got, row;
+  byte looks, id, segment, lived, slot, seen, got, row, again;
   byte held = NONE, held_id;
   do
   :: looks == LOOKS -> break
   :: else ->
-    looks++;
-    if /* any id */
-    :: id = 1
-#if IDS > 1
-    :: id = 2
+#ifdef LOADED_FIRST
+    load(current);
 #endif
-#if IDS > 2
-    :: id = 3
+    atomic { looks++; any_id(); announced[me] = 0 }; /* join */
+    row = epoch;                                     /* look */
+    announced[me] = row;
+    hold();
+    announced[me] = LEFT;
+    finish();
+    d_step {
+      held = row;
+      held_id = (row == NONE -> 0 : id);
+      id = 0; segment = 0; lived = 0; slot = 0; seen = 0; got = 0; row = 0; again = 0
+    }
+  od;
+  finish()
+}
 #endif
-    fi;
+
+#if SCANNERS
+proctype scanner(byte me) {
+  byte looks, id, segment, lived, slot, seen, got, row;
+  d_step { announced[me] = 0; scan_announced[me - UPDATERS] = 0 }; /* join */
+  do
+  :: d_step {
+       looks == LOOKS;
+       announced[me] = LEFT;
+       scan_announced[me - UPDATERS] = LEFT
+     };
+     break
+  :: else ->
+    atomic { looks++; any_id(); row = epoch /* look */ };
+    announced[me] = row;
 #ifndef LOOK_LATE
-    e = epoch; /* look */
+    row = scan_epoch;
+    scan_announced[me - UPDATERS] = row;
 #endif
-    d_step { segment = current; lived = life[segment] };
-    slot = 0;
-    seen = 0;
-    row = NONE;
-    do /* find */
-    :: d_step {
-        assert(life[segment] == lived); /* nobody has made another segment of it */
-        assert(seen < SLOTS);           /* it ends */
-        got = ids[segment * SLOTS + slot]
-       };
-       if
-       :: got == id ->
-         d_step {
-           assert(life[segment] == lived);
-           row = rows[segment * SLOTS + slot];
-           assert(row != NONE);
-           assert(owner[row] == id)
-         };
-         break
-       :: got == EMPTY -> break
-       :: else -> slot = (slot + 1) % SLOTS; seen++
-       fi
-    od;
+    load(current);
+    find(row, owner[row] == id);
 #ifdef LOOK_LATE
-    e = epoch;
+    got = scan_epoch;
+    scan_announced[me - UPDATERS] = got;
 #endif
-#ifdef EARLY
-    announced[me] = e;
-#endif
-    if /* push of what was held */
-    :: held != NONE ->
-      d_step {
-        assert(owner[held] == held_id); /* late or applied, the row is that id's */
-      };
-      assert(owner[held] == held_id)
+    if
+    :: row != NONE -> assert(owner[row] == id) /* read */
     :: else
     fi;
-    announced[me] = e;
-    held = row;
-    held_id = id;
-    d_step { slot = 0; seen = 0; got = 0; row = 0; segment = 0; lived = 0; e = 0; id = 0 }
-  od;
-  if
-  :: held != NONE -> assert(owner[held] == held_id)
-  :: else
-  fi;
-  announced[me] = LEFT
+    d_step { id = 0; segment = 0; lived = 0; slot = 0; seen = 0; got = 0; row = 0 }
+  od
 }
+#endif
 
 inline unlock() {
   d_step {
     for (i : 0 .. ROWS - 1) {
-      n = is_free[i] + (waits[i] != 0);
+      n = unused[i] + (waits[i] != 0);
       for (j : 0 .. SLOTS - 1) {
         if
         :: IS_LIVE(j) && rows[current * SLOTS + j] == i ->
@@ -185,32 +293,23 @@ inline unlock() {
   }
 }
 
-/* Of n: rows that are free or wait. */
+/* Of n: rows that are unused or wait. */
 inline count_at_hand() {
   n = 0;
-  for (i : 0 .. ROWS - 1) { if :: is_free[i] || waits[i] != 0 -> n++ :: else fi }
+  for (i : 0 .. ROWS - 1) { if :: unused[i] || waits[i] != 0 -> n++ :: else fi }
 }
 
 inline reclaim() {
   d_step {
-    least = LEFT;
-    for (i : 0 .. UPDATERS + CHANGERS - 1) {
-      if :: announced[i] < least -> least = announced[i] :: else fi
-    }
-#ifdef NO_GRACE
-    least = LEFT;
-#endif
-    for (i : 0 .. ROWS - 1) {
-      if
-      :: waits[i] != 0 && waits[i] <= least -> waits[i] = 0; is_free[i] = 1; owner[i] = 0
-      :: else
-      fi
+    n = LEFT;
+    for (i : 0 .. UPDATERS + SCANNERS - 1) {
+      if :: announced[i] < n -> n = announced[i] :: else fi
     }
 #ifdef FREE_SEGMENT
-    least = LEFT;
+    n = LEFT;
 #endif
     if
-    :: retired != 0 && retired <= least -> retired = 0
+    :: retired != 0 && retired <= n -> retired = 0
     :: else
     fi
   }
@@ -244,28 +343,69 @@ inline put(segment, id, row) {
 #endif
 }
 
+#ifdef HELD
+#define IS_HELD(row) false
+#else
+#define IS_HELD(row) (holders[row] != 0)
+#endif
+#define CAN_BE_TAKEN(row) (unused[row] || (waits[row] != 0 && !IS_HELD(row)))
+
+/* Of row: any that can be taken, if no scanner can have found it; NONE: none, or another one would be
+   looked at. */
+inline take_row() {
+  atomic {
+    row = NONE;
+    for (slot : 0 .. ROWS - 1) {
+      if
+      :: CAN_BE_TAKEN(slot) -> row = slot
+      :: row != NONE || !CAN_BE_TAKEN(slot)
+      fi
+    }
+  }
+  d_step {
+#ifndef NO_GRACE
+    for (i : 0 .. SCANNERS - 1) {
+      if :: row != NONE && scan_announced[i] < waits[row] -> row = NONE :: else fi
+    }
+#endif
+    if
+    :: row != NONE -> unused[row] = 0; waits[row] = 0; owner[row] = 0
+    :: else
+    fi
+  }
+}
+
 inline insert() {
   reclaim();
-  if
-  :: id = 1
-#if IDS > 1
-  :: id = 2
-#endif
-#if IDS > 2
-  :: id = 3
-#endif
-  fi;
-  d_step { /* find, take a row */
+  any_id();
+  d_step { /* find */
     row = NONE;
-    for (i : 0 .. ROWS - 1) { if :: is_free[i] -> row = i :: else fi }
-    for (i : 0 .. SLOTS - 1) { if :: ids[current * SLOTS + i] == id -> row = NONE :: else fi }
-    if :: used >= FILLED -> row = NONE :: else fi
+    for (i : 0 .. SLOTS - 1) {
+      if
+      :: ids[current * SLOTS + i] == id -> row = rows[current * SLOTS + i];
+#ifndef HELD_LATE
+         holders[row]++
+#endif
+      :: else
+      fi
+    }
   }
   if
-  :: row != NONE ->
-    d_step { is_free[row] = 0; dead[row] = 0; owner[row] = id };
-    put(current, id, row)
-  :: else /* known, or refused */
+  :: row == NONE && used < FILLED ->
+    take_row();
+    if
+    :: row != NONE ->
+      d_step {
+        owner[row] = id;
+        dead[row] = 0;
+#ifndef HELD_LATE
+        holders[row]++
+#endif
+      };
+      put(current, id, row)
+    :: else /* refused */
+    fi
+  :: else
   fi
 }
 
@@ -311,18 +451,18 @@ inline evict() {
     fi
   }
   if
-  :: at != NONE /* by now fewer are to be kept free */
+  :: at != NONE /* others hold it */
   :: at != NONE ->
 #ifdef BUMP_FIRST
-    epoch++;
+    scan_epoch++;
     ids[current * SLOTS + at] = TOMB;
     dead[row] = 1;
 #else
     ids[current * SLOTS + at] = TOMB;
     dead[row] = 1;
-    epoch++;
+    scan_epoch++;
 #endif
-    waits[row] = epoch
+    waits[row] = scan_epoch
   :: else
   fi
 }
@@ -355,21 +495,26 @@ inline rebuild() {
   fi
 }
 
-proctype changer(byte me) {
-  byte id, slot, row, least, at, was;
+proctype changer() {
+  byte id, slot, row, at, was;
   do
   :: d_step { changes < CHANGES -> changes++ };
-#ifndef UNSEEN
-    announced[me] = epoch;
-#endif
     if
     :: atomic { !locked -> locked = 1 };
       if
-      :: insert(); unlock()
+      :: insert(); unlock();
+        if
+        :: row != NONE ->
+#ifdef HELD_LATE
+          holders[row]++;
+#endif
+          assert(owner[row] == id); /* it is held */
+          release(row)
+        :: else
+        fi
       :: sampled(); unlock();
         if
         :: at != NONE ->
-          assert(owner[row] == id); /* what is compared is still that id's */
           if
           :: atomic { !locked -> locked = 1 }; evict(); unlock()
           :: else /* the next who inserts sees to it */
@@ -380,16 +525,27 @@ proctype changer(byte me) {
       fi
     :: else /* deferred */
     fi;
-    d_step { announced[me] = LEFT; id = 0; slot = 0; row = 0; least = 0; at = 0; was = 0 }
+    d_step { id = 0; slot = 0; row = 0; at = 0; was = 0 }
   :: else -> break
   od
 }
 
 init {
   atomic {
-    for (i : 0 .. ROWS - 1) { is_free[i] = 1 }
+    for (i : 0 .. ROWS - 1) { unused[i] = 1 }
     for (i : 0 .. 2 * SLOTS - 1) { rows[i] = NONE }
-    for (i : 0 .. UPDATERS - 1) { run updater(i) }
-    for (i : UPDATERS .. UPDATERS + CHANGERS - 1) { announced[i] = LEFT; run changer(i) }
-  }
+#if UPDATERS
+    for (i : 0 .. UPDATERS - 1) { announced[i] = LEFT; run updater(i) }
+#endif
+#if SCANNERS
+    for (i : UPDATERS .. UPDATERS + SCANNERS - 1) {
+      announced[i] = LEFT;
+      scan_announced[i - UPDATERS] = LEFT;
+      run scanner(i)
+    }
+#endif
+    for (i : 1 .. CHANGERS) { run changer() }
+  };
+  _nr_pr == 1 ->
+  d_step { for (i : 0 .. ROWS - 1) { assert(holders[i] == 0) } } /* whoever held one has given it back */
 }

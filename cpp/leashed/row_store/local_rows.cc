@@ -158,13 +158,10 @@ void LocalRows::reach(std::uint64_t updates) {
   for (std::size_t t = 0; t < tables_.size(); ++t) tables_[t]->reach_steps(begun_[t] + updates);
 }
 
-// In lockstep others may be folding what it has found: the last to leave lets all of it go.
+// What it has found stays held, by its batches.
 void LocalRows::leave(std::size_t worker) {
   reach(members_[worker].steps);
-  if (!lockstep_) return members_[worker].seats.clear();
-  // Release: what the worker did with its seats; acquire: by the last, of all.
-  if (left_.fetch_add(1, std::memory_order_acq_rel) + 1 < workers_) return;
-  for (std::size_t w = 0; w < workers_; ++w) members_[w].seats.clear();
+  members_[worker].seats.clear();
 }
 
 void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {

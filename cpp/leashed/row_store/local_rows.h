@@ -11,7 +11,6 @@
 // whose ids all have rows).
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -62,7 +61,6 @@ class LocalRows final : public RowStore {
   const std::size_t workers_, readers_;
   const bool lockstep_;
   const std::unique_ptr<Member[]> members_;
-  std::atomic<std::size_t> left_{0};  // in lockstep: workers
 };
 
 }  // namespace leashed

@@ -14,6 +14,7 @@
 //   withdrawn    no gradient, one that is not finite, or p.abandoned: store.drop(worker,
 //                current_rows) in place of push
 //   at its end   store.leave(worker), whatever the reason; what is prefetched then is let go of
+//                with its BatchRows
 //
 // A dense gradient that the persistence bound dropped or a policy excluded still pushes its rows:
 // each row decides for itself. Where there is a batch ahead or not makes no difference to what is

@@ -70,6 +70,7 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
   try {
     find_and_copy(batch, pulled);
   } catch (...) {  // no such row, or out of memory
+    for (Located& located : found_.located) located.release();
     release(pulled.keys);
     throw;
   }

@@ -68,13 +68,11 @@ class Epochs {
    public:
     Section(Epochs& epochs, std::size_t reader) : epochs_(epochs), reader_(reader) {
       epochs_.join(reader_);
-      go_on();
+      epochs_.announce(reader_, epochs_.look());
     }
     ~Section() { epochs_.leave(reader_); }
     Section(const Section&) = delete;
     Section& operator=(const Section&) = delete;
-    // What was found before is not used any more.
-    void go_on() { epochs_.announce(reader_, epochs_.look()); }
 
    private:
     Epochs& epochs_;

@@ -84,8 +84,8 @@ struct alignas(kCacheLine) IdIndex::Shard {
   std::size_t at_hand() const { return unused + waiting; }
   // The k-th from the oldest on.
   Left& left(std::size_t k) { return limbo[(oldest + k) % places]; }
-  // Of the ring, that have been written to.
-  std::size_t limbo_bytes() const { return std::min<std::size_t>(evicted, places) * sizeof(Left); }
+  // Of the ring: all of it, once there is anything in it.
+  std::size_t limbo_bytes() const { return evicted > 0 ? places * sizeof(Left) : 0; }
 };
 
 std::size_t IdIndex::rows_of(const Settings& settings) {
@@ -280,13 +280,15 @@ void IdIndex::reclaim(Shard& shard) {
   std::erase_if(shard.retired, [&](const Shard::Retired& each) { return each.number <= oldest; });
 }
 
-// One that has left, or else one that was never used. Those that are still held are few, for none
-// leaves that is: they go to the end of the ring.
+// One that has left, or else one that was never used. Those that are held are few, for none leaves
+// that was a moment before: they go to the end of the ring.
 std::uint32_t IdIndex::take_row(Shard& shard) {
-  for (std::size_t tries = std::min(kTries, shard.waiting); tries > 0; --tries) {
+  std::size_t tries = std::min(kTries, shard.waiting);
+  const std::uint64_t oldest = tries > 0 ? holds_->reads().oldest() : Epochs::kLeft;
+  for (; tries > 0; --tries) {
     const Shard::Left left = shard.left(0);
     shard.oldest = (shard.oldest + 1) % shard.places;
-    if (holds_->is_free(left.row, left.number)) {
+    if (holds_->is_free(left.row, left.number, oldest)) {
       --shard.waiting;
       return left.row;
     }
@@ -335,6 +337,7 @@ void IdIndex::evict(Shard& shard, Sample sample) {
   for (auto each = begin; each != worst; ++each) {
     std::atomic<std::uint64_t>& id = shard.owned.table[each->slot].id;
     if (is_special(id.load(kRelaxed))) continue;  // somebody else has evicted it
+    if (holds_->is_held(each->row)) continue;     // since then
     id.store(kTomb, kRelaxed);
     rows_.head(each->row).version.fetch_or(RowHead::kDead, kRelaxed);
     shard.left(shard.waiting++) = {each->row, 0};

@@ -43,13 +43,13 @@ class RowHolds {
   // Rows have been taken out of reach; the number that they wait for, modulo 2^32: while somebody
   // reads who is older than they are, no more of them leave than there are rows.
   std::uint32_t leave() { return static_cast<std::uint32_t>(reads_.begin()); }
-  // Whether a row that has left can be used for something else: nobody holds it, and nobody reads
-  // who might have found it.
-  bool is_free(std::uint32_t row, std::uint32_t left) {
-    if (count(row).fetch_add(0, std::memory_order_acq_rel) > 0) return false;
-    const std::uint64_t oldest = reads_.oldest();
-    return oldest == Epochs::kLeft ||
-           static_cast<std::int32_t>(static_cast<std::uint32_t>(oldest) - left) >= 0;
+  // Whether a row that had left before can be used for something else: nobody holds it, and nobody
+  // reads who might have found it. oldest: of who reads, now.
+  bool is_free(std::uint32_t row, std::uint32_t left, std::uint64_t oldest) {
+    const bool waits = oldest != Epochs::kLeft &&
+                       (oldest == 0 ||  // he has joined, and announced nothing yet
+                        static_cast<std::int32_t>(static_cast<std::uint32_t>(oldest) - left) < 0);
+    return !waits && count(row).fetch_add(0, std::memory_order_acq_rel) == 0;
   }
 
  private:

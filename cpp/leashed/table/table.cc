@@ -578,12 +578,11 @@ void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values, std::
                    const Watch& watch) {
   check(ids, n);
   const Seat seat(*this, watch);
-  Reading reading(*this, seat);
   constexpr std::size_t kRows = 256;
   const float* rows[kRows];
   for (std::size_t begin = 0; begin < n; begin += kRows) {
     if (watch) watch();
-    reading.go_on();
+    const Reading reading(*this, seat);  // no longer than that, and never while `watch` lasts
     const std::size_t count = std::min(kRows, n - begin);
     const std::uint64_t* const some = ids + begin;
     if (index_) {

@@ -256,10 +256,6 @@ class Table {
     Reading(Table& table, const Seat& seat) : index_(table.looks_, seat.number_) {
       if (table.holds_) rows_.emplace(table.holds_->reads(), seat.number_);
     }
-    void go_on() {
-      index_.go_on();
-      if (rows_) rows_->go_on();
-    }
 
    private:
     Epochs::Section index_;

@@ -121,6 +121,38 @@ TEST_CASE("rows make room when nobody holds them any more") {
   CHECK(makes_room(holder, ids));
 }
 
+TEST_CASE("a pull that fails holds nothing, and what is pushed then lets go of its own rows") {
+  auto tables = tables_of_three();
+  Table::Settings fixed = tables[1]->settings();
+  fixed.rows = 5000;
+  fixed.max_bytes = 0;
+  fixed.evict = "none";
+  tables[1] = std::make_shared<Table>(fixed);
+  RowHolder holder(tables, {0, 1, 2});
+  const Ids ids(11), others(4990), more(111);
+  PulledRows pulled, failed, again;
+  holder.pull(ids.view, pulled);
+  CHECK_THROWS_AS(holder.pull(others.view, failed), Error);
+  const std::vector<float> gradients(3 * kIds * 16, 1.0f);
+  holder.push(pulled.keys, gradients.data(), 0);
+  holder.pull(ids.view, again);
+  holder.pull(more.view, pulled);
+  const auto live = [&](const Ids& of) {
+    const std::vector<std::uint64_t> all = tables[0]->ids();
+    return std::ranges::all_of(
+        of.ids, [&](std::uint64_t id) { return std::ranges::find(all, id) != all.end(); });
+  };
+  std::vector<float> ones(4, 1);
+  for (std::uint64_t id = 10000; id < 15000; ++id) tables[0]->update(&id, 1, ones.data(), nullptr);
+  CHECK(live(ids));
+  CHECK(live(more));
+  holder.release(again.keys);
+  holder.release(pulled.keys);
+  for (std::uint64_t id = 20000; id < 25000; ++id) tables[0]->update(&id, 1, ones.data(), nullptr);
+  const std::vector<std::uint64_t> all = tables[0]->ids();
+  CHECK(std::ranges::none_of(all, [](std::uint64_t id) { return id > 0 && id < 20000; }));
+}
+
 TEST_CASE("who holds rows at the end of a holder does not any more") {
   const auto tables = tables_of_three();
   const Ids ids(1);
