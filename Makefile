@@ -53,8 +53,8 @@ demo: dev
 # A path takes the place of scikit-build-core's finder, which would go before PYTHONPATH, so that no
 # other tree's package could be measured or compared, and knows the files that there were.
 build/dev/installed: .venv/created
-	python -m pip install -q --no-build-isolation -C build-dir=build/dev -C build.targets=_core \
-	  -C cmake.define.LEASHED_UNITY=$(UNITY) -e ".[plot]"
+	python -m pip install -q --no-build-isolation --config-settings=build-dir=build/dev \
+	  --config-settings=build.targets=_core --config-settings=cmake.define.LEASHED_UNITY=$(UNITY) -e ".[plot]"
 	cd "$$(python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')"; \
 	  rm -rf leashed *editable*leashed*; echo $(CURDIR)/src >leashed_sources.pth
 	cmake --install build/dev --prefix src >build/dev/install.log
