@@ -170,9 +170,10 @@ class Injector:
             if name in seen and gone is None:
                 self._back.add(name)
             seen.add(name)
-        if ledger["complete"] != self._complete:
+        grew = ledger["complete"] != self._complete
+        if grew:
             self._grew = now
-        if ledger["complete"] != self._complete or ledger["complete"] == ledger.get("total"):
+        if grew or ledger["complete"] == ledger.get("total"):
             self.still.append((self._moved, now))
             self._complete, self._moved = ledger["complete"], now
 

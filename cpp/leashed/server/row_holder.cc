@@ -48,13 +48,13 @@ RowHolder::RowHolder(std::vector<std::shared_ptr<Table>> tables,
 RowHolder::~RowHolder() {
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     tables_[t]->reach_steps(begun_[t] + steps_);
-    for (const auto& [row, _] : held_[t]) tables_[t]->release({&row, 1});
+    for (const auto& [row, _] : held_[t]) tables_[t]->release(row);
   }
 }
 
 void RowHolder::hold(std::size_t table, std::uint32_t row) {
   if (!tables_[table]->evicts() || row == IdIndex::kNone) return;
-  if (held_[table][row]++ == 0) tables_[table]->hold({&row, 1});
+  if (held_[table][row]++ == 0) tables_[table]->hold(row);
 }
 
 void RowHolder::release(std::size_t table, std::uint32_t row) {
@@ -62,7 +62,7 @@ void RowHolder::release(std::size_t table, std::uint32_t row) {
   const auto one = held_[table].find(row);
   if (--one->second > 0) return;
   held_[table].erase(one);
-  tables_[table]->release({&row, 1});
+  tables_[table]->release(row);
 }
 
 void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {

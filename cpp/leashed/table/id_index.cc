@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <new>
-#include <optional>
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
@@ -154,8 +153,8 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
 IdIndex::~IdIndex() = default;
 
 // Who holds the lock and is not running keeps others from inserting: so what takes long, beginning
-// a row and comparing those to evict, is done without it, and who would be refused does not take
-// it.
+// a row and comparing those to evict, is done without it, and who would be refused for good does
+// not take it.
 IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uint16_t period,
                                bool may_evict) {
   const auto held = [this](std::uint32_t row, Outcome outcome) -> Entry {

@@ -10,7 +10,6 @@
 // (epochs.h), a row when nobody holds it (row_holds.h).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>

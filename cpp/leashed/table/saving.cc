@@ -382,7 +382,7 @@ void Table::put(const SavedRow& row, const float* values, const std::string& pat
     head.period.store(row.period, kRelaxed);
   }
   std::copy_n(values, rows_->floats(), rows_->values(to));
-  release({&to, 1});
+  release(to);
 }
 
 }  // namespace leashed

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -287,20 +286,6 @@ void Located::release() {
     if (row < holds->rows()) holds->release(row);
   }
   holds.reset();
-}
-
-void Table::hold(std::span<const std::uint32_t> rows) {
-  if (!holds_) return;
-  for (const std::uint32_t row : rows) {
-    if (row != IdIndex::kNone) holds_->hold(row);
-  }
-}
-
-void Table::release(std::span<const std::uint32_t> rows) {
-  if (!holds_) return;
-  for (const std::uint32_t row : rows) {
-    if (row != IdIndex::kNone) holds_->release(row);
-  }
 }
 
 // Slots, and who holds rows, are on their way into the cache before they are looked at.

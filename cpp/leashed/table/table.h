@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -107,10 +106,14 @@ class Table {
   // when they have come often enough. What it held before is released. Throws Error where one is no
   // row of a fixed table.
   void locate(Seat& seat, Located& located, bool admits);
-  // Where it evicts: one more holds each of these rows, which somebody holds; or one less does.
-  // Where it does not, nothing is done.
-  void hold(std::span<const std::uint32_t> rows);
-  void release(std::span<const std::uint32_t> rows);
+  // Where it evicts: one more holds a row that somebody holds, or one less does. Where it does not,
+  // nothing is done.
+  void hold(std::uint32_t row) {
+    if (holds_) holds_->hold(row);
+  }
+  void release(std::uint32_t row) {
+    if (holds_) holds_->release(row);
+  }
   // Has the first rows that pull() or push() reads brought into the cache, while other tables' are
   // read; the others follow by themselves.
   void expect_pull(const Located& located) const;
@@ -237,6 +240,7 @@ class Table {
     std::unique_ptr<Scratch> scratch;
     // Bytes of it between two updates. Written by who has the seat alone. Relaxed: a count.
     std::atomic<std::size_t> kept{0};
+
     bool take(std::uint64_t by) {
       std::uint64_t nobody = kNobody;
       return user.load(std::memory_order_relaxed) == kNobody &&
