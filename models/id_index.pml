@@ -3,12 +3,13 @@
  * evicted and the slots rebuilt (cpp/leashed/table/id_index.h and epochs.h name the same steps).
  * docs/tables.md explains it; tests/protocols/test_id_index_model.py runs this model.
  *
- *   hold     join, look, announce (the epoch of segments), load the current one, find: probe its slots.
- *            The row that is found may be anybody's by now: count in its holders, load and find again.
+ *   find     how often the shard has begun to be rebuilt, its segment, the slots along which the id may
+ *            be, the row; once more, unless it has not begun again meanwhile
+ *   hold     find. The row that is found may be anybody's by now: count in its holders, and find again.
  *            If that gives the same row it is the id's for as long as it is held
  *   push     a row that is held is used while the next one is located: count the update in its version,
  *            write; then release it
- *   scan     announce both epochs, load, find, and read the row, which is not held
+ *   scan     announce the epoch of scans, find, and read the row, which is not held
  *   insert   under the lock: find again, take a row, begin it, hold it, write it to a slot, then the id
  *   take_row one that has never been used, or one that waits, which nobody holds and then no scanner
  *            can have found
@@ -16,9 +17,8 @@
  *   evict    without the lock: compare the row, whosever it is by now. Under the lock again, unless the
  *            shard was rebuilt, there is room, or the slot is a tomb: it becomes one, the version is
  *            marked, a new epoch of scans begins, and the row waits with its number
- *   rebuild  under the lock: what lives goes into the other segment, which becomes current; a new
- *            epoch of segments begins, and the segment before waits for it
- *   reclaim  a segment that waits for an epoch that everybody has announced is free
+ *   rebuild  under the lock: tell that it begins; what lives goes into the memory of the segment before,
+ *            whoever still looks there, and that becomes current
  *
  * Changers take the lock or let it be, and read slots under it only. Who finds another row, or none,
  * when he looks again, tries again with that: here by his next look, which may be for the same id. Rows
@@ -31,14 +31,15 @@
  * rebuilds, of all together), IDS, ROWS, SLOTS (of a segment), FILLED (slots that may be used; all ids
  * begin at the first), RESERVE (rows: where fewer are unused or wait, one may be evicted).
  * Mutations (-D), each refuted: REUSE_TOMB (an id is put where a tomb is), ID_FIRST (the id is written
- * before its row), FULL (the last slot may be used), FREE_SEGMENT (a segment is used again at once),
- * LOADED_FIRST (the segment is loaded before its epoch is announced), UNCHECKED (nobody looks again),
- * CHECKED_FIRST (he looks again before he counts), SAME_SEGMENT (he looks again where he has looked
- * before), HELD (a row is taken though somebody holds it), EARLY (what is held is released before the
- * push), NO_GRACE (a row is taken though a scanner may have found it), LOOK_LATE (a scanner reads the
- * epoch after the lookup), BUMP_FIRST (the epoch begins before the tomb), STALE_SAMPLE (a slot that was
- * sampled before a rebuild becomes a tomb), TWICE (a slot that is a tomb already), OVERFULL (there may be
- * room by then), HELD_LATE (what was inserted, or known, is counted when the lock has been given back).
+ * before its row), UNTOLD (nobody asks whether the shard has begun to be rebuilt), TOLD_LATE (that is
+ * told when all has been written), LOADED_FIRST (the segment is loaded before that is asked), UNCHECKED
+ * (nobody looks again), CHECKED_FIRST (he looks again before he counts), SAME_SEGMENT (he looks again
+ * where he has looked before), HELD (a row is taken though somebody holds it), EARLY (what is held is
+ * released before the push), NO_GRACE (a row is taken though a scanner may have found it), LOOK_LATE (a
+ * scanner reads the epoch after the lookup), BUMP_FIRST (the epoch begins before the tomb), STALE_SAMPLE
+ * (a slot that was sampled before a rebuild becomes a tomb), TWICE (a slot that is a tomb already),
+ * OVERFULL (there may be room by then), HELD_LATE (what was inserted, or known, is counted when the lock
+ * has been given back).
  */
 
 #ifndef UPDATERS
@@ -58,9 +59,6 @@
 #endif
 #ifndef SLOTS
 #define SLOTS 3
-#endif
-#ifdef FULL
-#define FILLED SLOTS
 #endif
 #ifndef FILLED
 #define FILLED 2
@@ -84,8 +82,7 @@
 byte ids[2 * SLOTS];
 byte rows[2 * SLOTS];
 byte current;
-byte epoch = 1; /* of segments */
-byte announced[UPDATERS + SCANNERS + 1]; /* with one more none is empty */
+byte rebuilds;       /* that have begun */
 byte scan_epoch = 1; /* of rows that are read and are not held */
 byte scan_announced[SCANNERS + 1];
 byte holders[ROWS];
@@ -100,10 +97,8 @@ byte changes;
 /* Under the lock. */
 bool locked;
 byte used;
-byte rebuilt;
 byte waits[ROWS];    /* the epoch of scans, 0: is in use or never was */
 bool unused[ROWS];
-byte retired;        /* the epoch that the other segment waits for, 0: it is free */
 
 hidden byte i, j, n;
 
@@ -125,43 +120,53 @@ inline any_id() {
   fi
 }
 
-/* The segment to look in. */
-inline load(which) {
-  d_step { segment = which; lived = life[segment]; slot = 0; seen = 0; got = NONE }
-}
-
-/* Along its slots; what is true of a row when it is found. */
-inline find(found, truth) {
+/* Along the slots of the segment, of which others may make another one meanwhile: then the other's
+   count is seen, too. What is true of a row when it is found. */
+inline probe(found, truth) {
+  d_step { slot = 0; seen = 0; got = NONE; torn = 0 };
   do
-  :: atomic {
-       got != id;
-       d_step {
-         assert(life[segment] == lived); /* nobody has made another segment of it */
-         assert(seen < SLOTS);           /* it ends */
-         got = ids[segment * SLOTS + slot]
-       };
-       if
-       :: got == EMPTY -> found = NONE; break
-       :: got == id
-       :: else -> d_step { slot = (slot + 1) % SLOTS; seen++ }
-       fi
+  :: d_step { got != id && got != EMPTY && seen < SLOTS ->
+       torn = torn || life[segment] != lived;
+       got = ids[segment * SLOTS + slot];
+       if :: got != id && got != EMPTY -> slot = (slot + 1) % SLOTS; seen++ :: else fi
      }
-  :: d_step {
-       got == id;
-       assert(life[segment] == lived);
-       found = rows[segment * SLOTS + slot];
-       assert(found != NONE);
-       assert(truth)
+  :: d_step { got == id ->
+       torn = torn || life[segment] != lived;
+       found = rows[segment * SLOTS + slot]
      };
      break
+  :: d_step { got == EMPTY || seen == SLOTS -> found = NONE }; break
+  od;
+  atomic {
+    if
+#ifndef UNTOLD
+    :: rebuilds != begun -> again = NONE
+#endif
+    :: else ->
+      again = 0;
+      assert(torn == 0);
+      if :: got == id -> assert(found != NONE); assert(truth) :: else fi
+    fi
+  }
+}
+
+inline find(found, truth) {
+  do
+  ::
+#ifdef LOADED_FIRST
+    d_step { segment = current; lived = life[segment] };
+    begun = rebuilds;
+#else
+    begun = rebuilds;
+    d_step { segment = current; lived = life[segment] };
+#endif
+    probe(found, truth);
+    if :: again == 0 -> break :: else fi
   od
 }
 
 /* Of row: NONE, or a row that is counted, and is the id's as long as it is. */
 inline hold() {
-#ifndef LOADED_FIRST
-  load(current);
-#endif
   find(row, true);
   if
   :: row != NONE -> /* whose it is by now nobody knows */
@@ -169,20 +174,20 @@ inline hold() {
     holders[row]++;
 #endif
 #ifdef UNCHECKED
-    again = row;
+    other = row;
 #else
 #ifdef SAME_SEGMENT
-    load(segment);
+    begun = rebuilds;
+    probe(other, true);
 #else
-    load(current);
+    find(other, true);
 #endif
-    find(again, true);
 #endif
 #ifdef CHECKED_FIRST
     holders[row]++;
 #endif
     if
-    :: again == row
+    :: other == row
     :: else -> release(row); row = NONE
     fi
   :: else
@@ -211,25 +216,21 @@ inline finish() {
 }
 
 #if UPDATERS
-proctype updater(byte me) {
-  byte looks, id, segment, lived, slot, seen, got, row, again;
+proctype updater() {
+  byte looks, id, segment, lived, slot, seen, got, row, begun, again, other;
+  bool torn;
   byte held = NONE, held_id;
   do
   :: looks == LOOKS -> break
   :: else ->
-#ifdef LOADED_FIRST
-    load(current);
-#endif
-    atomic { looks++; any_id(); announced[me] = 0 }; /* join */
-    row = epoch;                                     /* look */
-    announced[me] = row;
+    atomic { looks++; any_id() };
     hold();
-    announced[me] = LEFT;
     finish();
     d_step {
       held = row;
       held_id = (row == NONE -> 0 : id);
-      id = 0; segment = 0; lived = 0; slot = 0; seen = 0; got = 0; row = 0; again = 0
+      id = 0; segment = 0; lived = 0; slot = 0; seen = 0; got = 0; row = 0; begun = 0; again = 0; other = 0;
+      torn = 0
     }
   od;
   finish()
@@ -238,33 +239,30 @@ proctype updater(byte me) {
 
 #if SCANNERS
 proctype scanner(byte me) {
-  byte looks, id, segment, lived, slot, seen, got, row;
-  d_step { announced[me] = 0; scan_announced[me - UPDATERS] = 0 }; /* join */
+  byte looks, id, segment, lived, slot, seen, got, row, begun, again;
+  bool torn;
+  scan_announced[me] = 0; /* join */
   do
-  :: d_step {
-       looks == LOOKS;
-       announced[me] = LEFT;
-       scan_announced[me - UPDATERS] = LEFT
-     };
+  :: d_step { looks == LOOKS; scan_announced[me] = LEFT };
      break
   :: else ->
-    atomic { looks++; any_id(); row = epoch /* look */ };
-    announced[me] = row;
+    atomic { looks++; any_id() };
 #ifndef LOOK_LATE
     row = scan_epoch;
-    scan_announced[me - UPDATERS] = row;
+    scan_announced[me] = row;
 #endif
-    load(current);
     find(row, owner[row] == id);
 #ifdef LOOK_LATE
     got = scan_epoch;
-    scan_announced[me - UPDATERS] = got;
+    scan_announced[me] = got;
 #endif
     if
     :: row != NONE -> assert(owner[row] == id) /* read */
     :: else
     fi;
-    d_step { id = 0; segment = 0; lived = 0; slot = 0; seen = 0; got = 0; row = 0 }
+    d_step {
+      id = 0; segment = 0; lived = 0; slot = 0; seen = 0; got = 0; row = 0; begun = 0; again = 0; torn = 0
+    }
   od
 }
 #endif
@@ -297,22 +295,6 @@ inline unlock() {
 inline count_at_hand() {
   n = 0;
   for (i : 0 .. ROWS - 1) { if :: unused[i] || waits[i] != 0 -> n++ :: else fi }
-}
-
-inline reclaim() {
-  d_step {
-    n = LEFT;
-    for (i : 0 .. UPDATERS + SCANNERS - 1) {
-      if :: announced[i] < n -> n = announced[i] :: else fi
-    }
-#ifdef FREE_SEGMENT
-    n = LEFT;
-#endif
-    if
-    :: retired != 0 && retired <= n -> retired = 0
-    :: else
-    fi
-  }
 }
 
 /* Where the id goes in that segment; the row before the id. */
@@ -376,7 +358,6 @@ inline take_row() {
 }
 
 inline insert() {
-  reclaim();
   any_id();
   d_step { /* find */
     row = NONE;
@@ -425,7 +406,7 @@ inline sampled() {
       :: at != NONE && n < RESERVE ->
         id = ids[current * SLOTS + at];
         row = rows[current * SLOTS + at];
-        was = rebuilt
+        was = rebuilds
       :: else -> at = NONE
       fi
     }
@@ -437,7 +418,7 @@ inline evict() {
     count_at_hand();
     if
 #ifndef STALE_SAMPLE
-    :: rebuilt != was -> at = NONE
+    :: rebuilds != was -> at = NONE
 #endif
 #ifndef OVERFULL
     :: n >= RESERVE -> at = NONE
@@ -467,32 +448,30 @@ inline evict() {
   fi
 }
 
+/* Slot by slot, while others may be looking there. */
 inline rebuild() {
-  reclaim();
-  if
-  :: retired == 0 ->
-    d_step {
-      used = 0;
-      at = 1 - current;
-      for (i : 0 .. SLOTS - 1) { ids[at * SLOTS + i] = EMPTY; rows[at * SLOTS + i] = NONE }
-      life[at]++;
-      for (j : 0 .. SLOTS - 1) {
-        id = ids[current * SLOTS + j];
-        if
-        :: id != EMPTY && id != TOMB ->
-          slot = 0;
-          do :: ids[at * SLOTS + slot] != EMPTY -> slot = (slot + 1) % SLOTS :: else -> break od;
-          rows[at * SLOTS + slot] = rows[current * SLOTS + j];
-          ids[at * SLOTS + slot] = id;
-          used++
-        :: else
-        fi
-      }
-    };
-    current = at;
-    d_step { epoch++; retired = epoch; rebuilt++ }
-  :: else
-  fi
+#ifndef TOLD_LATE
+  rebuilds++;
+#endif
+  d_step { at = 1 - current; life[at]++; slot = 0 };
+  do
+  :: slot < SLOTS -> ids[at * SLOTS + slot] = EMPTY; slot++
+  :: else -> break
+  od;
+  atomic { used = 0; was = 0 };
+  do
+  :: d_step { was < SLOTS && !IS_LIVE(was) -> was++ }
+  :: was < SLOTS && IS_LIVE(was) ->
+    id = ids[current * SLOTS + was];
+    row = rows[current * SLOTS + was];
+    put(at, id, row);
+    was++
+  :: was == SLOTS -> break
+  od;
+#ifdef TOLD_LATE
+  rebuilds++;
+#endif
+  current = at
 }
 
 proctype changer() {
@@ -535,14 +514,10 @@ init {
     for (i : 0 .. ROWS - 1) { unused[i] = 1 }
     for (i : 0 .. 2 * SLOTS - 1) { rows[i] = NONE }
 #if UPDATERS
-    for (i : 0 .. UPDATERS - 1) { announced[i] = LEFT; run updater(i) }
+    for (i : 1 .. UPDATERS) { run updater() }
 #endif
 #if SCANNERS
-    for (i : UPDATERS .. UPDATERS + SCANNERS - 1) {
-      announced[i] = LEFT;
-      scan_announced[i - UPDATERS] = LEFT;
-      run scanner(i)
-    }
+    for (i : 0 .. SCANNERS - 1) { scan_announced[i] = LEFT; run scanner(i) }
 #endif
     for (i : 1 .. CHANGERS) { run changer() }
   };

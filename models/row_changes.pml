@@ -3,22 +3,22 @@
  * insert (cpp/leashed/table/saving.cc names the same steps). docs/tables.md explains it;
  * tests/protocols/test_row_changes_model.py runs this model.
  *
- *   changed  along the slots: the row, the incarnation, then the version; what is not as it was saved
- *            is noted, and what was saved and has no row is gone, unless it was saved with another row
+ *   changed  along the slots: the rows and the incarnations; then their versions; what is not as it
+ *            was saved is noted, and what was saved and has no row is gone
  *   settle   until the updates are over that were under way; or it is given up
  *   copy     where the id has that row, if by another insertion: the version, then the values; the
  *            row is unchanged from here on where its incarnation is the scan's and, it having been
  *            settled, its version too
  *
  * One id; its slots follow each other, as those of a segment do, where the scan may see it in two of
- * them. A row is used again when nobody holds it who may have found it before (models/id_index.pml has
+ * them: by the time that it looks at versions all but the last of these rows are dead. A row is used again when nobody holds it who may have found it before (models/id_index.pml has
  * how that is known). When all is over a last file is written, and then the files have what the
  * table has.
  *
  * Parameters (-D): ROWS, CHANGES (insertions and evictions), UPDATES, SAVES (before the last).
  * Mutations (-D), each refuted: NO_INCARNATION (a row of the same version is unchanged), NOW (the
- * incarnation is that of what is copied), NOT_SETTLED (nobody is waited for), GONE (who has lost a row
- * is gone, whatever other row is saved).
+ * incarnation is that of what is copied), NOT_SETTLED (nobody is waited for), ONE_PASS (each version
+ * is looked at with its slot).
  */
 
 #ifndef ROWS
@@ -135,36 +135,51 @@ proctype changer() {
   done++
 }
 
+inline seen_at() {
+  if
+  :: d_step { has_id[at] -> seen[at] = row_of[at] + 1 }
+  :: !has_id[at]
+  fi
+}
+
 inline changed() {
   seated = 1;
   at = 0;
+#ifndef ONE_PASS
+  do
+  :: at == SLOTS -> at = 0; break
+  :: else -> seen_at(); at++
+  od;
+#endif
   do
   :: at == SLOTS -> break
   :: else ->
-    if
-    :: d_step { has_id[at] -> row = row_of[at] };
-       d_step {
-         if
-         :: !dead[row] ->
-           lives[row] = 1;
-           if
-#ifdef NO_INCARNATION
-           :: !(marked_version[row] == version[row]) ->
-#else
-           :: !(marked_version[row] == version[row] && marked_incarnation[row] == at) ->
+#ifdef ONE_PASS
+    seen_at();
 #endif
-             noted[at] = 1;
-             before[at] = version[row]
-           :: else
-           fi
-         :: else
-         fi
-       }
-    :: !has_id[at]
-    fi;
-    at++
+    d_step {
+      row = seen[at] - 1;
+      if
+      :: seen[at] != 0 && !dead[row] ->
+        lives[row] = 1;
+        if
+#ifdef NO_INCARNATION
+        :: !(marked_version[row] == version[row]) ->
+#else
+        :: !(marked_version[row] == version[row] && marked_incarnation[row] == at) ->
+#endif
+          noted[at] = 1;
+          before[at] = version[row]
+        :: else
+        fi
+      :: else
+      fi;
+      seen[at] = 0;
+      row = 0;
+      at++
+    }
   od;
-  row = 0;
+  at = 0;
   d_step {
     for (i : 0 .. ROWS - 1) {
       if
@@ -174,13 +189,7 @@ inline changed() {
       lives[i] = 0
     }
   };
-#ifndef GONE
-  d_step { /* saved with another row */
-    find(at);
-    if :: at != NONE && marked[row_of[at]] -> gone = 0 :: else fi
-  };
-#endif
-  d_step { seated = 0; leave(SAVER); at = 0; row = 0 }
+  d_step { seated = 0; leave(SAVER) }
 }
 
 inline settle() {
@@ -243,7 +252,7 @@ inline copy() {
 proctype saver() {
   byte saves, at, row, found, now, began;
   bool lives[ROWS], noted[SLOTS];
-  byte before[SLOTS];
+  byte seen[SLOTS], before[SLOTS];
   bool gone, settled;
   do
   :: saves == SAVES -> break

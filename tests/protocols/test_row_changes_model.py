@@ -30,7 +30,7 @@ def test_the_files_have_what_the_table_has(checker: Checker, definitions: str) -
         ("NO_INCARNATION", "((at==255)||(saved_values==values[row_of[at]]))"),
         ("NOW", "((at==255)||(saved_values==values[row_of[at]]))"),
         ("NOT_SETTLED", "((at==255)||(saved_values==values[row_of[at]]))"),
-        ("GONE", "(saved==(at!=255))"),
+        ("ONE_PASS", "(saved==(at!=255))"),
     ],
 )
 def test_each_step_is_needed(checker: Checker, mutation: str, violated: str) -> None:

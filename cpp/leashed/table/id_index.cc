@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <new>
+#include <optional>
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
@@ -36,25 +37,22 @@ std::size_t rows_per_shard(const IdIndex::Settings& settings) {
 IdIndex::Segment IdIndex::Segment::make(unsigned bits, std::byte* memory) {
   static_assert((std::size_t{1} << kLeastBits) * sizeof(Slot) > 64);
   const Segment made{reinterpret_cast<Slot*>(memory), bits};
-  for (std::size_t i = 0; i < slots(bits); ++i) {
-    new (&made.table[i].id) std::atomic<std::uint64_t>(kEmpty);
-  }
+  for (std::size_t i = 0; i < slots(bits); ++i) made.table[i].id.store(kEmpty, kRelease);
   return made;
 }
 
 void IdIndex::Segment::put(std::uint64_t id, std::uint64_t hash, Handle handle) const {
   std::size_t i = first(hash);
   while (table[i].id.load(kRelaxed) != kEmpty) i = next(i);
-  table[i].handle = handle;
-  // Release: pairs with find().
-  table[i].id.store(id, std::memory_order_release);
+  table[i].handle.store(handle, kRelease);
+  table[i].id.store(id, kRelease);
 }
 
 struct alignas(kCacheLine) IdIndex::Shard {
   // Relaxed: counted without the lock.
   std::atomic<std::uint64_t> deferred{0}, refused{0};
-  // An id was refused, and none will get a row, nor is the shard rebuilt. Release where it is
-  // stored, acquire where it is loaded: then the last segment is seen, which stays.
+  // An id was refused, and none will get a row. Release where it is stored, acquire where it is
+  // loaded: who sees it sees all ids that have one.
   std::atomic<bool> full{false};
 
   // A row that an id has no more, and what it waits for.
@@ -65,20 +63,15 @@ struct alignas(kCacheLine) IdIndex::Shard {
   // Under the lock.
   std::mutex lock;
   Segment owned;
-  std::size_t used = 0;  // slots of it that are not empty
-  struct Retired {
-    Segment segment;
-    std::uint64_t number;
-  };
-  std::vector<Retired> retired;  // the oldest first
-  std::byte* memory = nullptr;   // that all but the first segment lie in
-  std::size_t bytes = 0;         // of it, that have been written to
+  std::size_t used = 0;         // slots of it that are not empty
+  std::byte* memory = nullptr;  // that all but the first segment lie in
+  std::size_t bytes = 0;        // of it, that have been written to
   // A ring of so many rows that have left, from `oldest` on.
   std::unique_ptr<Left[]> limbo;
   std::size_t places = 0, oldest = 0, waiting = 0;
   std::size_t unused = 0;  // rows that it may take and never has
   std::size_t live = 0, hand = 0;
-  std::uint64_t inserted = 0, evicted = 0, rebuilt = 0;
+  std::uint64_t inserted = 0, evicted = 0;
 
   std::size_t at_hand() const { return unused + waiting; }
   // The k-th from the oldest on.
@@ -96,11 +89,6 @@ std::size_t IdIndex::segment_bytes(const Settings& settings) {
   return 2 * Segment::bytes(bits_for(rows_per_shard(settings)));
 }
 
-// Of one shard: before the largest each size is left once, since nothing is evicted by then.
-std::size_t IdIndex::most_retired(const Settings& settings) {
-  return bits_for(rows_per_shard(settings)) - kLeastBits + 2;
-}
-
 // Of one shard: who finds fewer free than are to be evicts a few at once.
 std::size_t IdIndex::ring_places(const Settings& settings) {
   return settings.reserve == 0 ? 0 : settings.reserve + kWorst;
@@ -109,8 +97,7 @@ std::size_t IdIndex::ring_places(const Settings& settings) {
 // Of all else that there is from the start.
 std::size_t IdIndex::shard_bytes(const Settings& settings) {
   return slots(settings.shard_bits) *
-         (sizeof(std::atomic<std::uintptr_t>) + sizeof(Shard) + Segment::bytes(kLeastBits) +
-          most_retired(settings) * sizeof(Shard::Retired));
+         (sizeof(Current) + sizeof(Shard) + Segment::bytes(kLeastBits));
 }
 
 std::size_t IdIndex::most_bytes(const Settings& settings) {
@@ -118,10 +105,9 @@ std::size_t IdIndex::most_bytes(const Settings& settings) {
   return slots(settings.shard_bits) * (segment_bytes(settings) + ring) + shard_bytes(settings);
 }
 
-IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise,
-                 RowHolds* holds, Score score)
+IdIndex::IdIndex(Rows& rows, const Settings& settings, Initialise initialise, RowHolds* holds,
+                 Score score)
     : rows_(rows),
-      epochs_(epochs),
       settings_(settings),
       initialise_(std::move(initialise)),
       holds_(holds),
@@ -130,7 +116,7 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
       segment_bytes_(segment_bytes(settings)),
       first_segments_(slots(settings.shard_bits), Segment::bytes(kLeastBits), "a table's index"),
       segments_(slots(settings.shard_bits), segment_bytes_, "a table's index"),
-      current_(std::make_unique<std::atomic<std::uintptr_t>[]>(slots(settings.shard_bits))),
+      current_(std::make_unique<Current[]>(slots(settings.shard_bits))),
       shards_(std::make_unique<Shard[]>(slots(settings.shard_bits))) {
   if (rows.count() < rows_of(settings) || rows.count() >= kNone) {
     throw Error("an index of " + std::to_string(rows_of(settings)) + " rows cannot use " +
@@ -141,8 +127,7 @@ IdIndex::IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialis
     shard.memory = segments_.data() + k * segment_bytes_;
     shard.owned =
         Segment::make(kLeastBits, first_segments_.data() + k * Segment::bytes(kLeastBits));
-    shard.retired.reserve(most_retired(settings));
-    current_[k].store(shard.owned.word(), kRelaxed);
+    current_[k].segment.store(shard.owned.word(), kRelaxed);
     shard.places = ring_places(settings);
     shard.limbo = std::make_unique_for_overwrite<Shard::Left[]>(shard.places);
     shard.unused = rows_per_shard_;
@@ -164,7 +149,7 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
   if (is_special(id)) return held(special_row(id), Outcome::known);
   const std::uint64_t hash = mix(id);
   Shard& shard = shards_[shard_of(hash)];
-  if (shard.full.load(std::memory_order_acquire)) {
+  if (shard.full.load(kAcquire)) {
     if (const std::uint32_t row = find(id); row != kNone) return {row, Outcome::known};
     shard.refused.fetch_add(1, kRelaxed);
     return {kNone, Outcome::refused};
@@ -178,11 +163,9 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
   if (const std::uint32_t row = shard.owned.find(id, hash); row != kNone) {
     return held(row, Outcome::known);
   }
-  reclaim(shard);
-  // One that is full, and stays so, is not rebuilt either.
-  const bool full = !score_ && shard.at_hand() == 0;
-  const std::uint32_t row = !full && make_room(shard) ? take_row(shard) : kNone;
+  const std::uint32_t row = take_row(shard);
   if (row != kNone) {
+    make_room(shard);
     rows_.head(row).version.store(0, kRelaxed);
     rows_.head(row).touched.store(touched, kRelaxed);
     rows_.head(row).period.store(period, kRelaxed);
@@ -195,7 +178,7 @@ IdIndex::Entry IdIndex::insert(std::uint64_t id, std::uint16_t touched, std::uin
     ++shard.live;
   } else {
     shard.refused.fetch_add(1, kRelaxed);
-    if (full) shard.full.store(true, std::memory_order_release);
+    if (!score_) shard.full.store(true, kRelease);
   }
   if (score_ && may_evict && shard.at_hand() < settings_.reserve) {
     const Sample sample = sampled(shard);
@@ -217,66 +200,50 @@ const float* IdIndex::begun(std::uint64_t id) const {
   return own_row.data();
 }
 
-// Whether one slot more may be used.
-bool IdIndex::make_room(Shard& shard) {
+IdIndex::Current& IdIndex::current(const Shard& shard) const {
+  return current_[&shard - shards_.get()];
+}
+
+// For one slot more.
+void IdIndex::make_room(Shard& shard) {
   const Segment& segment = shard.owned;
   const std::size_t all = slots(segment.bits);
-  const bool fits = 4 * (shard.used + 1) <= 3 * all;
   const bool largest = segment.bits == bits_for(rows_per_shard_);
   // One that can grow does so earlier, for probes are shorter then.
-  if (largest ? fits : 5 * (shard.used + 1) <= 3 * all) return true;
+  if (largest ? 4 * (shard.used + 1) <= 3 * all : 5 * (shard.used + 1) <= 3 * all) return;
   const bool grows = !largest && 20 * shard.live > 9 * all;
-  return rebuild(shard, segment.bits + (grows ? 1 : 0)) || fits;
+  rebuild(shard, segment.bits + (grows ? 1 : 0));
 }
 
-// Where none of the shard's segments lies; null: nowhere. Each lies at a multiple of its size, so
-// one that has grown from the least fits behind all before it.
+// Where the shard's segment does not lie: each lies at a multiple of its size, in memory for two of
+// the largest.
 std::byte* IdIndex::place_for(const Shard& shard, unsigned bits) const {
-  if (shard.retired.size() == most_retired(settings_)) return nullptr;
   const std::size_t bytes = Segment::bytes(bits);
-  const auto free = [&](const Segment& segment, const std::byte* at) {
-    const auto* const begin = reinterpret_cast<const std::byte*>(segment.table);
-    return at + bytes <= begin || begin + Segment::bytes(segment.bits) <= at;
-  };
-  for (std::size_t at = 0; at + bytes <= segment_bytes_; at += bytes) {
-    std::byte* const place = shard.memory + at;
-    if (free(shard.owned, place) &&
-        std::all_of(shard.retired.begin(), shard.retired.end(),
-                    [&](const auto& each) { return free(each.segment, place); })) {
-      return place;
-    }
-  }
-  return nullptr;
+  const auto* const begin = reinterpret_cast<const std::byte*>(shard.owned.table);
+  const auto* const end = begin + Segment::bytes(shard.owned.bits);
+  std::byte* place = shard.memory;
+  while (begin < place + bytes && place < end) place += bytes;
+  return place;
 }
 
-// What lives, without tombs; false where segments before are still held.
-bool IdIndex::rebuild(Shard& shard, unsigned bits) {
+// What lives, without tombs. Who looks into what was there before sees that it has begun.
+void IdIndex::rebuild(Shard& shard, unsigned bits) {
+  Current& current = this->current(shard);
+  current.rebuilds.store(current.rebuilds.load(kRelaxed) + 1, kRelease);
   std::byte* const memory = place_for(shard, bits);
-  if (!memory) return false;
   const Segment before = shard.owned, next = Segment::make(bits, memory);
   shard.used = 0;
   for (std::size_t i = 0; i < slots(before.bits); ++i) {
     const std::uint64_t id = before.table[i].id.load(kRelaxed);
     if (is_special(id)) continue;
-    next.put(id, mix(id), before.table[i].handle);
+    next.put(id, mix(id), before.table[i].handle.load(kRelaxed));
     ++shard.used;
   }
-  // Release: pairs with current().
-  current_[&shard - shards_.get()].store(next.word(), std::memory_order_release);
+  current.segment.store(next.word(), kRelease);
   shard.bytes =
       std::max(shard.bytes, static_cast<std::size_t>(memory - shard.memory) + Segment::bytes(bits));
   shard.owned = next;
-  shard.retired.push_back({before, epochs_.begin()});
   shard.hand = 0;
-  ++shard.rebuilt;
-  return true;
-}
-
-// Takes back the segments that nobody looks into any more.
-void IdIndex::reclaim(Shard& shard) {
-  if (shard.retired.empty()) return;
-  const std::uint64_t oldest = epochs_.oldest();
-  std::erase_if(shard.retired, [&](const Shard::Retired& each) { return each.number <= oldest; });
 }
 
 // One that has left, or else one that was never used. Those that are held are few, for none leaves
@@ -303,12 +270,12 @@ std::uint32_t IdIndex::take_row(Shard& shard) {
 IdIndex::Sample IdIndex::sampled(Shard& shard) {
   const Segment segment = shard.owned;
   Sample sample;
-  sample.rebuilt = shard.rebuilt;
+  sample.rebuilds = current(shard).rebuilds.load(kRelaxed);
   for (std::size_t seen = 0; seen < slots(segment.bits) && sample.count < sample.candidates.size();
        ++seen) {
     shard.hand = segment.next(shard.hand);
     if (is_special(segment.table[shard.hand].id.load(kRelaxed))) continue;
-    const std::uint32_t row = segment.table[shard.hand].handle.row;
+    const std::uint32_t row = segment.table[shard.hand].handle.load(kRelaxed).row;
     sample.candidates[sample.count++] = {0, row, shard.hand};
   }
   return sample;
@@ -331,13 +298,16 @@ void IdIndex::evict(Shard& shard, Sample sample) {
                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
   const std::unique_lock lock(shard.lock, std::try_to_lock);
   // Else the next who inserts sees to it.
-  if (!lock || shard.rebuilt != sample.rebuilt || shard.at_hand() >= settings_.reserve) return;
+  if (!lock || current(shard).rebuilds.load(kRelaxed) != sample.rebuilds ||
+      shard.at_hand() >= settings_.reserve) {
+    return;
+  }
   std::size_t count = 0;
   for (auto each = begin; each != worst; ++each) {
     std::atomic<std::uint64_t>& id = shard.owned.table[each->slot].id;
     if (is_special(id.load(kRelaxed))) continue;  // somebody else has evicted it
     if (holds_->is_held(each->row)) continue;     // since then
-    id.store(kTomb, kRelaxed);
+    id.store(kTomb, kRelease);
     rows_.head(each->row).version.fetch_or(RowHead::kDead, kRelaxed);
     shard.left(shard.waiting++) = {each->row, 0};
     ++count;
@@ -359,7 +329,7 @@ IdIndex::Counts IdIndex::counts() const {
     counts.inserted += shard.inserted;
     counts.evicted += shard.evicted;
     counts.refused += shard.refused.load(kRelaxed);
-    counts.rebuilt += shard.rebuilt;
+    counts.rebuilt += current_[k].rebuilds.load(kRelaxed);
     counts.deferred += shard.deferred.load(kRelaxed);
     counts.live += shard.live;
     counts.bytes += shard.bytes + shard.limbo_bytes();
@@ -368,12 +338,16 @@ IdIndex::Counts IdIndex::counts() const {
 }
 
 void IdIndex::each(const std::function<void(std::uint64_t, Handle)>& f) const {
+  std::vector<std::pair<std::uint64_t, Handle>> found;
   for (std::size_t k = 0; k < slots(settings_.shard_bits); ++k) {
-    const Segment segment = current(k);
-    for (std::size_t i = 0; i < slots(segment.bits); ++i) {
-      const std::uint64_t id = segment.table[i].id.load(std::memory_order_acquire);
-      if (!is_special(id)) f(id, segment.table[i].handle);
-    }
+    whole(k, [&](Segment segment) {
+      found.clear();
+      for (std::size_t i = 0; i < slots(segment.bits); ++i) {
+        const std::uint64_t id = segment.table[i].id.load(kAcquire);
+        if (!is_special(id)) found.emplace_back(id, segment.table[i].handle.load(kAcquire));
+      }
+    });
+    for (const auto& [id, handle] : found) f(id, handle);
   }
   for (const std::uint64_t id : {kEmpty, kTomb}) f(id, {special_row(id), 0});
 }

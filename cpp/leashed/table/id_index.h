@@ -4,10 +4,11 @@
 //
 // Ids are spread over shards, each a segment of slots with linear probing. A slot is empty, then
 // has an id, then a tomb, and is never used again as long as its segment lives; its row is written
-// before its id. So an id that is found has its own row, and nothing needs to be looked at twice.
+// before its id. So an id that is found has its own row.
 // Inserting, evicting and rebuilding take the shard's lock, and who does not get it at once lets it
-// be this time. A segment that is out of reach is used again when nobody can look into it any more
-// (epochs.h), a row when nobody holds it (row_holds.h).
+// be this time. The memory of a segment before is used again without waiting for anybody: who looks
+// up there meanwhile sees that the shard is being rebuilt, and looks again. A row that is out of
+// reach is used again when nobody holds it (row_holds.h).
 #pragma once
 
 #include <array>
@@ -20,7 +21,6 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
-#include "leashed/table/epochs.h"
 #include "leashed/table/reserved.h"
 #include "leashed/table/row_holds.h"
 #include "leashed/table/rows.h"
@@ -50,8 +50,8 @@ class IdIndex {
   };
 
   // holds, score: null where no row is ever evicted.
-  IdIndex(Rows& rows, Epochs& epochs, const Settings& settings, Initialise initialise,
-          RowHolds* holds = nullptr, Score score = nullptr);
+  IdIndex(Rows& rows, const Settings& settings, Initialise initialise, RowHolds* holds = nullptr,
+          Score score = nullptr);
   ~IdIndex();
 
   // Rows to be made for these settings.
@@ -59,17 +59,19 @@ class IdIndex {
   // Bytes that it keeps, at most, where so many rows are in so many shards.
   static std::size_t most_bytes(const Settings& settings);
 
-  // For readers that have joined. The row of that id; kNone: it has none. Where rows are evicted it
-  // may be another id's by then, unless the caller has begun to read rows, or holds it.
+  // The row of that id; kNone: it has none. Where rows are evicted it may be another id's by then,
+  // unless the caller is in a section of those who read rows, or holds it.
   std::uint32_t find(std::uint64_t id) const {
     if (is_special(id)) return special_row(id);
     const std::uint64_t hash = mix(id);
-    return current(shard_of(hash)).find(id, hash);
+    std::uint32_t row;
+    whole(shard_of(hash), [&](Segment segment) { row = segment.find(id, hash); });
+    return row;
   }
   // Brings the id's slot near; find() comes soon.
   void prefetch(std::uint64_t id) const {
     const std::uint64_t hash = mix(id);
-    const Segment segment = current(shard_of(hash));
+    const Segment segment = Segment::of(current_[shard_of(hash)].segment.load(kAcquire));
     __builtin_prefetch(&segment.table[segment.first(hash)]);
   }
 
@@ -115,13 +117,13 @@ class IdIndex {
   };
   Counts counts() const;
   // f(id, handle) of each id, which is inserted before or while it runs, and not evicted before.
-  // For readers that have joined.
   void each(const std::function<void(std::uint64_t, Handle)>& f) const;
 
  private:
   struct alignas(kCacheLine) Shard;
 
   static constexpr std::uint64_t kEmpty = 0, kTomb = ~std::uint64_t{0};
+  static constexpr auto kAcquire = std::memory_order_acquire, kRelease = std::memory_order_release;
   // Ids that a slot cannot hold: each has a row from the start, the first ones.
   static constexpr std::uint32_t kSpecial = 2;
   static bool is_special(std::uint64_t id) { return id == kEmpty || id == kTomb; }
@@ -136,9 +138,12 @@ class IdIndex {
 
   // Where the slots of a segment lie, and how many.
   struct Segment {
+    // Release where they are stored, acquire where they are loaded: who sees an id sees its
+    // handle, and what its row began with; who sees what a later segment has in the same memory
+    // sees that the shard is being rebuilt.
     struct Slot {
       std::atomic<std::uint64_t> id;
-      Handle handle;  // where there is an id
+      std::atomic<Handle> handle;  // where there is an id
     };
 
     // The first slot of a line: then most ids are found in one.
@@ -159,16 +164,25 @@ class IdIndex {
     std::size_t next(std::size_t i) const { return (i + 1) & (slots(bits) - 1); }
     std::size_t first(std::uint64_t hash) const { return hash & (slots(bits) - kOfLine); }
 
-    // Never full: who inserts leaves some slots empty.
+    // Never full: who inserts leaves some slots empty, but for what is seen while it is made anew.
     std::uint32_t find(std::uint64_t id, std::uint64_t hash) const {
-      for (std::size_t i = first(hash);; i = next(i)) {
-        // Acquire: pairs with put(); the slot's handle is seen, and what the row began with.
-        const std::uint64_t found = table[i].id.load(std::memory_order_acquire);
-        if (found == id) return table[i].handle.row;
-        if (found == kEmpty) return kNone;
+      std::size_t i = first(hash);
+      for (std::size_t seen = 0; seen < slots(bits); ++seen, i = next(i)) {
+        const std::uint64_t found = table[i].id.load(kAcquire);
+        if (found == id) return table[i].handle.load(kAcquire).row;
+        if (found == kEmpty) break;
       }
+      return kNone;
     }
     void put(std::uint64_t id, std::uint64_t hash, Handle handle) const;
+  };
+
+  // A shard's segment, and how often it has begun to be made anew. Release where they are stored,
+  // acquire where they are loaded, but for the last look at `rebuilds`, which the acquire of the
+  // slots orders.
+  struct alignas(16) Current {
+    std::atomic<std::uintptr_t> segment{0};
+    std::atomic<std::uint64_t> rebuilds{0};
   };
 
   // Rows of which the worst are to be evicted.
@@ -178,33 +192,39 @@ class IdIndex {
     std::size_t slot;
   };
   struct Sample {
-    std::uint64_t rebuilt = 0;  // how often the shard had been, when they were in these slots
+    std::uint64_t rebuilds = 0;  // of the shard, when they were in these slots
     std::array<Candidate, 16> candidates;
     std::size_t count = 0;
   };
 
   static std::size_t segment_bytes(const Settings& settings);
   static std::size_t ring_places(const Settings& settings);
-  static std::size_t most_retired(const Settings& settings);
   static std::size_t shard_bytes(const Settings& settings);
   std::size_t shard_of(std::uint64_t hash) const {
     return settings_.shard_bits == 0 ? 0 : hash >> (64 - settings_.shard_bits);
   }
-  // Acquire: pairs with rebuild(); its slots are seen as they were when it was made, at least.
-  Segment current(std::size_t shard) const {
-    return Segment::of(current_[shard].load(std::memory_order_acquire));
+  // What f makes of the shard's segment, where that has not been made anew meanwhile. Acquire:
+  // pairs with rebuild(); who sees that it has begun for the how manieth time sees the segment of
+  // the time before, or that of this one.
+  template <class F>
+  void whole(std::size_t shard, F&& f) const {
+    const Current& at = current_[shard];
+    std::uint64_t begun;
+    do {
+      begun = at.rebuilds.load(kAcquire);
+      f(Segment::of(at.segment.load(kAcquire)));
+    } while (at.rebuilds.load(std::memory_order_relaxed) != begun);
   }
-  bool make_room(Shard& shard);
+  void make_room(Shard& shard);
   std::byte* place_for(const Shard& shard, unsigned bits) const;
-  bool rebuild(Shard& shard, unsigned bits);
-  void reclaim(Shard& shard);
+  void rebuild(Shard& shard, unsigned bits);
+  Current& current(const Shard& shard) const;
   const float* begun(std::uint64_t id) const;
   Sample sampled(Shard& shard);
   void evict(Shard& shard, Sample sample);
   std::uint32_t take_row(Shard& shard);
 
   Rows& rows_;
-  Epochs& epochs_;
   const Settings settings_;
   const Initialise initialise_;
   RowHolds* const holds_;
@@ -212,8 +232,7 @@ class IdIndex {
   const std::size_t rows_per_shard_, segment_bytes_;  // of one shard
   // The first ones are apart, so that a table of few ids takes no huge page of the others'.
   const Reserved first_segments_, segments_;
-  // Of each shard. Release where it is stored, acquire where it is loaded.
-  const std::unique_ptr<std::atomic<std::uintptr_t>[]> current_;
+  const std::unique_ptr<Current[]> current_;  // of each shard
   const std::unique_ptr<Shard[]> shards_;
   // The first row that has never been used. Relaxed: each number is given to one shard.
   std::atomic<std::uint32_t> next_row_{kSpecial};

@@ -40,7 +40,7 @@ void Table::each_row(F&& f) const {
 
 void Table::save(const std::string& path, const std::string& description, const Watch& watch) {
   const Seat seat(*this, watch);
-  const Reading reading(*this, seat);
+  const auto reading = read(seat);
   const std::size_t floats = rows_->floats();
   const auto copy = update_kernels().copy_racy;
   SavedWriter file(path, header(description));
@@ -163,7 +163,7 @@ std::uint64_t Table::track(const Watch& watch) {
 std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64_t>& gone,
                                            const Watch& watch) {
   const Seat seat(*this, watch);
-  const Reading reading(*this, seat);
+  const auto reading = read(seat);
   std::vector<Changed> changed;
   std::vector<bool> lives(index_ ? marks.ids.size() : 0);
   if (!index_) marks.make_room(capacity_, false, false);
@@ -189,12 +189,6 @@ std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64
   for (std::size_t row = 0; row < lives.size(); ++row) {
     if (!lives[row]) forget(row);
   }
-  // An id that lost its row, and got another one, during the scan before was seen there with both.
-  // What was saved of the other one stays.
-  std::erase_if(gone, [&](std::uint64_t id) {
-    const std::uint32_t row = index_->find(id);
-    return row < marks.ids.size() && marks.ids[row] == id;
-  });
   return changed;
 }
 
@@ -226,7 +220,7 @@ void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, Sa
   if (header.changes) header.gone = std::move(gone);
   const bool settled = quiet || settle(watch);
   const Seat seat(*this, watch);
-  const Reading reading(*this, seat);
+  const auto reading = read(seat);
   const auto copy = update_kernels().copy_racy;
   SavedWriter file(path, header);
   for (std::size_t i = 0; i < rows.size(); ++i) {

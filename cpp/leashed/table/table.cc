@@ -193,8 +193,7 @@ void Table::clear() {
     holds = std::make_shared<RowHolds>(capacity_, kSeats);
     score = [this](RowHead& head, const float* values) { return this->score(head, values); };
   }
-  index_ = std::make_unique<IdIndex>(*rows, looks_, index_settings_, begin, holds.get(),
-                                     std::move(score));
+  index_ = std::make_unique<IdIndex>(*rows, index_settings_, begin, holds.get(), std::move(score));
   holds_ = std::move(holds);
   rows_ = std::move(rows);
 }
@@ -289,8 +288,7 @@ void Located::release() {
 }
 
 // Slots, and who holds rows, are on their way into the cache before they are looked at.
-void Table::find(const Seat& seat, Located& located) {
-  const Epochs::Section section(looks_, seat.number_);
+void Table::find(Located& located) {
   const std::vector<std::uint64_t>& ids = located.ids;
   const std::size_t n = ids.size(), behind = holds_ ? kAhead : 0;
   for (std::size_t i = 0; i < n + kAhead + behind; ++i) {
@@ -321,7 +319,7 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
       located.rows[i] = static_cast<std::uint32_t>(ids[i]);
     }
   } else {
-    find(seat, located);
+    find(located);
     std::size_t to_admit = 0;
     for (std::size_t i = 0; i < n; ++i) {
       if (located.rows[i] != IdIndex::kNone) continue;
@@ -343,6 +341,11 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
   if (!admits) return;
   slots_[seat.number_].add(kAsked, n);
   slots_[seat.number_].add(kFound, found);
+}
+
+std::optional<Epochs::Section> Table::read(const Seat& seat) {
+  if (!holds_) return std::nullopt;
+  return std::optional<Epochs::Section>(std::in_place, holds_->reads(), seat.number_);
 }
 
 void Table::expect_pull(const Located& located) const {
@@ -550,7 +553,6 @@ std::vector<std::uint64_t> Table::ids(const Watch& watch) {
   std::vector<std::uint64_t> found;
   const Seat seat(*this, watch);
   if (index_) {
-    const Epochs::Section section(looks_, seat.number_);
     index_->each([&](std::uint64_t id, IdIndex::Handle) {
       if (watch && found.size() % kPart == 0) watch();
       found.push_back(id);
@@ -567,7 +569,7 @@ void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values, std::
   const float* rows[kRows];
   for (std::size_t begin = 0; begin < n; begin += kRows) {
     if (watch) watch();
-    const Reading reading(*this, seat);  // no longer than that, and never while `watch` lasts
+    const auto reading = read(seat);  // no longer than that, and never while `watch` lasts
     const std::size_t count = std::min(kRows, n - begin);
     const std::uint64_t* const some = ids + begin;
     if (index_) {

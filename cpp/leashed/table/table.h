@@ -254,17 +254,6 @@ class Table {
   };
 
   class Alone;
-  // Within it a seat finds rows and copies them: none is another id's meanwhile.
-  class Reading {
-   public:
-    Reading(Table& table, const Seat& seat) : index_(table.looks_, seat.number_) {
-      if (table.holds_) rows_.emplace(table.holds_->reads(), seat.number_);
-    }
-
-   private:
-    Epochs::Section index_;
-    std::optional<Epochs::Section> rows_;
-  };
   class Tracking;
 
   struct Changed {
@@ -329,7 +318,9 @@ class Table {
   void check(const std::uint64_t* ids, std::size_t n) const;
   void tidy(Slot& slot);
   // Of a table that grows: the row of each id, held where it evicts.
-  void find(const Seat& seat, Located& located);
+  void find(Located& located);
+  // In which the seat finds rows and copies them: none is another id's meanwhile.
+  std::optional<Epochs::Section> read(const Seat& seat);
   std::uint32_t admit(std::uint64_t id, RowPublication& missed);
   // The head of a row and so many of its floats.
   void prefetch(std::uint32_t row, std::size_t floats) const {
@@ -361,8 +352,8 @@ class Table {
   const RowKernels& kernels_;
   std::size_t capacity_, most_bytes_;
   IdIndex::Settings index_settings_{};
-  // Sections of seats: in which they look into the index, and in which they update rows.
-  Epochs looks_{kSeats}, pushes_{kSeats};
+  // Sections of seats, in which they update rows.
+  Epochs pushes_{kSeats};
   // Of the process, when it was made, or found to be whole. Relaxed, but in adopt().
   std::atomic<std::uint64_t> forks_{forks()};
   const std::unique_ptr<Slot[]> slots_;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <random>
 #include <set>
 #include <thread>
@@ -48,9 +49,8 @@ bool has_stamp(std::uint64_t id, float* values) {
 struct Indexed {
   Indexed(const IdIndex::Settings& settings, std::size_t readers, IdIndex::Score score = nullptr)
       : rows(IdIndex::rows_of(settings), kDim),
-        epochs(readers),
         holds(rows.count(), readers),
-        index(rows, epochs, settings, write_stamp, score ? &holds : nullptr, score) {}
+        index(rows, settings, write_stamp, score ? &holds : nullptr, score) {}
   // Nobody holds it then.
   IdIndex::Outcome insert(std::uint64_t id, std::uint64_t touched, bool may_evict = true) {
     const auto [row, outcome] = index.insert(id, static_cast<std::uint16_t>(touched), 0, may_evict);
@@ -61,7 +61,6 @@ struct Indexed {
   bool is_dead(std::uint32_t row) { return rows.head(row).version.load() & RowHead::kDead; }
 
   Rows rows;
-  Epochs epochs;
   RowHolds holds;
   IdIndex index;
 };
@@ -76,13 +75,11 @@ float age(const RowHead& head, const float*) {
 TEST_CASE("an index is a map as long as there is room, and refuses afterwards") {
   const IdIndex::Settings settings{.rows = 1000, .shard_bits = 2, .reserve = 0};
   Indexed indexed(settings, 1);
-  indexed.epochs.join(0);
   std::mt19937_64 random(1);
   std::unordered_map<std::uint64_t, std::uint32_t> map;
   std::set<std::uint32_t> used;
   std::uint64_t refused = 0;
   for (int i = 0; i < 5000; ++i) {
-    indexed.epochs.announce(0, indexed.epochs.look());
     const std::uint64_t id = random() % 1500 * 0x10001;
     const auto known = map.find(id);
     const std::uint32_t found = indexed.index.find(id);
@@ -337,10 +334,9 @@ TEST_CASE("who stands still in the midst of an insertion or an eviction keeps no
   std::atomic<std::thread::id> sleeper{};
   const IdIndex::Settings settings{.rows = kRows, .shard_bits = 0, .reserve = kReserve};
   Rows rows(IdIndex::rows_of(settings), kDim);
-  Epochs epochs(2);
   RowHolds holds(rows.count(), 2);
   IdIndex index(
-      rows, epochs, settings,
+      rows, settings,
       [&](std::uint64_t id, float* values) {
         if (id == kStill && !in_score) stand_still();
         write_stamp(id, values);
@@ -450,6 +446,73 @@ TEST_CASE("rows of scores that are no numbers go first") {
   CHECK(indexed.index.counts().evicted > 0);
 }
 
+TEST_CASE("who stands still while he goes through all ids keeps nobody from rebuilding") {
+  const IdIndex::Settings settings{.rows = 64, .shard_bits = 0, .reserve = 8};
+  Indexed indexed(settings, 1, age);
+  std::uint64_t next = 1;
+  for (; next <= 40; ++next) indexed.insert(next, next);
+  std::set<std::uint64_t> seen;
+  indexed.index.each([&](std::uint64_t id, IdIndex::Handle) {
+    seen.insert(id);
+    for (const std::uint64_t end = next + 100; next < end; ++next) {
+      CHECK(indexed.insert(next, next) == IdIndex::Outcome::inserted);
+    }
+  });
+  CHECK(indexed.index.counts().rebuilt > 40);
+  CHECK(seen.size() == 42);
+  CHECK(*seen.rbegin() == kTomb);
+  CHECK(*std::prev(seen.end(), 2) == 40);
+}
+
+TEST_CASE("what is held is found, and seen by each(), however often its shard is rebuilt") {
+  constexpr std::uint64_t kHeld = 20, kOthers = 200000;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr std::uint64_t kRebuilds = 500;
+#else
+  constexpr std::uint64_t kRebuilds = 20000;
+#endif
+  const IdIndex::Settings settings{.rows = 64, .shard_bits = 0, .reserve = 8};
+  Indexed indexed(settings, 1, age);
+  std::vector<std::uint32_t> held;
+  for (std::uint64_t id = 1; id <= kHeld; ++id) held.push_back(indexed.index.insert(id, 0).row);
+  std::atomic<bool> over{false};
+  std::atomic<std::uint64_t> wrong{0};
+  const auto has_held = [&](std::uint64_t id, std::uint32_t row) {
+    if (row != held[id - 1]) ++wrong;
+  };
+  std::vector<std::thread> threads;
+  for (std::uint64_t k = 0; k < 2; ++k) {
+    threads.emplace_back([&, k] {
+      for (std::uint64_t id = kHeld + 1 + k; !over; id = kHeld + 1 + (id + 2) % kOthers) {
+        indexed.insert(id, id);
+        if (indexed.index.counts().rebuilt >= kRebuilds) over = true;
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    for (std::uint64_t other = kHeld + 1; !over; other = kHeld + 1 + (other + 7919) % kOthers) {
+      for (std::uint64_t id = 1; id <= kHeld; ++id) has_held(id, indexed.index.find(id));
+      const std::uint32_t row = indexed.hold(other);
+      if (row == IdIndex::kNone) continue;
+      if (!has_stamp(other, indexed.rows.values(row))) ++wrong;
+      indexed.holds.release(row);
+    }
+  });
+  threads.emplace_back([&] {
+    while (!over) {
+      std::uint64_t found = 0;
+      indexed.index.each([&](std::uint64_t id, IdIndex::Handle handle) {
+        if (id < 1 || id > kHeld) return;
+        ++found;
+        has_held(id, handle.row);
+      });
+      if (found != kHeld) ++wrong;
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
 // Every worker looks batches up, keeps each while it looks the next one up, and writes each row's
 // stamp; a row that was evicted may still be read, and is its id's until it is let go of.
 TEST_CASE("no row has another id's values, among workers that insert, evict and rebuild") {
@@ -469,7 +532,6 @@ TEST_CASE("no row has another id's values, among workers that insert, evict and 
     return static_cast<std::uint16_t>(time.fetch_add(1, std::memory_order_relaxed) / 64);
   };
   Indexed indexed(settings, kWorkers + 1, age);
-  Epochs& epochs = indexed.epochs;
   std::atomic<std::uint64_t> wrong{0}, applied{0}, late{0}, deferred{0}, refused{0}, asked{0};
   std::vector<std::uint32_t> parked;
   for (std::uint64_t id = 1; holds && id <= 100; ++id) {
@@ -490,11 +552,7 @@ TEST_CASE("no row has another id's values, among workers that insert, evict and 
         const double u = std::generate_canonical<double, 53>(random);
         const auto id = static_cast<std::uint64_t>(std::pow(u, 8) * 1e6) + 1;
         asked.fetch_add(1, std::memory_order_relaxed);
-        std::uint32_t row = IdIndex::kNone;
-        {
-          const Epochs::Section section(epochs, worker);
-          row = indexed.hold(id);
-        }
+        std::uint32_t row = indexed.hold(id);
         if (row == IdIndex::kNone) {
           const IdIndex::Entry entry = indexed.index.insert(id, when());
           if (entry.outcome == IdIndex::Outcome::deferred) ++deferred;

@@ -118,11 +118,10 @@ TEST_CASE(
     "an insertion without memory throws and has changed nothing; those that follow need none") {
   const IdIndex::Settings settings{.rows = 32, .shard_bits = 0, .reserve = 4};
   Rows rows(IdIndex::rows_of(settings), 3);
-  Epochs epochs(1);
   RowHolds holds(rows.count(), 1);
   IdIndex index(
-      rows, epochs, settings, [](std::uint64_t, float* values) { std::fill_n(values, 3, 1.0f); },
-      &holds, [](const RowHead&, const float*) { return 0.0f; });
+      rows, settings, [](std::uint64_t, float* values) { std::fill_n(values, 3, 1.0f); }, &holds,
+      [](const RowHead&, const float*) { return 0.0f; });
   const auto insert = [&](std::uint64_t id) {
     const std::uint32_t row = index.insert(id, 0).row;
     if (row != IdIndex::kNone) holds.release(row);
