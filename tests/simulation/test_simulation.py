@@ -227,8 +227,7 @@ def test_an_error_of_a_gradient_surfaces():
 
 def test_costs_are_measured():
     costs = simulation.measure(MODEL, DATA)
-    assert costs.compute > costs.update > 0
-    assert costs.copy > 0
+    assert min(costs.compute, costs.update, costs.copy) > 0
 
 
 def test_a_slow_worker_publishes_less():
