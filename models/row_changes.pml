@@ -11,9 +11,10 @@
  *            settled, its version too
  *
  * One id; its slots follow each other, as those of a segment do, where the scan may see it in two of
- * them: by the time that it looks at versions all but the last of these rows are dead. A row is used again when nobody holds it who may have found it before (models/id_index.pml has
- * how that is known). When all is over a last file is written, and then the files have what the
- * table has.
+ * them: by the time that it looks at versions all but the last of these rows are dead. (A segment that
+ * is made anew meanwhile is scanned again: models/id_index.pml has how that is seen.) A row is used
+ * again when nobody holds it who may have found it before, as there. When all is over a last file is
+ * written, and then the files have what the table has.
  *
  * Parameters (-D): ROWS, CHANGES (insertions and evictions), UPDATES, SAVES (before the last).
  * Mutations (-D), each refuted: NO_INCARNATION (a row of the same version is unchanged), NOW (the

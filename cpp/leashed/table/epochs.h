@@ -1,9 +1,9 @@
-// When memory that lookups may still be using can be used for something else. Whoever looks up
-// without a lock says from which epoch on everything he holds has been found; what is taken out of
-// reach then gets the number of an epoch that begins after, and is free once nobody holds anything
+// When memory that somebody may still be reading can be used for something else. Whoever reads it
+// without a lock says from which epoch on everything he reads has been found; what is taken out of
+// reach then gets the number of an epoch that begins after, and is free once nobody reads anything
 // older.
 //
-//   reader:  n = look(); find ...; use ...; announce(n'), with the n' of what he holds by then
+//   reader:  n = look(); find ...; read ...; announce(n'), with the n' of what he reads by then
 //   writer:  take out of reach; n = begin(); ... oldest() >= n: nobody has it any more
 #pragma once
 

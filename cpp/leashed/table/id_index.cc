@@ -4,8 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <new>
-#include <optional>
+#include <utility>
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"

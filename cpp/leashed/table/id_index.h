@@ -116,7 +116,9 @@ class IdIndex {
     std::size_t rows = 0, bytes = 0;
   };
   Counts counts() const;
-  // f(id, handle) of each id, which is inserted before or while it runs, and not evicted before.
+  // f(id, handle) of each id, which is inserted before or while it runs, and not evicted before. An
+  // id that is evicted and comes back meanwhile may come twice, the first time with a row that is
+  // dead by then.
   void each(const std::function<void(std::uint64_t, Handle)>& f) const;
 
  private:
@@ -145,6 +147,7 @@ class IdIndex {
       std::atomic<std::uint64_t> id;
       std::atomic<Handle> handle;  // where there is an id
     };
+    static_assert(std::atomic<Handle>::is_always_lock_free && sizeof(Slot) == 16);
 
     // The first slot of a line: then most ids are found in one.
     static constexpr std::size_t kOfLine = kCacheLine / sizeof(Slot);

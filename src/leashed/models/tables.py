@@ -332,7 +332,7 @@ class Table:
         """The ids that have a row, int64 [n], from the smallest on (from 2⁶³ on as the negative number
         of the same bits). A table that grows always has rows for 0 and −1.
         """
-        return np.arange(self.rows) if self.rows is not None else np.sort(self.native.ids())
+        return np.arange(self.rows) if self.rows is not None else np.unique(self.native.ids())
 
     def _ids(self, ids: ArrayLike) -> NDArray[np.int64]:
         found = np.asarray(ids)

@@ -2,8 +2,12 @@
 // evict and rebuild meanwhile; what a worker holds is nobody else's until it lets go; all is
 // counted.
 #include <doctest/doctest.h>
+#include <pthread.h>
+#include <signal.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -454,7 +458,7 @@ TEST_CASE("who stands still while he goes through all ids keeps nobody from rebu
   std::set<std::uint64_t> seen;
   indexed.index.each([&](std::uint64_t id, IdIndex::Handle) {
     seen.insert(id);
-    for (const std::uint64_t end = next + 100; next < end; ++next) {
+    for (const std::uint64_t end = std::min<std::uint64_t>(next + 100, 10000); next < end; ++next) {
       CHECK(indexed.insert(next, next) == IdIndex::Outcome::inserted);
     }
   });
@@ -464,10 +468,24 @@ TEST_CASE("who stands still while he goes through all ids keeps nobody from rebu
   CHECK(*std::prev(seen.end(), 2) == 40);
 }
 
-TEST_CASE("what is held is found, and seen by each(), however often its shard is rebuilt") {
+namespace {
+
+// What the handler of SIGUSR1 waits for: a reader stands still wherever it strikes him, until the
+// shard has been rebuilt some times.
+std::atomic<std::uint64_t> rebuilt{0};
+std::atomic<bool> over{false};
+void stand_still(int) {
+  const std::uint64_t since = rebuilt.load();
+  while (!over.load() && rebuilt.load() < since + 3) {
+  }
+}
+
+}  // namespace
+
+TEST_CASE("what is held is found, and seen by each(), by who stands still while all is rebuilt") {
   constexpr std::uint64_t kHeld = 20, kOthers = 200000;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr std::uint64_t kRebuilds = 500;
+  constexpr std::uint64_t kRebuilds = 2000;
 #else
   constexpr std::uint64_t kRebuilds = 20000;
 #endif
@@ -475,27 +493,16 @@ TEST_CASE("what is held is found, and seen by each(), however often its shard is
   Indexed indexed(settings, 1, age);
   std::vector<std::uint32_t> held;
   for (std::uint64_t id = 1; id <= kHeld; ++id) held.push_back(indexed.index.insert(id, 0).row);
-  std::atomic<bool> over{false};
+  rebuilt = 0;
+  over = false;
   std::atomic<std::uint64_t> wrong{0};
   const auto has_held = [&](std::uint64_t id, std::uint32_t row) {
     if (row != held[id - 1]) ++wrong;
   };
   std::vector<std::thread> threads;
-  for (std::uint64_t k = 0; k < 2; ++k) {
-    threads.emplace_back([&, k] {
-      for (std::uint64_t id = kHeld + 1 + k; !over; id = kHeld + 1 + (id + 2) % kOthers) {
-        indexed.insert(id, id);
-        if (indexed.index.counts().rebuilt >= kRebuilds) over = true;
-      }
-    });
-  }
   threads.emplace_back([&] {
-    for (std::uint64_t other = kHeld + 1; !over; other = kHeld + 1 + (other + 7919) % kOthers) {
+    while (!over) {
       for (std::uint64_t id = 1; id <= kHeld; ++id) has_held(id, indexed.index.find(id));
-      const std::uint32_t row = indexed.hold(other);
-      if (row == IdIndex::kNone) continue;
-      if (!has_stamp(other, indexed.rows.values(row))) ++wrong;
-      indexed.holds.release(row);
     }
   });
   threads.emplace_back([&] {
@@ -509,7 +516,29 @@ TEST_CASE("what is held is found, and seen by each(), however often its shard is
       if (found != kHeld) ++wrong;
     }
   });
+  struct sigaction handler{}, before{};
+  handler.sa_handler = stand_still;
+  sigaction(SIGUSR1, &handler, &before);
+  std::thread striking([&] {
+    while (!over) {
+      for (std::thread& reader : threads) pthread_kill(reader.native_handle(), SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+  std::vector<std::thread> inserting;
+  for (std::uint64_t k = 0; k < 2; ++k) {
+    inserting.emplace_back([&, k] {
+      for (std::uint64_t id = kHeld + 1 + k; !over; id = kHeld + 1 + (id + 2) % kOthers) {
+        indexed.insert(id, id);
+        rebuilt = indexed.index.counts().rebuilt;
+        if (rebuilt >= kRebuilds) over = true;
+      }
+    });
+  }
+  for (std::thread& thread : inserting) thread.join();
+  striking.join();
   for (std::thread& thread : threads) thread.join();
+  sigaction(SIGUSR1, &before, nullptr);
   CHECK(wrong == 0);
 }
 
