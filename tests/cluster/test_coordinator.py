@@ -118,11 +118,13 @@ def test_one_that_died_in_the_middle_is_waited_for_with_patience() -> None:
     talk.wait(59.5)
     assert talk.master.over is None
     talk.wait(1)
-    assert talk.master.over == "no trainer is left; 0 of 2 have finished"
+    assert talk.master.over == (
+        "no trainer is left; 0 of 2 have finished; 10 of 10 batches are left"
+    )
     assert talk.master.standing(talk.now)["state"] == "failed"
 
 
-def test_work_that_nobody_is_left_for_is_a_failure_whoever_has_finished() -> None:
+def test_a_run_is_incomplete_that_nobody_is_left_for_whoever_has_finished() -> None:
     talk = Talk()
     for index in range(2):
         talk.join(index + 1, index)
@@ -131,9 +133,53 @@ def test_work_that_nobody_is_left_for_is_a_failure_whoever_has_finished() -> Non
     talk.wait(11)
     told = talk.master.standing(talk.now)
     assert (told["state"], told["reason"]) == (
-        "failed", "no trainer is left; 1 of 2 have finished"
+        "incomplete", "no trainer is left; 1 of 2 have finished; 10 of 10 batches are left"
     )  # fmt: skip
     assert told["ledger"]["complete"] < told["ledger"]["total"]
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "how", "reason"),
+    [
+        ((), "ended", "all trainers have finished; 10 of 10 batches are left"),
+        ((1,), "incomplete",
+         "stopped before its end: trainer-0; 10 of 10 batches are left"),
+        ((1, 2), "incomplete",
+         "stopped before its end: trainer-0, trainer-1; 10 of 10 batches are left"),
+    ],
+)  # fmt: skip
+def test_batches_are_left_by_rules_of_their_own_or_by_who_was_told_to_end(
+    interrupted: tuple[int, ...], how: str, reason: str
+) -> None:
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    for k in (1, 2):
+        talk.say(k, Report(summary={"interrupted": float(k in interrupted)}))
+    told = talk.master.standing(talk.now)
+    assert (told["state"], told["reason"]) == (how, reason)
+
+
+def test_who_was_told_to_end_leaves_a_run_complete_whose_batches_others_train() -> None:
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    talk.say(1, Report(summary={"interrupted": 1.0}))
+    talk.train(2)
+    talk.say(2, Report(summary={}))
+    told = talk.master.standing(talk.now)
+    assert (told["state"], told["reason"]) == ("ended", "all trainers have finished")
+
+
+@pytest.mark.parametrize(("trains", "how"), [(False, "incomplete"), (True, "ended")])
+def test_who_stops_a_run_leaves_it_as_it_is(trains: bool, how: str) -> None:
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    if trains:
+        talk.train(1)
+    talk.master.stop("stopped by SIGTERM", talk.now)
+    assert talk.master.standing(talk.now)["state"] == how
 
 
 def test_one_that_never_finishes_is_not_waited_for_for_ever() -> None:

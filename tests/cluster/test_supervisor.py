@@ -77,6 +77,27 @@ def test_one_that_fails_is_started_again_as_often_as_allowed(tmp_path):
 
 
 @pytest.mark.process
+def test_what_no_start_can_mend_is_not_started_again(tmp_path):
+    wrong = programs(trainer="import sys; sys.exit(2)")
+    with Supervisor([("trainer", 0)], wrong, tmp_path, restarts=5) as supervisor:
+        until(lambda: not supervisor.running("trainer"), supervisor.step)
+    assert [(d.status, d.restarted) for d in supervisor.deaths] == [(2, False)]
+
+
+@pytest.mark.parametrize("state", ["running", "incomplete"])
+def test_the_master_of_a_run_that_is_over_is_not_started_again(state, tmp_path):
+    (tmp_path / "run.json").write_text(f'{{"state": "{state}"}}')
+    each = programs(master="import sys; sys.exit(75)", trainer="")
+    with Supervisor([("master", 0), ("trainer", 0)], each, tmp_path, restarts=1) as supervisor:
+        if state == "running":
+            with pytest.raises(ChildProcessError, match="the master ended with status 75 after 1"):
+                supervise(supervisor, PATIENCE, lambda: None)
+        else:
+            supervise(supervisor, PATIENCE, lambda: None)
+    assert supervisor.counts()["master"] == (state == "running")
+    assert supervisor.statuses("master") == [75]
+
+
 def test_one_that_is_killed_is_started_again(tmp_path):
     with Supervisor([("sync-ps", 0)], programs(sync_ps=SLEEPS), tmp_path, restarts=9) as supervisor:
         killed = set()

@@ -120,6 +120,55 @@ def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
     assert json.loads(journal[0])["costs"]["whole"] == report["packing"]["whole"]
 
 
+def begun(
+    folder: Path, tmp_path: Path, *given: str
+) -> tuple[subprocess.Popen[str], dict[str, int]]:
+    """A run in which batches have been trained, and its processes."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leashed", "cluster", "up", "--trainers", "2", *given,
+         "--data", str(written.digits(tmp_path / "digits")), "--run", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + PATIENCE
+    while not _complete(folder) or "trainer-0" not in (now := pids(folder)):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    return process, now
+
+
+@pytest.mark.process
+def test_the_model_is_of_who_was_there_at_the_end(tmp_path):
+    folder = tmp_path / "run"
+    process, now = begun(folder, tmp_path, "--epochs", "60", "--sync", "ma")
+    with process:
+        os.kill(now["trainer-0"], signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    report = check(folder)
+    summaries = report["summaries"]
+    assert [summaries[f"trainer-{k}"]["left_early"] for k in range(2)] == [1.0, 0.0]
+    assert report["output"] == "trainer 1 (not of trainer 0: not in step, or gone, at the end)"
+
+
+@pytest.mark.process
+def test_a_run_whose_processes_are_told_to_end_is_incomplete(tmp_path):
+    folder = tmp_path / "run"
+    process, now = begun(folder, tmp_path, "--epochs", "1e4")
+    with process:
+        for pid in now.values():
+            os.kill(pid, signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 75, err
+    assert "leashed: error: the run is incomplete: stopped" in err
+    report = json.loads((folder / "run.json").read_text())
+    assert report["state"] == "incomplete"
+    assert report["ledger"]["complete"] < report["ledger"]["total"]
+    assert pids(folder) == {}
+
+
 def _rows(report: dict) -> list[dict[str, str]]:
     """Of the trainers' table."""
     found = table.trainers(report)

@@ -21,7 +21,7 @@ from leashed.cli.rule_arguments import add_rule
 from leashed.cluster import collectives, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
-from leashed.cluster.supervisor import Supervisor, command, supervise
+from leashed.cluster.supervisor import AGAIN, FAILED, REPORT, Supervisor, command, supervise
 from leashed.cluster.table import line as told
 from leashed.cluster.table import render
 from leashed.datasets import Split
@@ -37,6 +37,10 @@ _INTERRUPTED = 130
 _FILE = "plan.toml"
 
 Show = Callable[[Mapping[str, Any]], object]
+
+
+class _IncompleteError(ChildProcessError):
+    """The run has left batches that were to be trained."""
 
 
 def add(commands: Commands) -> None:
@@ -55,8 +59,7 @@ def add(commands: Commands) -> None:
 
 
 def _role(options: argparse.Namespace) -> int:
-    role.run(options.role, options.plan, options.index)
-    return 0
+    return role.status(options.role, options.plan, options.index)
 
 
 def _add_up(actions: Commands) -> None:
@@ -64,8 +67,8 @@ def _add_up(actions: Commands) -> None:
         "up",
         help="start all processes on this machine, and train",
         description="Start a master, sync servers and trainers on this machine, let them train, "
-        "start again what dies, and print what came of it. Exit status: 0; 1 if the run failed; 2 "
-        "for a wrong argument; 130 after Ctrl-C, which ends all processes.",
+        "start again what dies, and print what came of it. Exit status: 0; 75 if batches are left "
+        "that were to be trained; 1 if the run failed; 2 for a wrong argument; 130 after Ctrl-C, which ends all processes.",
     )
     here = parser.add_argument_group("what is run")
     here.add_argument("--trainers", type=int, default=2, help="default: %(default)s")
@@ -174,7 +177,7 @@ def _up(options: argparse.Namespace) -> int:
             return _train(plan, data, view=options.view)
     except ChildProcessError as error:
         print(f"leashed: error: {error}", file=sys.stderr)
-        return 1
+        return AGAIN if isinstance(error, _IncompleteError) else FAILED
 
 
 def _check_extras(plan: Plan, *, view: bool) -> None:
@@ -209,6 +212,8 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
     if report is not None and not interrupted:
         if report["state"] == "failed":
             raise ChildProcessError(f"the run failed: {report['reason']}")
+        if report["state"] == "incomplete":
+            raise _IncompleteError(f"the run is incomplete: {report['reason']}")
         if not report["summaries"]:
             raise ChildProcessError(f"no trainer has finished: {report['reason']}")
     return _INTERRUPTED if interrupted else 0
@@ -289,7 +294,7 @@ def _folder(plan: Plan, options: argparse.Namespace) -> Generator[Path, None, No
             shutil.rmtree(folder)
         return
     folder = plan.cluster.run if options.run is None else options.run.absolute()
-    if (folder / outcome.REPORT).exists():
+    if (folder / REPORT).exists():
         raise FileExistsError(f"{folder} has a run already: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     yield folder

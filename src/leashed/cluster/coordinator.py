@@ -31,6 +31,7 @@ from leashed.cluster.state import (
     Ended,
     EpochMade,
     Granted,
+    How,
     Joined,
     Late,
     LeftRing,
@@ -193,13 +194,14 @@ class Coordinator:
                 self._send(connection, Beat())
         self._settle(now)
 
-    def stop(self, reason: str, now: float, *, failed: bool = False) -> None:
-        """End the run; all are told. ``failed``: it has not done what it was to do."""
+    def stop(self, reason: str, now: float, how: How | None = None) -> None:
+        """End the run; all are told. Default of ``how``: whether batches are left."""
         if self.over is not None:
             return
         members = self.state.membership.members.values()
         told = {m.id: (m.counters, m.counted) for m in members if m.counted is not None}
-        self._record(Ended(reason, now, failed, told))
+        how = how or ("ended" if self.state.ledger.done else "incomplete")
+        self._record(Ended(reason, now, how, told))
         for connection in list(self._connections):
             self._send(connection, Bye(reason))
             self._actions.append(Close(connection))
@@ -225,10 +227,9 @@ class Coordinator:
             for p in membership.past
         ]  # fmt: skip
         everybody.sort(key=lambda m: int(m["id"]))
-        ended = "failed" if state.failed else "ended"
         return {
             "run": self.run,
-            "state": "running" if state.over is None else ended,
+            "state": "running" if state.over is None else state.how,
             "reason": state.over,
             "seconds": now if state.over is None else state.ended,
             "ledger": {
@@ -424,28 +425,42 @@ class Coordinator:
         if self.over is not None or membership.came is None:
             return
         trainers = [m.name for m in membership.members.values() if m.role == "trainer"]
-        told = [s for name, s in self.state.summaries.items() if name.startswith("trainer-")]
-        finished, crashed = len(told), all(each.get("crashed") for each in told)
+        told = {n: s for n, s in self.state.summaries.items() if n.startswith("trainer-")}
+        finished, crashed = len(told), all(each.get("crashed") for each in told.values())
+        cut = sorted(name for name, each in told.items() if each.get("interrupted"))
+        how: How = "failed" if crashed else "ended"
         if trainers:
             self._trained = now
             if self._done is not None and now - self._done > terms.patience:
                 self.stop(f"{_COMPLETE}, but no result within {terms.patience:g} s from "
-                          + ", ".join(sorted(trainers)), now, failed=crashed)  # fmt: skip
+                          + ", ".join(sorted(trainers)), now, how)  # fmt: skip
         elif finished >= terms.trainers:
             if crashed:
                 self.stop("all trainers have crashed: no loss or parameters that are finite are left",
-                          now, failed=True)  # fmt: skip
+                          now, how)  # fmt: skip
+            elif cut and self._done is None:
+                self.stop(
+                    f"stopped before its end: {', '.join(cut)}{self._left()}", now, "incomplete"
+                )
             else:
-                self.stop("all trainers have finished", now)
+                self.stop(f"all trainers have finished{self._left()}", now, how)
         elif now - self._trained > (
             terms.grace if finished or self._done is not None else terms.patience
         ):
-            ledger = self.state.ledger
+            if how == "ended" and (cut or terms.total is not None) and self._done is None:
+                how = "incomplete"
             self.stop(
-                f"no trainer is left; {finished} of {terms.trainers} have finished",
+                f"no trainer is left; {finished} of {terms.trainers} have finished{self._left()}",
                 now,
-                failed=crashed or not (ledger.total is None or ledger.done),
+                how,
             )
+
+    def _left(self) -> str:
+        """How many batches nobody has trained, in words; nothing where that can't be said."""
+        ledger = self.state.ledger
+        if ledger.total is None or ledger.done:
+            return ""
+        return f"; {ledger.total - ledger.complete:,} of {ledger.total:,} batches are left"
 
     def _tell_trainers(self, message: FromMaster) -> None:
         for member in self.state.membership.ring():

@@ -25,13 +25,13 @@ from leashed.cluster.journal import Journal, read
 from leashed.cluster.member import ADDRESS
 from leashed.cluster.opening import Key, Listener, Peer
 from leashed.cluster.state import Began, State, Terms
+from leashed.cluster.supervisor import REPORT
 
 __all__ = ["Master", "Terms", "run"]
 
 Standing = dict[str, Any]
 
 _JOURNAL = "journal.jsonl"
-_STANDING = "run.json"
 _TELLS = 1.0  # seconds between two writings of run.json
 _LAST_WORDS = 1.0  # seconds for them to go out
 _CHUNK = 1 << 16
@@ -276,7 +276,7 @@ class Master:
             address=self.address,
             refused=self._listener.refused,
         )
-        _replace(self._folder / _STANDING, json.dumps(standing, indent=1) + "\n")
+        _replace(self._folder / REPORT, json.dumps(standing, indent=1) + "\n")
         if self._watch:
             self._watch(standing)
         return standing
@@ -363,7 +363,7 @@ def _ended(folder: Path) -> Standing | None:
         return None
     began, state, _ = found
     _log.info("the run is over: %s", state.over)
-    path = folder / _STANDING
+    path = folder / REPORT
     with contextlib.suppress(FileNotFoundError):
         standing: Standing = json.loads(path.read_text(encoding="utf-8"))
         if standing["state"] != "running":

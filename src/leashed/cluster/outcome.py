@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from leashed.cluster import traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
+from leashed.cluster.supervisor import REPORT
 from leashed.datasets import Dataset, Split
 from leashed.files import checkpoint
 from leashed.models.network import Model
 from leashed.studies.elp import Parallelism
 
-__all__ = ["MODEL", "REPORT", "choose", "conclude", "read_report", "replicas", "together"]
+__all__ = ["MODEL", "choose", "conclude", "read_report", "replicas", "together"]
 
-REPORT = "run.json"
 MODEL = "output.safetensors"
 """In the run's folder."""
 
@@ -81,16 +81,25 @@ def choose(
 def together(
     found: Mapping[int, NDArray[np.float32]], summaries: Mapping[str, Mapping[str, float]]
 ) -> Mapping[int, NDArray[np.float32]]:
-    """Of the trainers' parameters those of who has been synchronised since it (re)started; all of
-    them where nobody has. A trainer that came back while its sync servers were away, shortly before
-    the end, has little more than what it began with.
+    """Of the trainers' parameters those of who has been synchronised since it (re)started, and of
+    these those of who was there when all batches were used; where nobody has, or was, all of them.
+
+    A trainer that came back while its sync servers were away, shortly before the end, has little more
+    than what it began with; one that left early has what was known then.
     """
 
-    def apart(index: int) -> bool:
-        summary = summaries.get(f"trainer-{index}", {})
+    def apart(summary: Mapping[str, float]) -> bool:
         return summary.get("batches_used", 0) > 0 and not summary.get("syncs")
 
-    return {index: each for index, each in found.items() if not apart(index)} or found
+    def early(summary: Mapping[str, float]) -> bool:
+        return bool(summary.get("left_early"))
+
+    for others in (apart, early):
+        left = {
+            k: each for k, each in found.items() if not others(summaries.get(f"trainer-{k}", {}))
+        }
+        found = left or found
+    return found
 
 
 def conclude(
@@ -116,9 +125,13 @@ def conclude(
     if trainers:
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
     model = train.build(data.train)
-    found = together(replicas(folder, model.dimension), report["summaries"])
+    handed_in = replicas(folder, model.dimension)
+    found = together(handed_in, report["summaries"])
     if found:
         whole["output"], parameters = choose(train.output, found, model, data.test)
+        if others := sorted(handed_in.keys() - found.keys()):
+            names = ", ".join(f"trainer {index}" for index in others)
+            whole["output"] += f" (not of {names}: not in step, or gone, at the end)"
         whole["train_loss"] = model.evaluate(parameters, data.train)[0]
         whole["test_accuracy"] = model.evaluate(parameters, data.test)[1]
         checkpoint.save(folder / MODEL, model, parameters)

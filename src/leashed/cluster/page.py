@@ -10,6 +10,7 @@ from typing import Any
 
 from leashed.cluster import history, outcome, table, traffic
 from leashed.cluster.measures import Pulse
+from leashed.cluster.supervisor import REPORT
 from leashed.report import html_page
 from leashed.report.plots import cluster as plot
 from leashed.report.summary import Table
@@ -68,7 +69,7 @@ def write(folder: Path, path: Path) -> None:
     """
     report = outcome.read_report(folder)
     if report is None:
-        raise FileNotFoundError(f"{folder} has no run: it lacks {outcome.REPORT}")
+        raise FileNotFoundError(f"{folder} has no run: it lacks {REPORT}")
     path.write_text(render(report, history.read(folder)), encoding="utf-8")
 
 

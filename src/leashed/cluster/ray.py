@@ -107,7 +107,10 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
         status, restarts[name] = ray.get(done[0])
         ended = ended or role == "master"
         failed += role == "trainer" and status != 0
-        if (role == "master" and status) or failed == cluster.trainers:
+        lost = failed == cluster.trainers and not ended
+        if lost and (masters := [each for each in left if working[each] == ("master", 0)]):
+            lost = not ray.wait(masters, timeout=cluster.timeout)[0]  # it has no more to say
+        if (role == "master" and status) or lost:
             raise ChildProcessError(
                 f"{name} ended with status {status} after {restarts[name]} restarts: see "
                 f"{name}.log on {hosts[role, index]} in {run / name}"
@@ -170,6 +173,8 @@ class _Process:
         finally:
             secret.unlink()
         (status,) = supervisor.statuses(self._role)
+        if not any(not death.restarted for death in supervisor.deaths):
+            status = 0  # a master's tells how the run is over, as the report does
         return status, sum(supervisor.counts().values())
 
     def conclude(self, restarts: str) -> str:

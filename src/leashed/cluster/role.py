@@ -1,7 +1,13 @@
 """One process of a run: ``python -m leashed.cluster.role master|sync-ps|trainer --plan plan.toml``.
 
-Whoever starts it (``leashed cluster up``, Ray, a person) starts this program. Status 0: its work is
-done. Anything else: it is to be started again. Ctrl-C and SIGTERM end it alike.
+Whoever starts it (``leashed cluster up``, Ray, a person) starts this program. Ctrl-C and SIGTERM end it
+alike.
+
+Status 0: its work is done (of a master: the run has ended). 2: the plan is wrong, or the key, or the data
+are not there; starting it again mends nothing. 75: the master is lost, a port is taken, a disk is full;
+starting it again may. Of a master: the run is over, and is incomplete. 1: the run is over, and has
+failed, or was over before this trainer's work was; or an error, with its traceback in the log. 130: it was
+told to end.
 """
 
 from __future__ import annotations
@@ -16,12 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from leashed.cluster import plan as plans
+from leashed.cluster.opening import Refused
 from leashed.cluster.plan import Plan
-from leashed.cluster.supervisor import name_of, tie
+from leashed.cluster.supervisor import AGAIN, FAILED, WRONG, name_of, tie
 
 __all__ = ["add_arguments", "main", "run"]
 
 _INTERRUPTED = 130
+_OVER = {"ended": 0, "incomplete": AGAIN, "failed": FAILED}
+_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError, Refused)
 _log = logging.getLogger("leashed.cluster.role")  # as the program it has another __name__
 
 
@@ -45,17 +54,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m leashed.cluster.role", description=__doc__)
     add_arguments(parser)
     options = parser.parse_args(argv)
+    return status(options.role, options.plan, options.index)
+
+
+def status(role: str, path: Path, index: int) -> int:
+    """Run a role to its end; its exit status. What goes wrong is told in a line on standard error."""
+    why: Exception | str
     try:
-        run(options.role, options.plan, options.index)
+        return run(role, path, index)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    return 0
+    except (ValueError, TypeError, ImportError, *_MISSING) as error:
+        found, why = WRONG, error
+    except OSError as error:
+        found, why = AGAIN, error
+    if isinstance(why, OSError) and why.strerror and why.filename is not None:
+        why = f"{why.filename}: {why.strerror}"
+    print(f"leashed: error: {name_of(role, index)}: {why}", file=sys.stderr)
+    return found
 
 
-def run(role: str, path: Path, index: int) -> None:
+def run(role: str, path: Path, index: int) -> int:
     """Run a role to its end.
 
     What it has to say goes to ``NAME.log`` in the run's folder.
+
+    Returns:
+        Its exit status: not 0 where the run has not ended as it was to.
 
     Raises:
         OSError, TypeError, ValueError: the plan cannot be read or is wrong, or has no such process.
@@ -77,7 +102,7 @@ def run(role: str, path: Path, index: int) -> None:
     top.setLevel(logging.INFO)
     _log.info("%s begins", name)
     try:
-        _play(role, plan, index)
+        found = _play(role, plan, index)
     except KeyboardInterrupt:
         _log.info("%s was told to end", name)
         raise
@@ -86,26 +111,30 @@ def run(role: str, path: Path, index: int) -> None:
         raise
     else:
         _log.info("%s has ended", name)
+        return found
     finally:
         top.removeHandler(handler)
         handler.close()
 
 
-def _play(role: str, plan: Plan, index: int) -> None:
+def _play(role: str, plan: Plan, index: int) -> int:
     # Imported here: each role needs but its own.
     if role == "master":
-        _master(plan)
-    elif role == "sync-ps":
+        return _OVER[_master(plan)["state"]]
+    if role == "sync-ps":
         from leashed.cluster import server  # noqa: PLC0415
 
         server.run(plan, index)
     else:
         from leashed.cluster import trainer  # noqa: PLC0415
 
-        trainer.run(plan, index)
+        if (why := trainer.run(plan, index)) is not None:
+            print(f"leashed: error: {name_of(role, index)}: {why}", file=sys.stderr)
+            return FAILED
+    return 0
 
 
-def _master(plan: Plan) -> None:
+def _master(plan: Plan) -> dict[str, Any]:
     from leashed.cluster import master  # noqa: PLC0415
     from leashed.cluster.history import Recorder  # noqa: PLC0415
 
@@ -135,7 +164,7 @@ def _master(plan: Plan) -> None:
             for each in watchers:
                 each(report)
 
-        master.run(
+        return master.run(
             terms,
             host=host,
             port=port,

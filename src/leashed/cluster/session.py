@@ -577,7 +577,7 @@ class Session:
             self._leave()
         if self._failure is not None:
             raise self._failure
-        summary = {**self.metrics(), **counted}
+        summary = {**self.metrics(), **counted, "left_early": float(not self._told_end)}
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
         trained = summary["batches_used"] or summary.get("updates")

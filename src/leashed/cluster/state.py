@@ -7,6 +7,7 @@ so the same entries give the same state.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -24,6 +25,7 @@ __all__ = [
     "Entry",
     "EpochMade",
     "Granted",
+    "How",
     "Joined",
     "Late",
     "LeftRing",
@@ -33,6 +35,11 @@ __all__ = [
     "State",
     "Terms",
 ]
+
+How = Literal["ended", "incomplete", "failed"]
+"""How a run is over: with all of its batches, or by stop rules of its trainers' own; with batches left
+that were to be trained; or without a model.
+"""
 
 
 class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -175,13 +182,11 @@ class EpochMade(_Entry, frozen=True):
 
 
 class Ended(_Entry, frozen=True):
-    """The run is over; ``failed``: with work left that nobody does, or without a result. ``told``: what
-    those who are still members had counted, and when, by id.
-    """
+    """The run is over. ``told``: what those who are still members had counted, and when, by id."""
 
     reason: str
     now: float
-    failed: bool = False
+    how: How = "ended"
     told: dict[int, tuple[dict[str, float], float]] = {}
 
 
@@ -197,7 +202,7 @@ class State(Struct):
         summaries: the last words, by name ("trainer-0").
         over: why the run is over; None: it is not.
         ended: when it was.
-        failed: it has not done what it was to do.
+        how: it is over, as far as it is.
     """
 
     ledger: Ledger
@@ -205,7 +210,7 @@ class State(Struct):
     summaries: dict[str, dict[str, float]] = field(default_factory=dict)
     over: str | None = None
     ended: float = 0.0
-    failed: bool = False
+    how: How = "ended"
 
     @classmethod
     def of(cls, terms: Terms) -> State:
@@ -256,7 +261,7 @@ class State(Struct):
         elif isinstance(entry, Late):
             ledger.use(entry.member, entry.ticket, 0)
         else:
-            self.over, self.ended, self.failed = entry.reason, entry.now, entry.failed
+            self.over, self.ended, self.how = entry.reason, entry.now, entry.how
             for member_id, (counters, counted) in entry.told.items():
                 membership.members[member_id].counters = counters
                 membership.members[member_id].counted = counted

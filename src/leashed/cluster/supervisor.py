@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -21,7 +22,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["Death", "Supervisor", "command", "name_of", "supervise", "tie"]
+__all__ = [
+    "AGAIN",
+    "FAILED",
+    "REPORT",
+    "WRONG",
+    "Death",
+    "Supervisor",
+    "command",
+    "name_of",
+    "supervise",
+    "tie",
+]
+
+FAILED, WRONG, AGAIN = 1, 2, 75
+"""Exit statuses of a role beside 0, done, and 130, told to end: an error, or a run without a model; what
+no further start can mend; what one may, as a run that has batches left.
+"""
+REPORT = "run.json"
+"""What the master writes in the run's folder."""
 
 _PARENT = "LEASHED_PARENT"  # the environment's variable with its process id
 _PR_SET_PDEATHSIG = 1
@@ -98,8 +117,8 @@ class Supervisor:
         processes: role and index of each, in the order of their start.
         command: what starts one.
         folder: where ``NAME.log`` takes what a process writes.
-        restarts: how often one process is started again, at most. One that ends with status 0 never
-            is.
+        restarts: how often one process is started again, at most. One that ends with status 0, or
+            ``WRONG``, never is, nor the master of a run that is over.
     """
 
     processes: Iterable[tuple[str, int]]
@@ -197,11 +216,11 @@ class Supervisor:
     def _bury(self, child: _Child, status: int) -> None:
         """Note how a process has ended, and when it is due again."""
         child.process = None
-        if status == 0:
-            child.status = 0
+        if status == 0 or (child.role == "master" and status > 0 and self._is_over()):
+            child.status = status
             return
         now = time.monotonic()
-        again = child.restarts < self.restarts
+        again = child.restarts < self.restarts and status != WRONG
         self.deaths.append(Death(child.name, time.time(), status, again))
         if not again:
             child.status = status
@@ -209,6 +228,14 @@ class Supervisor:
         child.quick = 0 if now - child.started >= _SETTLED else child.quick + 1
         child.due = now + min(_FIRST_DELAY * 2.0**child.quick, _LONGEST_DELAY)
         child.restarts += 1
+
+    def _is_over(self) -> bool:
+        """Whether the master has told how the run ended."""
+        try:
+            report = json.loads((self.folder / REPORT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return bool(report["state"] != "running")
 
     def _alive(self) -> bool:
         return any(
@@ -234,13 +261,16 @@ def supervise(supervisor: Supervisor, timeout: float, look: Callable[[], object]
         ChildProcessError: the master, or all trainers, died once more than they are started again;
             the message says where their logs are.
     """
+    lost_at: float | None = None  # since when all trainers are
     while supervisor.running("master"):
         supervisor.step()
         look()
         if not supervisor.running("trainer") and all(supervisor.statuses("trainer")):
-            raise ChildProcessError(_why("the trainers", "trainer", supervisor))
+            lost_at = lost_at or time.monotonic()
+            if time.monotonic() > lost_at + timeout:  # and the master has no more to say
+                raise ChildProcessError(_why("the trainers", "trainer", supervisor))
         time.sleep(_LOOK)
-    if any(supervisor.statuses("master")):
+    if any(death.name == "master" and not death.restarted for death in supervisor.deaths):
         raise ChildProcessError(_why("the master", "master", supervisor))
     supervisor.wait(timeout)
 

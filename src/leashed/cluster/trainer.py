@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(plan: Plan, index: int) -> None:
+def run(plan: Plan, index: int) -> str | None:
     """The role, until the run has ended.
+
+    Returns:
+        Why that was before its batches and this training; None: it was not.
 
     Raises:
         OSError: the data cannot be read, or the master not be reached, or not any more: whoever
@@ -54,3 +57,4 @@ def run(plan: Plan, index: int) -> None:
     )
     if result.config.get("cluster_lost"):
         raise ConnectionError(result.config["cluster_ended"])
+    return result.config.get("cluster_ended")

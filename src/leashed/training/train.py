@@ -1248,6 +1248,7 @@ def _counted(outcome: dict[str, Any]) -> dict[str, float]:
         "updates": float(outcome["updates"]),
         "dropped_for_sync": float(outcome["lost_to_synchronisation"]),
         "crashed": float(outcome["outcome"] == "crashed"),
+        "interrupted": float(outcome["reason"] == "interrupted"),
         "loss": float(outcome["evaluations"][-1]["loss"]),
         "seconds": float(outcome["elapsed"]),
         "staleness_mean": Histogram(outcome["staleness"].astype(np.int64)).mean(),

@@ -1,0 +1,31 @@
+"""Which of the trainers' parameters are a run's model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from leashed.cluster.outcome import together
+
+FOUND = {k: np.full(2, k, np.float32) for k in range(3)}
+IN_STEP = {"batches_used": 9.0, "syncs": 3.0, "left_early": 0.0}
+APART = {**IN_STEP, "syncs": 0.0}
+EARLY = {**IN_STEP, "left_early": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("summaries", "chosen"),
+    [
+        ([IN_STEP, IN_STEP, IN_STEP], [0, 1, 2]),
+        ([EARLY, IN_STEP, IN_STEP], [1, 2]),
+        ([APART, IN_STEP, EARLY], [1]),
+        ([EARLY, EARLY, EARLY], [0, 1, 2]),
+        ([APART, APART, APART], [0, 1, 2]),
+        ([EARLY, APART, APART], [0]),  # these may have little more than what they began with
+    ],
+)
+def test_who_was_in_step_at_the_end_comes_first(
+    summaries: list[dict[str, float]], chosen: list[int]
+) -> None:
+    told = {f"trainer-{k}": each for k, each in enumerate(summaries)}
+    assert list(together(FOUND, told)) == chosen
