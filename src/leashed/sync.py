@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -392,8 +392,9 @@ class Cluster(Protocol):
         workers: int,
         lockstep: bool,
         resumed: Position | None = None,
+        trained: tuple[Any, Any, int] | None = None,
     ) -> Session:
-        """Takes part from here to the session's end."""
+        """Takes part from here to the session's end. ``trained``: model, data and seed."""
         ...
 
 

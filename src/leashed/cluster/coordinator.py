@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from leashed.cluster.fingerprint import differing
 from leashed.cluster.membership import Member
 from leashed.cluster.messages import (
     Beat,
@@ -40,6 +41,7 @@ from leashed.cluster.state import (
     State,
     Terms,
 )
+from leashed.cluster.supervisor import name_of
 
 __all__ = ["Close", "Coordinator", "Output", "Send"]
 
@@ -91,6 +93,7 @@ class Coordinator:
         run: the name.
         state: everything that outlives the master.
         malformed: connections closed because what came on them was no message, or made no sense.
+        unlike: processes that were turned away, by name: why.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Coordinator:
         self.run = run
         self.state = state
         self.malformed = 0
+        self.unlike: dict[str, str] = {}
         self._connections: dict[int, _Connection] = {}
         self._of: dict[int, int] = {}  # member: its connection
         self._waiting: dict[int, tuple[int, int]] = {}  # member: request and batches, first come
@@ -245,6 +249,7 @@ class Coordinator:
             "epoch": membership.epoch.number,
             "epochs_broken": membership.broken,
             "malformed": self.malformed,
+            "unlike": dict(self.unlike),
             "members": everybody,
             "metrics": {
                 f"{m['role']}-{m['index']}": m["counters"] for m in everybody if m["counters"]
@@ -257,6 +262,11 @@ class Coordinator:
         if link.member in membership.members:  # it has asked twice
             self._welcome(connection, link.member)
             return
+        known = self.state.fingerprint
+        if (reason := differing(known, join.fingerprint)) is not None:
+            self.unlike[name_of(join.role, join.index)] = reason
+            self._send(connection, Gone(reason, unlike=True))
+            return
         holder = membership.holder(join.role, join.index)
         if holder and holder.id in self._of:
             self._send(
@@ -268,7 +278,9 @@ class Coordinator:
         if holder:
             self._remove(holder.id, "another process has its place", now)
         before = self._was(join)
-        self._record(Joined(membership.ids + 1, join.role, join.index, join.address, now, before))
+        told = {name: word for name, word in join.fingerprint.items() if name not in known}
+        id_ = membership.ids + 1
+        self._record(Joined(id_, join.role, join.index, join.address, now, before, told))
         self._admit(connection, link, membership.members[membership.ids], now)
 
     def _was(self, join: Join) -> int:

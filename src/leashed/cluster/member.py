@@ -40,7 +40,7 @@ from leashed.cluster.opening import (
 )
 from leashed.cluster.standing import News, Standing
 
-__all__ = ["ADDRESS", "Event", "Lost", "Member", "master_address"]
+__all__ = ["ADDRESS", "Event", "Lost", "Member", "MismatchError", "master_address"]
 
 ADDRESS = "master.address"  # the file in a run's folder that says where its master listens
 
@@ -62,6 +62,10 @@ class Lost(Struct, frozen=True):
     """
 
     reason: str
+
+
+class MismatchError(ValueError):
+    """The process is another thing than the run: another model, other data."""
 
 
 Event = News | Lost
@@ -97,12 +101,14 @@ class Member:
             ``queue.SimpleQueue`` will do.)
         deadline: seconds for joining.
         grace: seconds without a master after which ``Lost`` comes.
+        fingerprint: what this process has that all of a run must have alike, in words by name.
 
     Raises:
         TimeoutError: not joined in time; the message says what stood in the way.
         ConnectionError: the run is over.
         ChildProcessError: ``address`` raised it.
         Refused: the master does not hold this key.
+        MismatchError: this process is another thing than the run: another model, other data.
         TypeError, ValueError: an argument is wrong.
     """
 
@@ -117,6 +123,7 @@ class Member:
         listening: str = "",
         deadline: float = 10.0,
         grace: float = 10.0,
+        fingerprint: Mapping[str, str] | None = None,
     ) -> None:
         if role not in ("trainer", "sync-ps"):
             raise ValueError(f"role must be 'trainer' or 'sync-ps', got {role!r}")
@@ -133,7 +140,7 @@ class Member:
         self._listening = listening
         self._towards = ""
         self._lock = threading.Lock()
-        self._standing = Standing(role, index, listening)
+        self._standing = Standing(role, index, listening, fingerprint)
         self._state: State = "away"
         self._changed = threading.Condition(self._lock)
         self._error: BaseException | None = None
@@ -368,7 +375,8 @@ class Member:
                 if refusals == _REFUSALS and self._welcome is None:
                     raise
             except (OSError, ValueError) as error:
-                if isinstance(error, ChildProcessError) and self._welcome is None:
+                permanent = isinstance(error, ChildProcessError | MismatchError)
+                if permanent and self._welcome is None:
                     raise
                 if not (isinstance(error, TimeoutError) and trouble and left < _CONNECTING):
                     trouble = str(error)  # and not that the last attempt had little time
@@ -436,6 +444,8 @@ class Member:
 
     def _hear(self, message: FromMaster) -> None:
         with self._changed:
+            if isinstance(message, Gone) and message.unlike:
+                raise MismatchError(f"{self.name} cannot join: {message.reason}")
             news = self._standing.hear(message)
             if isinstance(message, Welcome):
                 self._welcome = message

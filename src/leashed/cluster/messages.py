@@ -44,6 +44,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=64)]
 Apart = tuple[Count, Count, Count]
 """Batches used of a lease behind one that is not: ticket, first from the lease's first, how many."""
 Numbers = Annotated[dict[Word, float], Meta(max_length=256)]
+Words = Annotated[dict[Word, Annotated[str, Meta(max_length=400)]], Meta(max_length=64)]
 
 
 class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
@@ -58,12 +59,14 @@ class Join(_Message, frozen=True):
         index: which one of its role; no two at a time have the same.
         address: where others reach it, "host:port"; empty where nobody needs to.
         before: what it was until it was taken for dead; its counters go on. None: it is new.
+        fingerprint: what it has that all of a run must have alike, in words by name.
     """
 
     role: Role
     index: Index
     address: Address
     before: Rejoin | None = None
+    fingerprint: Words = {}
 
 
 class Rejoin(_Message, frozen=True):
@@ -163,9 +166,11 @@ class Gone(_Message, frozen=True):
 
     Attributes:
         reason: why.
+        unlike: it cannot, being another thing than the run.
     """
 
     reason: str
+    unlike: bool = False
 
 
 class Lease(_Message, frozen=True):

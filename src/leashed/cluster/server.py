@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from leashed import _core
-from leashed.cluster import packing
+from leashed.cluster import fingerprint, packing
 from leashed.cluster.member import Lost, Member, master_address
 from leashed.cluster.messages import Bye, Welcome
 from leashed.cluster.opening import Key, Listener, Peer
@@ -118,6 +118,7 @@ def serve(
             heard=heard.put,
             deadline=_JOIN,
             grace=grace,
+            fingerprint=fingerprint.of_server(dimension),
         )
         with contextlib.closing(member):
             mine, lengths = _share(member.welcome, dimension, servers, index)

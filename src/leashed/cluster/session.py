@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.base.warning import warn
-from leashed.cluster import collectives, packing
+from leashed.cluster import collectives, fingerprint, packing
 from leashed.cluster.meeting import Collective, Meeting, all_gather
 from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
@@ -109,17 +109,20 @@ class Cluster:
         workers: int,
         lockstep: bool,
         resumed: Position | None = None,
+        trained: fingerprint.Trained | None = None,
     ) -> Session:
-        """Takes part, from here to the session's end.
+        """Takes part, from here to the session's end. ``trained``: what is, where that is known.
 
         Raises:
             ImportError: what ``backend`` names is not installed.
-            ValueError: ``backend`` does not go with the synchroniser; the run has another batch size
+            ValueError: ``backend`` does not go with the synchroniser; the run has another model,
+                other data, another synchroniser or version, as the message tells; another batch size
                 or number of batches or of sync servers, goes on from a checkpoint where this trainer
                 does not, or does not where it does, or has no sync server where one is needed.
             OSError: the master cannot be reached in time.
         """
         collectives.check(self.backend, self.trainers, synchroniser)
+        told = fingerprint.of_trainer(dimension, synchroniser, self.backend, trained)
         cluster, ended = self, None
         if self.meet is not None:
             master, ended = self.meet(dimension, total, batch_size, resumed)
@@ -134,6 +137,7 @@ class Cluster:
                 workers,
                 lockstep,
                 resumed,
+                told,
                 ended,
             )
         except BaseException:
@@ -155,6 +159,7 @@ class Session:
         workers: int,
         lockstep: bool,
         resumed: Position | None,
+        told: Mapping[str, str],
         ended: Callable[[], None] | None = None,
     ) -> None:
         if synchroniser is not None:
@@ -206,6 +211,7 @@ class Session:
                 heard=self._events.put,
                 deadline=_JOIN,
                 grace=cluster.grace,
+                fingerprint=told,
             )
             try:
                 welcome = self._member.welcome

@@ -39,6 +39,7 @@ class Standing:
         role: what it is.
         index: which one of its role.
         address: where others reach it.
+        fingerprint: what it has that all of a run must have alike.
 
     Attributes:
         role, index, address: these.
@@ -55,10 +56,13 @@ class Standing:
         refused: why it is no member, as the master said last.
     """
 
-    def __init__(self, role: Role, index: int, address: str) -> None:
+    def __init__(
+        self, role: Role, index: int, address: str, fingerprint: Mapping[str, str] | None = None
+    ) -> None:
         self.role: Role = role
         self.index = index
         self.address = address
+        self._fingerprint = dict(fingerprint or {})
         self.welcome: Welcome | None = None
         self.epoch: Epoch | None = None
         self.servers: Servers | None = None
@@ -83,7 +87,8 @@ class Standing:
         if self.welcome:
             return Rejoin(self.welcome.run, self.welcome.id)
         number, run = self._was
-        return Join(self.role, self.index, self.address, Rejoin(run, number) if number else None)
+        before = Rejoin(run, number) if number else None
+        return Join(self.role, self.index, self.address, before, self._fingerprint)
 
     def report(self) -> Report:
         """All of it."""

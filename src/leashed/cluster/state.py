@@ -109,7 +109,9 @@ class Began(_Entry, frozen=True):
 
 
 class Joined(_Entry, frozen=True):
-    """A new member; ``before``: the id that its process had until it was taken for dead, or 0."""
+    """A new member; ``before``: the id that its process had until it was taken for dead, or 0;
+    ``fingerprint``: what it has told of the run that was not known yet.
+    """
 
     id: int
     role: Role
@@ -117,6 +119,7 @@ class Joined(_Entry, frozen=True):
     address: str
     now: float
     before: int = 0
+    fingerprint: dict[str, str] = {}
 
 
 class Removed(_Entry, frozen=True):
@@ -199,6 +202,7 @@ class State(Struct):
     Attributes:
         ledger: who trains which batch.
         membership: who takes part.
+        fingerprint: what all of the run have alike, in words by name.
         summaries: the last words, by name ("trainer-0").
         over: why the run is over; None: it is not.
         ended: when it was.
@@ -207,6 +211,7 @@ class State(Struct):
 
     ledger: Ledger
     membership: Membership
+    fingerprint: dict[str, str] = field(default_factory=dict)
     summaries: dict[str, dict[str, float]] = field(default_factory=dict)
     over: str | None = None
     ended: float = 0.0
@@ -238,6 +243,7 @@ class State(Struct):
                 entry.role, entry.index, entry.address, entry.now, entry.before
             )
             _same("id", member.id, entry.id)
+            self.fingerprint |= entry.fingerprint
         elif isinstance(entry, Removed):
             member = membership.members[entry.id]
             self._take_back(entry, dead=entry.summary is None)

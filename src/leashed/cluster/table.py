@@ -184,6 +184,7 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
             for k, v in counted(report, "sync-ps").items()
         },
     }
+    known += [("turned away", f"{name}: {why}") for name, why in report.get("unlike", {}).items()]
     if any(refused.values()):
         told = ", ".join(f"{name} {count:,.0f}" for name, count in refused.items() if count)
         known.append(("not finite", f"{told} (rounds and fragments that nobody has taken)"))

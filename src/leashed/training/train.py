@@ -654,6 +654,7 @@ def train(
                     workers=threads,
                     lockstep=isinstance(discipline, Synchronous),
                     resumed=position,
+                    trained=(model, train_set, seed),
                 )
             )
             if isinstance(checkpointer, resuming.Checkpointer):

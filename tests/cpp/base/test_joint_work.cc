@@ -40,7 +40,8 @@ TEST_CASE("every part is done once whoever helps and when, and is seen by who wa
     const auto opener = std::this_thread::get_id();
     std::vector<std::uint64_t> values;
     bool right = true;
-    for (std::uint64_t run = 1; run <= 3000; ++run) {
+    // (All helpers may stand still for many runs.)
+    for (std::uint64_t run = 1; run <= 3000 || helped.load() == 0; ++run) {
       values.assign(1 + run % 9, 0);
       work.run(
           static_cast<std::uint32_t>(values.size()),
@@ -58,7 +59,6 @@ TEST_CASE("every part is done once whoever helps and when, and is seen by who wa
     over.store(true, std::memory_order_relaxed);
     team.clear();
     CHECK(right);
-    CHECK(helped.load() > 0);
   }
 }
 

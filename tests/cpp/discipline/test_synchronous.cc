@@ -87,7 +87,7 @@ TEST_CASE("the monitor looks while workers wait for another's gradient") {
   std::atomic<bool> seen{false};
   // The second worker has no gradient until the monitor has looked, or long has passed.
   const auto wait = [&](int) {
-    for (int i = 0; i < 5000 && !seen.load(std::memory_order_acquire); ++i) {
+    for (int i = 0; i < 60'000 && !seen.load(std::memory_order_acquire); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     CHECK(seen.load(std::memory_order_acquire));

@@ -453,8 +453,10 @@ TEST_CASE("kill -9 neither corrupts nor blocks: at every step, and at random mom
 TEST_CASE("who calls exec is as gone as who is killed, also where it has not ended") {
   const std::string name = fresh_name();
   SharedVector vector = make(name, 1);
-  int ready[2];
+  int ready[2], go[2];
   REQUIRE(pipe2(ready, O_CLOEXEC) == 0);
+  REQUIRE(pipe2(go, O_CLOEXEC) == 0);
+  char byte;
   const pid_t child = spawn([&] {
     SharedVector own = SharedVector::attach(name);
     ParticipantSgd trainer = participant_of(own);
@@ -462,14 +464,14 @@ TEST_CASE("who calls exec is as gone as who is killed, also where it has not end
     const auto view = trainer.participant().view();
     const auto draft = trainer.participant().claim();
     REQUIRE(write(ready[1], "", 1) == 1);
-    sleep_ms(20);
+    REQUIRE(read(go[0], &byte, 1) == 1);
     execl("/bin/sleep", "sleep", "60", nullptr);
   });
-  char byte;
   REQUIRE(read(ready[0], &byte, 1) == 1);
   CHECK(vector.pids() == std::vector<pid_t>{child});
   CHECK(says(message_of([&] { SharedVector::Participant another(vector); }), "all 1"));
   CHECK(vector.live() == 2);
+  REQUIRE(write(go[1], "", 1) == 1);
   close(ready[1]);
   CHECK(read(ready[0], &byte, 1) == 0);  // it has called exec
   CHECK(vector.pids().empty());

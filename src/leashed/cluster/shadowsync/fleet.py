@@ -113,6 +113,7 @@ class _Seat:
         workers: int,  # noqa: ARG002
         lockstep: bool,  # noqa: ARG002
         resumed: Position | None = None,  # noqa: ARG002
+        trained: tuple[Any, Any, int] | None = None,  # noqa: ARG002
     ) -> Self:
         """Begins when all trainers do."""
         self.gathered.wait(_GATHERED)

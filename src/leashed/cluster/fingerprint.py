@@ -1,0 +1,98 @@
+"""What all processes of a run must have alike: words by name, which the master compares when one joins.
+
+Names that only one of two has are not compared: a sync server knows of no data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from leashed import _core
+from leashed.files import checkpoint
+from leashed.models.external import External
+from leashed.sync import Synchroniser, When
+
+__all__ = ["Trained", "differing", "of_data", "of_model", "of_server", "of_trainer"]
+
+Fingerprint: TypeAlias = dict[str, str]
+Trained: TypeAlias = "tuple[checkpoint.BuiltIn | External, Any, int]"
+
+_LONGEST = 160  # characters that are told as they are
+_SAMPLED = 4096  # rows of data that are looked at
+_DIGITS = 12  # of a digest
+
+
+def of_server(dimension: int) -> Fingerprint:
+    """Of a sync server."""
+    return {"leashed": _core.__version__, "parameters": f"{dimension:,}"}
+
+
+def of_trainer(
+    dimension: int, synchroniser: Synchroniser | None, backend: str, trained: Trained | None
+) -> Fingerprint:
+    """Of a trainer.
+
+    Args:
+        dimension: length of the parameters.
+        synchroniser: what it synchronises by.
+        backend: what that sums with.
+        trained: the model, the data and the seed, where these are known.
+    """
+    described = {}
+    if trained is not None:
+        model, data, seed = trained
+        described = {**of_model(model), **of_data(data), "seed": str(seed)}
+    settings = {"sync": "none"}
+    if synchroniser is not None:
+        settings = {"sync": type(synchroniser).__name__}
+        for field in dataclasses.fields(synchroniser):
+            value = getattr(synchroniser, field.name)
+            told = value.label if isinstance(value, When) else repr(value)
+            settings[f"sync.{field.name}"] = _short(told)
+    return {**of_server(dimension), **described, **settings, "backend": backend}
+
+
+def of_model(model: checkpoint.BuiltIn | External) -> Fingerprint:
+    """Of what is trained: as files describe it."""
+    told = checkpoint.description(model)
+    layers = {key: word for key, word in told.items() if key not in ("format", "version", "name")}
+    return {"model": _short(told["name"]), "layers": _short(json.dumps(layers, sort_keys=True))}
+
+
+def of_data(data: Any) -> Fingerprint:
+    """Of data in memory: how much there is, and a digest of at most 4,096 examples, evenly spaced."""
+    digest = hashlib.sha256()
+    rows = np.unique(np.linspace(0, len(data) - 1, _SAMPLED).astype(np.int64))
+    if hasattr(data, "indptr"):
+        columns = f"{data.features:,} columns"
+        arrays = [np.diff(data.indptr)[rows], data.y[rows]]
+        for array in (data.indices, data.data):
+            arrays.append(array[np.linspace(0, len(array) - 1, _SAMPLED).astype(np.int64)])
+    else:
+        columns = f"examples of shape {data.x.shape[1:]}"
+        arrays = [data.x[rows], data.y[rows]]
+    for array in arrays:
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return {"data": f"{len(data):,} examples, {columns}, {digest.hexdigest()[:_DIGITS]}"}
+
+
+def differing(run: Mapping[str, str], own: Mapping[str, str]) -> str | None:
+    """How the one who joins differs from the run, in words; None: not at all."""
+    unlike = [name for name in run if name in own and own[name] != run[name]]
+    if not unlike:
+        return None
+    told = "; ".join(f"{name} is {own[name]} here, and {run[name]} in the run" for name in unlike)
+    return f"it is not what the run is: {told}. Give all processes of a run the same"
+
+
+def _short(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}… ({hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]})"

@@ -1,0 +1,122 @@
+"""What all processes of a run must have alike is compared before one takes part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cluster import inside
+from cluster.test_ends import BATCH, DATA, MODEL
+
+import leashed as lsh
+from leashed.cluster.fingerprint import differing, of_data, of_model, of_server, of_trainer
+
+TRAIN = DATA.train
+SPARSE = lsh.SparseDataset(
+    np.array([0, 1, 3]), np.array([0, 1, 2], np.int32), np.ones(3, np.float32), 4,
+    np.array([0, 1], np.int32), 2,
+)  # fmt: skip
+
+
+def fingerprint(**given: Any) -> dict[str, str]:
+    words = {
+        "sync": lsh.sync.EASGD(),
+        "backend": "leashed",
+        "model": MODEL,
+        "data": TRAIN,
+        "seed": 0,
+    }
+    words |= given
+    trained = words["model"], words["data"], words["seed"]
+    return of_trainer(words["model"].dimension, words["sync"], words["backend"], trained)
+
+
+def changed(data: lsh.Dataset, **given: Any) -> lsh.Dataset:
+    x, y = data.x.copy(), data.y.copy()
+    x[-1, -1] += given.get("by", 0.0)
+    y[0] = (y[0] + given.get("label", 0)) % 10
+    return lsh.Dataset.from_arrays(x[: given.get("rows", len(x))], y[: given.get("rows", len(x))])
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({}, []),
+        ({"model": lsh.models.mlp(784, [5], 10)}, ["parameters", "layers"]),
+        ({"model": lsh.models.mlp(784, [4], 10, name="other")}, ["model"]),
+        ({"seed": 1}, ["seed"]),
+        ({"sync": lsh.sync.MA()}, ["sync"]),
+        ({"sync": None}, ["sync"]),
+        ({"sync": lsh.sync.EASGD(alpha=0.25)}, ["sync.alpha"]),
+        ({"sync": lsh.sync.EASGD(symmetric=False)}, []),
+        ({"sync": lsh.sync.EASGD(compression="int8")}, ["sync.compression"]),
+        ({"sync": lsh.sync.EASGD(parts=2)}, ["sync.parts"]),
+        ({"sync": lsh.sync.EASGD(when=lsh.sync.every(iterations=5))}, ["sync.when"]),
+        ({"backend": "gloo"}, ["backend"]),
+        ({"data": changed(TRAIN)}, []),
+        ({"data": changed(TRAIN, rows=150)}, ["data"]),
+        ({"data": changed(TRAIN, by=1e-3)}, ["data"]),
+        ({"data": changed(TRAIN, label=1)}, ["data"]),
+    ],
+)
+def test_whatever_differs_is_told_by_name_with_both_values(
+    given: dict[str, Any], names: list[str]
+) -> None:
+    run, own = fingerprint(), fingerprint(**given)
+    told = differing(run, own)
+    assert (told is None) == (not names)
+    for name in names:
+        assert f"{name} is {own[name]} here, and {run[name]} in the run" in str(told)
+
+
+def test_who_knows_less_compares_less() -> None:
+    assert differing(fingerprint(), of_server(MODEL.dimension)) is None
+    assert "parameters is 7 here, and 3,190 in the run" in str(
+        differing(fingerprint(), of_server(7))
+    )
+    assert differing({}, fingerprint()) is None
+    version = differing({"leashed": "0.0.1"}, of_server(7))
+    assert version is not None
+    assert version.endswith("and 0.0.1 in the run. Give all processes of a run the same")
+
+
+def test_words_are_short_enough_to_be_told() -> None:
+    deep = lsh.models.mlp(784, [8] * 200, 10)
+    told = {**of_model(deep), **of_data(TRAIN), **of_data(SPARSE)}
+    assert max(map(len, told.values())) <= 400
+    assert of_model(deep) != of_model(lsh.models.mlp(784, [*[8] * 199, 9], 10))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_who_is_another_thing_than_the_run_is_turned_away_and_the_run_goes_on(
+    turned: bool, tmp_path: Path
+) -> None:
+    """The run is what the first of two is that came."""
+    given = [{"sync": lsh.sync.EASGD(alpha=0.5), "seed": 3}, {"sync": lsh.sync.EASGD(alpha=0.25)}]
+    first, second = reversed(given) if turned else given
+    terms = {"total": 100 * 200 // BATCH, "batch_size": BATCH, "trainers": 2, "grace": 1.0}
+    refused = []
+
+    with inside.run(tmp_path, MODEL.dimension, servers=1, **terms) as run:
+
+        def train(index: int, **given: Any) -> lsh.TrainResult:
+            return lsh.train(
+                MODEL, TRAIN, until=lsh.until(epochs=100), batch_size=BATCH, threads=1,
+                rule=lsh.SGD(0.01), cluster=run.cluster(index), **given,
+            )  # fmt: skip
+
+        def progress(_: object) -> None:
+            if not refused:
+                with pytest.raises(ValueError, match=r"trainer-1 cannot join: .*seed is") as told:
+                    train(1, **second)
+                refused.append(str(told.value))
+
+        result = train(0, progress=progress, evaluate_every=1e-3, **first)
+        report = run.report()
+    assert len(refused) == 1
+    assert "sync.alpha is 0.25 here" in refused[0] or "sync.alpha is 0.5 here" in refused[0]
+    assert report["unlike"]["trainer-1"] in refused[0]
+    assert result.reason == "epochs"
+    assert report["state"] == "ended"
