@@ -124,7 +124,8 @@ def serve(
             mine, lengths = _share(member.welcome, dimension, servers, index)
             server = _core.SyncServer(list(zip(mine, lengths, strict=True)))
             path = folder / f"sync-ps-{index}.snapshot"
-            restored = _restore(server, path, sum(lengths), len(mine))
+            run = member.welcome.run
+            restored = _restore(server, path, run, sum(lengths), len(mine))
             counts = _Counts(path.with_suffix(".count"), restored)
             made.set_result(server)
             saved = time.monotonic()
@@ -133,7 +134,7 @@ def serve(
                 counts.keep(counted["exchanges"])
                 member.report({**counted, "restored": restored, "lost": counts.lost})
                 if time.monotonic() >= saved + SNAPSHOT_EVERY:
-                    _save(server, path)
+                    _save(server, path, run)
                     saved = time.monotonic()
 
 
@@ -219,12 +220,13 @@ class _Counts:
         beside.replace(self._path)
 
 
-def _save(server: _core.SyncServer, path: Path) -> None:
+def _save(server: _core.SyncServer, path: Path, run: str) -> None:
     """Writes a snapshot beside the one before, which it then replaces."""
     values, present, exchanges = server.snapshot()
     beside = path.with_suffix(".new")
     with beside.open("wb") as file:
         head = np.array([exchanges, len(present), *present], "<u8")
+        np.save(file, np.frombuffer(run.encode(), np.uint8), allow_pickle=False)
         np.save(file, head, allow_pickle=False)
         np.save(file, values, allow_pickle=False)
         file.flush()
@@ -232,15 +234,16 @@ def _save(server: _core.SyncServer, path: Path) -> None:
     beside.replace(path)
 
 
-def _restore(server: _core.SyncServer, path: Path, length: int, fragments: int) -> int:
+def _restore(server: _core.SyncServer, path: Path, run: str, length: int, fragments: int) -> int:
     """Goes on from a snapshot, if there is one; how many exchanges are in it."""
     try:
         with path.open("rb") as file:
+            of = np.load(file, allow_pickle=False).tobytes()
             head = np.load(file, allow_pickle=False)
             values = np.load(file, allow_pickle=False)
     except FileNotFoundError:
         return 0
-    if len(head) != fragments + 2 or values.shape != (length,):
+    if of != run.encode() or len(head) != fragments + 2 or values.shape != (length,):
         raise ValueError(f"{path} is of another run; remove it, or choose another folder")
     exchanges = int(head[0])
     server.restore(values.astype(np.float32), [bool(each) for each in head[2:]], exchanges)
