@@ -356,7 +356,7 @@ def interrupt_after_the_first_line(*arguments):
     first = process.stdout.readline()
     time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     return [first, *out.splitlines()], err
@@ -371,8 +371,7 @@ def test_ctrl_c_keeps_the_state_reached():
 def test_ctrl_c_keeps_the_runs_that_ended():
     plan = ["--epsilon", "1e-9", "--seconds", "1", "--threads", "2", "--batch-size", "16"]
     lines, err = interrupt_after_the_first_line("bench", "scaling", *plan)
-    (line,) = lines
-    assert TrainResult.from_json(line).outcome == "unfinished"
+    assert {TrainResult.from_json(line).reason for line in lines} == {"seconds"}
     assert "runs per row" in err
 
 
@@ -380,9 +379,10 @@ def test_ctrl_c_stops_a_run_in_a_process_of_its_own(tmp_path):
     output = tmp_path / "runs.jsonl"
     plan = ["--epsilon", "1e-9,0.99", "--seconds", "2", "--threads", "2", "--batch-size", "16"]
     sweep = ["bench", "scaling", *plan, "--isolated", "--output", str(output)]
-    (line,), err = interrupt_after_the_first_line(*sweep)
-    assert "20 of 21 runs are left; the same command with --resume goes on" in err
-    assert output.read_text(encoding="utf-8") == line
+    lines, err = interrupt_after_the_first_line(*sweep)
+    left = f"{21 - len(lines)} of 21 runs are left"
+    assert f"{left}; the same command with --resume goes on" in err
+    assert output.read_text(encoding="utf-8").splitlines() == [line.strip() for line in lines]
 
 
 def test_too_little_memory_is_told_in_a_line(monkeypatch, capsys):

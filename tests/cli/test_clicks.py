@@ -161,7 +161,7 @@ def test_ctrl_c_keeps_the_state_reached(file: Path, tmp_path: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     updates = json.loads(out.splitlines()[-1])["total_updates"]
     assert folders.opened(folder).exact

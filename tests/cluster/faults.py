@@ -43,8 +43,8 @@ WITHIN = 90.0  # seconds after the last fault, or the last batch behind it, in w
 # Seconds without a batch, beside those of faults: a stopped one is found out and the ring made anew
 # (some timeouts), a restarted master is come back to, a killed trainer has started again. On a
 # machine of which others take the most.
-STILL = 20.0
-LATE = 10.0  # seconds in which the master has noticed who died
+STILL = 120.0
+LATE = 120.0  # seconds in which the master has noticed who died
 ENOUGH = 300  # batches, after which the loss has fallen whatever a trainer began with
 MOST_DESCRIPTORS, MOST_THREADS = 48, 32
 # Of Gloo, the group of the first of three members has up to 19. One that is changed over from is
@@ -362,11 +362,11 @@ def nothing_left() -> Iterator[None]:
     raise AssertionError(f"a child is left: {pid}")
 
 
-def acceptance(folder: Path, seconds: float, stopped: float = 10.0) -> Played:
+def acceptance(folder: Path, seconds: float, stopped: float = 10.0, longer: int = 1) -> Played:
     """A trainer is killed, a sync server is stopped for 10 s (or so), and the master is killed, all in one
-    run of about so many seconds.
+    run of about so many seconds, or one so many times longer with the same faults.
     """
-    plan = make_plan(folder, "easgd", "background", epochs=12 * seconds)
+    plan = make_plan(folder, "easgd", "background", epochs=12 * seconds * longer)
     part = seconds / 10
     return play(
         plan,

@@ -33,7 +33,7 @@ class Run:
         self._terms = Terms(
             **{
                 "total": None, "batch_size": 1, "trainers": 1, "sync_ps": self._servers, "parameters": dimension,
-                "beat": 0.05, "timeout": 2.0, "grace": 5.0, "gather": 0.02, "patience": 20.0, **terms,
+                "beat": 0.05, "timeout": 60.0, "grace": 5.0, "gather": 0.02, "patience": 20.0, **terms,
             }
         )  # fmt: skip
         started: queue.SimpleQueue[Master] = queue.SimpleQueue()

@@ -84,11 +84,10 @@ def test_gloo_sums_and_broadcasts(members, length):
 
 @gloo_needed
 def test_gloo_waits_as_long_as_it_is_told_and_can_be_closed_meanwhile():
-    made = alike.meet("gloo", 3)
+    made = alike.meet("gloo", 3, timeout=3600.0)  # who waits for its end fails by the test's limit
     made[0].sum(np.ones(5, np.float32))
     assert not made[0].done(0.05)
     made[2].sum(np.ones(5, np.float32))
-    begun = time.monotonic()
     # In the middle of it, by a thread as those of the core are; what goes on is waited for at the end.
     thread = threading.Thread(target=made[0].close, daemon=True)
     thread.start()
@@ -96,7 +95,6 @@ def test_gloo_waits_as_long_as_it_is_told_and_can_be_closed_meanwhile():
     (left,) = closing()
     assert not left.daemon
     made[1].close()  # who has not come, and nobody waits for
-    assert time.monotonic() - begun < SOON / 10
     with pytest.raises(RuntimeError):
         finish(made[2:])
     made[2].close()
@@ -116,7 +114,7 @@ def test_gloo_leaves_nothing_open_of_rounds_that_broke():
     before = descriptors()
     silent = []
     for epoch in range(2, 6):
-        *others, last = alike.meet("gloo", 3, epoch=epoch, timeout=0.5)
+        *others, last = alike.meet("gloo", 3, epoch=epoch, timeout=5.0)
         silent.append(last)
         for member in others:
             member.sum(np.ones(5, np.float32))
@@ -198,7 +196,7 @@ class Given:
 
     def done(self, seconds):
         assert 0 < seconds < 1
-        if len(self.asked) > 4:
+        if len(self.asked) > 1:  # at the first sum, which who leaves makes in any case
             if self.fails:
                 raise OSError("it is gone")
             if self.hangs:
@@ -238,7 +236,7 @@ def test_what_fails_breaks_the_round_and_the_trainers_go_on(when):
     results = alike.Run([lsh.sync.MA(when=WHEN[when])] * 2, collectives=made).train()
     for each, result in zip(made, results, strict=True):
         assert result.config["cluster"]["failed"] == 1
-        assert len(each.asked) == 5
+        assert len(each.asked) == 2
         assert each.closed == 1
 
 
@@ -247,7 +245,7 @@ def test_what_hangs_is_given_up_at_the_deadline(when):
     made = given(2, hangs=True)
     run = alike.Run([lsh.sync.MA(when=WHEN[when])] * 2, collectives=made, timeout=1.0)
     results = run.train()
-    assert all(len(each.asked) == 5 and each.closed == 1 for each in made)
+    assert all(len(each.asked) == 2 and each.closed == 1 for each in made)
     assert all(result.config["cluster"]["failed"] == 1 for result in results)
 
 
@@ -391,7 +389,8 @@ import leashed as lsh
 
 when = lsh.sync.every(iterations=5) if sys.argv[3] == "foreground" else lsh.sync.background()
 cluster = lsh.cluster.join(
-    servers=0, backend="gloo", rank=int(sys.argv[1]), size=2, rendezvous="127.0.0.1", folder=sys.argv[2]
+    servers=0, backend="gloo", rank=int(sys.argv[1]), size=2, rendezvous="127.0.0.1", folder=sys.argv[2],
+    timeout=60.0,
 )
 lsh.train(
     lsh.models.mlp(784, [16], 10),
@@ -468,7 +467,7 @@ else:
 sums(everybody, 4).close()
 
 when = lsh.sync.every(iterations=5) if sys.argv[2] == "foreground" else lsh.sync.background()
-cluster = lsh.cluster.join(servers=0, backend="mpi")
+cluster = lsh.cluster.join(servers=0, backend="mpi", timeout=60.0)
 try:
     lsh.cluster.join(servers=0, backend="mpi", rank=world.rank, size=world.size + 1, rendezvous="127.0.0.1")
     raise SystemExit("it was not refused")

@@ -148,7 +148,7 @@ def test_those_that_ignore_sigterm_or_are_stopped_end_too(tmp_path):
         until(lambda: (tmp_path / "trainer-0.log").read_text() == "up\n")
         pids = supervisor.pids()
         os.kill(pids["sync-ps-0"], signal.SIGSTOP)
-        supervisor.stop(patience=0.5)
+        supervisor.stop(patience=10.0)
         assert supervisor.statuses("trainer") == [-signal.SIGKILL]
         assert supervisor.statuses("sync-ps") == [-signal.SIGTERM]
     assert all(gone(pid) for pid in pids.values())

@@ -374,7 +374,7 @@ run({updates}, dlrm(None), checkpoint=folder, checkpoint_updates={every}, increm
 
 
 GENERATIONS = """
-import sys
+import sys, time
 import numpy as np
 import leashed as lsh
 from leashed import checkpoint, folders
@@ -399,6 +399,7 @@ while True:
     for table in tables.values():
         table.update(np.arange(ROWS), np.full((ROWS, DIM), -1, np.float32))
     number += 1
+    time.sleep(0.005)  # who reads finds a generation that is there for a while
 """
 ROWS, DIM = 50, 4
 

@@ -108,10 +108,10 @@ def test_who_saves_a_table_under_way_has_its_steps() -> None:
     seen = []
 
     def look(now: lsh.Progress) -> None:
-        (steps,) = {table.statistics()["steps"] for table in tables.values()}
         seen.append(now.updates)
-        # The worker goes on, and says at its end how far it has come.
-        assert steps == 25 + now.updates or steps == 3025
+        # The worker goes on, and says at its end how far it has come, of one table after another.
+        steps = {table.statistics()["steps"] for table in tables.values()}
+        assert steps <= {25 + now.updates, 3025}
 
     run(3000, tables=tables, evaluate_every=0.01, progress=look)
     assert seen[-1] == 3000

@@ -50,7 +50,7 @@ def test_it_trains_under_every_discipline(discipline: lsh.Discipline) -> None:
     result = train(
         discipline=discipline,
         threads=1 if isinstance(discipline, lsh.Sequential) else 3,
-        until=lsh.until(loss_fraction=1e-3, seconds=60),
+        until=lsh.until(loss_fraction=1e-3, seconds=240),
     )
     assert result.outcome == "converged"
     np.testing.assert_allclose(result.parameters, np.arange(1, D + 1), atol=0.5)

@@ -96,7 +96,7 @@ def test_a_c_function_trains_under_every_discipline(
         batch_size=20,
         # A thread that is interrupted within Hogwild's write takes the others' updates back, all of a short
         # run's: one that goes on until it is there.
-        until=lsh.until(loss_fraction=1e-3, seconds=60),
+        until=lsh.until(loss_fraction=1e-3, seconds=240),
     )
     assert result.outcome == "converged"
     assert np.isnan(result.accuracy).all()
@@ -227,7 +227,7 @@ def test_a_numba_cfunc_trains() -> None:
         rule=lsh.SGD(1.0),
         threads=2,
         batch_size=20,
-        until=lsh.until(loss_fraction=0.2, seconds=60),
+        until=lsh.until(loss_fraction=0.2, seconds=240),
     )
     assert result.outcome == "converged"
     assert (((x @ result.parameters) > 0) == labels).mean() > 0.95

@@ -218,9 +218,13 @@ def test_ctrl_c_ends_waiting_for_a_pipe_that_somebody_opened(pack: Any):
     with os.fdopen(reading, "rb") as file:
         os.write(writing, packed[: len(packed) // 2])
         timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):  # the pipe never ends, so nothing else ends it
+
+        def read() -> None:
+            timer.start()
             stream.csv(file, LABELLED).read()
+
+        with pytest.raises(KeyboardInterrupt):  # the pipe never ends, so nothing else ends it
+            read()
         timer.join()
         assert not file.closed
     os.close(writing)

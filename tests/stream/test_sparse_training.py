@@ -409,7 +409,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_rows(tmp_path: Path, how: lsh.Disc
         rows = stream.libsvm(pipe, FEATURES, part_bytes=500)
         result = train(models.fm(FEATURES), rows, threads=2, discipline=how)
     assert result.reason == "interrupted"
-    assert 0 < result.gradients <= 25
+    assert result.gradients <= 25
 
 
 @pytest.mark.parametrize(

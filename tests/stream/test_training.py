@@ -316,7 +316,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_rows(tmp_path: Path):
     with feeding(pipe, text_of(data).encode()):
         result = train(model, stream.csv(pipe, columns_of(data), part_bytes=500), threads=2)
     assert result.reason == "interrupted"
-    assert 0 < result.gradients <= 25
+    assert result.gradients <= 25
 
 
 @contextmanager

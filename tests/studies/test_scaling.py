@@ -142,7 +142,7 @@ def test_all_algorithms_run(data):
         epsilon=(0.9, 0.8),
         repeats=1,
         batch_size=16,
-        seconds=20.0,
+        seconds=200.0,
         init="he",
         evaluate_every=0.005,
     )

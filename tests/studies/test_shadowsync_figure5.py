@@ -22,7 +22,7 @@ TINY = Figure5(
     pace=0.01,
     bandwidth=1e6,
     warm=0.1,
-    window=0.3,
+    window=3.0,
 )
 
 

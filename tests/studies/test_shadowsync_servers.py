@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -77,9 +75,7 @@ def test_trainers_exchange_with_servers_over_a_link(bandwidth: float | None) -> 
 
 def test_nothing_goes_over_a_link_without_bandwidth() -> None:
     with Servers(MODEL.dimension, 1, 0.0) as servers:
-        begin = time.monotonic()
         trained = train(sync.EASGD(), servers, timeout=0.2)
-        assert time.monotonic() - begin < 60
         assert servers.counters()["exchanges"] == 0
     assert trained.gradients == 50
     assert trained.syncs == 0

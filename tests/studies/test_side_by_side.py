@@ -24,5 +24,5 @@ def test_an_exception_ends_what_has_not_begun() -> None:
         return k
 
     with pytest.raises(ValueError, match="three"):
-        list(side_by_side(run, range(10_000)))
-    assert len(begun) < 10_000
+        list(side_by_side(run, range(100_000)))
+    assert len(begun) < 100_000

@@ -162,19 +162,20 @@ def test_ctrl_c_ends_evaluation_and_prediction_and_lets_rows_go(
     new = growing(graph)
     theta = graph.init()
 
-    def evaluate() -> None:
+    def evaluate(timer: threading.Timer) -> None:
+        timer.start()
         while True:
             graph.evaluate(theta, data, new, threads=threads)
 
-    def predict() -> None:
+    def predict(timer: threading.Timer) -> None:
+        timer.start()
         while True:
             graph.predict(theta, data, new)
 
     for lasting in (evaluate, predict):
         timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
-            lasting()
+            lasting(timer)
         timer.join()
         for name, table in new.items():  # which only nobody's being there lets load
             table.save(tmp_path / name)

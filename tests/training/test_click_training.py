@@ -393,7 +393,7 @@ def test_a_loss_that_is_asked_for_ends_it(discipline: lsh.Discipline) -> None:
     graph = small()
     data = clicks(graph)
     threads = 1 if isinstance(discipline, lsh.Sequential) else 2
-    until = lsh.until(loss_fraction=0.6, seconds=60.0)
+    until = lsh.until(loss_fraction=0.6, seconds=240.0)
     result = run(graph, data, discipline=discipline, threads=threads, until=until)
     assert (result.outcome, result.reason) == ("converged", "loss_fraction")
     assert result.loss.min() <= 0.6 * result.loss[0]
