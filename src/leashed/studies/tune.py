@@ -222,9 +222,9 @@ class _Search:
         for trial in self.trials:
             if (trial.candidate, trial.seed) == (candidate, seed):
                 return trial.seconds
-        if not self.time_left():
-            return math.inf
         left = self.deadline - time.monotonic()
+        if self.interrupted or left <= 0:
+            return math.inf
         limit = left if self.best is None else max(_SLACK * self.best.seconds, _SHORTEST)
         result = train(
             self.model,
