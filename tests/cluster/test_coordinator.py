@@ -171,13 +171,29 @@ def test_who_was_told_to_end_leaves_a_run_complete_whose_batches_others_train() 
     assert (told["state"], told["reason"]) == ("ended", "all trainers have finished")
 
 
-@pytest.mark.parametrize(("trains", "how"), [(False, "incomplete"), (True, "ended")])
-def test_who_stops_a_run_leaves_it_as_it_is(trains: bool, how: str) -> None:
+@pytest.mark.parametrize(
+    ("trains", "finished", "there", "how"),
+    [
+        (False, 0, True, "incomplete"),
+        (True, 1, True, "ended"),
+        (True, 0, True, "failed"),  # no model
+        (False, 0, False, "failed"),
+        (False, 1, False, "incomplete"),
+    ],
+)
+def test_who_stops_a_run_leaves_it_as_it_is(
+    trains: bool, finished: int, there: bool, how: str
+) -> None:
     talk = Talk()
     for k in (1, 2):
         talk.join(k, index=k - 1)
     if trains:
         talk.train(1)
+    if finished:
+        talk.say(1, Report(summary={"loss": 1.0}))
+    if not there:
+        for k in (1 + finished, 2):
+            talk.master.closed(k, talk.now)
     talk.master.stop("stopped by SIGTERM", talk.now)
     assert talk.master.standing(talk.now)["state"] == how
 

@@ -99,7 +99,7 @@ def test_a_server_goes_on_from_no_snapshot_of_another_run(tmp_path: Path) -> Non
     assert server._restore(native, path, "0123", 4, 1) == 0
     server._save(native, path, "0123")
     assert server._restore(_core.SyncServer([(0, 4)]), path, "0123", 4, 1) == 0
-    with pytest.raises(ValueError, match="is of another run; remove it, or choose another folder"):
+    with pytest.raises(ValueError, match="is of another run; remove it and its"):
         server._restore(_core.SyncServer([(0, 4)]), path, "4567", 4, 1)
 
 

@@ -11,6 +11,7 @@ FOUND = {k: np.full(2, k, np.float32) for k in range(3)}
 IN_STEP = {"batches_used": 9.0, "syncs": 3.0, "left_early": 0.0}
 APART = {**IN_STEP, "syncs": 0.0}
 EARLY = {**IN_STEP, "left_early": 1.0}
+TOLD = {**EARLY, "interrupted": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,7 @@ EARLY = {**IN_STEP, "left_early": 1.0}
         ([EARLY, IN_STEP, IN_STEP], [1, 2]),
         ([APART, IN_STEP, EARLY], [1]),
         ([EARLY, EARLY, EARLY], [0, 1, 2]),
+        ([TOLD, EARLY, EARLY], [1, 2]),  # all by stop rules of their own but the first
         ([APART, APART, APART], [0, 1, 2]),
         ([EARLY, APART, APART], [0]),  # these may have little more than what they began with
     ],

@@ -63,41 +63,44 @@ def test_those_that_end_with_0_are_not_started_again(tmp_path):
 
 
 def test_one_that_fails_is_started_again_as_often_as_allowed(tmp_path):
-    fails = "import sys; print('here', flush=True); sys.exit(3)"
+    fails = "import sys; print('here', flush=True); sys.exit(4)"
     with Supervisor([("trainer", 0)], programs(trainer=fails), tmp_path, restarts=2) as supervisor:
         until(lambda: not supervisor.running("trainer"), supervisor.step)
     assert (tmp_path / "trainer-0.log").read_text() == "here\n" * 3
     assert [(d.status, d.restarted) for d in supervisor.deaths] == [
-        (3, True),
-        (3, True),
-        (3, False),
+        (4, True),
+        (4, True),
+        (4, False),
     ]
-    assert supervisor.statuses("trainer") == [3]
+    assert supervisor.statuses("trainer") == [4]
     assert supervisor.counts() == {"trainer-0": 2}
 
 
 @pytest.mark.process
-def test_what_no_start_can_mend_is_not_started_again(tmp_path):
-    wrong = programs(trainer="import sys; sys.exit(2)")
-    with Supervisor([("trainer", 0)], wrong, tmp_path, restarts=5) as supervisor:
+@pytest.mark.parametrize(("status", "died"), [(2, 1), (3, 0), (130, 0)])
+def test_what_a_further_start_does_not_mend_is_not_started_again(status, died, tmp_path):
+    each = programs(trainer=f"import sys; sys.exit({status})")
+    with Supervisor([("trainer", 0)], each, tmp_path, restarts=5) as supervisor:
         until(lambda: not supervisor.running("trainer"), supervisor.step)
-    assert [(d.status, d.restarted) for d in supervisor.deaths] == [(2, False)]
+    assert [(d.status, d.restarted) for d in supervisor.deaths] == [(status, False)] * died
+    assert supervisor.statuses("trainer") == [status]
 
 
-@pytest.mark.parametrize("state", ["running", "incomplete"])
-def test_the_master_of_a_run_that_is_over_is_not_started_again(state, tmp_path):
-    (tmp_path / "run.json").write_text(f'{{"state": "{state}"}}')
-    each = programs(master="import sys; sys.exit(75)", trainer="")
+@pytest.mark.process
+@pytest.mark.parametrize("status", [3, 75])
+def test_the_master_of_a_run_that_is_over_is_not_started_again(status, tmp_path):
+    each = programs(master=f"import sys; sys.exit({status})", trainer="import sys; sys.exit(3)")
     with Supervisor([("master", 0), ("trainer", 0)], each, tmp_path, restarts=1) as supervisor:
-        if state == "running":
+        if status == 75:
             with pytest.raises(ChildProcessError, match="the master ended with status 75 after 1"):
                 supervise(supervisor, PATIENCE, lambda: None)
         else:
             supervise(supervisor, PATIENCE, lambda: None)
-    assert supervisor.counts()["master"] == (state == "running")
-    assert supervisor.statuses("master") == [75]
+    assert supervisor.counts()["master"] == (status == 75)
+    assert supervisor.statuses("master") == [status]
 
 
+@pytest.mark.process
 def test_one_that_is_killed_is_started_again(tmp_path):
     with Supervisor([("sync-ps", 0)], programs(sync_ps=SLEEPS), tmp_path, restarts=9) as supervisor:
         killed = set()
@@ -168,11 +171,11 @@ def test_a_master_that_keeps_dying_fails_the_run(tmp_path):
 
 
 def test_a_run_without_trainers_fails(tmp_path):
-    each = programs(master=SLEEPS, trainer="import sys; sys.exit(int(sys.argv[1]) + 2)")
+    each = programs(master=SLEEPS, trainer="import sys; sys.exit(int(sys.argv[1]) + 4)")
     processes = [("master", 0), ("trainer", 0), ("trainer", 1)]
     with (
         Supervisor(processes, each, tmp_path) as supervisor,
-        pytest.raises(ChildProcessError, match=r"the trainers ended with status [23]"),
+        pytest.raises(ChildProcessError, match=r"the trainers ended with status [45]"),
     ):
         supervise(supervisor, 1.0, lambda: None)
 

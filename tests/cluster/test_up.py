@@ -123,7 +123,7 @@ def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
 def begun(
     folder: Path, tmp_path: Path, *given: str
 ) -> tuple[subprocess.Popen[str], dict[str, int]]:
-    """A run in which batches have been trained, and its processes."""
+    """A run in which each trainer has trained batches, and its processes."""
     process = subprocess.Popen(
         [sys.executable, "-m", "leashed", "cluster", "up", "--trainers", "2", *given,
          "--data", str(written.digits(tmp_path / "digits")), "--run", str(folder)],
@@ -132,11 +132,19 @@ def begun(
         text=True,
     )  # fmt: skip
     deadline = time.monotonic() + PATIENCE
-    while not _complete(folder) or "trainer-0" not in (now := pids(folder)):
+    while not all(_trained(folder, f"trainer-{k}") for k in range(2)):
         assert time.monotonic() < deadline
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    return process, now
+    return process, pids(folder)
+
+
+def _trained(folder: Path, name: str) -> float:
+    try:
+        told = json.loads((folder / "run.json").read_text())["metrics"]
+    except FileNotFoundError:
+        return 0.0
+    return float(told.get(name, {}).get("batches_used", 0.0))
 
 
 @pytest.mark.process

@@ -37,6 +37,7 @@ def _main(role: str, folder: Path, index: int) -> None:
                 trainers=terms["trainers"],
                 sync_ps=terms["servers"],
                 parameters=terms["dimension"],
+                fingerprint=terms["fingerprint"],
                 begun=_account(terms["resumed"]),
                 grace=terms["grace"],
                 timeout=terms["timeout"],

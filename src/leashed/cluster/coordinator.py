@@ -199,12 +199,12 @@ class Coordinator:
         self._settle(now)
 
     def stop(self, reason: str, now: float, how: How | None = None) -> None:
-        """End the run; all are told. Default of ``how``: whether batches are left."""
+        """End the run; all are told. Default of ``how``: whether batches are left, or no model."""
         if self.over is not None:
             return
         members = self.state.membership.members.values()
         told = {m.id: (m.counters, m.counted) for m in members if m.counted is not None}
-        how = how or ("ended" if self.state.ledger.done else "incomplete")
+        how = how or self._as_it_is()
         self._record(Ended(reason, now, how, told))
         for connection in list(self._connections):
             self._send(connection, Bye(reason))
@@ -450,7 +450,7 @@ class Coordinator:
             if crashed:
                 self.stop("all trainers have crashed: no loss or parameters that are finite are left",
                           now, how)  # fmt: skip
-            elif cut and self._done is None:
+            elif cut and self._done is None and (terms.total is not None or len(cut) == finished):
                 self.stop(
                     f"stopped before its end: {', '.join(cut)}{self._left()}", now, "incomplete"
                 )
@@ -466,6 +466,15 @@ class Coordinator:
                 now,
                 how,
             )
+
+    def _as_it_is(self) -> How:
+        """How the run is over, if it is now."""
+        done, state = self.state.ledger.done, self.state
+        trains = any(member.role == "trainer" for member in state.membership.members.values())
+        told = [s for name, s in state.summaries.items() if name.startswith("trainer-")]
+        if (done or not trains) and all(each.get("crashed") for each in told):
+            return "failed"
+        return "ended" if done else "incomplete"
 
     def _left(self) -> str:
         """How many batches nobody has trained, in words; nothing where that can't be said."""

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +25,8 @@ Fingerprint: TypeAlias = dict[str, str]
 Trained: TypeAlias = "tuple[checkpoint.BuiltIn | External, Any, int]"
 
 _LONGEST = 160  # characters that are told as they are
-_SAMPLED = 4096  # rows of data that are looked at
+_SAMPLED = 4096  # rows of data that are looked at, at most
+_READ = 16 << 20  # bytes of them
 _DIGITS = 12  # of a digest
 
 
@@ -53,8 +55,12 @@ def of_trainer(
         settings = {"sync": type(synchroniser).__name__}
         for field in dataclasses.fields(synchroniser):
             value = getattr(synchroniser, field.name)
-            told = value.label if isinstance(value, When) else repr(value)
-            settings[f"sync.{field.name}"] = _short(told)
+            if isinstance(value, When):
+                settings[f"sync.{field.name}"] = _short(f"{value.kind} {dict(value.gaps)}")
+            elif isinstance(value, str):
+                settings[f"sync.{field.name}"] = _short(value)
+            elif isinstance(value, Real):  # as float, int, bool or NumPy's
+                settings[f"sync.{field.name}"] = f"{float(value)!r}"
     return {**of_server(dimension), **described, **settings, "backend": backend}
 
 
@@ -66,20 +72,24 @@ def of_model(model: checkpoint.BuiltIn | External) -> Fingerprint:
 
 
 def of_data(data: Any) -> Fingerprint:
-    """Of data in memory: how much there is, and a digest of at most 4,096 examples, evenly spaced."""
-    digest = hashlib.sha256()
-    rows = np.unique(np.linspace(0, len(data) - 1, _SAMPLED).astype(np.int64))
+    """Of data in memory: how much there is, and a digest of at most 4,096 examples, or 16 MB of them,
+    evenly spaced.
+    """
+    digest = hashlib.sha256(f"{getattr(data, 'classes', None)}".encode())
     if hasattr(data, "indptr"):
         columns = f"{data.features:,} columns"
-        arrays = [np.diff(data.indptr)[rows], data.y[rows]]
-        for array in (data.indices, data.data):
-            arrays.append(array[np.linspace(0, len(array) - 1, _SAMPLED).astype(np.int64)])
+        arrays = [np.diff(data.indptr), data.indices, data.data]
     else:
         columns = f"examples of shape {data.x.shape[1:]}"
-        arrays = [data.x[rows], data.y[rows]]
-    for array in arrays:
+        arrays = [data.x]
+    for array in (*arrays, data.y, getattr(data, "weights", None)):
+        if array is None:
+            continue
         digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        if array.size:
+            rows = min(_SAMPLED, max(1, _READ * len(array) // array.nbytes))
+            chosen = np.unique(np.linspace(0, len(array) - 1, rows).astype(np.int64))
+            digest.update(np.ascontiguousarray(array[chosen]).tobytes())
     return {"data": f"{len(data):,} examples, {columns}, {digest.hexdigest()[:_DIGITS]}"}
 
 

@@ -118,7 +118,11 @@ def join(
     runs = itertools.count()
 
     def meet(
-        dimension: int, total: int | None, batch_size: int, resumed: Position | None
+        dimension: int,
+        total: int | None,
+        batch_size: int,
+        resumed: Position | None,
+        told: dict[str, str],
     ) -> tuple[Address, Callable[[], None]]:
         run = next(runs)
         home = base / f"run-{run}"
@@ -134,6 +138,7 @@ def join(
             "total": total,
             "batch_size": batch_size,
             "resumed": resumed,
+            "fingerprint": told,
             "trainers": place.size,
             "servers": servers,
             "host": host,

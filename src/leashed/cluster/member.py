@@ -375,6 +375,7 @@ class Member:
                 if refusals == _REFUSALS and self._welcome is None:
                     raise
             except (OSError, ValueError) as error:
+                refusals = 0
                 permanent = isinstance(error, ChildProcessError | MismatchError)
                 if permanent and self._welcome is None:
                     raise

@@ -28,7 +28,7 @@ from typing import Any
 from leashed.cluster import opening, outcome
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import ROLES, Plan
-from leashed.cluster.supervisor import Supervisor, command, name_of
+from leashed.cluster.supervisor import OVER, Supervisor, command, name_of
 
 try:
     ray: Any = importlib.import_module("ray")
@@ -173,8 +173,8 @@ class _Process:
         finally:
             secret.unlink()
         (status,) = supervisor.statuses(self._role)
-        if not any(not death.restarted for death in supervisor.deaths):
-            status = 0  # a master's tells how the run is over, as the report does
+        if status == OVER:
+            status = 0  # how it is the report tells
         return status, sum(supervisor.counts().values())
 
     def conclude(self, restarts: str) -> str:

@@ -3,11 +3,10 @@
 Whoever starts it (``leashed cluster up``, Ray, a person) starts this program. Ctrl-C and SIGTERM end it
 alike.
 
-Status 0: its work is done (of a master: the run has ended). 2: the plan is wrong, or the key, or the data
-are not there; starting it again mends nothing. 75: the master is lost, a port is taken, a disk is full;
-starting it again may. Of a master: the run is over, and is incomplete. 1: the run is over, and has
-failed, or was over before this trainer's work was; or an error, with its traceback in the log. 130: it was
-told to end.
+Status 0: its work is done (of a master: the run has ended). 1: an error, with its traceback in the log.
+2: the plan is wrong, or the key or the data are not there; starting it again mends nothing. 3: the run is
+over, and not as it was to be: nor does it then. 75: the master is lost, a port is taken, a disk is full;
+starting it again may mend it. 130: it was told to end.
 """
 
 from __future__ import annotations
@@ -24,12 +23,10 @@ from typing import Any
 from leashed.cluster import plan as plans
 from leashed.cluster.opening import Refused
 from leashed.cluster.plan import Plan
-from leashed.cluster.supervisor import AGAIN, FAILED, WRONG, name_of, tie
+from leashed.cluster.supervisor import AGAIN, INTERRUPTED, OVER, WRONG, name_of, tie
 
 __all__ = ["add_arguments", "main", "run"]
 
-_INTERRUPTED = 130
-_OVER = {"ended": 0, "incomplete": AGAIN, "failed": FAILED}
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError, Refused)
 _log = logging.getLogger("leashed.cluster.role")  # as the program it has another __name__
 
@@ -63,11 +60,13 @@ def status(role: str, path: Path, index: int) -> int:
     try:
         return run(role, path, index)
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
     except (ValueError, TypeError, ImportError, *_MISSING) as error:
         found, why = WRONG, error
     except OSError as error:
         found, why = AGAIN, error
+    except MemoryError as error:
+        found, why = AGAIN, f"out of memory: {error}"
     if isinstance(why, OSError) and why.strerror and why.filename is not None:
         why = f"{why.filename}: {why.strerror}"
     print(f"leashed: error: {name_of(role, index)}: {why}", file=sys.stderr)
@@ -120,7 +119,7 @@ def run(role: str, path: Path, index: int) -> int:
 def _play(role: str, plan: Plan, index: int) -> int:
     # Imported here: each role needs but its own.
     if role == "master":
-        return _OVER[_master(plan)["state"]]
+        return 0 if _master(plan)["state"] == "ended" else OVER
     if role == "sync-ps":
         from leashed.cluster import server  # noqa: PLC0415
 
@@ -130,22 +129,29 @@ def _play(role: str, plan: Plan, index: int) -> int:
 
         if (why := trainer.run(plan, index)) is not None:
             print(f"leashed: error: {name_of(role, index)}: {why}", file=sys.stderr)
-            return FAILED
+            return OVER
     return 0
 
 
 def _master(plan: Plan) -> dict[str, Any]:
-    from leashed.cluster import master  # noqa: PLC0415
+    from leashed.cluster import fingerprint, master  # noqa: PLC0415
     from leashed.cluster.history import Recorder  # noqa: PLC0415
 
     cluster, train = plan.cluster, plan.train
     data = train.load().train
+    model = train.build(data)
     terms = master.Terms(
         total=train.batches(len(data)),
         batch_size=train.batch_size,
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
-        parameters=train.build(data).dimension,
+        parameters=model.dimension,
+        fingerprint=fingerprint.of_trainer(
+            model.dimension,
+            plan.sync.synchroniser(),
+            cluster.backend,
+            (model, data, train.seed),
+        ),
         beat=cluster.beat,
         timeout=cluster.timeout,
         grace=cluster.grace,

@@ -129,7 +129,7 @@ def serve(
             counts = _Counts(path.with_suffix(".count"), restored)
             made.set_result(server)
             saved = time.monotonic()
-            while not _over(heard, member):
+            while not _over(heard, member, run):
                 counted = _counters(server, len(mine))
                 counts.keep(counted["exchanges"])
                 member.report({**counted, "restored": restored, "lost": counts.lost})
@@ -171,7 +171,7 @@ def _adopt(
         _log.info("a trainer's connection: %s", error)
 
 
-def _over(heard: queue.SimpleQueue[object], member: Member) -> bool:
+def _over(heard: queue.SimpleQueue[object], member: Member, run: str) -> bool:
     """Whether the run has ended; waits for news until it is time to report."""
     end = time.monotonic() + _REPORT
     while (left := end - time.monotonic()) > 0:
@@ -181,6 +181,8 @@ def _over(heard: queue.SimpleQueue[object], member: Member) -> bool:
             break
         if isinstance(event, Bye):
             return True
+        if isinstance(event, Welcome) and event.run != run:
+            raise ConnectionError(f"its master's place is taken by that of run {event.run}")
         if isinstance(event, Lost):
             raise ConnectionError(f"the master is away for too long: {event.reason}")
     if member.state == "failed":
@@ -244,7 +246,9 @@ def _restore(server: _core.SyncServer, path: Path, run: str, length: int, fragme
     except FileNotFoundError:
         return 0
     if of != run.encode() or len(head) != fragments + 2 or values.shape != (length,):
-        raise ValueError(f"{path} is of another run; remove it, or choose another folder")
+        raise ValueError(
+            f"{path} is of another run; remove it and its .count, or choose another folder"
+        )
     exchanges = int(head[0])
     server.restore(values.astype(np.float32), [bool(each) for each in head[2:]], exchanges)
     _log.info("goes on from a snapshot with %d exchanges", exchanges)

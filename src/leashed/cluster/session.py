@@ -80,7 +80,8 @@ class Cluster:
         advertise: the host at which the others reach this trainer. Default: ``host``, or where that
             is 0.0.0.0 or ::, the one that this machine has towards the master.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
-            whole run (or None), the batch size, and where the run goes on (or None): tells where
+            whole run (or None), the batch size, where the run goes on (or None), and what all of the
+            run must have alike: tells where
             the master of this run is, and how what was started for it is ended.
     """
 
@@ -96,7 +97,11 @@ class Cluster:
     grace: float = 10.0
     advertise: str | None = None
     meet: (
-        Callable[[int, int | None, int, Position | None], tuple[Address, Callable[[], None]]] | None
+        Callable[
+            [int, int | None, int, Position | None, dict[str, str]],
+            tuple[Address, Callable[[], None]],
+        ]
+        | None
     ) = field(default=None, repr=False)
 
     def session(
@@ -125,7 +130,7 @@ class Cluster:
         told = fingerprint.of_trainer(dimension, synchroniser, self.backend, trained)
         cluster, ended = self, None
         if self.meet is not None:
-            master, ended = self.meet(dimension, total, batch_size, resumed)
+            master, ended = self.meet(dimension, total, batch_size, resumed, told)
             cluster = replace(self, master=master, meet=None)
         try:
             return Session(
@@ -195,6 +200,7 @@ class Session:
         self._places = threading.BoundedSemaphore(_CONNECTING)
         self._meeting = threading.Lock()  # while somebody else's collectives are made
         self._told_end = False
+        self._all_given = False  # though not all are used
         self._left = False
         self._cut_short: str | None = None
         self._lost = False
@@ -342,6 +348,7 @@ class Session:
             # step is filled with batches from beyond.
             asked = self._asked
             if self._given and asked and self._member.heard_at >= asked + _UNANSWERED:
+                self._all_given = True
                 self._end()
         if self._asked is None and self.leases.left() * 2 < ahead:
             self._asked = now
@@ -583,7 +590,11 @@ class Session:
             self._leave()
         if self._failure is not None:
             raise self._failure
-        summary = {**self.metrics(), **counted, "left_early": float(not self._told_end)}
+        summary = {
+            **self.metrics(),
+            **counted,
+            "left_early": float(not (self._told_end or self._all_given)),
+        }
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
         trained = summary["batches_used"] or summary.get("updates")

@@ -52,6 +52,8 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         sync_ps: how many sync servers share the parameters. Default 0.
         begun: what is used when the run begins, which goes on from a checkpoint. None: nothing.
         parameters: the model's; results must have as many. None: unknown, any will do.
+        fingerprint: what all of the run must have alike, in words by name (``fingerprint.py``). What it
+            does not name the first tells who joins. Default: nothing.
         beat: time between two heartbeats, both ways. Default 0.5.
         timeout: silence after which a member, or the master, counts as dead. Default 5.
         grace: how long members have to come back to a restarted master, and the trainers to come at
@@ -66,6 +68,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trainers: int
     sync_ps: int = 0
     parameters: int | None = None
+    fingerprint: dict[str, str] = {}
     begun: Account | None = None
     beat: float = 0.5
     timeout: float = 5.0
@@ -221,7 +224,8 @@ class State(Struct):
     def of(cls, terms: Terms) -> State:
         """At the beginning."""
         membership = Membership(terms.trainers, terms.timeout, terms.grace, terms.gather)
-        return cls(Ledger.after(terms.total, terms.begun), membership)
+        ledger = Ledger.after(terms.total, terms.begun)
+        return cls(ledger, membership, dict(terms.fingerprint))
 
     def apply(self, entry: Change) -> None:
         """What the entry says has happened. ValueError where it cannot have, after the others."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import signal
 import subprocess
@@ -25,6 +24,8 @@ from types import TracebackType
 __all__ = [
     "AGAIN",
     "FAILED",
+    "INTERRUPTED",
+    "OVER",
     "REPORT",
     "WRONG",
     "Death",
@@ -35,15 +36,17 @@ __all__ = [
     "tie",
 ]
 
-FAILED, WRONG, AGAIN = 1, 2, 75
-"""Exit statuses of a role beside 0, done, and 130, told to end: an error, or a run without a model; what
-no further start can mend; what one may, as a run that has batches left.
+FAILED, WRONG, OVER, AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
+"""Exit statuses beside 0, done. Of a role: an error; what no further start can mend; the run is over, and
+not as it was to be; what a further start may mend; told to end. Of a run: it has failed (1); it is
+incomplete (75).
 """
 REPORT = "run.json"
 """What the master writes in the run's folder."""
 
 _PARENT = "LEASHED_PARENT"  # the environment's variable with its process id
 _PR_SET_PDEATHSIG = 1
+_SAID = (0, OVER, INTERRUPTED)  # a process that ends so is none that died
 _LOOK = 0.05  # seconds between two looks at the children
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0  # seconds before a restart
 _SETTLED = 5.0  # seconds after which a process counts as one that runs
@@ -117,8 +120,8 @@ class Supervisor:
         processes: role and index of each, in the order of their start.
         command: what starts one.
         folder: where ``NAME.log`` takes what a process writes.
-        restarts: how often one process is started again, at most. One that ends with status 0, or
-            ``WRONG``, never is, nor the master of a run that is over.
+        restarts: how often one process is started again, at most. One that ends with status 0,
+            ``WRONG``, ``OVER`` or ``INTERRUPTED`` never is.
     """
 
     processes: Iterable[tuple[str, int]]
@@ -216,7 +219,7 @@ class Supervisor:
     def _bury(self, child: _Child, status: int) -> None:
         """Note how a process has ended, and when it is due again."""
         child.process = None
-        if status == 0 or (child.role == "master" and status > 0 and self._is_over()):
+        if status in _SAID:
             child.status = status
             return
         now = time.monotonic()
@@ -228,14 +231,6 @@ class Supervisor:
         child.quick = 0 if now - child.started >= _SETTLED else child.quick + 1
         child.due = now + min(_FIRST_DELAY * 2.0**child.quick, _LONGEST_DELAY)
         child.restarts += 1
-
-    def _is_over(self) -> bool:
-        """Whether the master has told how the run ended."""
-        try:
-            report = json.loads((self.folder / REPORT).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
-        return bool(report["state"] != "running")
 
     def _alive(self) -> bool:
         return any(
@@ -265,7 +260,9 @@ def supervise(supervisor: Supervisor, timeout: float, look: Callable[[], object]
     while supervisor.running("master"):
         supervisor.step()
         look()
-        if not supervisor.running("trainer") and all(supervisor.statuses("trainer")):
+        if not supervisor.running("trainer") and not any(
+            status in _SAID for status in supervisor.statuses("trainer")
+        ):
             lost_at = lost_at or time.monotonic()
             if time.monotonic() > lost_at + timeout:  # and the master has no more to say
                 raise ChildProcessError(_why("the trainers", "trainer", supervisor))

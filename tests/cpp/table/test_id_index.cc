@@ -516,7 +516,8 @@ TEST_CASE("what is held is found, and seen by each(), by who stands still while 
       if (found != kHeld) ++wrong;
     }
   });
-  struct sigaction handler{}, before{};
+  struct sigaction handler {
+  }, before{};
   handler.sa_handler = stand_still;
   sigaction(SIGUSR1, &handler, &before);
   std::thread striking([&] {
