@@ -20,12 +20,13 @@ def missing() -> str | None:
     for program in ("ip", "tc"):
         if shutil.which(program) is None:
             return f"network namespaces need {program} (iproute2)"
+    name = f"leashed-try-{os.getpid()}"  # several of pytest's processes try at once
     tried = subprocess.run(
-        ["ip", "netns", "add", "leashed-try"], check=False, capture_output=True, text=True
+        ["ip", "netns", "add", name], check=False, capture_output=True, text=True
     )
     if tried.returncode:
         return f"no network namespaces here: {tried.stderr.strip()}"
-    _ip("netns", "del", "leashed-try")
+    _ip("netns", "del", name)
     return None
 
 
