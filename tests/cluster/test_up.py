@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -76,16 +77,21 @@ def test_two_trainers_train_every_batch_once(sync, tmp_path, capsys):
     assert page.stat().st_size > 10_000
 
 
-@pytest.mark.process
-def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
-    folder = tmp_path / "run"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "leashed", "cluster", "up", "--trainers", "2", "--epochs", "100",
+def up(folder: Path, tmp_path: Path, *given: str) -> subprocess.Popen[str]:
+    """A run of two trainers."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "leashed", "cluster", "up", "--trainers", "2", *given,
          "--data", str(written.digits(tmp_path / "digits")), "--run", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
+
+
+@pytest.mark.process
+def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
+    folder = tmp_path / "run"
+    process = up(folder, tmp_path, "--epochs", "100")
     deadline = time.monotonic() + PATIENCE
     with process:
         for name in ("trainer-1", "master-0", "sync-ps-0"):
@@ -124,13 +130,7 @@ def begun(
     folder: Path, tmp_path: Path, *given: str
 ) -> tuple[subprocess.Popen[str], dict[str, int]]:
     """A run in which each trainer has trained batches, and its processes."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "leashed", "cluster", "up", "--trainers", "2", *given,
-         "--data", str(written.digits(tmp_path / "digits")), "--run", str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
+    process = up(folder, tmp_path, *given)
     deadline = time.monotonic() + PATIENCE
     while not all(_trained(folder, f"trainer-{k}") for k in range(2)):
         assert time.monotonic() < deadline
@@ -167,7 +167,8 @@ def test_a_run_whose_processes_are_told_to_end_is_incomplete(tmp_path):
     process, now = begun(folder, tmp_path, "--epochs", "1e4")
     with process:
         for pid in now.values():
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # the others end with the master
+                os.kill(pid, signal.SIGTERM)
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75, err
     assert "leashed: error: the run is incomplete: stopped" in err

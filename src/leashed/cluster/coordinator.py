@@ -437,7 +437,7 @@ class Coordinator:
         if self.over is not None or membership.came is None:
             return
         trainers = [m.name for m in membership.members.values() if m.role == "trainer"]
-        told = {n: s for n, s in self.state.summaries.items() if n.startswith("trainer-")}
+        told = self._told()
         finished, crashed = len(told), all(each.get("crashed") for each in told.values())
         cut = sorted(name for name, each in told.items() if each.get("interrupted"))
         how: How = "failed" if crashed else "ended"
@@ -471,10 +471,13 @@ class Coordinator:
         """How the run is over, if it is now."""
         done, state = self.state.ledger.done, self.state
         trains = any(member.role == "trainer" for member in state.membership.members.values())
-        told = [s for name, s in state.summaries.items() if name.startswith("trainer-")]
-        if (done or not trains) and all(each.get("crashed") for each in told):
+        if (done or not trains) and all(each.get("crashed") for each in self._told().values()):
             return "failed"
         return "ended" if done else "incomplete"
+
+    def _told(self) -> dict[str, dict[str, float]]:
+        """The last words of trainers, by name."""
+        return {n: s for n, s in self.state.summaries.items() if n.startswith("trainer-")}
 
     def _left(self) -> str:
         """How many batches nobody has trained, in words; nothing where that can't be said."""
