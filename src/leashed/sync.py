@@ -326,10 +326,12 @@ class Position(NamedTuple):
     Attributes:
         batches: number of the first batch that nobody has been given yet.
         open: spans before it that are not known to be used, (first, count), by number.
+        run: the run's name; empty: it is not known.
     """
 
     batches: int = 0
     open: Sequence[tuple[int, int]] = ()
+    run: str = ""
 
 
 class Session(Protocol):
@@ -340,6 +342,11 @@ class Session(Protocol):
 
     @property
     def native(self) -> _core.TrainerSync | None: ...
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether what a process before this one has left is of this run."""
+        ...
 
     @property
     def cut_short(self) -> str | None:
@@ -392,9 +399,12 @@ class Cluster(Protocol):
         workers: int,
         lockstep: bool,
         resumed: Position | None = None,
+        left: Position | None = None,
         trained: tuple[Any, Any, int] | None = None,
     ) -> Session:
-        """Takes part from here to the session's end. ``trained``: model, data and seed."""
+        """Takes part from here to the session's end. ``left``: where a process before this one has
+        left what this one would begin with. ``trained``: model, data and seed.
+        """
         ...
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
@@ -82,6 +83,7 @@ class Process:
     finishing: bool = False
     newest: int = 0
     used: int = 0  # batches, since it was started
+    content: set[int] = field(default_factory=set)  # batches that are in its parameters
 
 
 class World:
@@ -183,11 +185,16 @@ class World:
 
     def start(self, role: str, index: int) -> None:
         self._processes += 1
-        standing = Standing(role, index, f"10.0.0.{index}:{self._processes}")  # type: ignore[arg-type]
+        address = f"10.0.0.{index}:{self._processes}"
+        standing = Standing(role, index, address, **self.begun_with(role, index))  # type: ignore[arg-type]
         standing.asks = role == "trainer"
         process = Process(self._processes, role, index, standing)
         self.processes.append(process)
         self.live(process)
+
+    def begun_with(self, role: str, index: int) -> dict[str, Any]:  # noqa: ARG002
+        """What a process has of those before it, as ``Standing`` takes it."""
+        return {}
 
     def awake(self, process: Process) -> bool:
         return process.alive and self.now >= process.stopped_until
@@ -234,6 +241,7 @@ class World:
             step = min(self.random.randint(0, 6), held[1] - held[2])
             for batch in range(held[0] + held[2], held[0] + held[2] + step):
                 self.trained[batch] += 1
+                process.content.add(batch)
             held[2] += step
             process.used += step
         counters = {"batches_used": float(process.used)}
@@ -244,11 +252,19 @@ class World:
             if self.troubled(self.chances.round_fails):
                 standing.broken(standing.epoch.number)
             elif standing.welcome.id in [seat.id for seat in standing.epoch.members]:
-                standing.settled(standing.epoch.number)
-        if standing.ended and self.random.random() < 0.5:
+                self.settle(process, standing.epoch)
+        if standing.ended and self.may_end(process) and self.random.random() < 0.5:
             process.finishing = True
             standing.left = True
             standing.summary = {"loss": 1.0, **counters}
+
+    def settle(self, process: Process, epoch: Epoch) -> None:
+        """It has an epoch in which it is."""
+        process.standing.settled(epoch.number)
+
+    def may_end(self, process: Process) -> bool:  # noqa: ARG002
+        """Whether it has nothing more to do than to say so."""
+        return True
 
     def hear(self, process: Process, line: Line, data: bytes) -> None:
         if process.line is not line:

@@ -441,7 +441,7 @@ def test_wrong_arguments(given, error, message, tmp_path):
             given = {**given, "cluster": run.cluster(servers=3)}
         with pytest.raises(error, match=message):
             lsh.Engine(ZEROS, **given)
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # of a test before one may have ended meanwhile
     with pytest.raises(ValueError, match=r"batches\(\) needs Engine\(batches="):
         lsh.Engine(ZEROS).batches()
 

@@ -172,7 +172,7 @@ def test_a_run_from_beginning_to_end(started: Start, joined: Join) -> None:
         assert trainer.until(Servers).addresses == {0: "127.0.0.1:7000"}
         epoch = trainer.until(Epoch)
         assert [(seat.index, seat.address, seat.fresh) for seat in epoch.members] == [
-            (0, "127.0.0.1:7000", True),
+            (0, "127.0.0.1:7000", False),
             (1, "127.0.0.1:7001", True),
         ]
         trainer.member.settled(epoch.number)

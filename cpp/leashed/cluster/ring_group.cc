@@ -86,6 +86,7 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
       throw NotFinite("what is to be taken over is not finite");  // for all members alike
     }
     copied_ = true;
+    settled_.store(ring_->epoch, kRelaxed);
     if (codec_ != Codec::none) {
       common_.assign(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(dimension_));
       error_.assign(dimension_, 0);

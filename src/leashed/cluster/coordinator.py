@@ -7,11 +7,14 @@ does not know.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from leashed.cluster.fingerprint import differing
+from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Member
 from leashed.cluster.messages import (
+    Account,
     Beat,
     Bye,
     Done,
@@ -245,6 +248,15 @@ class Coordinator:
                 "again": ledger.again,
                 "late": ledger.late,
                 "resumed": ledger.resumed,
+                "restored": ledger.restored,
+                "lost": ledger.lost,
+                "with_replicas": round(
+                    sum(
+                        past.counters.get("unsynced", 0)
+                        for past in membership.past
+                        if past.role == "trainer" and not past.finished
+                    )
+                ),
             },
             "epoch": membership.epoch.number,
             "epochs_broken": membership.broken,
@@ -280,7 +292,10 @@ class Coordinator:
         before = self._was(join)
         told = {name: word for name, word in join.fingerprint.items() if name not in known}
         id_ = membership.ids + 1
-        self._record(Joined(id_, join.role, join.index, join.address, now, before, told))
+        kept = join.kept if join.kept is not None and join.kept.run == self.run else None
+        self._record(
+            Joined(id_, join.role, join.index, join.address, now, before, told, join.summing, kept)
+        )
         self._admit(connection, link, membership.members[membership.ids], now)
 
     def _was(self, join: Join) -> int:
@@ -411,9 +426,10 @@ class Coordinator:
     def _settle(self, now: float) -> None:
         """What follows from what has happened: leases, news, the next epoch, the end."""
         ledger, membership = self.state.ledger, self.state.membership
+        lost = self._lost()
         for member, (want, asked) in list(self._waiting.items()):
             # Nobody begins before the others are there, or have had the time to come.
-            if ledger.free == 0 or membership.epoch.number == 0:
+            if ledger.free == 0 or membership.epoch.number == 0 or lost:
                 break
             del self._waiting[member]
             batches = asked
@@ -421,16 +437,50 @@ class Coordinator:
                 batches = min(asked, -(-ledger.free // (2 * self.terms.trainers)))
             self._record(Granted(ledger.tickets + 1, member, batches, want))
             self._lease(self._of[member], ledger.tickets)
-        if ledger.done and self._done is None:
+        if lost:
+            self._done = None
+        elif ledger.done and self._done is None:
             self._done = now
             self._tell_trainers(End(_COMPLETE))
         if membership.servers_number != self._told_servers:
             self._told_servers = membership.servers_number
             self._tell_trainers(membership.servers())
-        if membership.epoch_due(now):
-            self._record(EpochMade(membership.epoch.number + 1, membership.failed))
+        if membership.epoch_due(now, lost=lost) and not (lost and self._revoked(now)):
+            self._record(self._next_epoch(lost=lost))
             self._tell_trainers(membership.epoch)
         self._end_if_over(now)
+
+    def _lost(self) -> bool:
+        """Whether batches are complete, and no parameters are left that they went into."""
+        ledger = self.state.ledger
+        if ledger.complete == ledger.resumed or not self.state.membership.orphaned:
+            return False
+        return not (ledger.done and any(map(_has_result, self._told().values())))
+
+    def _revoked(self, now: float) -> bool:
+        """Of those to whom the parameters did not come in time, who have leases join anew."""
+        holders = {held.member for held in self.state.ledger.held.values()}
+        for member in holders:
+            self._remove(member, "the parameters with which it was to go on are lost", now)
+        return bool(holders)
+
+    def _next_epoch(self, *, lost: bool) -> EpochMade:
+        ledger, membership = self.state.ledger, self.state.membership
+        number, broken = membership.epoch.number + 1, membership.failed
+        if not lost:
+            # (As long as nothing is complete, whoever is there has all there is.)
+            return EpochMade(number, broken, begin=ledger.complete == ledger.resumed)
+        offers = []
+        for member in membership.ring():
+            if (kept := member.kept) is not None and ledger.was(
+                account := Account(kept.next, kept.open)
+            ):
+                offers.append((account.used, -member.index, account, member.id))
+        if not offers:
+            begun = Ledger.after(self.terms.total, self.terms.begun).account
+            return EpochMade(number, broken, begin=True, restored=begun)
+        *_, account, by = max(offers, key=lambda offer: offer[:2])
+        return EpochMade(number, broken, restored=account, by=by)
 
     def _end_if_over(self, now: float) -> None:
         terms, membership = self.terms, self.state.membership
@@ -438,7 +488,7 @@ class Coordinator:
             return
         trainers = [m.name for m in membership.members.values() if m.role == "trainer"]
         told = self._told()
-        finished, crashed = len(told), all(each.get("crashed") for each in told.values())
+        finished, crashed = len(told), not any(map(_has_result, told.values()))
         cut = sorted(name for name, each in told.items() if each.get("interrupted"))
         how: How = "failed" if crashed else "ended"
         if trainers:
@@ -448,14 +498,14 @@ class Coordinator:
                           + ", ".join(sorted(trainers)), now, how)  # fmt: skip
         elif finished >= terms.trainers:
             if crashed:
-                self.stop("all trainers have crashed: no loss or parameters that are finite are left",
-                          now, how)  # fmt: skip
+                self.stop("no trainer has handed in parameters: all have crashed, with losses or "
+                          "parameters that are not finite, or have trained nothing", now, how)  # fmt: skip
             elif cut and self._done is None and (terms.total is not None or len(cut) == finished):
                 self.stop(
                     f"stopped before its end: {', '.join(cut)}{self._left()}", now, "incomplete"
                 )
             else:
-                self.stop(f"all trainers have finished{self._left()}", now, how)
+                self.stop(f"all trainers have finished{self._left()}{self._anew()}", now, how)
         elif now - self._trained > (
             terms.grace if finished or self._done is not None else terms.patience
         ):
@@ -471,7 +521,7 @@ class Coordinator:
         """How the run is over, if it is now."""
         done, state = self.state.ledger.done, self.state
         trains = any(member.role == "trainer" for member in state.membership.members.values())
-        if (done or not trains) and all(each.get("crashed") for each in self._told().values()):
+        if (done or not trains) and not any(map(_has_result, self._told().values())):
             return "failed"
         return "ended" if done else "incomplete"
 
@@ -485,6 +535,13 @@ class Coordinator:
         if ledger.total is None or ledger.done:
             return ""
         return f"; {ledger.total - ledger.complete:,} of {ledger.total:,} batches are left"
+
+    def _anew(self) -> str:
+        """What was trained once more, in words; nothing where nothing was."""
+        ledger = self.state.ledger
+        if not ledger.restored:
+            return ""
+        return f"; {ledger.lost:,} batches were trained anew, since all who had what they had led to were lost"
 
     def _tell_trainers(self, message: FromMaster) -> None:
         for member in self.state.membership.ring():
@@ -505,3 +562,8 @@ class Coordinator:
 
     def _send(self, connection: int, message: FromMaster) -> None:
         self._actions.append(Send(connection, message))
+
+
+def _has_result(summary: Mapping[str, float]) -> bool:
+    """Whether a trainer with this last word has handed in parameters."""
+    return bool(summary.get("handed_in", 1.0)) and not summary.get("crashed")

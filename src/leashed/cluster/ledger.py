@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 
 from msgspec import Struct, field
@@ -48,6 +49,8 @@ class Ledger(Struct):
         resumed: of the complete ones, those that were when the run began.
         late: leases that were reported on after they had been taken back.
         taken: leases that were taken back from dead members and not reported on since.
+        restored: how often the run has gone back to what was used before.
+        lost: batches that were complete, and by that are not any more, each time.
     """
 
     total: int | None
@@ -60,6 +63,8 @@ class Ledger(Struct):
     late: int = 0
     resumed: int = 0
     taken: set[int] = field(default_factory=set)
+    restored: int = 0
+    lost: int = 0
 
     @classmethod
     def after(cls, total: int | None, begun: Account | None) -> Ledger:
@@ -76,7 +81,7 @@ class Ledger(Struct):
     def account(self) -> Account:
         """What is used."""
         held = [(held.first + held.used, held.count - held.used) for held in self.held.values()]
-        return Account(self.next, _merged([*self.back, *held]))
+        return Account(self.next, _merged([*self.back, *held]), self.restored)
 
     @property
     def outstanding(self) -> int:
@@ -163,6 +168,28 @@ class Ledger(Struct):
             if dead:
                 self.taken.add(held.ticket)
         self.back = _merged([*self.back, *spans])
+
+    def was(self, used: Account) -> bool:
+        """Whether it may have been so."""
+        ends = [0, *(first + count for first, count in used.open)]
+        begins = [*(first for first, _ in used.open), used.next]
+        return used.next <= self.next and all(map(operator.le, ends, begins))
+
+    def restore(self, used: Account) -> None:
+        """What was used since is free again, with the parameters that it went into. There are no
+        leases.
+
+        Raises:
+            ValueError: there are, or it never was so; nothing has changed.
+        """
+        if self.held or not self.was(used):
+            raise ValueError(f"{used} is no account of before")
+        before = self.complete
+        spans = [*used.open, (used.next, self.next - used.next)]
+        self.back = _merged(span for span in spans if span[1] > 0)
+        self.complete = self.next - sum(count for _, count in self.back)
+        self.restored += 1
+        self.lost += before - self.complete
 
     def _of(self, member: int) -> list[Held]:
         return [held for held in self.held.values() if held.member == member]

@@ -26,6 +26,7 @@ from leashed.cluster.messages import (
     Epoch,
     FromMaster,
     Gone,
+    Kept,
     Role,
     Servers,
     Welcome,
@@ -102,6 +103,8 @@ class Member:
         deadline: seconds for joining.
         grace: seconds without a master after which ``Lost`` comes.
         fingerprint: what this process has that all of a run must have alike, in words by name.
+        summing: this trainer sums with the others: the run's parameters are in such ones alone.
+        kept: what it begins with, of a process before it.
 
     Raises:
         TimeoutError: not joined in time; the message says what stood in the way.
@@ -124,6 +127,8 @@ class Member:
         deadline: float = 10.0,
         grace: float = 10.0,
         fingerprint: Mapping[str, str] | None = None,
+        summing: bool = False,
+        kept: Kept | None = None,
     ) -> None:
         if role not in ("trainer", "sync-ps"):
             raise ValueError(f"role must be 'trainer' or 'sync-ps', got {role!r}")
@@ -140,7 +145,7 @@ class Member:
         self._listening = listening
         self._towards = ""
         self._lock = threading.Lock()
-        self._standing = Standing(role, index, listening, fingerprint)
+        self._standing = Standing(role, index, listening, fingerprint, summing=summing, kept=kept)
         self._state: State = "away"
         self._changed = threading.Condition(self._lock)
         self._error: BaseException | None = None
@@ -218,6 +223,11 @@ class Member:
         with self._said():
             self._standing.asks = True
         self._alarm()
+
+    def keeps(self, kept: Kept | None) -> None:
+        """Should this one have to join anew: of which account its parameters are then."""
+        with self._said():
+            self._standing.kept = kept
 
     def want(self, batches: int) -> None:
         """Ask for a lease of at most so many batches. One ``Lease`` answers it, or ``End``; asking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from leashed.cluster.messages import Epoch, Role, Seat, Servers
+from leashed.cluster.messages import Epoch, Kept, Role, Seat, Servers
 
 __all__ = ["Member", "Membership", "Past"]
 
@@ -26,6 +26,9 @@ class Member(Struct):
         before: the id that its process had until it was taken for dead; 0: the process is new.
         counters: what its process has counted, as it was told last.
         counted: when that was; None: it has told nothing.
+        summing: the run's parameters are in such members alone.
+        kept: what its process began with, of one before it.
+        holds: it has the run's parameters, with which it has begun, or trained in an epoch.
     """
 
     id: int
@@ -41,6 +44,9 @@ class Member(Struct):
     before: int = 0
     counters: dict[str, float] = field(default_factory=dict)
     counted: float | None = None
+    summing: bool = False
+    kept: Kept | None = None
+    holds: bool = False
 
     @property
     def name(self) -> str:
@@ -133,10 +139,22 @@ class Membership(Struct):
         servers = sorted((m.index, m.address) for m in self.members.values() if m.role == "sync-ps")
         return Servers(self.servers_number, dict(servers))
 
-    def join(self, role: Role, index: int, address: str, now: float, before: int = 0) -> Member:
+    def join(
+        self,
+        role: Role,
+        index: int,
+        address: str,
+        now: float,
+        before: int = 0,
+        *,
+        summing: bool = False,
+        kept: Kept | None = None,
+    ) -> Member:
         """A new member; there is none of that role and index."""
         self.ids += 1
-        member = Member(self.ids, role, index, address, now, now, before=before)
+        member = Member(
+            self.ids, role, index, address, now, now, before=before, summing=summing, kept=kept,
+        )  # fmt: skip
         self.members[member.id] = member
         if role == "trainer" and self.came is None:
             self.came = now
@@ -211,20 +229,37 @@ class Membership(Struct):
             if now - member.heard > (self.timeout if member.connected else self.grace)
         ]
 
-    def epoch_due(self, now: float) -> bool:
-        """Whether a new epoch is to be made now."""
+    @property
+    def orphaned(self) -> bool:
+        """There are trainers, and the run's parameters were in such ones, and none has them."""
+        trainers = [m for m in self.members.values() if m.role == "trainer"]
+        return any(m.summing for m in trainers) and not any(m.holds for m in trainers)
+
+    def epoch_due(self, now: float, *, lost: bool = False) -> bool:
+        """Whether a new epoch is to be made now; ``lost``: with what trainers may have kept, who
+        have as much time to come as at the start.
+        """
         ring = self.ring()
         if not ring:
             return False
+        if lost:
+            since = max(min(member.joined for member in ring), self.changed or 0.0)
+            return len(ring) >= self.trainers or now - since >= self.grace
         if not self.epoch.number:
             waited = self.came is not None and now - self.came >= self.grace
             return len(ring) >= self.trainers or waited
         return self.changed is not None and now - self.changed >= self.gather
 
-    def next_epoch(self, *, broken: bool) -> Epoch:
-        """Make a new epoch of those that are there."""
-        seats = [Seat(m.id, m.index, m.address, fresh=not m.settled) for m in self.ring()]
-        self.epoch = Epoch(self.epoch.number + 1, seats)
+    def next_epoch(self, *, broken: bool, begin: bool = False, restored: int = 0) -> Epoch:
+        """Make a new epoch of those that are there; ``begin``: with whose first parameters nothing
+        is lost. Where none has trained in an epoch, they begin with those of the first that has any.
+        """
+        ring = self.ring()
+        for member in ring:
+            member.holds |= begin
+        known = [m for m in ring if m.settled] or [m for m in ring if m.holds][:1]
+        seats = [Seat(m.id, m.index, m.address, fresh=m not in known) for m in ring]
+        self.epoch = Epoch(self.epoch.number + 1, seats, restored)
         self.broken += broken
         self.changed = None
         self.failed = False

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from leashed.cluster.packing import Costs
 
 __all__ = [
+    "MOST_SPANS",
     "Account",
     "Apart",
     "Beat",
@@ -24,6 +25,7 @@ __all__ = [
     "FromMaster",
     "Gone",
     "Join",
+    "Kept",
     "Lease",
     "Rejoin",
     "Report",
@@ -35,6 +37,8 @@ __all__ = [
 ]
 
 _MOST = 2**53  # whole numbers that JSON keeps exactly everywhere
+MOST_SPANS = 4096
+"""Of an account that a process may bring with it."""
 
 Role = Literal["trainer", "sync-ps"]
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
@@ -51,6 +55,20 @@ class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
     """One message."""
 
 
+class Kept(Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters that outlive the process that has written them, and which batches are in them.
+
+    Attributes:
+        run: of which they are.
+        next: number of the first batch that had never been granted then.
+        open: spans before it that are not known to be in them, (first, count), by number.
+    """
+
+    run: Word
+    next: Count
+    open: Annotated[list[tuple[Count, Count]], Meta(max_length=MOST_SPANS)] = []
+
+
 class Join(_Message, frozen=True):
     """A process that is no member asks to be one.
 
@@ -60,6 +78,8 @@ class Join(_Message, frozen=True):
         address: where others reach it, "host:port"; empty where nobody needs to.
         before: what it was until it was taken for dead; its counters go on. None: it is new.
         fingerprint: what it has that all of a run must have alike, in words by name.
+        summing: a trainer that sums with the others: the run's parameters are in such ones alone.
+        kept: what it begins with, of a process before it; None: with initial parameters.
     """
 
     role: Role
@@ -67,6 +87,8 @@ class Join(_Message, frozen=True):
     address: Address
     before: Rejoin | None = None
     fingerprint: Words = {}
+    summing: bool = False
+    kept: Kept | None = None
 
 
 class Rejoin(_Message, frozen=True):
@@ -124,10 +146,12 @@ class Account(_Message, frozen=True):
     Attributes:
         next: number of the first that was never granted.
         open: spans before it that are not known to be used, (first, count), by number.
+        restored: how often the run has gone back to an account before.
     """
 
     next: Count = 0
     open: list[tuple[Count, Count]] = []
+    restored: int = 0
 
     @property
     def used(self) -> int:
@@ -220,7 +244,7 @@ class Seat(Struct, frozen=True, forbid_unknown_fields=True):
         id: the member.
         index: the trainer's.
         address: where its ring is reached.
-        fresh: it has not trained in an epoch yet, so it takes θ and state from the first that has.
+        fresh: it takes θ and state from the first that is not, with whom it has not been together.
     """
 
     id: int
@@ -235,10 +259,12 @@ class Epoch(_Message, frozen=True):
     Attributes:
         number: rises with each epoch.
         members: in the ring's order.
+        restored: how often the run has gone back to an account before.
     """
 
     number: int
     members: list[Seat]
+    restored: int = 0
 
 
 class End(_Message, frozen=True):

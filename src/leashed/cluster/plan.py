@@ -92,6 +92,8 @@ class Cluster:
         timeout: seconds of silence after which a process is taken for dead.
         grace: seconds for which the others wait for a master that is away.
         restarts: how often one process is started again, at most, after it died.
+        keep: seconds between two files (``trainer-0.kept`` in ``run``) of what a trainer has reached,
+            from which it goes on when it is started again. ``inf``: none are written.
         prometheus: port on 127.0.0.1 on which the master offers metrics. None: none.
 
     Raises:
@@ -109,6 +111,7 @@ class Cluster:
     timeout: float = 5.0
     grace: float = 10.0
     restarts: int = 10
+    keep: float = 5.0
     prometheus: int | None = None
 
     def __post_init__(self) -> None:
@@ -129,6 +132,8 @@ class Cluster:
             )
         checks.real("cluster.grace", self.grace, 0.0)
         checks.whole("cluster.restarts", self.restarts, 0)
+        if self.keep != math.inf:
+            checks.real("cluster.keep", self.keep, 0.0)
         if self.prometheus is not None:
             checks.whole("cluster.prometheus", self.prometheus, 1, 65_535)
         for name in ("run", "key"):

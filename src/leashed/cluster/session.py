@@ -27,7 +27,17 @@ from leashed.base.warning import warn
 from leashed.cluster import collectives, fingerprint, packing
 from leashed.cluster.meeting import Collective, Meeting, all_gather
 from leashed.cluster.member import Lost, Member
-from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.messages import (
+    MOST_SPANS,
+    Account,
+    Bye,
+    End,
+    Epoch,
+    Kept,
+    Lease,
+    Servers,
+    Welcome,
+)
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener, Peer, connect, format_address, parse_address
 from leashed.sync import Position, Synchroniser
@@ -48,6 +58,7 @@ _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
 _CLOSING = 3  # times the deadline: a library meets, connects, and makes its own of that
 _PROBING = 5.0  # seconds, at most, in which a sync server has to answer before it is relied on
+_HEARING = 0.05  # seconds, at least, before a round from when what is heard is in it
 _CONNECTING = 16  # threads that make connections, at most
 _UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
 
@@ -114,9 +125,12 @@ class Cluster:
         workers: int,
         lockstep: bool,
         resumed: Position | None = None,
+        left: Position | None = None,
         trained: fingerprint.Trained | None = None,
     ) -> Session:
-        """Takes part, from here to the session's end. ``trained``: what is, where that is known.
+        """Takes part, from here to the session's end. ``left``: where a process before this one has
+        left what this one would begin with (``Session.goes_on``). ``trained``: what is, where that
+        is known.
 
         Raises:
             ImportError: what ``backend`` names is not installed.
@@ -142,6 +156,7 @@ class Cluster:
                 workers,
                 lockstep,
                 resumed,
+                left,
                 told,
                 ended,
             )
@@ -164,6 +179,7 @@ class Session:
         workers: int,
         lockstep: bool,
         resumed: Position | None,
+        left: Position | None,
         told: Mapping[str, str],
         ended: Callable[[], None] | None = None,
     ) -> None:
@@ -178,6 +194,7 @@ class Session:
         self._workers = workers
         self._lockstep = lockstep
         self._resumed = resumed
+        self._progress = _Progress(_account(left))
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._given: dict[int, int] = {}  # batches of leases that are not complete, by ticket
@@ -195,6 +212,8 @@ class Session:
         self._ended_at: float | None = None
         self._broken = 0
         self._settled = 0
+        self._taken = 0
+        self._sums = synchroniser is not None and synchroniser.SERVERS == 0
         self._joined: tuple[str, int] | None = None  # of which run, as whom
         self._forming: Epoch | None = None  # whose ring is to be made
         self._places = threading.BoundedSemaphore(_CONNECTING)
@@ -218,10 +237,15 @@ class Session:
                 deadline=_JOIN,
                 grace=cluster.grace,
                 fingerprint=told,
+                summing=self._sums,
+                kept=None if left is None else _kept(left.run, _account(left)),
             )
             try:
                 welcome = self._member.welcome
                 self._check(welcome)
+                self.goes_on = left is not None and left.run == welcome.run
+                if not self.goes_on:
+                    self._progress = _Progress(None)
                 if synchroniser is not None:
                     self.native = native(
                         synchroniser,
@@ -273,6 +297,7 @@ class Session:
         try:
             while not self._closing.wait(_TICK):
                 self._hear()
+                self._follow()
                 if self.native is not None and self.native.workers_ended and not self._left:
                     self._leave()  # before an evaluation that may take long
                 if not self._left:
@@ -374,6 +399,7 @@ class Session:
                 "sync_failed": counted["failed"],
                 "sync_not_finite": counted["not_finite"],
                 "sync_seconds": counted["seconds"],
+                "unsynced": self._batches - self._progress.batches,
             }
             if self._cluster.backend == collectives.OWN:  # nobody counts those of another
                 found |= {name: counted[name] for name in _MOVED if name in counted}
@@ -385,12 +411,25 @@ class Session:
         return self._position
 
     def _position(self) -> Position:
+        run = self._member.welcome.run
         if self._told_end and self._total is not None:
-            return Position(self._total)
-        account = self._member.account
+            return Position(self._total, run=run)
+        account = self._progress.account if self._sums else self._member.account
         if account is None:
-            return self._resumed or Position()
-        return Position(account.next, account.open)
+            return self._resumed or Position(run=run)
+        return Position(account.next, account.open, run)
+
+    def _follow(self) -> None:
+        """Finds out of which account of the run the parameters here are, where trainers sum."""
+        if self.native is None:
+            return
+        counted, epoch = self.native.counters(), self._epoch
+        if self._sums and epoch is not None and self.native.settled >= epoch.number > self._taken:
+            self._taken = epoch.number
+            if any(seat.id == self._member.id and seat.fresh for seat in epoch.members):
+                self._progress = _Progress(None)  # they are somebody else's
+        if self._progress(self._batches, self._member.account, counted) and self._sums:
+            self._member.keeps(_kept(self._member.welcome.run, self._progress.account))
 
     # Sync servers.
 
@@ -601,6 +640,7 @@ class Session:
         finite = bool(np.isfinite(parameters).all())
         summary["crashed"] = float(not finite or summary.get("crashed", 0.0) > 0)
         result = parameters if trained and finite else None
+        summary["handed_in"] = float(result is not None)
         if self._member.state == "lost" and not self._lost:
             self._lost = True
             self._cut_short = self._cut_short or "the master is away"
@@ -697,6 +737,52 @@ class Session:
         at: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _Progress:
+    """Of which account of the run parameters are that are summed with others: one that was heard
+    before the newest round began, since of what others have used since then nothing is in them.
+
+    Attributes:
+        account: that; None: of none yet.
+        batches: that this trainer had used when the newest round was seen.
+    """
+
+    def __init__(self, account: Account | None) -> None:
+        self.account = account
+        self.batches = 0
+        self._heard: list[tuple[float, Account]] = []  # newest last
+        self._syncs: float | None = None
+        self._seconds = 0.0
+
+    def __call__(self, batches: int, account: Account | None, counted: Mapping[str, float]) -> bool:
+        """To be told often; whether there was a round."""
+        now, syncs, seconds = time.monotonic(), counted["syncs"], counted["seconds"]
+        if account is not None and (not self._heard or self._heard[-1][1] is not account):
+            self._heard.append((now, account))
+        if self._syncs is None:
+            self._syncs, self._seconds = syncs, seconds
+        if syncs == self._syncs:
+            return False
+        self.batches = batches
+        began = now - (seconds - self._seconds) - _HEARING
+        before = [each for at, each in self._heard if at <= began]
+        if before:
+            self.account = before[-1]
+            del self._heard[: len(before) - 1]
+        self._syncs, self._seconds = syncs, seconds
+        return True
+
+
+def _account(left: Position | None) -> Account | None:
+    return None if left is None else Account(left.batches, [(a, b) for a, b in left.open])
+
+
+def _kept(run: str, account: Account | None) -> Kept | None:
+    """What is told of it; None where it cannot be, and so counts as nothing."""
+    if account is None or not run or len(account.open) > MOST_SPANS:
+        return None
+    return Kept(run, account.next, account.open)
 
 
 def _number(total: int | None) -> str:

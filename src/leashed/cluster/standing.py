@@ -18,6 +18,7 @@ from leashed.cluster.messages import (
     FromMaster,
     Gone,
     Join,
+    Kept,
     Lease,
     Rejoin,
     Report,
@@ -40,6 +41,8 @@ class Standing:
         index: which one of its role.
         address: where others reach it.
         fingerprint: what it has that all of a run must have alike.
+        summing: as of ``Join``.
+        kept: likewise.
 
     Attributes:
         role, index, address: these.
@@ -52,17 +55,27 @@ class Standing:
         left: it takes no more part in epochs.
         apart: batches used behind others that it will not use, once it has left.
         summary: its last word; None as long as it is not done.
+        kept: of which account its parameters are; None: of none.
         over: why it is to say nothing more; None: it is not.
         refused: why it is no member, as the master said last.
     """
 
     def __init__(
-        self, role: Role, index: int, address: str, fingerprint: Mapping[str, str] | None = None
+        self,
+        role: Role,
+        index: int,
+        address: str,
+        fingerprint: Mapping[str, str] | None = None,
+        *,
+        summing: bool = False,
+        kept: Kept | None = None,
     ) -> None:
         self.role: Role = role
         self.index = index
         self.address = address
         self._fingerprint = dict(fingerprint or {})
+        self._summing = summing
+        self.kept = kept
         self.welcome: Welcome | None = None
         self.epoch: Epoch | None = None
         self.servers: Servers | None = None
@@ -88,7 +101,15 @@ class Standing:
             return Rejoin(self.welcome.run, self.welcome.id)
         number, run = self._was
         before = Rejoin(run, number) if number else None
-        return Join(self.role, self.index, self.address, before, self._fingerprint)
+        return Join(
+            self.role,
+            self.index,
+            self.address,
+            before,
+            self._fingerprint,
+            self._summing,
+            self.kept,
+        )
 
     def report(self) -> Report:
         """All of it."""
@@ -130,9 +151,14 @@ class Standing:
         elif isinstance(message, Epoch):
             if self.epoch is None or message.number > self.epoch.number:
                 self.epoch = message
+                if self.account is not None and self.account.restored < message.restored:
+                    self.account = None  # of parameters that are no longer the run's
                 return message
         elif isinstance(message, Account):
-            if self.account is None or message.used > self.account.used:
+            known, least = self.account, self.epoch.restored if self.epoch else 0
+            if message.restored >= least and (
+                known is None or (message.restored, message.used) > (known.restored, known.used)
+            ):
                 self.account = message
         elif isinstance(message, Servers):
             if self.servers is None or message.number > self.servers.number:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from leashed.base import checks
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Membership
-from leashed.cluster.messages import Account, Apart, Role
+from leashed.cluster.messages import Account, Apart, Kept, Role
 from leashed.cluster.packing import Costs
 
 __all__ = [
@@ -113,7 +113,8 @@ class Began(_Entry, frozen=True):
 
 class Joined(_Entry, frozen=True):
     """A new member; ``before``: the id that its process had until it was taken for dead, or 0;
-    ``fingerprint``: what it has told of the run that was not known yet.
+    ``fingerprint``: what it has told of the run that was not known yet; ``summing`` and ``kept``: as of
+    ``Member``.
     """
 
     id: int
@@ -123,6 +124,8 @@ class Joined(_Entry, frozen=True):
     now: float
     before: int = 0
     fingerprint: dict[str, str] = {}
+    summing: bool = False
+    kept: Kept | None = None
 
 
 class Removed(_Entry, frozen=True):
@@ -181,10 +184,16 @@ class Late(_Entry, frozen=True):
 
 
 class EpochMade(_Entry, frozen=True):
-    """An epoch of the trainers that were there; ``broken``: a round of the last one had failed."""
+    """An epoch of the trainers that were there; ``broken``: a round of the last one had failed;
+    ``restored``: what the run goes back to, and ``by``: the member that has kept parameters of then,
+    0: all begin with initial ones; ``begin``: of what was complete then nothing is in any parameters.
+    """
 
     number: int
     broken: bool
+    begin: bool = False
+    restored: Account | None = None
+    by: int = 0
 
 
 class Ended(_Entry, frozen=True):
@@ -244,8 +253,9 @@ class State(Struct):
             ledger.use(entry.member, entry.ticket, ledger.held[entry.ticket].count)
         elif isinstance(entry, Joined):
             member = membership.join(
-                entry.role, entry.index, entry.address, entry.now, entry.before
-            )
+                entry.role, entry.index, entry.address, entry.now, entry.before,
+                summing=entry.summing, kept=entry.kept,
+            )  # fmt: skip
             _same("id", member.id, entry.id)
             self.fingerprint |= entry.fingerprint
         elif isinstance(entry, Removed):
@@ -266,8 +276,16 @@ class State(Struct):
             membership.leave(entry.id, entry.now)
         elif isinstance(entry, Settled):
             membership.members[entry.id].settled = entry.epoch
+            membership.members[entry.id].holds = True
         elif isinstance(entry, EpochMade):
-            _same("epoch", membership.next_epoch(broken=entry.broken).number, entry.number)
+            if entry.restored is not None:
+                ledger.restore(entry.restored)
+            if entry.by:
+                membership.members[entry.by].holds = True
+            made = membership.next_epoch(
+                broken=entry.broken, begin=entry.begin, restored=ledger.restored
+            )
+            _same("epoch", made.number, entry.number)
         elif isinstance(entry, Late):
             ledger.use(entry.member, entry.ticket, 0)
         else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from leashed.cluster.member import master_address
 from leashed.cluster.session import Cluster, everywhere, is_local
+from leashed.files import resuming
 from leashed.stopping import Until
 from leashed.training import spelled
 from leashed.training.train import train
@@ -23,11 +25,13 @@ def run(plan: Plan, index: int) -> str | None:
         Why that was before its batches and this training; None: it was not.
 
     Raises:
-        OSError: the data cannot be read, or the master not be reached, or not any more: whoever
-            supervises this process is to start it again.
+        OSError: the data cannot be read, or the master not be reached, or not any more. Started again
+            it goes on from what it has kept.
         ValueError: the plan asks for what does not go together.
     """
     cluster, words = plan.cluster, plan.train
+    kept = cluster.run / f"trainer-{index}.kept"
+    keeps = math.isfinite(cluster.keep)
     data = words.load()
     host, port = cluster.address
     result = train(
@@ -42,6 +46,9 @@ def run(plan: Plan, index: int) -> str | None:
         seed=words.seed,
         init=words.init,
         sync=plan.sync.synchroniser(),
+        checkpoint=kept if keeps else None,
+        checkpoint_every=cluster.keep if keeps else None,
+        resume=resuming.Left(kept),
         cluster=Cluster(
             index=index,
             trainers=cluster.trainers,
@@ -57,4 +64,5 @@ def run(plan: Plan, index: int) -> str | None:
     )
     if result.config.get("cluster_lost"):
         raise ConnectionError(result.config["cluster_ended"])
+    kept.unlink(missing_ok=True)
     return result.config.get("cluster_ended")

@@ -33,11 +33,13 @@ __all__ = [
     "AnyFiles",
     "Checkpointer",
     "Kept",
+    "Left",
     "OtherData",
     "Reached",
     "batch_size_of",
     "contents",
     "resume",
+    "resume_left",
     "statistics",
     "updates_in",
 ]
@@ -58,7 +60,7 @@ _SAME = {
 FULL_SIZE = "full_batch_size"
 # What the runs had in common that could be resumed before those on sparse rows could.
 _BEFORE_SPARSE = {"sparse": False, "decay": (0.0, [], 0)}
-_ALONE: dict[str, Any] = {"open": []}  # what runs in no cluster do not tell
+_ALONE: dict[str, Any] = {"open": [], "run": ""}  # what runs in no cluster do not tell
 
 
 class Kept:
@@ -121,6 +123,17 @@ class AnyFiles(NamedTuple):
 
     Attributes:
         path: the file, or the folder.
+    """
+
+    path: Path
+
+
+class Left(NamedTuple):
+    """A checkpoint that a process of a cluster's run may have left for the one after it, which goes on
+    from it where it is of the same run: given as ``resume``.
+
+    Attributes:
+        path: the file; there may be none.
     """
 
     path: Path
@@ -366,7 +379,8 @@ def resume(
             run |= {"examples": config["examples"], "batches": 0, "open": [], "decay": (0.0, [], 0)}
             run["batch_size"] = run.get(FULL_SIZE, run["batch_size"])
             config = {**config, "batch_size": config.get(FULL_SIZE, config["batch_size"])}
-        position = Position(run["batches"], [(span[0], span[1]) for span in run["open"]])
+        spans = [(span[0], span[1]) for span in run["open"]]
+        position = Position(run["batches"], spans, run["run"])
         resumption = _resumption(path, found, tensors, run, config)
         if not other_data:
             _check_order(path, model, run, config)
@@ -375,6 +389,21 @@ def resume(
         return resumption, position
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
+
+
+def resume_left(
+    left: Left, model: AnyModel, config: dict[str, Any]
+) -> tuple[_core.Resumption | None, Position | None]:
+    """What ``resume`` finds in such a file; two times None where there is none, or, with a warning,
+    where it is of no use.
+    """
+    try:
+        return resume(left.path, model, config)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        warn(f"{left.path} is of no use, so this trainer begins with initial parameters: {error}")
+    return None, None
 
 
 def updates_in(path: str | os.PathLike[str]) -> int:
@@ -391,7 +420,7 @@ def updates_in(path: str | os.PathLike[str]) -> int:
 
 
 def batch_size_of(
-    begun: str | os.PathLike[str] | Kept | OtherData | AnyFiles | None,
+    begun: str | os.PathLike[str] | Kept | OtherData | AnyFiles | Left | None,
 ) -> int | None:
     """With which a run goes on that is told none; None: it begins, or ``resume`` tells what is wrong."""
     if isinstance(begun, Kept):
@@ -399,7 +428,7 @@ def batch_size_of(
     if begun is None:
         return None
     try:
-        path = begun.path if isinstance(begun, (OtherData, AnyFiles)) else begun
+        path = begun.path if isinstance(begun, (OtherData, AnyFiles, Left)) else begun
         run = json.loads(checkpoint.read_model(path)[2]["run"])
         return int(run.get(FULL_SIZE, run["batch_size"]))
     except (OSError, KeyError, TypeError, ValueError):

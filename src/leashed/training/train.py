@@ -42,7 +42,7 @@ from leashed.modes import Mode, ModeCounts, check_batches, check_rows
 from leashed.rules import Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
-from leashed.sync import Cluster, Session, Synchroniser
+from leashed.sync import Cluster, Position, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
 from leashed.training import defaults, recordings
 from leashed.training.days import log_files
@@ -168,6 +168,7 @@ def train(
     | resuming.Kept
     | resuming.OtherData
     | resuming.AnyFiles
+    | resuming.Left
     | None = None,
     sync: Synchroniser | None = None,
     cluster: Cluster | None = None,
@@ -491,11 +492,14 @@ def train(
     if isinstance(resume, (resuming.OtherData, resuming.AnyFiles)):
         resume = resume.path
     resumption, position, folder = None, None, None
+    left: Position | None = None
     begun: Running | None = None
     if trained:
         _check_kept(checkpoint=checkpoint, resume=resume)
     if isinstance(resume, resuming.Kept):
         resumption, begun = resume.go_on(full_size), resume.statistics
+    elif isinstance(resume, resuming.Left):
+        resumption, left = resuming.resume_left(resume, model, config)
     elif resume is not None and trained:
         assert isinstance(model, (Graph, External))
         resumption, folder = table_checkpoints.resume(
@@ -654,9 +658,13 @@ def train(
                     workers=threads,
                     lockstep=isinstance(discipline, Synchronous),
                     resumed=position,
+                    left=left,
                     trained=(model, train_set, seed),
                 )
             )
+            if left is not None and not session.goes_on:
+                resumption = None
+                del config["resumed_at"]
             if isinstance(checkpointer, resuming.Checkpointer):
                 checkpointer.position = session.follow()
         if folder is not None:

@@ -103,6 +103,11 @@ class _Seat:
             self.used = used
         return self.used == self.batches
 
+    @property
+    def goes_on(self) -> bool:
+        """No trainer is started again."""
+        return False
+
     def session(
         self,
         dimension: int,  # noqa: ARG002
@@ -113,6 +118,7 @@ class _Seat:
         workers: int,  # noqa: ARG002
         lockstep: bool,  # noqa: ARG002
         resumed: Position | None = None,  # noqa: ARG002
+        left: Position | None = None,  # noqa: ARG002
         trained: tuple[Any, Any, int] | None = None,  # noqa: ARG002
     ) -> Self:
         """Begins when all trainers do."""

@@ -1,0 +1,227 @@
+"""Where all trainers die that had a run's parameters: what is reported as done is in what comes out."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import faults
+from cluster.fake import Chances, Process, World, check_ledger
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leashed.cluster.messages import (
+    Account,
+    Epoch,
+    Kept,
+)
+from leashed.cluster.state import Terms
+from leashed.cluster.supervisor import Supervisor, command, supervise
+
+MANY = int(os.environ.get("LEASHED_SCHEDULES", "40"))
+LONG = 600.0  # seconds of the world's time, by which every run has long ended
+ROUND, KEEP = 0.3, 1.5  # seconds between two rounds, and between two files
+
+
+@dataclass
+class Summing:
+    """What a trainer knows of its rounds."""
+
+    common: set[int] = field(default_factory=set)  # what all had after the last
+    of: Account | None = None  # what was known to be used before it
+    kept_at: float = 0.0
+    together: int = 0  # the epoch in which it has taken what the others have
+
+
+class Sums(World):
+    """Trainers that sum with each other in rounds, and keep files of what they have.
+
+    Attributes:
+        gone: batches that went with a replica, since the last round before.
+        handed_in: batches that are in the parameters that were.
+        files: by index, what was kept last, and what is in it.
+    """
+
+    def __init__(
+        self, seed: int, terms: Terms, chances: Chances, *, keeps: bool, all_die: float
+    ) -> None:
+        self.gone: set[int] = set()
+        self.handed_in: set[int] = set()
+        self.files: dict[int, tuple[Kept, set[int]]] = {}
+        self.rounds: dict[int, Summing] = {}
+        self._keeps, self._all_die = keeps, all_die
+        super().__init__(seed, terms, chances, servers=0)
+        self.round()
+
+    def of(self, process: Process) -> Summing:
+        return self.rounds.setdefault(process.name, Summing())
+
+    def begun_with(self, role: str, index: int) -> dict[str, Any]:
+        kept = self.files.get(index)
+        return {"summing": role == "trainer", "kept": kept and kept[0]}
+
+    def start(self, role: str, index: int) -> None:
+        super().start(role, index)
+        if self.processes and (kept := self.files.get(index)) is not None:
+            process = self.processes[-1]
+            if process.index == index:
+                process.content |= kept[1]
+                self.of(process).common |= kept[1]
+
+    def trouble(self) -> None:
+        if self.troubled(self._all_die * 0.1):
+            self.happened["all killed"] += 1
+            for process in list(self.processes):
+                self.kill(process)
+        super().trouble()
+
+    def kill(self, process: Process) -> None:
+        self.gone |= process.content - self.of(process).common
+        super().kill(process)
+
+    def train(self, process: Process) -> None:
+        if self.of(process).together:
+            super().train(process)
+        if process.finishing:  # before its last word
+            self.handed_in |= process.content
+
+    def may_end(self, process: Process) -> bool:
+        return process.content <= self.of(process).common
+
+    def settle(self, process: Process, epoch: Epoch) -> None:
+        """Only by a round."""
+
+    def round(self) -> None:
+        self.after(ROUND, self.round)
+        if not self.epochs:
+            return
+        epoch = self.epochs[max(self.epochs)]
+        by_id = {p.standing.welcome.id: p for p in self.processes if p.standing.welcome}
+        ring = [by_id.get(seat.id) for seat in epoch.members]
+        if not all(p and self.awake(p) and p.standing.epoch == epoch for p in ring):
+            return
+        here = [p for p in ring if p is not None]
+        if any(self.of(p).together != epoch.number for p in here):
+            fresh = [seat.fresh for seat in epoch.members]
+            root = here[fresh.index(False) if False in fresh else 0]
+            for process, new in zip(here, fresh, strict=True):
+                if new and process is not root:
+                    self.gone |= process.content - self.of(process).common - root.content
+                    process.content = set(root.content)
+                self.of(process).together = epoch.number
+        whole = set().union(*(p.content for p in here))
+        for process in here:
+            mine = self.of(process)
+            process.content, mine.common = set(whole), set(whole)
+            mine.of = process.standing.account
+            process.standing.settled(epoch.number)
+            process.standing.kept = mine.of and Kept("run", mine.of.next, mine.of.open)
+            if self._keeps and process.standing.kept and self.now >= mine.kept_at + KEEP:
+                mine.kept_at = self.now
+                self.files[process.index] = process.standing.kept, set(whole)
+
+    def note(self, message: Any) -> None:
+        if not (isinstance(message, Account) and message.restored):
+            super().note(message)
+
+
+chance = st.sampled_from([0.0, 0.0, 0.02, 0.1])
+rate = st.sampled_from([0.0, 0.0, 0.02, 0.05])
+chances = st.builds(
+    Chances,
+    lost=chance, doubled=chance, cut=rate, killed=rate, stopped=rate, master_killed=rate,
+    master_stopped=rate,
+)  # fmt: skip
+
+
+@settings(max_examples=MANY, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    trainers=st.integers(1, 5),
+    total=st.integers(50, 800),
+    bad=chances,
+    keeps=st.booleans(),
+    all_die=st.sampled_from([0.02, 0.1, 0.2]),
+)
+def test_what_is_complete_is_in_the_parameters(
+    seed: int, trainers: int, total: int, bad: Chances, keeps: bool, all_die: float
+) -> None:
+    terms = Terms(total=total, batch_size=4, trainers=trainers)
+    world = Sums(seed, terms, bad, keeps=keeps, all_die=all_die)
+    world.run(LONG)
+    assert world.over is not None, "a deadlock"
+    assert world.master is not None
+    ledger = world.master.state.ledger
+    check_ledger(ledger)
+    assert ledger.complete == total
+    have = world.handed_in
+    assert set(range(total)) - have <= world.gone, "done, and in nobody's parameters"
+    if not world.happened["all killed"] and not world.gone:
+        assert have == set(range(total))
+    again = sum(world.trained.values()) - total
+    assert again <= ledger.again + ledger.lost
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("kind", "kept", "killed"),
+    [("ma", True, True), ("bmuf", True, True), ("ma", False, True), ("ma", True, False)],
+)
+def test_all_trainers_are_gone_at_once(kind: str, kept: bool, killed: bool, tmp_path: Path) -> None:
+    """Killed, or because the master stands still for longer than its grace."""
+    plan = faults.make_plan(
+        tmp_path / "run", kind, "background", epochs=40.0, trainers=2,
+        keep=0.3 if kept else math.inf,
+    )  # fmt: skip
+    of = command(tmp_path / "run" / "plan.toml")
+    supervisor = Supervisor(plan.cluster.processes(), of, tmp_path / "run", restarts=5)
+    files = [tmp_path / "run" / f"trainer-{index}.kept" for index in range(2)]
+    reached: list[int] = []
+
+    def look() -> None:
+        report = faults.outcome.read_report(tmp_path / "run")
+        if reached and not killed:
+            counts = supervisor.counts()
+            master = supervisor.pids().get("master")
+            if master and all(counts[f"trainer-{index}"] for index in range(2)):
+                os.kill(master, signal.SIGCONT)
+        if reached or report is None or report["ledger"]["complete"] < 700:
+            return
+        if kept and not all(file.exists() for file in files):
+            return
+        reached.append(report["ledger"]["complete"])
+        pids = supervisor.pids()
+        if not killed:
+            os.kill(pids["master"], signal.SIGSTOP)
+            return
+        for index in range(2):
+            os.kill(pids[f"trainer-{index}"], signal.SIGKILL)
+
+    with supervisor:
+        supervise(supervisor, plan.cluster.timeout, look)
+    report = faults.outcome.read_report(tmp_path / "run")
+    assert report is not None
+    assert reached, "too fast"
+    assert report["state"] == "ended"
+    assert "were trained anew" in report["reason"]
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"]
+    assert ledger["restored"] == 1
+    assert ledger["lost"] < ledger["total"] if kept else ledger["lost"] >= reached[0]
+    trained = sum(
+        member["counters"].get("batches_used", 0.0)
+        for member in report["members"]
+        if member["role"] == "trainer" and member["finished"]
+    )
+    # Those who were there at the end have all but what was kept.
+    assert trained >= (ledger["lost"] if kept else ledger["total"])
+    assert not any(file.exists() for file in files)
+    data = plan.train.load()
+    model = plan.train.build(data.train)
+    for parameters in faults.outcome.replicas(tmp_path / "run", model.dimension).values():
+        assert model.evaluate(parameters, data.test)[1] > 0.9
