@@ -321,6 +321,7 @@ def test_an_exception_that_nobody_has_got_comes_out_of_close(tmp_path):
     with inside.run(tmp_path, D) as run:
         Broken.calls = 0
         engine = lsh.Engine(ZEROS, sync=Broken(), cluster=run.cluster())
+        engine.push(ZEROS, t=0)
         until(lambda: Broken.calls)
         with pytest.raises(ZeroDivisionError, match="of my own"):
             engine.close()

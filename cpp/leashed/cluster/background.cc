@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "leashed/base/clock.h"
 #include "leashed/base/relaxed.h"
 #include "leashed/base/team.h"
 
@@ -11,6 +12,8 @@ namespace {
 
 constexpr double kLeaveHurried = 1;  // seconds for leaving, where the run was stopped
 constexpr double kLong = 1e6;        // more than anybody waits
+constexpr double kRest = 0.2;  // seconds between two rounds while nothing is trained here, where it
+                               // is not known whether others wait for this one
 constexpr auto kAlonePause =
     std::chrono::milliseconds(2);  // where there is nobody to synchronise with
 
@@ -40,12 +43,24 @@ void Background::shadow(const Synchronised& training, Round& round) {
   try {
     for (;;) {
       if (cancelled_.load(kRelaxed) || (ended_.load(kRelaxed) && ring().has_left())) return;
-      if (!round.run(training.discipline, deadline(cancelled_)) || round.alone()) {
+      rest();
+      const bool moved = moved_.exchange(false, kRelaxed);
+      if (!round.run(training.discipline, deadline(cancelled_), moved) || round.alone()) {
         std::this_thread::sleep_for(kAlonePause);
       }
     }
   } catch (...) {  // out of memory, or the synchroniser's own
     training.fail(std::current_exception());
+  }
+}
+
+void Background::rest() {
+  const double end = now() + kRest;
+  for (;;) {
+    if (moved_.load(kRelaxed) || ended_.load(kRelaxed) || cancelled_.load(kRelaxed)) return;
+    const auto called = uses_servers() ? std::nullopt : ring().called();
+    if (called.value_or(now() >= end) || (!uses_servers() && workers_ended())) return;
+    std::this_thread::sleep_for(kAlonePause);
   }
 }
 

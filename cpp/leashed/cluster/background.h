@@ -18,7 +18,9 @@ class Background final : public TrainerSync {
 
   std::size_t threads() const override { return 1; }
   void begin(const Synchronised& training, const std::function<bool()>& go_on) override;
-  void stepped(std::size_t) override {}
+  void stepped(std::size_t) override {
+    if (!moved_.load(std::memory_order_relaxed)) moved_.store(true, std::memory_order_relaxed);
+  }
   void waiting(std::size_t) override {}
   void resumed(std::size_t) override {}
   void leave(std::size_t) override;
@@ -26,12 +28,17 @@ class Background final : public TrainerSync {
 
  private:
   void shadow(const Synchronised& training, Round& round);
+  // Until this trainer's theta has moved, another waits for this one, or something is to be done.
+  void rest();
 
   // Workers that have not left; acquire and release, so that the last one comes after the others.
   std::atomic<std::size_t> workers_{0};
   std::atomic<bool> ended_{false};              // tells the thread to end; joining orders the rest
   std::atomic<bool> cancelled_{false};          // and to give up what it waits for
   const std::atomic<bool>* stopped_ = nullptr;  // the training
+  // A worker has made a step since the last round. Relaxed: a step that a round sees late is the
+  // next one's.
+  std::atomic<bool> moved_{false};
   std::mutex mutex_;
   std::condition_variable left_;
   bool has_left_ = false;       // the thread; under the lock

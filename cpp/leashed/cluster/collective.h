@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "leashed/cluster/partners.h"
@@ -21,6 +22,9 @@ class Collective {
   virtual void sum(std::span<float> values, const RingCodec& codec, const Deadline& deadline) = 0;
   // values ← the root's.
   virtual void broadcast(std::span<float> values, std::size_t root, const Deadline& deadline) = 0;
+  // Whether another member has called one already, and so waits for this one; nothing where that
+  // cannot be told.
+  virtual std::optional<bool> called() { return std::nullopt; }
   // Adds what has gone since it was called last; nothing where nobody counts it.
   virtual void count(WireCount& traffic) = 0;
 };

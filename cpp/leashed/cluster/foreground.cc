@@ -81,6 +81,7 @@ void Foreground::stepped(std::size_t worker) {
   Progress& own = progress_[worker];
   notice(own);  // at the iteration before, which this worker stopped after
   ++own.iterations;
+  if (!uses_servers() && !moved_.load(kRelaxed)) moved_.store(true, kRelaxed);
   const bool leads = due(own);
   if (uses_servers()) {
     if (leads) exchange(worker);
@@ -141,7 +142,7 @@ std::exception_ptr Foreground::lead(std::unique_lock<std::mutex>& lock) {
     }
     lock.unlock();
     try {
-      rounds_[0].run(training_->discipline, until());
+      rounds_[0].run(training_->discipline, until(), moved_.exchange(false, kRelaxed));
     } catch (...) {
       error = std::current_exception();
     }
@@ -153,8 +154,8 @@ std::exception_ptr Foreground::lead(std::unique_lock<std::mutex>& lock) {
   return error;
 }
 
-// Where all workers wait, the other trainers' rounds go on with this one all the same. In lockstep
-// all do where one does.
+// Where all workers wait, the other trainers' rounds go on with this one all the same, which begins
+// none. In lockstep all do where one does.
 void Foreground::waiting(std::size_t worker) {
   if (uses_servers()) return;
   std::unique_lock lock(mutex_);
@@ -164,9 +165,7 @@ void Foreground::waiting(std::size_t worker) {
   }
   const bool all = count(waits) + count(gone) == count_;
   if (ended_ || in_round_.load(kRelaxed) || (!all && !lockstep_)) return;
-  Progress& own = progress_[worker];
-  notice(own);
-  if (plan_.pace.kind != Pace::Kind::iterations && !due(own)) return;
+  if (!ring().called().value_or(true)) return;
   if (const std::exception_ptr error = lead(lock)) std::rethrow_exception(error);
 }
 
@@ -199,7 +198,7 @@ void Foreground::leave(std::size_t worker) {
 void Foreground::depart() {
   try {
     while (!ring().has_left()) {
-      if (!rounds_[0].run(training_->discipline, until())) break;
+      if (!rounds_[0].run(training_->discipline, until(), moved_.exchange(false, kRelaxed))) break;
     }
   } catch (...) {
     training_->fail(std::current_exception());

@@ -77,6 +77,9 @@ class Foreground final : public TrainerSync {
   std::atomic<bool> in_round_{false};
   std::atomic<std::uint64_t> over_{0};  // rounds
   std::atomic<bool> cancelled_{false};  // relaxed: exchanges are to be given up
+  // A worker has made a step since the last round. Relaxed: a step that a round sees late is the
+  // next one's.
+  std::atomic<bool> moved_{false};
 };
 
 }  // namespace leashed

@@ -38,9 +38,13 @@ class Peers {
   // values, of which theta comes first, ← those of the first member that is not new; whether this
   // one is. Throws NotFinite, ConnectionError, Error: values are then worth nothing.
   virtual bool take(std::span<float> values, const Deadline& deadline) = 0;
-  // other ← the sum over all members, in the part that `done` says. How many they are. Throws
-  // likewise: the round is lost, for all.
-  virtual std::uint32_t sum(std::span<float> other, Covered& done, const Deadline& deadline) = 0;
+  struct Sum {
+    std::uint32_t members;
+    bool moved;  // of any of them
+  };
+  // other ← the sum over all members, in the part that `done` says. moved: whether theta has, since
+  // this member's last round. Throws likewise: the round is lost, for all.
+  virtual Sum sum(std::span<float> other, Covered& done, bool moved, const Deadline& deadline) = 0;
 };
 
 }  // namespace leashed

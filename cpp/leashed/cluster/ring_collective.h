@@ -15,6 +15,7 @@ class RingCollective final : public Collective {
 
   void sum(std::span<float> values, const RingCodec& codec, const Deadline& deadline) override;
   void broadcast(std::span<float> values, std::size_t root, const Deadline& deadline) override;
+  std::optional<bool> called() override;
   void count(WireCount& traffic) override {
     traffic.add(*next_, next_seen_);
     traffic.add(*previous_, previous_seen_);

@@ -120,7 +120,15 @@ void RingGroup::sum_encoded(std::span<float> values, std::size_t begin, const De
   }
 }
 
-std::uint32_t RingGroup::sum(std::span<float> other, Covered& done, const Deadline& deadline) {
+std::optional<bool> RingGroup::called() {
+  if (pending()) return true;
+  if (!ring_ || !ring_->collective) return false;
+  return ring_->collective->called();
+}
+
+// Behind the values come how many want to change over, and of how many theta has moved.
+Peers::Sum RingGroup::sum(std::span<float> other, Covered& done, bool moved,
+                          const Deadline& deadline) {
   const auto members = static_cast<std::uint32_t>(ring_->fresh.size());
   const std::size_t all = fragments_of(dimension_), turn = round_ % parts_;
   const std::size_t begin = std::min(dimension_, all * turn / parts_ * kFragment);
@@ -132,26 +140,28 @@ std::uint32_t RingGroup::sum(std::span<float> other, Covered& done, const Deadli
       part_.assign(other.begin() + static_cast<std::ptrdiff_t>(begin),
                    other.begin() + static_cast<std::ptrdiff_t>(end));
       part_.push_back(wishes);
+      part_.push_back(moved ? 1 : 0);
       if (codec_ == Codec::none) {
         ring_->collective->sum(part_, {}, deadline);
       } else {
         const std::span<float> all_of_it(part_);
         sum_encoded(all_of_it.first(end - begin), begin, deadline);
-        ring_->collective->sum(all_of_it.last(1), {}, deadline);
+        ring_->collective->sum(all_of_it.last(2), {}, deadline);
       }
     } catch (...) {
       break_off();
       throw;
     }
-    wishes = part_.back();
-    std::copy(part_.begin(), part_.end() - 1, other.begin() + static_cast<std::ptrdiff_t>(begin));
+    wishes = part_[end - begin];
+    moved = part_.back() > 0;
+    std::copy(part_.begin(), part_.end() - 2, other.begin() + static_cast<std::ptrdiff_t>(begin));
     count();
   }
   ++round_;
   settled_.store(ring_->epoch, kRelaxed);
   done.add({begin, end});
   if (wishes > 0) give_up();
-  return members;
+  return {members, moved};
 }
 
 }  // namespace leashed

@@ -43,6 +43,9 @@ class RingGroup final : public Peers {
   void close();
   // Whether there is a later ring to change over to.
   bool pending() const { return pending_.load(std::memory_order_relaxed); }
+  // For the reducing thread, between two rounds: whether another member is in one, or this one is
+  // to change over to another ring; nothing where that cannot be told.
+  std::optional<bool> called();
   // The epoch that has ended here, for whatever reason; a later one is wanted.
   std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
   // The newest of which a round has broken here; else all have changed over together.
@@ -56,7 +59,7 @@ class RingGroup final : public Peers {
 
   Begin begin() override;
   bool take(std::span<float> values, const Deadline& deadline) override;
-  std::uint32_t sum(std::span<float> other, Covered& done, const Deadline& deadline) override;
+  Sum sum(std::span<float> other, Covered& done, bool moved, const Deadline& deadline) override;
 
   const WireCount& traffic() const { return traffic_; }
   Transfers transfers() const;

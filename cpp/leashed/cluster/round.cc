@@ -43,8 +43,9 @@ bool Round::join(Discipline& discipline, const Deadline& deadline) {
   }
 }
 
-bool Round::run(Discipline& discipline, const Deadline& deadline) {
+bool Round::run(Discipline& discipline, const Deadline& deadline, bool moved) {
   const double start = now();
+  moved_ |= moved;
   Outcome outcome = Outcome::failed;
   try {
     outcome = round(discipline, deadline);
@@ -52,12 +53,15 @@ bool Round::run(Discipline& discipline, const Deadline& deadline) {
     outcome = Outcome::not_finite;
   } catch (const Error&) {  // of a connection, or somebody has sent what does not belong there
   }
+  still_ = outcome == Outcome::still;
+  if (still_) return true;
   if (outcome == Outcome::nobody) return false;
   // An exchange that is under way when the training ends is no failed one: nobody else loses by it.
   if (outcome == Outcome::failed && servers_ && deadline.called_off()) return false;
   if (outcome == Outcome::not_finite) counters_.not_finite.fetch_add(1, kRelaxed);
   (outcome == Outcome::done ? counters_.rounds : counters_.failed).fetch_add(1, kRelaxed);
   counters_.nanoseconds.fetch_add(static_cast<std::uint64_t>((now() - start) * 1e9), kRelaxed);
+  moved_ &= outcome != Outcome::done;
   return outcome == Outcome::done;
 }
 
@@ -129,8 +133,10 @@ Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
   const std::span<float> theta(other_.data(), dimension_);
   see(discipline, theta);
   begin_states(theta);
-  count_ = peers_->sum(theta, done_, deadline);
-  return finite() ? Outcome::done : Outcome::not_finite;
+  const Peers::Sum sum = peers_->sum(theta, done_, moved_, deadline);
+  count_ = sum.members;
+  if (!finite()) return Outcome::not_finite;
+  return sum.moved ? Outcome::done : Outcome::still;
 }
 
 // A member's theta that is not finite is its own affair: the sum, the same for all, shows it to

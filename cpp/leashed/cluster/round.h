@@ -39,14 +39,17 @@ class Round {
   // theta, and the states, as the other members have them, where this one is new to them; false
   // where there are none now, or it has failed.
   bool join(Discipline& discipline, const Deadline& deadline);
-  // One round; false where there was nobody to have it with, or it has failed. Throws nothing but
-  // what memory and `custom` throw.
-  bool run(Discipline& discipline, const Deadline& deadline);
+  // One round; false where there was nobody to have it with, or it has failed. moved: whether theta
+  // has, since the last. Where nobody's has, a round with the other trainers changes nothing, and
+  // counts as none. Throws nothing but what memory and `custom` throw.
+  bool run(Discipline& discipline, const Deadline& deadline, bool moved = true);
+  // Whether the last was such a one.
+  bool still() const { return still_; }
   // Whether the last was with the other trainers, and there were none.
   bool alone() const { return peers_ && count_ == 1; }
 
  private:
-  enum class Outcome { done, failed, not_finite, nobody };
+  enum class Outcome { done, failed, not_finite, nobody, still };
   Outcome round(Discipline& discipline, const Deadline& deadline);
   // Else than `done` where the round is over.
   Outcome carry_out(const Action& action, Discipline& discipline, const Deadline& deadline);
@@ -70,6 +73,8 @@ class Round {
   Covered done_;
   std::uint64_t turn_ = 0;
   std::uint32_t count_ = 1;  // of members, in the last sum
+  bool moved_ = false;       // since the last round that was done
+  bool still_ = false;
   AlignedArray<float> copy_, other_;
   AlignedArray<float> states_;  // global and velocity, once it has joined, or a round has begun
 };

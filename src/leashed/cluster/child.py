@@ -18,11 +18,11 @@ from leashed.cluster.supervisor import tie
 __all__: list[str] = []
 
 
-def _account(resumed: tuple[int, list[list[int]]] | None) -> Account | None:
+def _account(resumed: tuple[int, list[list[int]], str] | None) -> Account | None:
     """As the journal has it, so that the two are equal."""
     if resumed is None:
         return None
-    used, spans = resumed
+    used, spans, _ = resumed
     return Account(used, [(first, count) for first, count in spans])
 
 

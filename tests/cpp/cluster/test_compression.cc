@@ -145,7 +145,7 @@ struct Members {
     }
     Vector sum = mine;
     Covered done;
-    const auto n = static_cast<float>(groups[i]->sum(sum, done, Deadline::in(kLong)));
+    const auto n = static_cast<float>(groups[i]->sum(sum, done, true, Deadline::in(kLong)).members);
     done.each(0, kDimension, [&](std::size_t first, std::size_t last) {
       for (std::size_t j = first; j < last; ++j) {
         mine[j] = (1 - alpha) * mine[j] + alpha * (sum[j] / n);

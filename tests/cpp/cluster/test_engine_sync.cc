@@ -128,8 +128,10 @@ TEST_CASE("a thread that does other things between its pushes holds no round up 
 
 TEST_CASE("while all threads wait for batches, the others' rounds go on") {
   const auto sync = synchronisation({"ma", {{"alpha", 1}}}, kPaces[1], 2, kLong);
-  alone(*sync);
+  const auto partner = synchronisation({"ma", {{"alpha", 1}}}, kPaces[1], 1, kLong);
+  pair_up(*sync, *partner);
   const auto engine = make({"leashed", {{"persistence", kInfinity}}}, 2, sync);
+  const auto other = make({"locked"}, 1, partner);
   Leases leases;
   std::atomic<int> trained{0};
   const auto loop = [&] {
@@ -144,13 +146,19 @@ TEST_CASE("while all threads wait for batches, the others' rounds go on") {
       ++trained;
     }
   };
-  std::jthread one(loop), two(loop);
+  std::atomic<bool> enough{false};
+  std::jthread one(loop), two(loop), third([&] {
+    while (!enough) step(*other);
+    other->close();
+  });
   leases.give({1, 100, 10});
   CHECK(comes_true([&] { return trained == 10; }));
   const std::uint64_t before = rounds(*sync);
   CHECK(comes_true([&] { return rounds(*sync) > before + 5; }));
   leases.give({2, 200, 10});
   CHECK(comes_true([&] { return trained == 20; }));
+  enough = true;
+  third.join();
   leases.end(0);
   one.join();
   two.join();

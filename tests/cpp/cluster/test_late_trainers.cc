@@ -92,10 +92,10 @@ TEST_CASE("a ring that was made before another, and comes after it, is none any 
   CHECK(group.begin() == Peers::Begin::ready);
   std::vector<float> other(kDimension);
   Covered done;
-  CHECK(group.sum(other, done, Deadline::in(kTimeout)) == 1);
+  CHECK(group.sum(other, done, true, Deadline::in(kTimeout)).members == 1);
   CHECK(group.settled() == 3);
   group.form({3, 0, {true}, nullptr});
-  CHECK(group.sum(other, done, Deadline::in(kTimeout)) == 1);
+  CHECK(group.sum(other, done, true, Deadline::in(kTimeout)).members == 1);
   CHECK(group.ended() == 0);
 }
 

@@ -40,7 +40,7 @@ struct Member {
         ++takes;
       }
       sum.assign(kDimension, value);
-      return group.sum(sum, done, deadline);
+      return group.sum(sum, done, true, deadline).members;
     } catch (const Error&) {
       broke = true;
       return 0;

@@ -178,7 +178,7 @@ class FakePeers final : public Peers {
     ring_->copied[rank] = true;
     return ring_->fresh[rank] && rank != ring_->root();
   }
-  std::uint32_t sum(std::span<float> other, Covered& done, const Deadline&) override {
+  Sum sum(std::span<float> other, Covered& done, bool moved, const Deadline&) override {
     const std::size_t rank = *this->rank();
     const Vector& expected = ring_->contributions[rank];
     CHECK(std::memcmp(other.data(), expected.data(), other.size_bytes()) == 0);  // NaN as well
@@ -191,7 +191,7 @@ class FakePeers final : public Peers {
               ring_->total.begin() + static_cast<std::ptrdiff_t>(end),
               other.begin() + static_cast<std::ptrdiff_t>(begin));
     done.add(ring_->part);
-    return static_cast<std::uint32_t>(ring_->members.size());
+    return {static_cast<std::uint32_t>(ring_->members.size()), moved};
   }
 
  private:
@@ -540,14 +540,14 @@ struct Whole {
     ring->entered.resize(n);
     ring->part = {0, initial[0].size()};
   }
-  std::vector<bool> run() {
+  std::vector<bool> run(bool moved = true) {
     ring->contributions.clear();
     for (std::size_t id = 0; id < members.size(); ++id) {
       ring->contributions.push_back(members[id]->replica.theta());
       ring->total = id == 0 ? ring->contributions[0] : plus(ring->total, ring->contributions[id]);
     }
     std::vector<bool> done;
-    for (auto& m : members) done.push_back(m->round.run(m->replica.discipline(), {}));
+    for (auto& m : members) done.push_back(m->round.run(m->replica.discipline(), {}, moved));
     return done;
   }
   Draw draw{0};
@@ -585,6 +585,8 @@ TEST_CASE("block momentum and Nesterov's go on from what the blocks before have 
     whole.members[1]->replica.set({first + 6});
     CHECK(whole.run() == std::vector<bool>{true, true});
     // mean first + 4, descent 2, velocity 2.5
+    CHECK(whole.run(false) == std::vector<bool>{true, true});  // nothing is left to go on with
+    CHECK(whole.members[0]->round.still());
     const float second = first + (nesterov ? 2.0f + 1.25f : 2.5f);
     for (auto& m : whole.members) CHECK(m->replica.theta()[0] == second);
   }

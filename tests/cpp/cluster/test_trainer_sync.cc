@@ -608,3 +608,28 @@ TEST_CASE("workers that wait for a lease let rounds go on, and end with their le
     CHECK(rounds_of(*syncs[0]) > 0);
   }
 }
+
+// Else block momentum would go on without data.
+TEST_CASE("trainers that all wait for a lease have no rounds") {
+  const Choice with_momentum = {"bmuf",
+                                {{"alpha", 1}, {"eta", 1}, {"momentum", 0.9}, {"nesterov", 0}}};
+  for (const Pace& pace : {every(2), Pace{}}) {
+    std::vector<std::unique_ptr<TrainerSync>> syncs;
+    for (int i = 0; i < 2; ++i) syncs.push_back(make_trainer_sync(plan_of(with_momentum, pace), 1));
+    form({syncs[0].get(), syncs[1].get()});
+    Leases leases[2];
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 0; i < 2; ++i) {
+        threads.emplace_back([&, i] {
+          run(Quadratic(), {"locked"}, 1, StopRules{}, syncs[i].get(), 0, 7, &leases[i]);
+        });
+        leases[i].give({0, 10 * i, 10});
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      for (Leases& each : leases) each.end(20);
+    }
+    // Each step leads to one round, at most, and there are those in which they leave.
+    for (auto& sync : syncs) CHECK(rounds_of(*sync) <= 20 + 2);
+  }
+}
