@@ -166,10 +166,11 @@ void bind_cluster(py::module_& m) {
           [](const SyncServer& server) {
             using namespace pybind11::literals;
             const SyncServer::Counters c = server.counters();
-            return py::dict("exchanges"_a = c.exchanges, "bytes_in"_a = c.traffic.in,
-                            "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
-                            "connections"_a = c.connections, "refused"_a = c.refused,
-                            "not_finite"_a = c.not_finite, **kernel_counts(c.kernel));
+            return py::dict("exchanges"_a = c.exchanges, "changes"_a = c.changes,
+                            "bytes_in"_a = c.traffic.in, "bytes_out"_a = c.traffic.out,
+                            "serving_seconds"_a = c.seconds, "connections"_a = c.connections,
+                            "refused"_a = c.refused, "not_finite"_a = c.not_finite,
+                            **kernel_counts(c.kernel));
           },
           "What was counted; kernel_in and kernel_out, where all went over TCP.")
       .def(
@@ -180,17 +181,17 @@ void bind_cluster(py::module_& m) {
               const py::gil_scoped_release release;
               s = server.snapshot();
             }
-            return py::make_tuple(to_array(std::move(s.values)), std::move(s.present), s.exchanges);
+            return py::make_tuple(to_array(std::move(s.values)), std::move(s.present), s.changes);
           },
-          "(values of all fragments, which are there, exchanges that are in them).")
+          "(values of all fragments, which are there, changes that are in them).")
       .def(
           "restore",
           [](SyncServer& server, const FloatArray& values, std::vector<bool> present,
-             std::uint64_t exchanges) {
+             std::uint64_t changes) {
             server.restore({std::vector<float>(values.data(), values.data() + values.size()),
-                            std::move(present), exchanges});
+                            std::move(present), changes});
           },
-          py::arg("values").noconvert(), py::arg("present"), py::arg("exchanges"));
+          py::arg("values").noconvert(), py::arg("present"), py::arg("changes"));
 
   m.def(
       "profile_exchange",

@@ -631,11 +631,11 @@ class SyncServer:
         self,
         values: numpy.typing.NDArray[numpy.float32],
         present: collections.abc.Sequence[bool],
-        exchanges: typing.SupportsInt | typing.SupportsIndex,
+        changes: typing.SupportsInt | typing.SupportsIndex,
     ) -> None: ...
     def snapshot(self) -> tuple[numpy.typing.NDArray[numpy.float32], list[bool], int]:
         """
-        (values of all fragments, which are there, exchanges that are in them).
+        (values of all fragments, which are there, changes that are in them).
         """
 
 class TrainerSync:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import logging
 import math
@@ -23,7 +24,6 @@ from cluster import faults, namespaces
 from cluster.proxy import Proxy
 
 import leashed as lsh
-from leashed import _core
 from leashed.cluster import master, server, session
 from leashed.cluster import plan as plans
 from leashed.cluster.master import Master, Terms
@@ -91,29 +91,6 @@ def test_without_a_master_nobody_waits_for_longer_than_the_grace(tmp_path: Path)
         assert begun
         assert supervisor.statuses("trainer") == [AGAIN] * 3
         assert supervisor.statuses("sync-ps") == [AGAIN] * 2
-
-
-def test_a_server_goes_on_from_no_snapshot_of_another_run(tmp_path: Path) -> None:
-    path = tmp_path / "sync-ps-0.snapshot"
-    native = _core.SyncServer([(0, 4)])
-    assert server._restore(native, path, "0123", 4, 1) == 0
-    server._save(native, path, "0123")
-    assert server._restore(_core.SyncServer([(0, 4)]), path, "0123", 4, 1) == 0
-    with pytest.raises(ValueError, match="is of another run; remove it and its"):
-        server._restore(_core.SyncServer([(0, 4)]), path, "4567", 4, 1)
-
-
-def test_what_restarts_of_a_server_lose_is_counted(tmp_path: Path) -> None:
-    path = tmp_path / "sync-ps-0.count"
-    counts = server._Counts(path, 0)
-    assert counts.lost == 0
-    counts.keep(100.0)
-    counts = server._Counts(path, 70)  # the snapshot had so many
-    assert counts.lost == 30
-    counts = server._Counts(path, 70)  # and again, before it has reported
-    assert counts.lost == 30
-    counts.keep(80.0)
-    assert server._Counts(path, 75).lost == 35
 
 
 class Away:
@@ -335,6 +312,24 @@ def test_all_through_proxies_that_do_nothing(together: Callable[..., Together]) 
     report = run.end()
     _check(run, report)
     assert ("syncs", True) in [(k, v > 0) for k, v in report["summaries"]["trainer-0"].items()]
+
+
+def test_a_full_disk_costs_a_server_its_snapshots_alone(
+    together: Callable[..., Together], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(server, "_save", full)
+    run = together(lsh.sync.EASGD(), servers=1)
+
+    def failed() -> float:
+        told = run.standings[-1]["metrics"] if run.standings else {}
+        return float(told.get("sync-ps-0", {}).get("snapshots_failed", 0.0))
+
+    run.until(lambda: failed() >= 2)
+    report = run.end()
+    _check(run, report)
 
 
 def test_in_lockstep_who_comes_first_waits_for_the_others(

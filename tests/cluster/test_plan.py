@@ -49,6 +49,7 @@ def drawn(draw):
         key=st.none() | paths,
         transport=st.sampled_from(["auto", "tcp", "shm"]),
         restarts=st.integers(0, 100),
+        snapshot_every=POSITIVE,
         prometheus=st.none() | st.integers(1, 65_535),
     )
     train = st.builds(
@@ -155,6 +156,7 @@ def test_data_and_network(digits):
         ("[cluster]\nrun = 5", "cluster.run must be a path"),
         ("[cluster]\ntransport = 'udp'", "cluster.transport must be one of auto, tcp, shm"),
         ("[cluster]\ntimeout = 0.1", "cluster.timeout must be at least three beats (1.5 s)"),
+        ("[cluster]\nsnapshot_every = 0", "cluster.snapshot_every must be greater than 0"),
         ("[cluster]\nprometheus = 70000", "cluster.prometheus must be at most 65535"),
         ("[sync]\nkind = 3", "sync.kind must be a text"),
         ("[sync]\nkind = 'x'", "sync.kind must be one of easgd, ma, bmuf, diloco, none, got 'x'"),

@@ -66,6 +66,14 @@ def test_servers_ledger_members_and_output():
     assert table.members(whole).rows[0] == ["trainer 0", "1.00 s", "11.0 s", "finished"]
 
 
+def test_snapshots_that_were_not_written_are_told_of():
+    told = json.loads(json.dumps(REPORT))
+    assert "snapshots" not in dict(table.facts(told))
+    told["members"][2]["counters"]["snapshots_failed"] = 1234.0
+    row = "1,234 of sync server 0 not written; its log says why"
+    assert dict(table.facts(told))["snapshots"] == row
+
+
 def test_values_that_are_not_finite_are_told_of():
     told = fakes.report()
     assert "not finite" not in dict(table.facts(told))

@@ -89,9 +89,14 @@ void SyncServer::adopt(int socket, bool checked, Transport wish) {
 }
 
 SyncServer::Counters SyncServer::counters() const {
-  return {
-      exchanges_.load(kRelaxed),   traffic_.own(),          traffic_.kernel(),         seconds(),
-      connections_.load(kRelaxed), refused_.load(kRelaxed), not_finite_.load(kRelaxed)};
+  return {exchanges_.load(kRelaxed),
+          changes_.load(kRelaxed),
+          traffic_.own(),
+          traffic_.kernel(),
+          seconds(),
+          connections_.load(kRelaxed),
+          refused_.load(kRelaxed),
+          not_finite_.load(kRelaxed)};
 }
 
 double SyncServer::seconds() const {
@@ -107,7 +112,7 @@ SyncServer::Snapshot SyncServer::snapshot() const {
     const std::lock_guard lock(held.mutex);
     snapshot.values.insert(snapshot.values.end(), held.values.begin(), held.values.end());
     snapshot.present.push_back(held.present);
-    snapshot.exchanges += held.exchanges;
+    snapshot.changes += held.changes;
   }
   return snapshot;
 }
@@ -125,9 +130,10 @@ void SyncServer::restore(const Snapshot& snapshot) {
     const auto end = from + static_cast<std::ptrdiff_t>(held.values.size());
     std::copy(std::exchange(from, end), end, held.values.begin());
     held.present = snapshot.present[i];
-    held.exchanges = i == 0 ? snapshot.exchanges : 0;
+    held.changes = i == 0 ? snapshot.changes : 0;
   }
-  exchanges_.store(snapshot.exchanges, kRelaxed);
+  exchanges_.store(snapshot.changes, kRelaxed);
+  changes_.store(snapshot.changes, kRelaxed);
 }
 
 void SyncServer::welcome(std::vector<Link*>& turns, std::vector<Link*>& next) {
@@ -289,8 +295,10 @@ void SyncServer::interpolate(Held& held, const ExchangeHead& head, std::span<flo
     held.present = true;
   } else {
     leashed::interpolate(w, values, head.alpha, head.old_reply != 0);
+    if (head.alpha == 0) return;
   }
-  ++held.exchanges;
+  ++held.changes;
+  changes_.fetch_add(1, kRelaxed);
 }
 
 }  // namespace leashed

@@ -39,6 +39,7 @@ class SyncServer {
 
   struct Counters {
     std::uint64_t exchanges = 0;  // of fragments, α = 0 included
+    std::uint64_t changes = 0;    // of these, those that changed what is held: α = 0 does not
     Traffic traffic;
     std::optional<Traffic> kernel;  // as WireCount has it
     double seconds = 0;             // of processor time, of the thread that serves; not of waiting
@@ -49,15 +50,15 @@ class SyncServer {
   Counters counters() const;
 
   // A copy of what is held, fragment after fragment in the order of the holdings, each as it is
-  // between two exchanges; what has not come yet is 0 and not `present`. The exchanges that are in
+  // between two exchanges; what has not come yet is 0 and not `present`. The changes that are in
   // it. While trainers go on.
   struct Snapshot {
     std::vector<float> values;
     std::vector<bool> present;
-    std::uint64_t exchanges = 0;
+    std::uint64_t changes = 0;
   };
   Snapshot snapshot() const;
-  // Before any connection.
+  // Before any connection. Exchanges are counted on from the changes.
   void restore(const Snapshot& snapshot);
 
  private:
@@ -66,7 +67,7 @@ class SyncServer {
     // Under the lock.
     std::vector<float> values;
     bool present = false;
-    std::uint64_t exchanges = 0;
+    std::uint64_t changes = 0;
   };
   // What both sides of a connection know of a fragment: the server of theta, the trainer of w.
   struct Known {
@@ -93,7 +94,8 @@ class SyncServer {
   std::unordered_map<Link*, std::unique_ptr<Link>> links_;  // the serving thread's own
   AlignedArray<float> values_{kFragment};                   // of what came compressed
   // Relaxed: counts for whoever looks on; they hand nothing over.
-  std::atomic<std::uint64_t> exchanges_{0}, connections_{0}, refused_{0}, not_finite_{0};
+  std::atomic<std::uint64_t> exchanges_{0}, changes_{0}, connections_{0}, refused_{0},
+      not_finite_{0};
   std::atomic<std::int64_t> waited_{0};  // nanoseconds of processor time
   WireCount traffic_;
   std::atomic<bool> ended_{false};  // relaxed: the eventfd's write and read order it

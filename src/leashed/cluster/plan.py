@@ -94,6 +94,8 @@ class Cluster:
         restarts: how often one process is started again, at most, after it died.
         keep: seconds between two files (``trainer-0.kept`` in ``run``) of what a trainer has reached,
             from which it goes on when it is started again. ``inf``: none are written.
+        snapshot_every: seconds between two snapshots of a sync server, at least: what its restart
+            loses. Nothing is written where nothing has changed, and for a tenth of the time at most.
         prometheus: port on 127.0.0.1 on which the master offers metrics. None: none.
 
     Raises:
@@ -112,6 +114,7 @@ class Cluster:
     grace: float = 10.0
     restarts: int = 10
     keep: float = 5.0
+    snapshot_every: float = 1.0
     prometheus: int | None = None
 
     def __post_init__(self) -> None:
@@ -134,6 +137,7 @@ class Cluster:
         checks.whole("cluster.restarts", self.restarts, 0)
         if self.keep != math.inf:
             checks.real("cluster.keep", self.keep, 0.0)
+        checks.real("cluster.snapshot_every", self.snapshot_every, 0.0)
         if self.prometheus is not None:
             checks.whole("cluster.prometheus", self.prometheus, 1, 65_535)
         for name in ("run", "key"):

@@ -1,7 +1,7 @@
 """The role ``sync-ps``: a server that holds fragments of w^PS (shadowsync, section 3.1).
 
-Beside what it serves, it writes a snapshot now and then, from which it goes on where it is started
-again: what trainers have exchanged since then is lost, and counted.
+Beside what it serves, it writes a snapshot now and then, if something has changed, from which it goes
+on where it is started again: what trainers have exchanged since then is lost, and counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run", "serve"]
 
-SNAPSHOT_EVERY = 1.0
-"""Seconds between two snapshots: a restart loses the exchanges of so long, at most."""
-
+_WRITING = 0.1  # of the time, at most, snapshots are written
 _REPORT = 0.25  # seconds
 _JOIN = 30.0  # seconds in which the master is expected to answer
 
@@ -59,6 +57,7 @@ def run(plan: Plan, index: int) -> None:
         folder=cluster.run,
         grace=cluster.grace,
         transport=cluster.transport,
+        snapshot_every=cluster.snapshot_every,
     )
 
 
@@ -74,6 +73,7 @@ def serve(
     grace: float,
     transport: str,
     advertise: str | None = None,
+    snapshot_every: float = 1.0,
 ) -> None:
     """Hold the fragments of server ``index`` of ``servers`` until the run has ended.
 
@@ -88,10 +88,12 @@ def serve(
         grace: seconds for which a master that is away is waited for.
         transport: as of ``Cluster``.
         advertise: likewise.
+        snapshot_every: seconds between two snapshots, where writing one takes less than a tenth of
+            that: a restart loses the exchanges of so long.
 
     Raises:
         ValueError: the run has another number of sync servers, or a snapshot is of another run.
-        OSError: the master cannot be reached (any more), or the folder not be written.
+        OSError: the master cannot be reached (any more), or a snapshot not be read.
     """
     made: Future[_core.SyncServer] = Future()
 
@@ -126,16 +128,12 @@ def serve(
             path = folder / f"sync-ps-{index}.snapshot"
             run = member.welcome.run
             restored = _restore(server, path, run, sum(lengths), len(mine))
-            counts = _Counts(path.with_suffix(".count"), restored)
+            kept = _Kept(server, path, run, restored, snapshot_every)
             made.set_result(server)
-            saved = time.monotonic()
             while not _over(heard, member, run):
                 counted = _counters(server, len(mine))
-                counts.keep(counted["exchanges"])
-                member.report({**counted, "restored": restored, "lost": counts.lost})
-                if time.monotonic() >= saved + SNAPSHOT_EVERY:
-                    _save(server, path, run)
-                    saved = time.monotonic()
+                kept.keep(int(counted["changes"]))
+                member.report({**counted, "restored": restored, **kept.counters()})
 
 
 @contextlib.contextmanager
@@ -195,13 +193,77 @@ def _counters(server: _core.SyncServer, fragments: int) -> dict[str, float]:
     return {**counted, "whole": counted["exchanges"] / max(1, fragments)}
 
 
+class _Kept:
+    """What a server leaves to the one that is started in its place: snapshots, and beside them, more
+    often, how many changes there were, which tells what a restart has lost.
+
+    What cannot be written costs that writing alone: what was written before stays, and the next
+    comes when it is due.
+
+    Args:
+        server: what is kept.
+        path: of the snapshot.
+        run: the run's name.
+        restored: changes in the snapshot from which this server goes on.
+        every: seconds between two snapshots, at least.
+    """
+
+    def __init__(
+        self, server: _core.SyncServer, path: Path, run: str, restored: int, every: float
+    ) -> None:
+        self._server = server
+        self._path = path
+        self._run = run
+        self._every = every
+        self._counts = _Counts(path.with_suffix(".count"), restored)
+        self._saved = restored
+        self._due = time.monotonic() + every
+        self._failed = 0
+        self._told = False
+        self._wrote(lambda: self._counts.keep(restored))
+
+    def counters(self) -> dict[str, float]:
+        """What is reported of it."""
+        return {"lost": self._counts.lost, "snapshots_failed": self._failed}
+
+    def keep(self, changes: int) -> None:
+        """There were so many, with those of the snapshot: writes what has changed and is due."""
+        self._wrote(lambda: self._counts.keep(changes))
+        begun = time.monotonic()
+        if begun < self._due or changes == self._saved:
+            return
+        if not self._wrote(self._save):
+            self._failed += 1
+        took = time.monotonic() - begun
+        self._due = begun + max(self._every, took / _WRITING)
+
+    def _save(self) -> None:
+        self._saved = _save(self._server, self._path, self._run)
+
+    def _wrote(self, write: Callable[[], None]) -> bool:
+        """Whether it could be written; if not, why is told once."""
+        try:
+            write()
+        except OSError as error:
+            if not self._told:
+                _log.warning(
+                    "a snapshot cannot be written (%s): the last one stays, and it is tried again. "
+                    "What is exchanged meanwhile is lost where this server is started again; "
+                    "snapshots_failed in its report counts on",
+                    str(error),
+                )
+            self._told = True
+            return False
+        return True
+
+
 class _Counts:
-    """How many exchanges were lost by restarts, in a file beside the snapshot. It is written with
-    each report: of the exchanges since the last one nobody knows.
+    """How many changes there were, and how many were lost by restarts, in a file beside the snapshot.
+    It is written with each report: of those since the last one nobody knows.
 
     Args:
         path: the file.
-        restored: exchanges in the snapshot from which this server goes on.
+        restored: changes in the snapshot from which this server goes on.
 
     Attributes:
         lost: so far.
@@ -209,35 +271,49 @@ class _Counts:
 
     def __init__(self, path: Path, restored: int) -> None:
         self._path = path
+        self._written = -1
         self.lost = 0
         with contextlib.suppress(FileNotFoundError):
-            exchanges, lost = path.read_text(encoding="ascii").split()
-            self.lost = int(lost) + max(0, int(exchanges) - restored)
-        self.keep(restored)
+            changes, lost = path.read_text(encoding="ascii").split()
+            self.lost = int(lost) + max(0, int(changes) - restored)
 
-    def keep(self, exchanges: float) -> None:
-        """There were so many, with those of the snapshot."""
-        beside = self._path.with_suffix(".count.new")
-        beside.write_text(f"{exchanges:.0f} {self.lost}\n", encoding="ascii")
-        beside.replace(self._path)
+    def keep(self, changes: int) -> None:
+        """There were so many, with those of the snapshot. OSError where it cannot be written."""
+        if changes == self._written:
+            return
+        with _replacing(self._path, ".count.new") as file:
+            file.write(f"{changes} {self.lost}\n".encode("ascii"))
+        self._written = changes
 
 
-def _save(server: _core.SyncServer, path: Path, run: str) -> None:
-    """Writes a snapshot beside the one before, which it then replaces."""
-    values, present, exchanges = server.snapshot()
-    beside = path.with_suffix(".new")
-    with beside.open("wb") as file:
-        head = np.array([exchanges, len(present), *present], "<u8")
+def _save(server: _core.SyncServer, path: Path, run: str) -> int:
+    """Writes a snapshot beside the one before, which it then replaces; how many changes are in it."""
+    values, present, changes = server.snapshot()
+    with _replacing(path, ".new") as file:
+        head = np.array([changes, len(present), *present], "<u8")
         np.save(file, np.frombuffer(run.encode(), np.uint8), allow_pickle=False)
         np.save(file, head, allow_pickle=False)
         np.save(file, values, allow_pickle=False)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    return changes
+
+
+@contextlib.contextmanager
+def _replacing(path: Path, suffix: str) -> Iterator[BinaryIO]:
+    """A file that takes the other's place once it is whole; where it fails, nothing is left of it."""
+    beside = path.with_suffix(suffix)
+    try:
+        with beside.open("wb") as file:
+            yield file
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def _restore(server: _core.SyncServer, path: Path, run: str, length: int, fragments: int) -> int:
-    """Goes on from a snapshot, if there is one; how many exchanges are in it."""
+    """Goes on from a snapshot, if there is one; how many changes are in it."""
     try:
         with path.open("rb") as file:
             of = np.load(file, allow_pickle=False).tobytes()
@@ -249,7 +325,7 @@ def _restore(server: _core.SyncServer, path: Path, run: str, length: int, fragme
         raise ValueError(
             f"{path} is of another run; remove it and its .count, or choose another folder"
         )
-    exchanges = int(head[0])
-    server.restore(values.astype(np.float32), [bool(each) for each in head[2:]], exchanges)
-    _log.info("goes on from a snapshot with %d exchanges", exchanges)
-    return exchanges
+    changes = int(head[0])
+    server.restore(values.astype(np.float32), [bool(each) for each in head[2:]], changes)
+    _log.info("goes on from a snapshot with %d changes", changes)
+    return changes

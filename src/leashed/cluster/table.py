@@ -188,6 +188,13 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if any(refused.values()):
         told = ", ".join(f"{name} {count:,.0f}" for name, count in refused.items() if count)
         known.append(("not finite", f"{told} (rounds and fragments that nobody has taken)"))
+    unwritten = [
+        f"{v['snapshots_failed']:,.0f} of sync server {k}"
+        for k, v in counted(report, "sync-ps").items()
+        if v.get("snapshots_failed")
+    ]
+    if unwritten:
+        known.append(("snapshots", f"{', '.join(unwritten)} not written; its log says why"))
     if "restarts" in report:
         again = [f"{name} {count}" for name, count in report["restarts"].items() if count]
         known.append(("restarts", ", ".join(again) or "none"))

@@ -103,6 +103,7 @@ TEST_CASE("a fragment that is not there becomes theta, and then moves towards ea
     CHECK(answer.other == ramp(5));
     CHECK(exchange(first, ramp(0), 0).other == ramp(5));
     CHECK(server.counters().exchanges == 3 * 6);
+    CHECK(server.counters().changes == 3 * 3);  // not those with α = 0
     CHECK(server.counters().connections == 2);
     CHECK(server.counters().refused == 0);
     const Traffic one = first.traffic().own(), two = late.traffic().own();
@@ -432,7 +433,7 @@ TEST_CASE("what a server was goes into another by its snapshot, with what was no
     snapshot = server.snapshot();
   }
   CHECK(snapshot.present == std::vector<bool>{false, true, false});
-  CHECK(snapshot.exchanges == 2);
+  CHECK(snapshot.changes == 2);
   REQUIRE(snapshot.values.size() == kDimension);
   const Vector expected = ramp(4);
   CHECK(std::equal(expected.begin() + kFragment, expected.begin() + 2 * kFragment,
@@ -441,10 +442,11 @@ TEST_CASE("what a server was goes into another by its snapshot, with what was no
   SyncServer server(holdings_of(kOne, 0));
   server.restore(snapshot);
   CHECK(server.counters().exchanges == 2);
+  CHECK(server.counters().changes == 2);
   const SyncServer::Snapshot again = server.snapshot();
   CHECK(again.values == snapshot.values);
   CHECK(again.present == snapshot.present);
-  CHECK(again.exchanges == snapshot.exchanges);
+  CHECK(again.changes == snapshot.changes);
   ServerLinks links(kDimension, kOne, 1, 1);
   connect(server, links, 0);
   const Answer answer = exchange(links, ramp(100), 0);

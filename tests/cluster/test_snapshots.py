@@ -1,0 +1,163 @@
+"""What a sync server leaves to the one that is started in its place, and what keeping it costs."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leashed import _core
+from leashed.cluster import server
+
+
+@dataclass
+class Fake:
+    """A server that was changed so often."""
+
+    changes: int = 0
+    copied: int = 0
+
+    def snapshot(self) -> tuple[object, list[bool], int]:
+        self.copied += 1
+        return np.full(4, self.changes, np.float32), [True], self.changes
+
+
+@dataclass
+class Clock:
+    """Stands still, but for what writing takes."""
+
+    now: float = 0.0
+    writing: float = 0.0
+    full: bool = False
+    written: int = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def fsync(self, _: int) -> None:
+        self.written += 1
+        self.now += self.writing
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(server.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(os, "fsync", clock.fsync)
+    return clock
+
+
+def kept(fake: Fake, folder: Path, restored: int = 0) -> server._Kept:
+    return server._Kept(fake, folder / "sync-ps-0.snapshot", "0123", restored, 1.0)  # type: ignore[arg-type]
+
+
+def restored(folder: Path) -> int:
+    native = _core.SyncServer([(0, 4)])
+    return server._restore(native, folder / "sync-ps-0.snapshot", "0123", 4, 1)
+
+
+def test_a_server_goes_on_from_no_snapshot_of_another_run(tmp_path: Path) -> None:
+    path = tmp_path / "sync-ps-0.snapshot"
+    native = _core.SyncServer([(0, 4)])
+    assert server._restore(native, path, "0123", 4, 1) == 0
+    server._save(native, path, "0123")
+    assert server._restore(_core.SyncServer([(0, 4)]), path, "0123", 4, 1) == 0
+    with pytest.raises(ValueError, match="is of another run; remove it and its"):
+        server._restore(_core.SyncServer([(0, 4)]), path, "4567", 4, 1)
+
+
+def test_nothing_is_written_where_nothing_has_changed(tmp_path: Path, clock: Clock) -> None:
+    fake = Fake(changes=5)
+    keeping = kept(fake, tmp_path)
+    for clock.now in (0.5, 1.0, 1.5, 2.0, 3.0, 9.0):
+        keeping.keep(fake.changes)
+    assert (fake.copied, clock.written) == (1, 1)
+    before = {path: path.stat() for path in tmp_path.iterdir()}
+    keeping.keep(fake.changes)
+    assert {path: path.stat() for path in tmp_path.iterdir()} == before
+    fake.changes += 1
+    keeping.keep(fake.changes)
+    assert restored(tmp_path) == 6
+    again = Fake(changes=6)  # what goes on from it has nothing to write either
+    clock.now += 1.0
+    keeping = kept(again, tmp_path, restored=6)
+    clock.now += 1.0
+    keeping.keep(again.changes)
+    assert again.copied == 0
+    assert keeping.counters() == {"lost": 0, "snapshots_failed": 0}
+
+
+def test_writing_takes_a_tenth_of_the_time_at_most(tmp_path: Path, clock: Clock) -> None:
+    fake, clock.writing = Fake(), 3.0
+    keeping = kept(fake, tmp_path)
+    spent = 0.0
+    while clock.now < 300.0:
+        clock.now += 0.25
+        fake.changes += 1
+        before = clock.now
+        keeping.keep(fake.changes)
+        spent += clock.now - before
+    assert 0.09 * clock.now < spent <= 0.1 * clock.now
+
+
+def test_what_cannot_be_written_costs_that_snapshot_alone(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = Fake(changes=7)
+    keeping = kept(fake, tmp_path)
+    clock.now = 1.0
+    keeping.keep(fake.changes)
+    fake.changes, clock.full = 30, True
+    for clock.now in (2.0, 2.5, 3.0, 4.0):
+        keeping.keep(fake.changes)
+    assert keeping.counters() == {"lost": 0, "snapshots_failed": 3}
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert "No space left on device" in caplog.text
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "sync-ps-0.count",
+        "sync-ps-0.snapshot",
+    ]
+    assert restored(tmp_path) == 7
+    assert kept(Fake(), tmp_path, restored=7).counters()["lost"] == 23
+    clock.full = False
+    clock.now = 5.0
+    keeping.keep(fake.changes)
+    assert keeping.counters()["snapshots_failed"] == 3
+    assert restored(tmp_path) == 30
+
+
+def test_a_count_that_cannot_be_written_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeping = kept(Fake(), tmp_path)
+    keeping.keep(10)
+
+    def none_left(path: Path, *_: object) -> object:
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", none_left)
+        keeping.keep(20)
+    assert "Too many open files" in caplog.text
+    assert (tmp_path / "sync-ps-0.count").read_text() == "10 0\n"
+    keeping.keep(20)
+    assert (tmp_path / "sync-ps-0.count").read_text() == "20 0\n"
+
+
+def test_what_restarts_of_a_server_lose_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "sync-ps-0.count"
+    counts = server._Counts(path, 0)
+    assert counts.lost == 0
+    counts.keep(100)
+    counts = server._Counts(path, 70)  # the snapshot had so many
+    assert counts.lost == 30
+    counts = server._Counts(path, 70)  # and again, before it has reported
+    assert counts.lost == 30
+    counts.keep(80)
+    assert server._Counts(path, 75).lost == 35
