@@ -145,7 +145,9 @@ def test_what_a_client_sends_right_behind_its_proof_is_not_read(door: Door) -> N
 
 
 def test_another_key_is_told_and_gets_no_byte(door: Door) -> None:
-    with pytest.raises(Refused, match="holds another key; give all processes the same key file"):
+    with pytest.raises(
+        Refused, match=r"holds another key .*same key file\), or has no descriptors"
+    ):
         door.honest(OTHER)
     with door.raw() as client:
         greeting = client.recv(GREETING)
@@ -380,24 +382,49 @@ def test_who_speaks_too_slowly_is_cut_off(door: Door, monkeypatch: pytest.Monkey
     assert door.came.empty()
 
 
-def test_no_descriptors_left_is_no_end(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_descriptors_left_is_no_end(
+    door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not for who has been accepted, and is about to prove itself, either."""
     real = door.listener._socket
 
     class Full:
-        def __init__(self) -> None:
-            self.times = 3
+        times = 0
 
         def accept(self) -> tuple[socket.socket, tuple[str, int]]:
-            if self.times:
-                self.times -= 1
+            if door.listener._half_open:
+                self.times += 1
                 raise OSError(24, "Too many open files")
             return real.accept()
 
     full = Full()
     monkeypatch.setattr(door.listener, "_accept_some", lambda: accept_by(door.listener, full, real))
-    with door.honest():
-        door.came.get(timeout=10)[0].close()
-    assert full.times == 0
+    for _ in range(3):
+        with door.honest():
+            door.came.get(timeout=10)[0].close()
+    assert full.times >= 3
+    assert door.listener.refused == 0
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert "Too many open files" in caplog.text
+
+
+def test_who_is_silent_makes_room_where_no_descriptors_are_left(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "_SILENT", 0.0)
+    real = door.listener._socket
+
+    class Full:
+        def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+            if door.listener._half_open:
+                raise OSError(24, "Too many open files")
+            return real.accept()
+
+    full = Full()
+    monkeypatch.setattr(door.listener, "_accept_some", lambda: accept_by(door.listener, full, real))
+    with door.raw() as silent, door.raw():
+        assert len(heard_until_end(silent)) == GREETING
+        wait_until(lambda: door.listener.refused == 1)
 
 
 def accept_by(listener: Listener, full: object, real: socket.socket) -> None:

@@ -5,11 +5,13 @@ the run's terms in that folder.
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 from pathlib import Path
 
 from leashed.cluster import master, server
+from leashed.cluster.limits import raise_descriptors
 from leashed.cluster.member import master_address
 from leashed.cluster.messages import Account
 from leashed.cluster.opening import read_key
@@ -66,6 +68,9 @@ def _main(role: str, folder: Path, index: int) -> None:
 
 if __name__ == "__main__":
     tie()
+    raise_descriptors()
+    logging.basicConfig(format="{asctime} {levelname} {message}", style="{")
+    logging.getLogger("leashed").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

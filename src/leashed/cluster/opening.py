@@ -62,6 +62,7 @@ _HALF_OPEN = 256
 _AT_ONCE = 16  # accepted before those that have spoken are heard again
 _TIME_TO_PROVE = 5.0  # seconds
 _PAUSE = 0.05  # seconds, where there are no descriptors left
+_SILENT = 1.0  # seconds, after which one who has not proved itself then makes room
 # Seconds of silence until the system asks whether the host is there, between two such questions, and
 # how many without an answer end a connection.
 _KEEP_ALIVE = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 6}
@@ -377,8 +378,8 @@ def _read(connection: socket.socket, size: int, end: float, address: str) -> byt
                     errno.ECONNRESET, "closed the connection before its greeting", address
                 )
             raise Refused(
-                f"{address} closed the connection when it saw our proof: most likely it holds "
-                "another key; give all processes the same key file"
+                f"{address} closed the connection before it had proved itself: it holds another key "
+                "(give all processes the same key file), or has no descriptors left; its log says which"
             )
         heard += more
     return heard
@@ -436,6 +437,7 @@ class Listener:
         Answering(key, role)  # told now, not by the first connection
         self._key, self._role, self._accept = key, role, accept
         self.refused = 0
+        self._told = False
         self._half_open: dict[socket.socket, _HalfOpen] = {}
         self._socket = _listening(host, port)
         self.host, self.port = self._socket.getsockname()[:2]
@@ -498,12 +500,11 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._refuse_oldest("no descriptors left")
-                    time.sleep(_PAUSE)
+                    self._wait_for_room(error)
                     return
                 continue  # that one connection is gone
             if len(self._half_open) >= _HALF_OPEN:
-                self._refuse_oldest("too many others")
+                self._refuse(next(iter(self._half_open.values())), "too many others")
             connection.setblocking(False)
             half = _HalfOpen(
                 connection,
@@ -514,6 +515,20 @@ class Listener:
             self._half_open[connection] = half
             self._selector.register(connection, selectors.EVENT_READ)
             self._send(half, half.answering.greeting)
+
+    def _wait_for_room(self, error: OSError) -> None:
+        """Those who have called and are not accepted yet wait, too."""
+        if not self._told:
+            self._told = True
+            _log.warning(
+                "no more connections are accepted for now: %s; a higher hard limit (ulimit -Hn) on "
+                "open files lets in more",
+                error.strerror,
+            )
+        oldest = next(iter(self._half_open.values()), None)
+        if oldest and oldest.since + _SILENT <= time.monotonic():
+            self._refuse(oldest, "no descriptors left")
+        time.sleep(_PAUSE)
 
     def _hear(self, half: _HalfOpen) -> None:
         try:
@@ -557,10 +572,6 @@ class Listener:
         except Exception:  # noqa: BLE001 (the caller's; others are to be served)
             _log.exception("the connection of %s at %s is closed", peer.name, peer.address)
             half.connection.close()
-
-    def _refuse_oldest(self, why: str) -> None:
-        if oldest := next(iter(self._half_open.values()), None):
-            self._refuse(oldest, why)
 
     def _refuse(self, half: _HalfOpen, why: str) -> None:
         self.refused += 1

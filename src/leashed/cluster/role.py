@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from leashed.cluster import plan as plans
+from leashed.cluster.limits import raise_descriptors
 from leashed.cluster.opening import Refused
 from leashed.cluster.plan import Plan
 from leashed.cluster.supervisor import AGAIN, INTERRUPTED, OVER, WRONG, name_of, tie
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def status(role: str, path: Path, index: int) -> int:
     """Run a role to its end; its exit status. What goes wrong is told in a line on standard error."""
     why: Exception | str
+    raise_descriptors()
     try:
         return run(role, path, index)
     except KeyboardInterrupt:
