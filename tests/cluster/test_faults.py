@@ -123,6 +123,66 @@ def test_a_master_that_is_away_at_the_end_is_waited_for() -> None:
     it._send_result(b"1234")
 
 
+def test_handing_in_that_breaks_is_tried_again_however_long_it_had_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    breaks, now = Away(2), [0.0]
+
+    def send_result(data: bytes) -> None:
+        now[0] += 100 * GRACE
+        Away.send_result(breaks, data)
+
+    monkeypatch.setattr(breaks, "send_result", send_result)
+    monkeypatch.setattr(session.time, "monotonic", lambda: now[0])
+    it = object.__new__(Session)
+    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, grace=GRACE)
+    it._member = breaks  # type: ignore[assignment]
+    it._send_result(b"1234")
+    assert breaks.sent == b"1234"
+
+
+class Busy:
+    """A member whose master says nothing for so many looks, and beats."""
+
+    def __init__(self, looks: int, after: str) -> None:
+        self.looks = looks
+        self.after = after
+        self.finished: dict[str, float] = {}
+
+    def finish(self, summary: dict[str, float]) -> None:
+        self.finished = summary
+
+    def wait(self, _: float) -> bool:
+        self.looks -= 1
+        return self.looks < 0 and self.after == "over"
+
+    @property
+    def state(self) -> str:
+        return "joined" if self.looks >= 0 else self.after
+
+
+@pytest.mark.parametrize("after", ["over", "lost"])
+def test_a_master_that_lives_has_the_time_that_it_takes_to_confirm_an_end(after: str) -> None:
+    it = object.__new__(Session)
+    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY)
+    it._lost, it._cut_short = False, None
+    it._member = busy = Busy(1000, after)  # type: ignore[assignment]
+    it._hand_in(None, {"loss": 1.0})
+    assert busy.finished == {"loss": 1.0}
+    assert busy.looks < 0
+    assert it.lost == (after == "lost")
+    assert (it.cut_short is None) == (after == "over")
+
+
+def test_nobody_hands_in_what_nobody_takes() -> None:
+    it = object.__new__(Session)
+    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, results=False)
+    it._lost, it._cut_short = False, None
+    it._member = Busy(0, "over")  # type: ignore[assignment]
+    it._hand_in(np.zeros(3, np.float32), {})
+    assert not it.lost
+
+
 # Trainers as threads of this process, so that a proxy can stand before each.
 
 

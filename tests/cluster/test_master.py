@@ -606,6 +606,53 @@ def test_results_that_are_not_what_they_say_are_refused(
     assert (running.folder / "trainer-0.f32").read_bytes() == b"12345678"
 
 
+class Slow:
+    """A connection that takes a tenth of what it is given, as late as it may."""
+
+    def __init__(self, silent: int) -> None:
+        self.silent = silent
+        self.taken = b""
+
+    def settimeout(self, _: float) -> None:
+        pass
+
+    def sendall(self, _: bytes) -> None:
+        raise TimeoutError
+
+    def send(self, data: memoryview | bytes) -> int:
+        some = bytes(data[: max(1, len(data) // 10)])
+        self.taken += some
+        return len(some)
+
+    def recv(self, _: int) -> bytes:
+        if self.silent:
+            self.silent -= 1
+            raise TimeoutError
+        return b"\1"
+
+    def __enter__(self) -> Slow:  # noqa: PYI034 (Self is of Python 3.11)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_a_result_may_take_as_long_as_it_moves_and_the_master_lives(
+    started: Start, joined: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = started()
+    member = joined(running.address).member
+    slow = Slow(silent=9)
+    monkeypatch.setattr(member, "_connect", lambda *_: slow)
+    member.send_result(b"12345678")
+    assert slow.taken == (2).to_bytes(8, "little") + b"12345678" + slow.taken[-4:]
+    running.stop()
+    member.wait(20)
+    slow.silent = 9
+    with pytest.raises(TimeoutError, match="nothing of the result has moved for 60 s"):
+        member.send_result(b"12345678")
+
+
 def test_a_callback_that_fails_is_told_to_the_next_caller(
     started: Start, caplog: pytest.LogCaptureFixture
 ) -> None:

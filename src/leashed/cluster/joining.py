@@ -187,6 +187,7 @@ def join(
         backend=backend,
         timeout=timeout,
         grace=grace,
+        results=False,  # each has its own
         advertise=advertise,
         meet=meet,
     )

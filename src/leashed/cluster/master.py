@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
 import secrets
 import signal
@@ -344,6 +345,8 @@ class _Results:
                 file.write(data)
             if int.from_bytes(_exactly(connection, 4), "little") != sum_:
                 raise ValueError("its checksum is another")
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

@@ -278,32 +278,43 @@ class Member:
 
     def send_result(self, data: bytes | bytearray | memoryview, *, deadline: float = 60.0) -> None:
         """Send the final parameters, float32 in the machine's order (little-endian), on a
-        connection of its own; returns when the master has them on its disk.
+        connection of its own; returns when the master has them on its disk, however long that takes.
 
         Raises:
-            TimeoutError: not done within ``deadline`` seconds.
+            TimeoutError: nothing of them has gone for ``deadline`` seconds; or all has, and the
+                master, which is away, has not said in as many that it has them.
             OSError: the master is away, or has refused them.
         """
         view = memoryview(data).cast("B")
         if len(view) % 4 or not view:
             raise ValueError(f"data must be float32 values, got {len(view)} bytes")
-        end = time.monotonic() + checks.real("deadline", deadline, 0.0)
+        checks.real("deadline", deadline, 0.0)
         count, sum_ = len(view) // 4, zlib.crc32(view)
         with self._connect("result", min(deadline, _CONNECTING)) as connection:
+            connection.settimeout(deadline)
             try:
                 for piece in (count.to_bytes(8, "little"), view, sum_.to_bytes(4, "little")):
-                    connection.settimeout(max(end - time.monotonic(), 1e-3))
-                    connection.sendall(piece)
-                connection.settimeout(max(end - time.monotonic(), 1e-3))
-                taken = connection.recv(1)
+                    sent = 0
+                    while sent < len(piece):  # (sendall has one deadline for all of it)
+                        sent += connection.send(piece[sent:])
+                taken = self._answer(connection)
             except TimeoutError:
-                raise TimeoutError(f"the result is not out after {deadline:g} s") from None
+                raise TimeoutError(f"nothing of the result has moved for {deadline:g} s") from None
             except ConnectionError:
                 taken = b""
         if taken != b"\1":
             raise ConnectionError(
                 "the master has refused the result, or cut off; where it lives, its log says why"
             )
+
+    def _answer(self, connection: socket.socket) -> bytes:
+        """The master's word on a result: for as long as it lives, it may be writing."""
+        while True:
+            try:
+                return connection.recv(1)
+            except TimeoutError:
+                if self._state != "joined":
+                    raise
 
     def wait(self, timeout: float) -> bool:
         """Wait until the state is "over" or "failed"; whether it is, after at most ``timeout`` s."""

@@ -88,6 +88,7 @@ class Cluster:
             ``leashed.cluster.collectives``.
         timeout: seconds for a round of synchronisation, and for a connection.
         grace: seconds for which a master that is away is waited for.
+        results: whether the master is handed the final parameters, for the model that comes out.
         advertise: the host at which the others reach this trainer. Default: ``host``, or where that
             is 0.0.0.0 or ::, the one that this machine has towards the master.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
@@ -106,6 +107,7 @@ class Cluster:
     backend: str = collectives.OWN
     timeout: float = 10.0
     grace: float = 10.0
+    results: bool = True
     advertise: str | None = None
     meet: (
         Callable[
@@ -654,7 +656,7 @@ class Session:
         return summary
 
     def _hand_in(self, result: NDArray[np.float32] | None, summary: dict[str, float]) -> None:
-        if result is not None:
+        if result is not None and self._cluster.results:
             try:
                 self._send_result(np.ascontiguousarray(result, "<f4").tobytes())
             except OSError as error:
@@ -662,9 +664,12 @@ class Session:
                 self._cut_short = self._cut_short or f"its result cannot be handed in: {error}"
                 return
         self._member.finish(summary)
-        if not self._member.wait(self._member.welcome.timeout + self._cluster.grace):
-            self._lost = True
-            self._cut_short = self._cut_short or "the master has not confirmed that this one ended"
+        while not self._member.wait(_REPORT):
+            if self._member.state == "lost":
+                self._lost = True
+                why = "the master has not confirmed that this one ended"
+                self._cut_short = self._cut_short or why
+                return
 
     @property
     def lost(self) -> bool:
@@ -689,11 +694,12 @@ class Session:
         self._listener.close()
 
     def _send_result(self, data: bytes) -> None:
-        end = time.monotonic() + self._cluster.grace
+        end = math.inf  # as of the first attempt that fails, however long it took
         while self._member.state != "over":  # then nobody takes it any more
             try:
                 self._member.send_result(data)
             except OSError as error:
+                end = min(end, time.monotonic() + self._cluster.grace)
                 if time.monotonic() >= end:
                     raise
                 _log.info("the result is not out yet: %s", error)

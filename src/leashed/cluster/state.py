@@ -59,8 +59,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         grace: how long members have to come back to a restarted master, and the trainers to come at
             the start before the first epoch is made without the others. Default 10.
         gather: how long the next epoch waits for more changes. Default 0.2.
-        patience: how long after the last batch trainers have for their results, and how long the
-            run waits for one where none is left. Default 60.
+        patience: how long the run waits for a trainer where none is left and batches are. Default 60.
     """
 
     total: int | None
