@@ -123,9 +123,11 @@ def test_arguments_become_a_plan():
             "bmuf:alpha=0.5,nesterov=true", "--when", "every:iterations=5", "--threads", "3",
             "--rule", "adam:beta1=0.8", "--lr", "0.01", "--persistence", "2", "--seconds", "9",
             "--data", "folder", "--output", "best", "--transport", "tcp", "--compression", "int8",
+            "--ports", "7000", "--prometheus", "0.0.0.0:9100",
         ]
     )  # fmt: skip
     plan = cluster._plan(options)
+    assert (plan.cluster.ports, plan.cluster.metrics_address) == (7000, ("0.0.0.0", 9100))
     assert plan.sync == plans.Sync(
         "bmuf", {"alpha": 0.5, "nesterov": True}, {"iterations": 5}, "int8"
     )
@@ -139,12 +141,16 @@ def test_arguments_become_a_plan():
         seconds=9.0,
         output="best",
     )
+    options = cli._parser().parse_args(["cluster", "up", "--prometheus", "9100"])
+    assert cluster._plan(options).cluster.metrics_address == ("127.0.0.1", 9100)
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["up", "--trainers", "0"], "cluster.trainers must be at least 1"),
+        (["up", "--ports", "65534"], "cluster.ports must be at most 65533"),
+        (["up", "--prometheus", "x"], "cluster.prometheus must be 'host:port'"),
         (["up", "--when", "often"], "sync.when must be"),
         (["up", "--when", "every:hours=5"], "sync.when must be"),
         (["up", "--when", "every:iterations=x"], "--when: 'x' is neither"),

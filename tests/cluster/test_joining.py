@@ -6,22 +6,42 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import leashed as lsh
-from leashed.cluster import joining
+from leashed.cluster import joining, opening
 from leashed.cluster.supervisor import Supervisor
 
 
-def join(rank: int, folder: Path) -> lsh.cluster.Cluster:
-    return lsh.cluster.join(rank=rank, size=2, rendezvous="127.0.0.1", folder=folder)
+def join(rank: int, folder: Path, **given: Any) -> lsh.cluster.Cluster:
+    return lsh.cluster.join(
+        **{"rank": rank, "size": 2, "rendezvous": "127.0.0.1", "folder": folder, **given}
+    )
 
 
 def test_a_folder_with_a_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run-0").mkdir()
     with pytest.raises(FileExistsError, match="has a run already"):
         join(0, tmp_path)
+
+
+def test_ports_that_are_given(tmp_path: Path) -> None:
+    """Sync servers have the first of them."""
+    assert join(0, tmp_path / "0", size=1).port == 0
+    opening.make_key(tmp_path / "key")
+    given = {"ports": 7000, "servers": 2, "rendezvous": "10.0.0.1", "key": tmp_path / "key"}
+    assert [join(rank, tmp_path / "1", **given).port for rank in range(2)] == [7002, 7003]
+    for ports, rendezvous, told in (
+        (65_533, "127.0.0.1", "ports must be at most 65532, so that the 4 ports"),
+        (0, "127.0.0.1", "ports must be at least 1"),
+        (28_470, "10.0.0.1", "28470 to 28473 are .*, and 28471 is that of rank 0's master"),
+    ):
+        given |= {"ports": ports, "rendezvous": rendezvous}
+        with pytest.raises(ValueError, match=told):
+            join(0, tmp_path / "2", **given)
+    assert not (tmp_path / "2").exists()
 
 
 @pytest.mark.process

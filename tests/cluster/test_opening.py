@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import queue
@@ -509,8 +510,12 @@ def test_with_a_key_file_any_address_will_do() -> None:
 
 
 def test_a_port_in_use_is_told(door: Door) -> None:
-    with pytest.raises(OSError, match=rf"in use \(listening at {door.listener.address}\)"):
-        Listener("127.0.0.1", door.listener.port, KEY, "master", lambda *_: None)
+    """With the name of what gives another."""
+    where = rf"cannot listen at {door.listener.address}: .* in use; .*, or give another: "
+    for role, name in (("master", "master in a plan's"), ("trainer", "ports in a plan's")):
+        with pytest.raises(OSError, match=where + name) as error:
+            Listener("127.0.0.1", door.listener.port, KEY, role, lambda *_: None)
+        assert error.value.errno == errno.EADDRINUSE
 
 
 def test_a_key_is_written_once_and_for_this_user_alone(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ def drawn(draw):
         transport=st.sampled_from(["auto", "tcp", "shm"]),
         restarts=st.integers(0, 100),
         snapshot_every=POSITIVE,
-        prometheus=st.none() | st.integers(1, 65_535),
+        ports=st.none() | st.integers(20_000, 60_000),
+        prometheus=st.none() | st.integers(1, 9999) | st.just("10.0.0.1:9100"),
     )
     train = st.builds(
         Train,
@@ -109,6 +110,17 @@ def test_the_master_comes_first_and_trainers_last():
     ]
 
 
+def test_ports_are_those_of_sync_servers_and_behind_them_those_of_trainers():
+    some = Cluster(trainers=2, sync_ps=2, ports=7000)
+    assert {which: some.port(*which) for which in some.processes()[1:]} == {
+        ("sync-ps", 0): 7000,
+        ("sync-ps", 1): 7001,
+        ("trainer", 0): 7002,
+        ("trainer", 1): 7003,
+    }
+    assert Cluster().port("trainer", 1) == 0  # any that is free
+
+
 def test_there_are_as_many_sync_servers_as_are_needed():
     for kind, count in (("easgd", 1), ("ma", 0), ("bmuf", 0), ("diloco", 0), ("none", 0)):
         assert plans.parse(f"[sync]\nkind = '{kind}'", HERE).cluster.sync_ps == count
@@ -158,6 +170,15 @@ def test_data_and_network(digits):
         ("[cluster]\ntimeout = 0.1", "cluster.timeout must be at least three beats (1.5 s)"),
         ("[cluster]\nsnapshot_every = 0", "cluster.snapshot_every must be greater than 0"),
         ("[cluster]\nprometheus = 70000", "cluster.prometheus must be at most 65535"),
+        ("[cluster]\nprometheus = '10.0.0.1'", "cluster.prometheus must be 'host:port'"),
+        ("[cluster]\nprometheus = ':9'", "cluster.prometheus must be 'host:port'"),
+        ("[cluster]\nprometheus = '10.0.0.1:0'", "cluster.prometheus must be at least 1"),
+        ("[cluster]\nprometheus = true", "cluster.prometheus must be a whole number"),
+        ("[cluster]\nports = 0", "cluster.ports must be at least 1"),
+        ("[cluster]\nports = '7000'", "cluster.ports must be a whole number"),
+        ("[cluster]\nports = 65534", "cluster.ports must be at most 65533, so that the 3 ports of"),
+        ("[cluster]\nmaster = '10.0.0.1:7002'\nports = 7000", "cluster.ports: 7000 to 7002 are"),
+        ("[cluster]\nprometheus = 7000\nports = 7000", "cluster.ports: 7000 to 7002 are"),
         ("[sync]\nkind = 3", "sync.kind must be a text"),
         ("[sync]\nkind = 'x'", "sync.kind must be one of easgd, ma, bmuf, diloco, none, got 'x'"),
         ("[sync]\nalpha = 2", "sync.alpha must be from 0 to 1"),

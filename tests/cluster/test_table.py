@@ -268,15 +268,18 @@ def test_the_view_shows_rates_since_the_last_report():
     assert "1 × sync-ps, 2 × trainer" in text
 
 
-def test_metrics_are_offered_on_this_machine_alone():
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+def test_metrics_are_offered_at_an_address(host):
     pytest.importorskip(
         "prometheus_client", reason="NOT TESTED: prometheus-client is not installed"
     )
     from leashed.cluster.prometheus import Exporter  # noqa: PLC0415
 
-    with Exporter(0) as exporter:
-        address = f"http://127.0.0.1:{exporter.port}/metrics"
-        assert exporter._server.server_address[0] == "127.0.0.1"
+    with Exporter(host, 0) as exporter:
+        address = f"http://{host}:{exporter.port}/metrics"
+        assert exporter._server.server_address[0] == host
+        with pytest.raises(OSError, match=rf"offer metrics at {host}:\d+: .* in use; give another"):
+            Exporter(host, exporter.port)
 
         def lines():
             with urllib.request.urlopen(address, timeout=10) as answer:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -88,10 +90,22 @@ def up(folder: Path, tmp_path: Path, *given: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def free_ports(count: int) -> int:
+    """The first of so many in a row that nobody has, below those that the system gives out."""
+    while True:
+        first = random.randrange(10_000, 30_000)
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
 @pytest.mark.process
 def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
+    """At the ports that it had, where these were given."""
     folder = tmp_path / "run"
-    process = up(folder, tmp_path, "--epochs", "100")
+    ports = free_ports(3)
+    process = up(folder, tmp_path, "--epochs", "100", "--ports", str(ports))
     deadline = time.monotonic() + PATIENCE
     with process:
         for name in ("trainer-1", "master-0", "sync-ps-0"):
@@ -107,6 +121,10 @@ def test_what_is_killed_comes_back_and_the_ledger_adds_up(tmp_path):
     restarts = {"master": 1, "sync-ps-0": 1, "trainer-0": 0, "trainer-1": 1}
     assert report["restarts"] == restarts
     assert "trainer-1 1" in out
+    names = ("sync-ps-0", "trainer-0", "trainer-1")
+    expected = {name: f"127.0.0.1:{ports + k}" for k, name in enumerate(names)}
+    members = [(f"{each['role']}-{each['index']}", each) for each in report["members"]]
+    assert {(name, each["address"]) for name, each in members} == set(expected.items())
     gone = [each for each in report["members"] if each["role"] == "trainer" and each["index"] == 1]
     assert len(gone) == 2
     assert not gone[0]["finished"]

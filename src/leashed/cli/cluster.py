@@ -126,7 +126,17 @@ def _add_up(actions: Commands) -> None:
         "test set; default: %(default)s",
     )
     here.add_argument(
-        "--prometheus", type=int, metavar="PORT", help="offer metrics on this port of 127.0.0.1"
+        "--ports",
+        type=int,
+        metavar="FIRST",
+        help="the ports on which sync servers and then trainers listen, from this one on (default: "
+        "any that are free)",
+    )
+    here.add_argument(
+        "--prometheus",
+        type=_port,
+        metavar="PORT|HOST:PORT",
+        help="offer metrics on this port of 127.0.0.1, or at this address",
     )
     add_rule(parser)
     parser.add_argument(
@@ -263,6 +273,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             sync_ps=plans.servers_of(words) if options.sync_ps is None else options.sync_ps,
             transport=options.transport,
             backend=options.backend,
+            ports=options.ports,
             prometheus=options.prometheus,
         ),
         words,
@@ -271,6 +282,10 @@ def _plan(options: argparse.Namespace) -> Plan:
             **{name: getattr(options, name) for name in others},
         ),
     )
+
+
+def _port(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
 
 
 def _when(text: str) -> str | dict[str, float]:

@@ -62,6 +62,7 @@ def _main(role: str, folder: Path, index: int) -> None:
             folder=folder,
             grace=terms["grace"],
             transport=terms["transport"],
+            port=terms["ports"] and terms["ports"] + index,
             advertise=terms["advertise"],
         )
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from leashed.base import checks
 from leashed.cluster import collectives, placing
 from leashed.cluster.member import master_address
-from leashed.cluster.opening import format_address, make_key, read_key
+from leashed.cluster.opening import check_ports, format_address, make_key, read_key
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local
 from leashed.cluster.supervisor import Supervisor
 from leashed.sync import Position
@@ -44,6 +44,7 @@ def join(
     rendezvous: str | None = None,
     key: str | os.PathLike[str] | None = None,
     folder: str | os.PathLike[str] | None = None,
+    ports: int | None = None,
     transport: str = "auto",
     backend: str = collectives.OWN,
     timeout: float = 10.0,
@@ -69,6 +70,10 @@ def join(
             snapshots; one without a run. Default: a new one for temporary files, which rank 0
             removes, unless one of its children fails: its log is there. (It is found by who has
             started the processes: two runs at once from one shell need a folder each.)
+        ports: the first of the ports on which sync servers and trainers listen: sync server k on
+            ``ports`` + k, rank k on ``ports`` + ``servers`` + k. Default: each on any that is free.
+            Over several machines the master has rendezvous's port, and in each further training of
+            this process the next.
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
             ``"auto"``: shared memory where it can be had.
         backend: what ``MA``, ``BMUF`` and the like sum with: ``"leashed"`` (the own ring),
@@ -93,6 +98,13 @@ def join(
     place = placing.find(os.environ, rank=rank, size=size, rendezvous=rendezvous)
     collectives.check(backend, place.size)
     local = is_local(format_address(place.host, place.port))
+
+    def clear(master: int) -> None:
+        if ports is not None:
+            others = {} if local else {"rank 0's master": master}
+            check_ports("ports", ports, servers + place.size, others)
+
+    clear(place.port)
     if not local and key is None:
         raise ValueError(
             f"key must be a file of mode 0600 that all machines have, since rank 0 is on "
@@ -128,6 +140,7 @@ def join(
         home = base / f"run-{run}"
         # On one machine the master takes any port that is free, and writes down which.
         port = 0 if local else place.port + run
+        clear(port)
         if place.rank != 0:
             there = format_address(place.host, port)
             return (master_address(home) if local else there), lambda: None
@@ -144,6 +157,7 @@ def join(
             "host": host,
             "advertise": advertise,
             "port": port,
+            "ports": ports or 0,
             "master": None if local else here,
             "key": str(Path(key).absolute() if key is not None else base / "key"),
             "given": key is not None,
@@ -183,6 +197,7 @@ def join(
         master="",
         key=secret,
         host=host,
+        port=0 if ports is None else ports + servers + place.rank,
         transport=transport,
         backend=backend,
         timeout=timeout,

@@ -30,8 +30,10 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from leashed.base import checks
 
 __all__ = [
     "Answering",
@@ -40,6 +42,7 @@ __all__ = [
     "Listener",
     "Peer",
     "Refused",
+    "check_ports",
     "connect",
     "format_address",
     "make_key",
@@ -56,6 +59,11 @@ GREETING = len(_MAGIC) + _NONCE
 CLAIM = len(_MAGIC) + _NONCE + _ROLE + _NAME + _PURPOSE + _PROOF
 ANSWER = _ROLE + _PROOF
 
+_PORTS = 65_535
+_PORT_OF = (  # the master's, and the others'
+    "master in a plan's [cluster], rendezvous of join",
+    "ports in a plan's [cluster], or of join",
+)
 _SECRET = 32
 _LONGEST_SECRET = 1024
 _HALF_OPEN = 256
@@ -190,6 +198,26 @@ def parse_address(text: str, name: str = "address") -> tuple[str, int]:
 def format_address(host: str, port: int) -> str:
     """Such as "host:port", or "[host]:port" where the host is an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def check_ports(name: str, first: int, count: int, others: Mapping[str, int]) -> None:
+    """That the ``count`` ports from ``first`` on exist, and are none of ``others``, by whose they are.
+
+    Raises:
+        TypeError, ValueError: they do not, or are; the message names ``name``.
+    """
+    last = checks.whole(name, first) + count - 1
+    if last > _PORTS:
+        raise ValueError(
+            f"{name} must be at most {_PORTS - count + 1}, so that the {count} ports of sync servers "
+            f"and trainers are below {_PORTS + 1}; got {first}"
+        )
+    for who, port in others.items():
+        if first <= port <= last:
+            raise ValueError(
+                f"{name}: {first} to {last} are the ports of sync servers and trainers, and {port} is "
+                f"that of {who}; give ports beside it"
+            )
 
 
 def is_loopback(host: str) -> bool:
@@ -439,7 +467,7 @@ class Listener:
         self.refused = 0
         self._told = False
         self._half_open: dict[socket.socket, _HalfOpen] = {}
-        self._socket = _listening(host, port)
+        self._socket = _listening(host, port, role)
         self.host, self.port = self._socket.getsockname()[:2]
         self.address = format_address(self.host, self.port)
         self._wake, self._woken = socket.socketpair()
@@ -585,7 +613,7 @@ class Listener:
             half.connection.close()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listening(host: str, port: int, role: str) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -599,7 +627,9 @@ def _listening(host: str, port: int) -> socket.socket:
         listening.setblocking(False)
     except OSError as error:
         listening.close()
-        raise OSError(
-            error.errno, f"{error.strerror} (listening at {format_address(host, port)})"
-        ) from None
+        where = format_address(host, port)
+        remedy = ""
+        if error.errno == errno.EADDRINUSE:
+            remedy = f"; end what has the port ('ss -ltnp' tells), or give another: {_PORT_OF[role != 'master']}"
+        raise OSError(error.errno, f"cannot listen at {where}: {error.strerror}{remedy}") from None
     return listening

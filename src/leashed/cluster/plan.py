@@ -96,7 +96,10 @@ class Cluster:
             from which it goes on when it is started again. ``inf``: none are written.
         snapshot_every: seconds between two snapshots of a sync server, at least: what its restart
             loses. Nothing is written where nothing has changed, and for a tenth of the time at most.
-        prometheus: port on 127.0.0.1 on which the master offers metrics. None: none.
+        prometheus: where the master offers metrics: a port of 127.0.0.1, or ``"HOST:PORT"``. None:
+        ports: the first of the ports on which sync servers and trainers listen: sync server k on
+            ``ports`` + k, trainer k on ``ports`` + ``sync_ps`` + k. None: each on any that is free.
+            nowhere.
 
     Raises:
         TypeError, ValueError: a value is wrong; the message names it.
@@ -115,7 +118,8 @@ class Cluster:
     restarts: int = 10
     keep: float = 5.0
     snapshot_every: float = 1.0
-    prometheus: int | None = None
+    ports: int | None = None
+    prometheus: int | str | None = None
 
     def __post_init__(self) -> None:
         host, port = opening.parse_address(self.master, "cluster.master")
@@ -138,8 +142,11 @@ class Cluster:
         if self.keep != math.inf:
             checks.real("cluster.keep", self.keep, 0.0)
         checks.real("cluster.snapshot_every", self.snapshot_every, 0.0)
-        if self.prometheus is not None:
-            checks.whole("cluster.prometheus", self.prometheus, 1, 65_535)
+        others = {"master": port}
+        if (metrics := self.metrics_address) is not None:
+            others["prometheus"] = checks.whole("cluster.prometheus", metrics[1], 1, 65_535)
+        if self.ports is not None:
+            opening.check_ports("cluster.ports", self.ports, self.sync_ps + self.trainers, others)
         for name in ("run", "key"):
             value = getattr(self, name)
             if value is not None:
@@ -149,6 +156,19 @@ class Cluster:
     def address(self) -> tuple[str, int]:
         """Host and port of the master."""
         return opening.parse_address(self.master)
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port where the master offers metrics; None: it does not."""
+        if isinstance(self.prometheus, str):
+            return opening.parse_address(self.prometheus, "cluster.prometheus")
+        return None if self.prometheus is None else ("127.0.0.1", self.prometheus)
+
+    def port(self, role: str, index: int) -> int:
+        """Where a sync server or trainer listens; 0: any that is free."""
+        if self.ports is None:
+            return 0
+        return self.ports + index + (self.sync_ps if role == "trainer" else 0)
 
     @property
     def key_file(self) -> Path:
@@ -392,9 +412,8 @@ def parse(text: str, folder: Path) -> Plan:
     settings = dict(tables.get("sync", {}))
     own = {key: settings.pop(key) for key in ("kind", "when", "compression") if key in settings}
     words = Sync(settings=settings, **own)
-    cluster = _filled(Cluster, "cluster", tables)
-    if "sync_ps" not in tables.get("cluster", {}):
-        cluster = dataclasses.replace(cluster, sync_ps=servers_of(words))
+    given = {"sync_ps": servers_of(words), **tables.get("cluster", {})}
+    cluster = _filled(Cluster, "cluster", {"cluster": given})
     train = _filled(Train, "train", tables)
     key = None if cluster.key is None else folder / cluster.key
     data = train.data if train.data == DIGITS else str(folder / train.data)

@@ -1,4 +1,4 @@
-"""A run's figures for Prometheus, on a port of this machine alone (extra ``prometheus``)."""
+"""A run's figures for Prometheus, which asks for them over HTTP (extra ``prometheus``)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from leashed.cluster.history import present
 from leashed.cluster.measures import Counters, Measures, Pulse, counted
+from leashed.cluster.opening import format_address
 from leashed.cluster.plan import ROLES
 
 try:
@@ -21,28 +22,35 @@ except ImportError as error:
 
 __all__ = ["Exporter"]
 
-_LOOPBACK = "127.0.0.1"
-
 
 class Exporter(Collector):
-    """Answers ``http://127.0.0.1:PORT/metrics`` with the newest of the reports it is called with.
+    """Answers ``http://HOST:PORT/metrics`` with the newest of the reports it is called with, whoever
+    asks.
 
     A context manager, at whose end it answers no more.
 
     Args:
+        host: the address to listen on.
         port: 0: any that is free.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is taken, or there is no such address here.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, host: str, port: int) -> None:
         self._pulse = Pulse()
         # The newest report and its rates; replaced as one, for the server's threads.
         self._newest: tuple[Mapping[str, Any], Mapping[int, Measures]] | None = None
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
-        self._server, self._thread = start_http_server(port, _LOOPBACK, registry)
+        try:
+            self._server, self._thread = start_http_server(port, host, registry)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot offer metrics at {format_address(host, port)}: {error.strerror}; give another "
+                "as prometheus",
+            ) from None
 
     def __enter__(self) -> Exporter:  # noqa: PYI034 (Self is of Python 3.11)
         return self

@@ -69,8 +69,8 @@ def status(role: str, path: Path, index: int) -> int:
         found, why = AGAIN, error
     except MemoryError as error:
         found, why = AGAIN, f"out of memory: {error}"
-    if isinstance(why, OSError) and why.strerror and why.filename is not None:
-        why = f"{why.filename}: {why.strerror}"
+    if isinstance(why, OSError) and why.strerror:
+        why = why.strerror if why.filename is None else f"{why.filename}: {why.strerror}"
     print(f"leashed: error: {name_of(role, index)}: {why}", file=sys.stderr)
     return found
 
@@ -163,10 +163,10 @@ def _master(plan: Plan) -> dict[str, Any]:
         watchers: list[Callable[[dict[str, Any]], None]] = [
             stack.enter_context(Recorder(cluster.run))
         ]
-        if cluster.prometheus is not None:
+        if (metrics := cluster.metrics_address) is not None:
             from leashed.cluster.prometheus import Exporter  # noqa: PLC0415 (an extra)
 
-            watchers.append(stack.enter_context(Exporter(cluster.prometheus)))
+            watchers.append(stack.enter_context(Exporter(*metrics)))
 
         def watch(report: dict[str, Any]) -> None:
             for each in watchers:

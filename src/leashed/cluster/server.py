@@ -54,6 +54,7 @@ def run(plan: Plan, index: int) -> None:
         master=master_address(cluster.run) if port == 0 else cluster.master,
         key=cluster.read_key(),
         host=host if is_local(cluster.master) else everywhere(host),
+        port=cluster.port("sync-ps", index),
         folder=cluster.run,
         grace=cluster.grace,
         transport=cluster.transport,
@@ -72,6 +73,7 @@ def serve(
     folder: Path,
     grace: float,
     transport: str,
+    port: int = 0,
     advertise: str | None = None,
     snapshot_every: float = 1.0,
 ) -> None:
@@ -87,6 +89,7 @@ def serve(
         folder: of snapshots.
         grace: seconds for which a master that is away is waited for.
         transport: as of ``Cluster``.
+        port: likewise.
         advertise: likewise.
         snapshot_every: seconds between two snapshots, where writing one takes less than a tenth of
             that: a restart loses the exchanges of so long.
@@ -108,7 +111,7 @@ def serve(
 
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
     with (
-        contextlib.closing(Listener(host, 0, key, "sync-ps", accept)) as listener,
+        contextlib.closing(Listener(host, port, key, "sync-ps", accept)) as listener,
         _cancelling(made),
     ):
         member = Member(

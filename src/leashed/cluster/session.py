@@ -82,6 +82,7 @@ class Cluster:
         master: the master's address, "host:port", or what tells it.
         key: what every connection is opened with.
         host: where this trainer listens for the others.
+        port: on which port there; 0: any that is free.
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
             ``"auto"``: shared memory where it can be had.
         backend: what ``MA``, ``BMUF`` and the like sum with; a name of
@@ -103,6 +104,7 @@ class Cluster:
     master: Address
     key: Key
     host: str = "127.0.0.1"
+    port: int = 0
     transport: str = "auto"
     backend: str = collectives.OWN
     timeout: float = 10.0
@@ -227,7 +229,7 @@ class Session:
         self._lost = False
         self._total = total
         self._failure: BaseException | None = None
-        self._listener = Listener(cluster.host, 0, cluster.key, "trainer", self._accept)
+        self._listener = Listener(cluster.host, cluster.port, cluster.key, "trainer", self._accept)
         try:
             self._member = Member(
                 cluster.master,

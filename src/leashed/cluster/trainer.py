@@ -56,6 +56,7 @@ def run(plan: Plan, index: int) -> str | None:
             master=master_address(cluster.run) if port == 0 else cluster.master,
             key=cluster.read_key(),
             host=host if is_local(cluster.master) else everywhere(host),
+            port=cluster.port("trainer", index),
             transport=cluster.transport,
             backend=cluster.backend,
             timeout=cluster.timeout,
