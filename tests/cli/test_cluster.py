@@ -187,7 +187,7 @@ def test_a_run_that_fails_has_status_1(tmp_path, capsys, monkeypatch):
     (tmp_path / "plan.toml").write_text("[cluster]\nrestarts = 0\n")
     assert up("--plan", str(tmp_path / "plan.toml")) == 1
     err = capsys.readouterr().err
-    assert "ended with status 1 after 0 restarts: see " in err
+    assert "ended with status 1 after 0 restarts: ZeroDivisionError: division by zero (see " in err
     assert "ZeroDivisionError" in (tmp_path / "run" / "master.log").read_text()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -75,5 +76,29 @@ def test_children_that_the_system_reaps_have_ended(tmp_path: Path) -> None:
 def test_a_master_that_fails_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "_command", lambda _: lambda *_: [sys.executable, "-c", "0/0"])
     cluster = join(0, tmp_path)
-    with pytest.raises(ChildProcessError, match=r"master\.log"):
+    told = r"status 1: ZeroDivisionError: division by zero \(see .*master\.log\)"
+    with pytest.raises(ChildProcessError, match=told):
         cluster.session(10, None, total=1, batch_size=1, workers=1, lockstep=False)
+
+
+@pytest.mark.process
+def test_a_sync_server_that_ends_is_told_of_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs = {"master": "import time; time.sleep(600)", "sync-ps": "exit('the port is taken')"}
+    monkeypatch.setattr(
+        joining, "_command", lambda _: lambda role, _: [sys.executable, "-c", programs[role]]
+    )
+    cluster = join(0, tmp_path, grace=0.1)
+    assert cluster.meet is not None
+    _, end = cluster.meet(10, 1, 1, None, {})
+    try:
+        deadline = time.monotonic() + 60
+        while not (told := capsys.readouterr().err):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        end()
+    log = tmp_path / "run-0" / "sync-ps-0.log"
+    why = f"leashed: sync-ps-0 ended with status 1 after 0 restarts: the port is taken (see {log})\n"
+    assert told == why

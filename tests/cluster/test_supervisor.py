@@ -76,6 +76,56 @@ def test_one_that_fails_is_started_again_as_often_as_allowed(tmp_path):
     assert supervisor.counts() == {"trainer-0": 2}
 
 
+FAILS = """
+import sys
+from pathlib import Path
+mark = Path(MARK)
+if mark.exists():
+    print("leashed: error: trainer-0: no room")
+    print("bye")
+else:
+    print("1 / 0", end="\\n\\n")
+mark.touch()
+sys.exit(75)
+"""
+
+
+@pytest.mark.process
+def test_the_first_death_is_told_at_once_with_its_cause(tmp_path):
+    """And each that is unlike the one before, and the last."""
+    source = FAILS.replace("MARK", repr(str(tmp_path / "mark")))
+    told = []
+    trainer = programs(trainer=source)
+    with Supervisor([("trainer", 0)], trainer, tmp_path, 3, told.append) as supervisor:
+        until(lambda: supervisor.deaths, supervisor.step)
+        log = tmp_path / "trainer-0.log"
+        first = f"leashed: trainer-0 ended with status 75, and is started again: 1 / 0 (see {log})"
+        assert told == [first]
+        until(lambda: not supervisor.running("trainer"), supervisor.step)
+    assert told[1:] == [
+        f"leashed: trainer-0 ended with status 75, and is started again: no room (see {log})",
+        f"leashed: trainer-0 ended with status 75 after 3 restarts: no room (see {log})",
+    ]
+
+
+@pytest.mark.process
+def test_one_that_fails_alike_as_soon_as_it_is_started_is_given_up(tmp_path, monkeypatch):
+    """With its own words as the error; one that is killed is not."""
+    monkeypatch.setattr("leashed.cluster.supervisor._SETTLED", PATIENCE)
+    monkeypatch.setattr("leashed.cluster.supervisor._LONGEST_DELAY", 0.1)
+    killed = "import os; os.kill(os.getpid(), 9)"
+    each = programs(master="import sys; sys.exit('the port is taken')", sync_ps=killed)
+    processes = [("master", 0), ("sync-ps", 0)]
+    with Supervisor(processes, each, tmp_path, restarts=5, tell=lambda _: None) as supervisor:
+        why = (
+            r"the master ended with status 1 after 3 restarts: the port is taken \(see .*master.log"
+        )
+        with pytest.raises(ChildProcessError, match=why):
+            supervise(supervisor, PATIENCE, lambda: None)
+        until(lambda: not supervisor.running("sync-ps"), supervisor.step)
+    assert supervisor.counts() == {"master": 3, "sync-ps-0": 5}
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(("status", "died"), [(2, 1), (3, 0), (130, 0)])
 def test_what_a_further_start_does_not_mend_is_not_started_again(status, died, tmp_path):

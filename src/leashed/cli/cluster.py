@@ -21,7 +21,7 @@ from leashed.cli.rule_arguments import add_rule
 from leashed.cluster import collectives, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
-from leashed.cluster.supervisor import AGAIN, FAILED, REPORT, Supervisor, command, supervise
+from leashed.cluster.supervisor import AGAIN, FAILED, REPORT, Supervisor, command, say, supervise
 from leashed.cluster.table import line as told
 from leashed.cluster.table import render
 from leashed.datasets import Split
@@ -208,8 +208,8 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
     cluster = plan.cluster
     plans.write(cluster.run / _FILE, plan)
     start = command(cluster.run / _FILE)
-    supervisor = Supervisor(cluster.processes(), start, cluster.run, cluster.restarts)
-    with _shown(view) as show:
+    with _shown(view) as (show, tell):
+        supervisor = Supervisor(cluster.processes(), start, cluster.run, cluster.restarts, tell)
         failed, interrupted = _supervised(supervisor, cluster, show)
     report = outcome.read_report(cluster.run)
     if report is not None:
@@ -316,13 +316,15 @@ def _folder(plan: Plan, options: argparse.Namespace) -> Generator[Path, None, No
 
 
 @contextmanager
-def _shown(view: bool) -> Generator[Show, None, None]:
-    """What shows the reports as they come: a table of all trainers, or a line."""
+def _shown(view: bool) -> Generator[tuple[Show, Callable[[str], object]], None, None]:
+    """What shows the reports as they come: a table of all trainers, or a line; and what writes a line
+    that stays.
+    """
     if view:
         from leashed.cluster.view import View  # noqa: PLC0415 (rich is optional)
 
         with View() as shown:
-            yield shown
+            yield shown, say
         return
     line = Line(sys.stderr)
 
@@ -331,7 +333,11 @@ def _shown(view: bool) -> Generator[Show, None, None]:
         share = ledger["complete"] / ledger["total"] if ledger.get("total") else 0.0
         line.show(f"{bar(share)} {100.0 * share:3.0f}%  {told(report)}")
 
+    def tell(text: str) -> None:
+        line.clear()
+        say(text)
+
     try:
-        yield show
+        yield show, tell
     finally:
         line.clear()

@@ -16,6 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -169,19 +170,29 @@ def join(
         processes = [("master", 0), *(("sync-ps", k) for k in range(servers))]
         children = Supervisor(processes, _command(home), home)
         children.__enter__()
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_LOOK):
+                children.step()
+
+        # Who dies is told at once, not by the run's end.
+        watcher = threading.Thread(target=watch, name="leashed-children", daemon=True)
+        watcher.start()
 
         def master() -> str:
-            children.step()
             if not children.running("master"):
                 raise ChildProcessError(
-                    f"the master has ended with status {children.statuses('master')[0]}: see "
-                    f"{home / 'master.log'}"
+                    f"the master has ended with status {children.statuses('master')[0]}"
+                    f"{children.why('master')}"
                 )
             return master_address(home)() if local else here
 
         def end() -> None:
             try:
                 children.wait(grace)
+                over.set()
+                watcher.join()
                 children.step()
             finally:
                 children.__exit__(None, None, None)

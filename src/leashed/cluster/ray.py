@@ -104,7 +104,7 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
             break
         role, index = working[done[0]]
         name = name_of(role, index)
-        status, restarts[name] = ray.get(done[0])
+        status, restarts[name], cause = ray.get(done[0])
         ended = ended or role == "master"
         failed += role == "trainer" and status != 0
         lost = failed == cluster.trainers and not ended
@@ -112,8 +112,8 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
             lost = not ray.wait(masters, timeout=cluster.timeout)[0]  # it has no more to say
         if (role == "master" and status) or lost:
             raise ChildProcessError(
-                f"{name} ended with status {status} after {restarts[name]} restarts: see "
-                f"{name}.log on {hosts[role, index]} in {run / name}"
+                f"{name} on {hosts[role, index]} ended with status {status} after {restarts[name]} "
+                f"restarts{cause}"
             )
     report: dict[str, Any] = json.loads(ray.get(master.conclude.remote(json.dumps(restarts))))
     return {**report, "folder": str(run / "master"), "host": hosts["master", 0]}
@@ -140,7 +140,7 @@ class _Process:
         with socket.create_server((host, 0)) as listening:
             return int(listening.getsockname()[1])
 
-    def run(self, text: str, key: str) -> tuple[int, int]:
+    def run(self, text: str, key: str) -> tuple[int, int, str]:
         """Run the process to its end.
 
         Args:
@@ -148,7 +148,8 @@ class _Process:
             key: as hexadecimal digits.
 
         Returns:
-            The status it has ended with, and how often it was started again.
+            The status it has ended with, how often it was started again, and why it has died last, with
+            its log.
         """
         plan = plans.parse(text, Path("/"))
         folder = plan.cluster.run / name_of(self._role, self._index)
@@ -175,7 +176,8 @@ class _Process:
         (status,) = supervisor.statuses(self._role)
         if status == OVER:
             status = 0  # how it is the report tells
-        return status, sum(supervisor.counts().values())
+        name = name_of(self._role, self._index)
+        return status, supervisor.counts()[name], supervisor.why(name)
 
     def conclude(self, restarts: str) -> str:
         """The report of a run that has ended, with its output model, as JSON; for the master.

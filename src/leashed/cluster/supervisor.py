@@ -32,6 +32,7 @@ __all__ = [
     "Supervisor",
     "command",
     "name_of",
+    "say",
     "supervise",
     "tie",
 ]
@@ -50,6 +51,9 @@ _SAID = (0, OVER, INTERRUPTED)  # a process that ends so is none that died
 _LOOK = 0.05  # seconds between two looks at the children
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0  # seconds before a restart
 _SETTLED = 5.0  # seconds after which a process counts as one that runs
+_ALIKE = 4  # ends in a row, sooner and all alike, after which no further start is tried
+_SAYS = "leashed: error: "  # what a role's line begins with that tells why it fails
+_LONGEST_WORDS = 1 << 14  # bytes at a log's end in which the cause of an end is looked for
 _PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -66,6 +70,11 @@ def command(plan: Path) -> Callable[[str, int], Sequence[str]]:
         return [*program, "--plan", str(plan), "--index", str(index)]
 
     return of
+
+
+def say(line: str) -> None:
+    """Write it to standard error."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def tie() -> None:
@@ -89,12 +98,21 @@ class Death:
         time: when, in seconds since 1970.
         status: its exit status; of one killed by a signal minus that signal.
         restarted: whether it is started again.
+        cause: the line of its log that tells why, or else the last one; empty: it wrote nothing.
     """
 
     name: str
     time: float
     status: int
     restarted: bool
+    cause: str
+
+    @property
+    def how(self) -> str:
+        """Such as "with status 75", or "by SIGKILL"."""
+        if self.status >= 0:
+            return f"with status {self.status}"
+        return f"by {signal.Signals(-self.status).name}"
 
 
 @dataclass
@@ -106,7 +124,10 @@ class _Child:
     started: float = 0.0
     due: float = 0.0  # when to start it, while there is no process
     restarts: int = 0
+    logged: int = 0  # bytes in its log when it was started
+    last: tuple[int, str] = (0, "")  # how it ended last: status, and why it said it did
     quick: int = 0  # deaths in a row that came soon after the start
+    alike: int = 0  # and how many of these, the latest, came the same way
     status: int | None = None  # once it has ended for good
 
 
@@ -121,13 +142,17 @@ class Supervisor:
         command: what starts one.
         folder: where ``NAME.log`` takes what a process writes.
         restarts: how often one process is started again, at most. One that ends with status 0,
-            ``WRONG``, ``OVER`` or ``INTERRUPTED`` never is.
+            ``WRONG``, ``OVER`` or ``INTERRUPTED`` never is, nor one that has ended four times in a
+            row within 5 s of its start, each time with the same status and for the same cause.
+        tell: called with a line for each death but those like the one before that are followed by a
+            further start, and the master's last, which is for who runs it to tell. Default: ``say``.
     """
 
     processes: Iterable[tuple[str, int]]
     command: Callable[[str, int], Sequence[str]]
     folder: Path
     restarts: int = 0
+    tell: Callable[[str], object] = say
     deaths: list[Death] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -182,6 +207,12 @@ class Supervisor:
         """How often each was started again, by name."""
         return {child.name: child.restarts for child in self._children}
 
+    def why(self, name: str) -> str:
+        """Why a process has died last, and where more of it stands, to be put behind how it did."""
+        cause = next((death.cause for death in reversed(self.deaths) if death.name == name), "")
+        log = self.folder / f"{name}.log"
+        return f": {cause} (see {log})" if cause else f": see {log}"
+
     def stop(self, patience: float = _PATIENCE) -> None:
         """End all that still run: by SIGTERM, and by SIGKILL what has not ended ``patience`` seconds
         later. Returns when none is left.
@@ -206,7 +237,8 @@ class Supervisor:
 
     def _start(self, child: _Child) -> None:
         child.started = time.monotonic()
-        with (self.folder / f"{child.name}.log").open("ab") as log:
+        with self._log(child).open("ab") as log:
+            child.logged = log.tell()
             child.process = subprocess.Popen(  # noqa: S603 (what it starts is the caller's)
                 child.command,
                 env={**os.environ, _PARENT: str(os.getpid())},
@@ -223,14 +255,25 @@ class Supervisor:
             child.status = status
             return
         now = time.monotonic()
-        again = child.restarts < self.restarts and status != WRONG
-        self.deaths.append(Death(child.name, time.time(), status, again))
+        cause = _cause(self._log(child), child.logged, child.name)
+        last, child.last = child.last, (status, cause if status > 0 else "")
+        child.quick = 0 if now - child.started >= _SETTLED else child.quick + 1
+        child.alike = min(child.quick, child.alike + 1 if child.last == last else 1)
+        hopeless = status == WRONG or (status > 0 and child.alike >= _ALIKE)
+        again = child.restarts < self.restarts and not hopeless
+        death = Death(child.name, time.time(), status, again, cause)
+        self.deaths.append(death)
+        if child.last != last if again else child.role != "master":
+            then = ", and is started again" if again else f" after {child.restarts} restarts"
+            self.tell(f"leashed: {child.name} ended {death.how}{then}{self.why(child.name)}")
         if not again:
             child.status = status
             return
-        child.quick = 0 if now - child.started >= _SETTLED else child.quick + 1
         child.due = now + min(_FIRST_DELAY * 2.0**child.quick, _LONGEST_DELAY)
         child.restarts += 1
+
+    def _log(self, child: _Child) -> Path:
+        return self.folder / f"{child.name}.log"
 
     def _alive(self) -> bool:
         return any(
@@ -274,13 +317,20 @@ def supervise(supervisor: Supervisor, timeout: float, look: Callable[[], object]
 
 def _why(who: str, role: str, supervisor: Supervisor) -> str:
     last = next(death for death in reversed(supervisor.deaths) if death.name.startswith(role))
-    how = f"with status {last.status}"
-    if last.status < 0:
-        how = f"by {signal.Signals(-last.status).name}"
-    return (
-        f"{who} ended {how} after {supervisor.counts()[last.name]} restarts: "
-        f"see {supervisor.folder / last.name}.log"
-    )
+    restarts = supervisor.counts()[last.name]
+    return f"{who} ended {last.how} after {restarts} restarts{supervisor.why(last.name)}"
+
+
+def _cause(log: Path, logged: int, name: str) -> str:
+    """Why a process says that it has ended, in what it has written to its log beyond ``logged`` bytes."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(logged, file.seek(0, os.SEEK_END) - _LONGEST_WORDS))
+            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    said = [line for line in lines if line.startswith(_SAYS)] or [line for line in lines if line]
+    return said[-1].removeprefix(_SAYS).removeprefix(f"{name}: ") if said else ""
 
 
 def _over(process: subprocess.Popen[bytes]) -> bool:
