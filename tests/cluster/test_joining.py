@@ -100,5 +100,7 @@ def test_a_sync_server_that_ends_is_told_of_at_once(
     finally:
         end()
     log = tmp_path / "run-0" / "sync-ps-0.log"
-    why = f"leashed: sync-ps-0 ended with status 1 after 0 restarts: the port is taken (see {log})\n"
+    why = (
+        f"leashed: sync-ps-0 ended with status 1 after 0 restarts: the port is taken (see {log})\n"
+    )
     assert told == why

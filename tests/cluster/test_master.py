@@ -22,7 +22,7 @@ import pytest
 from leashed.cluster import wire
 from leashed.cluster.master import Master
 from leashed.cluster.member import Event, Lost, Member, master_address
-from leashed.cluster.messages import Bye, End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.messages import Bye, End, Epoch, Gone, Lease, Servers, Welcome
 from leashed.cluster.opening import Key, Listener, Peer, Refused, connect
 from leashed.cluster.state import Terms
 
@@ -454,6 +454,46 @@ def test_masters_that_are_none(joined: Join) -> None:
             joined(listener.address, deadline=3.0)
         for connection in connections:
             connection.close()
+
+
+def test_who_is_unlike_the_run_that_comes_next_ends(joined: Join) -> None:
+    """It does not ask again and again."""
+    said = [
+        wire.encode(Welcome("one", 1, 20, 8, 0.05, 20.0, 0)),
+        wire.encode(Gone("this is run another, not one")) + wire.encode(Gone("model", unlike=True)),
+    ]
+    connections: list[socket.socket] = []
+
+    def accept(connection: socket.socket, _: Peer) -> None:
+        connection.sendall(said[min(len(connections), 1)])
+        connections.append(connection)
+
+    with Listener("127.0.0.1", 0, KEY, "master", accept) as listener:
+        trainer = joined(listener.address)
+        wait_until(lambda: connections)
+        connections[0].close()
+        why = "another run has the place of its master: trainer-0 cannot join: model"
+        assert trainer.until(Lost).reason == why
+        assert trainer.member.wait(60)
+        assert trainer.member.state == "over"
+        trainer.member.finish({})  # nobody hears it
+    assert len(connections) == 2
+    connections[1].close()
+
+
+def test_who_is_never_welcomed_asks_ever_less_often(joined: Join) -> None:
+    connections: list[float] = []
+
+    def accept(connection: socket.socket, _: Peer) -> None:
+        connection.close()
+        connections.append(time.monotonic())
+
+    with (
+        Listener("127.0.0.1", 0, KEY, "master", accept) as listener,
+        pytest.raises(TimeoutError, match="trainer-0 did not join within 3 s"),
+    ):
+        joined(listener.address, deadline=3.0)
+    assert 1 < len(connections) <= 10  # after 0.05 s, 0.1 s, … 1 s
 
 
 def test_a_member_that_listens_everywhere_tells_where_it_is_reached(started: Start) -> None:

@@ -56,10 +56,11 @@ _log = logging.getLogger(__name__)
 
 
 class Lost(Struct, frozen=True):
-    """The master has been away for longer than the grace given; it is still looked for.
+    """The master has been away for longer than the grace given, and is still looked for; or it is
+    another run's now, of which this process cannot be: then the state is "over".
 
     Attributes:
-        reason: in words.
+        reason: which, and why, in words.
     """
 
     reason: str
@@ -189,7 +190,7 @@ class Member:
     @property
     def state(self) -> State:
         """How it stands: "joined"; "away": the master is, for less than the grace given; "lost":
-        for longer; "over": the run is, or this member has finished; "failed": ``heard`` has raised.
+        for longer; "over": the run is, or no longer there, or this member has finished; "failed": ``heard`` has raised.
         """
         return self._state
 
@@ -388,7 +389,7 @@ class Member:
             left = math.inf if self._welcome else max(since + deadline - time.monotonic(), 1e-3)
             try:
                 with self._connect("control", min(left, _CONNECTING)) as connection:
-                    refusals, pause = 0, _PAUSES[0]
+                    refusals = 0
                     trouble = self._talk(connection, left)
             except Refused as error:
                 trouble = str(error)
@@ -400,17 +401,21 @@ class Member:
                 permanent = isinstance(error, ChildProcessError | MismatchError)
                 if permanent and self._welcome is None:
                     raise
+                if isinstance(error, MismatchError):
+                    self._tell(Lost(f"another run has the place of its master: {error}"))
+                    self._turn("over")
+                    return
                 if not (isinstance(error, TimeoutError) and trouble and left < _CONNECTING):
                     trouble = str(error)  # and not that the last attempt had little time
             now = time.monotonic()
             if self._state == "joined":
                 self._turn("away")
-                since = now
+                since, pause = now, _PAUSES[0]
             if self._welcome is None and now - since >= deadline:
                 raise TimeoutError(f"{self.name} did not join within {deadline:g} s: {trouble}")
             if self._welcome and self._state == "away" and now - since >= self._grace:
                 self._turn("lost")
-                self._tell(Lost(trouble))
+                self._tell(Lost(f"the master is away for more than {self._grace:g} s: {trouble}"))
             if not self._done():
                 self._closed.wait(pause)
                 pause = min(2 * pause, longest)

@@ -185,7 +185,7 @@ def _over(heard: queue.SimpleQueue[object], member: Member, run: str) -> bool:
         if isinstance(event, Welcome) and event.run != run:
             raise ConnectionError(f"its master's place is taken by that of run {event.run}")
         if isinstance(event, Lost):
-            raise ConnectionError(f"the master is away for too long: {event.reason}")
+            raise ConnectionError(event.reason)
     if member.state == "failed":
         raise ConnectionError("what kept the connection to the master has failed")
     return member.state == "over"

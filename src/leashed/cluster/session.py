@@ -344,8 +344,7 @@ class Session:
                     else:
                         self._end_short(event.reason)
                 elif isinstance(event, Lost):
-                    grace = f"{self._cluster.grace:g} s"
-                    self._end_short(f"the master is away for more than {grace}: {event.reason}")
+                    self._end_short(event.reason)
 
     def _begin_anew(self) -> None:
         """The others have taken this trainer for dead: its batches are theirs now."""
