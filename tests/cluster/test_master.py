@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import queue
+import re
 import signal
 import socket
 import struct
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 from leashed.cluster import wire
+from leashed.cluster.ending import OverError
 from leashed.cluster.master import Master
 from leashed.cluster.member import Event, Lost, Member, master_address
 from leashed.cluster.messages import Bye, End, Epoch, Gone, Lease, Servers, Welcome
@@ -418,10 +420,14 @@ def test_who_cannot_join_is_told_why(joined: Join, tmp_path: Path, started: Star
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(TimeoutError, match=r"did not join within 3 s: .*refused"):
+        with pytest.raises(
+            TimeoutError, match=rf"within 3 s: {address}: .*refused; is the master started"
+        ):
             joined(address, deadline=3.0)
-    with pytest.raises(TimeoutError, match=r"No such file .*master\.address"):
+    with pytest.raises(TimeoutError, match=r"/master\.address: No such file .*; is the master"):
         joined(master_address(tmp_path), deadline=0.2)
+    with pytest.raises(TimeoutError, match=r"no\.such\.host:7000: .*; is the master started"):
+        joined("no.such.host:7000", deadline=0.2)
     with pytest.raises(Refused, match="holds another key"):
         Member(
             started().address, Key(b"o" * 32, given=False), role="trainer", index=0,
@@ -432,7 +438,11 @@ def test_who_cannot_join_is_told_why(joined: Join, tmp_path: Path, started: Star
 def test_masters_that_are_none(joined: Join) -> None:
     """One whose run is over, one that says nothing, and one that talks nonsense."""
     for said, error, message in [
-        (wire.encode(Bye("all have finished")), ConnectionError, "too late: all have finished"),
+        (
+            wire.encode(Bye("all have finished")),
+            OverError,
+            "too late, the run is over: all have finished",
+        ),
         (b"", TimeoutError, "the master does not answer"),
         (b"\xff" * 4, TimeoutError, "a message of 4294967295 bytes"),
     ]:
@@ -496,6 +506,31 @@ def test_who_is_never_welcomed_asks_ever_less_often(joined: Join) -> None:
     assert 1 < len(connections) <= 10  # after 0.05 s, 0.1 s, … 1 s
 
 
+def test_who_comes_or_comes_back_when_the_run_is_over_is_told(joined: Join, tmp_path: Path) -> None:
+    """Though its master is gone, and its last words were not heard."""
+    connections: list[socket.socket] = []
+
+    def accept(connection: socket.socket, _: Peer) -> None:
+        connection.sendall(wire.encode(Welcome("one", 1, 20, 8, 0.05, 20.0, 0)))
+        connections.append(connection)
+
+    report = {"state": "running", "reason": None}
+    (tmp_path / "run.json").write_text(json.dumps(report))
+    why = r"the run in .* is over since \d{4}-[\d: -]+: all have finished; for another give another"
+    with Listener("127.0.0.1", 0, KEY, "master", accept) as listener:
+        address = master_address(tmp_path, listener.address)
+        trainer = joined(address)
+        wait_until(lambda: connections)
+        report |= {"state": "ended", "reason": "all have finished"}
+        (tmp_path / "run.json").write_text(json.dumps(report))
+        connections[0].close()
+        assert re.match(why, trainer.until(Bye).reason)
+        assert trainer.member.wait(60)
+        with pytest.raises(OverError, match=why):
+            joined(address)
+    assert len(connections) == 1
+
+
 def test_a_member_that_listens_everywhere_tells_where_it_is_reached(started: Start) -> None:
     running = started()
     with Member(
@@ -553,6 +588,15 @@ def test_a_members_wrong_arguments(
 def test_wrong_terms(arguments: dict[str, Any], message: str, started: Start) -> None:
     with pytest.raises(ValueError, match=message):
         started(terms(**arguments))
+
+
+def test_a_master_that_cannot_listen_leaves_no_run(started: Start, tmp_path: Path) -> None:
+    """Which would have its terms for good."""
+    with Listener("127.0.0.1", 0, KEY, "master", lambda *_: None) as taken:
+        with pytest.raises(OSError, match=r"cannot listen at .* in use"):
+            started(port=taken.port)
+        assert list((tmp_path / "run").iterdir()) == []
+    started(terms(batch_size=9))
 
 
 def test_one_folder_has_one_master(started: Start) -> None:

@@ -176,11 +176,6 @@ def _up(options: argparse.Namespace) -> int:
     _check_extras(plan, view=options.view)
     data = plan.train.load()
     plan.train.build(data.train)
-    if plan.train.batch_size > len(data.train):
-        raise ValueError(
-            f"batch_size must be at most the {len(data.train)} examples of the data, "
-            f"got {plan.train.batch_size}"
-        )
     try:
         with _folder(plan, options) as folder:
             plan = replace(plan, cluster=replace(plan.cluster, run=folder))

@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 from leashed.cluster import master, server
+from leashed.cluster.ending import LINE, logged, status_of
 from leashed.cluster.limits import raise_descriptors
 from leashed.cluster.member import master_address
 from leashed.cluster.messages import Account
 from leashed.cluster.opening import read_key
-from leashed.cluster.supervisor import tie
+from leashed.cluster.supervisor import OVER, name_of, tie
 
 __all__: list[str] = []
 
@@ -28,11 +29,11 @@ def _account(resumed: tuple[int, list[list[int]], str] | None) -> Account | None
     return Account(used, [(first, count) for first, count in spans])
 
 
-def _main(role: str, folder: Path, index: int) -> None:
+def _main(role: str, folder: Path, index: int) -> int:
     terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
     key = read_key(terms["key"], given=terms["given"])
     if role == "master":
-        master.run(
+        standing = master.run(
             master.Terms(
                 total=terms["total"],
                 batch_size=terms["batch_size"],
@@ -51,29 +52,31 @@ def _main(role: str, folder: Path, index: int) -> None:
             folder=folder,
             transport=terms["transport"],
         )
-    else:
-        server.serve(
-            terms["dimension"],
-            terms["servers"],
-            index,
-            master=terms["master"] or master_address(folder),
-            key=key,
-            host=terms["host"],
-            folder=folder,
-            grace=terms["grace"],
-            transport=terms["transport"],
-            port=terms["ports"] and terms["ports"] + index,
-            advertise=terms["advertise"],
-        )
+        return 0 if standing["state"] == "ended" else OVER
+    server.serve(
+        terms["dimension"],
+        terms["servers"],
+        index,
+        master=terms["master"] or master_address(folder),
+        key=key,
+        host=terms["host"],
+        folder=folder,
+        grace=terms["grace"],
+        transport=terms["transport"],
+        port=terms["ports"] and terms["ports"] + index,
+        advertise=terms["advertise"],
+    )
+    return 0
 
 
 if __name__ == "__main__":
     tie()
     raise_descriptors()
-    logging.basicConfig(format="{asctime} {levelname} {message}", style="{")
     logging.getLogger("leashed").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        _main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    handler = logging.StreamHandler()
+    handler.setFormatter(LINE)
+    logging.basicConfig(handlers=[handler])
+    role, folder, index = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    name = name_of(role, index)
+    sys.exit(status_of(name, lambda: logged(name, lambda: _main(role, folder, index))))

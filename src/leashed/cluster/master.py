@@ -130,8 +130,11 @@ class Master:
         self._over = asyncio.Event()
         self._error: OSError | None = None
         self._loop = asyncio.get_running_loop()
-        self._journal = Journal(folder / _JOURNAL)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._over.set)
+            # First, since a journal would pin the terms of a master that cannot listen.
+            self._listener = undo.enter_context(Listener(host, port, key, "master", self._accept))
+            self._journal = undo.enter_context(contextlib.closing(Journal(folder / _JOURNAL)))
             began, state = self._journal.found or (None, State.of(terms))
             if began is None:
                 costs = packing.profile(transport) if terms.sync_ps else None
@@ -141,10 +144,7 @@ class Master:
             self._journal.shorten(began, state)
             self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
             self._coordinator = Coordinator(terms, began.run, state, self._now(), began.costs)
-            self._listener = Listener(host, port, key, "master", self._accept)
-        except BaseException:
-            self._journal.close()
-            raise
+            undo.pop_all()
 
     @property
     def address(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import logging
 import math
 import select
@@ -19,6 +20,7 @@ from msgspec import Struct
 
 from leashed.base import checks
 from leashed.cluster import wire
+from leashed.cluster.ending import OverError, explain
 from leashed.cluster.messages import (
     Account,
     Apart,
@@ -40,6 +42,7 @@ from leashed.cluster.opening import (
     parse_address,
 )
 from leashed.cluster.standing import News, Standing
+from leashed.cluster.supervisor import REPORT
 
 __all__ = ["ADDRESS", "Event", "Lost", "Member", "MismatchError", "master_address"]
 
@@ -51,6 +54,10 @@ _SENDING = 1.0  # seconds for a message to go out
 _BEAT, _TIMEOUT = 0.5, 5.0  # seconds, before the master has said which
 _PAUSES = (0.05, 1.0)  # seconds between two attempts, the first and the longest
 _CHUNK = 1 << 16
+_ABSENT = (
+    "; is the master started, and its run not over? (Its address is master in a plan's [cluster], of join "
+    "rendezvous)"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -74,9 +81,26 @@ Event = News | Lost
 State = Literal["joined", "away", "lost", "over", "failed"]
 
 
-def master_address(folder: Path) -> Callable[[], str]:
-    """Looks up where the master of the run in that folder listens now; for ``Member(address=…)``."""
-    return lambda: (folder / ADDRESS).read_text().strip()
+def master_address(folder: Path, fixed: str | None = None) -> Callable[[], str]:
+    """Looks up where the master of the run in that folder listens now; for ``Member(address=…)``.
+
+    Args:
+        folder: of the run, where it is on this machine.
+        fixed: where the master listens, if that is known. Default: it is in a file of the folder.
+    """
+
+    def look() -> str:
+        with contextlib.suppress(FileNotFoundError):
+            written = (folder / REPORT).stat().st_mtime
+            report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+            if report["state"] != "running":
+                raise OverError(
+                    f"the run in {folder} is over since {time.strftime('%F %T', time.localtime(written))}: "
+                    f"{report['reason']}; for another give another folder"
+                )
+        return fixed or (folder / ADDRESS).read_text().strip()
+
+    return look
 
 
 class Member:
@@ -91,7 +115,8 @@ class Member:
 
     Args:
         address: the master's, "host:port", or a function that looks it up before each attempt; if
-            that raises ``ChildProcessError`` before this process has joined, there will be no master.
+            that raises ``ChildProcessError`` before this process has joined, there will be no master,
+            and if it raises ``OverError`` the run is over.
         key: what all processes of the run hold.
         role: what this process is.
         index: which one of its role.
@@ -109,7 +134,7 @@ class Member:
 
     Raises:
         TimeoutError: not joined in time; the message says what stood in the way.
-        ConnectionError: the run is over.
+        OverError: the run is over.
         ChildProcessError: ``address`` raised it.
         Refused: the master does not hold this key.
         MismatchError: this process is another thing than the run: another model, other data.
@@ -386,33 +411,39 @@ class Member:
         refusals = 0
         trouble = ""
         while not self._done():
+            absent = _ABSENT  # nobody is where the master should be
             left = math.inf if self._welcome else max(since + deadline - time.monotonic(), 1e-3)
             try:
                 with self._connect("control", min(left, _CONNECTING)) as connection:
-                    refusals = 0
+                    refusals, absent = 0, ""
                     trouble = self._talk(connection, left)
             except Refused as error:
-                trouble = str(error)
+                trouble, absent = str(error), ""
                 refusals += 1
                 if refusals == _REFUSALS and self._welcome is None:
                     raise
             except (OSError, ValueError) as error:
                 refusals = 0
-                permanent = isinstance(error, ChildProcessError | MismatchError)
+                permanent = isinstance(error, ChildProcessError | MismatchError | OverError)
                 if permanent and self._welcome is None:
                     raise
-                if isinstance(error, MismatchError):
-                    self._tell(Lost(f"another run has the place of its master: {error}"))
+                if isinstance(error, MismatchError | OverError):
+                    unlike = Lost(f"another run has the place of its master: {error}")
+                    self._tell(Bye(str(error)) if isinstance(error, OverError) else unlike)
                     self._turn("over")
                     return
                 if not (isinstance(error, TimeoutError) and trouble and left < _CONNECTING):
-                    trouble = str(error)  # and not that the last attempt had little time
+                    if not trouble:
+                        _log.info("%s looks for the master: %s", self.name, explain(error))
+                    trouble = explain(error)  # and not that the last attempt had little time
             now = time.monotonic()
             if self._state == "joined":
                 self._turn("away")
                 since, pause = now, _PAUSES[0]
             if self._welcome is None and now - since >= deadline:
-                raise TimeoutError(f"{self.name} did not join within {deadline:g} s: {trouble}")
+                raise TimeoutError(
+                    f"{self.name} did not join within {deadline:g} s: {trouble}{absent}"
+                )
             if self._welcome and self._state == "away" and now - since >= self._grace:
                 self._turn("lost")
                 self._tell(Lost(f"the master is away for more than {self._grace:g} s: {trouble}"))
@@ -420,7 +451,7 @@ class Member:
                 self._closed.wait(pause)
                 pause = min(2 * pause, longest)
         if self._welcome is None and self._standing.over is not None:
-            raise ConnectionError(f"{self.name} comes too late: {self._standing.over}")
+            raise OverError(f"{self.name} comes too late, the run is over: {self._standing.over}")
 
     def _done(self) -> bool:
         return self._closed.is_set() or self._state == "over"

@@ -26,6 +26,7 @@ import logging
 import os
 import secrets
 import selectors
+import shlex
 import socket
 import stat
 import threading
@@ -147,7 +148,13 @@ def read_key(path: str | os.PathLike[str], *, given: bool = True) -> Key:
         OSError: it cannot be read.
     """
     name = str(path)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        make = f"(umask 077; head -c 32 /dev/urandom > {shlex.quote(name)})"
+        raise FileNotFoundError(
+            errno.ENOENT, f"there is no key; make one, and copy it to each machine: {make}", name
+        ) from None
     try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
@@ -353,6 +360,8 @@ def connect(
         connection = socket.create_connection((host, port), timeout=max(deadline, 1e-3))
     except TimeoutError:
         raise TimeoutError(f"{address} does not answer within {deadline:g} s") from None
+    except OSError as error:  # which names no address
+        raise type(error)(error.errno, error.strerror or str(error), address) from None
     try:
         if connection.getsockname() == connection.getpeername():
             # The system gave this end the very port that nobody listens on.

@@ -96,9 +96,9 @@ class Cluster:
             from which it goes on when it is started again. ``inf``: none are written.
         snapshot_every: seconds between two snapshots of a sync server, at least: what its restart
             loses. Nothing is written where nothing has changed, and for a tenth of the time at most.
-        prometheus: where the master offers metrics: a port of 127.0.0.1, or ``"HOST:PORT"``. None:
         ports: the first of the ports on which sync servers and trainers listen: sync server k on
             ``ports`` + k, trainer k on ``ports`` + ``sync_ps`` + k. None: each on any that is free.
+        prometheus: where the master offers metrics: a port of 127.0.0.1, or ``"HOST:PORT"``. None:
             nowhere.
 
     Raises:
@@ -339,9 +339,16 @@ class Train:
         """The data set.
 
         Raises:
-            OSError, ValueError: a folder or a file in it is missing or wrong.
+            OSError, ValueError: a folder or a file in it is missing or wrong, or a batch is larger than
+                the training set.
         """
-        return spelled.data_of(None if self.data == DIGITS else self.data)
+        data = spelled.data_of(None if self.data == DIGITS else self.data)
+        if self.batch_size > len(data.train):
+            raise ValueError(
+                f"train.batch_size must be at most the {len(data.train)} examples of the data, "
+                f"got {self.batch_size}"
+            )
+        return data
 
     def build(self, data: Dataset) -> Model:
         """The network for a data set."""

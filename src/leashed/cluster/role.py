@@ -21,15 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from leashed.cluster import plan as plans
+from leashed.cluster.ending import LINE, OverError, logged, status_of
 from leashed.cluster.limits import raise_descriptors
-from leashed.cluster.opening import Refused
 from leashed.cluster.plan import Plan
-from leashed.cluster.supervisor import AGAIN, INTERRUPTED, OVER, WRONG, name_of, tie
+from leashed.cluster.supervisor import OVER, name_of, tie
 
 __all__ = ["add_arguments", "main", "run"]
-
-_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError, Refused)
-_log = logging.getLogger("leashed.cluster.role")  # as the program it has another __name__
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,22 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def status(role: str, path: Path, index: int) -> int:
     """Run a role to its end; its exit status. What goes wrong is told in a line on standard error."""
-    why: Exception | str
     raise_descriptors()
-    try:
-        return run(role, path, index)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (ValueError, TypeError, ImportError, *_MISSING) as error:
-        found, why = WRONG, error
-    except OSError as error:
-        found, why = AGAIN, error
-    except MemoryError as error:
-        found, why = AGAIN, f"out of memory: {error}"
-    if isinstance(why, OSError) and why.strerror:
-        why = why.strerror if why.filename is None else f"{why.filename}: {why.strerror}"
-    print(f"leashed: error: {name_of(role, index)}: {why}", file=sys.stderr)
-    return found
+    return status_of(name_of(role, index), lambda: run(role, path, index))
 
 
 def run(role: str, path: Path, index: int) -> int:
@@ -95,24 +78,12 @@ def run(role: str, path: Path, index: int) -> int:
     name = name_of(role, index)
     plan.cluster.run.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(plan.cluster.run / f"{name}.log", encoding="utf-8")
-    handler.setFormatter(
-        logging.Formatter("{asctime}.{msecs:03.0f} {levelname} {message}", "%F %T", style="{")
-    )
+    handler.setFormatter(LINE)
     top = logging.getLogger("leashed")
     top.addHandler(handler)
     top.setLevel(logging.INFO)
-    _log.info("%s begins", name)
     try:
-        found = _play(role, plan, index)
-    except KeyboardInterrupt:
-        _log.info("%s was told to end", name)
-        raise
-    except BaseException:
-        _log.exception("%s failed", name)
-        raise
-    else:
-        _log.info("%s has ended", name)
-        return found
+        return logged(name, lambda: _play(role, plan, index))
     finally:
         top.removeHandler(handler)
         handler.close()
@@ -130,8 +101,7 @@ def _play(role: str, plan: Plan, index: int) -> int:
         from leashed.cluster import trainer  # noqa: PLC0415
 
         if (why := trainer.run(plan, index)) is not None:
-            print(f"leashed: error: {name_of(role, index)}: {why}", file=sys.stderr)
-            return OVER
+            raise OverError(why)
     return 0
 
 

@@ -51,7 +51,7 @@ def run(plan: Plan, index: int) -> None:
         train.build(train.load().train).dimension,
         cluster.sync_ps,
         index,
-        master=master_address(cluster.run) if port == 0 else cluster.master,
+        master=master_address(cluster.run, cluster.master if port else None),
         key=cluster.read_key(),
         host=host if is_local(cluster.master) else everywhere(host),
         port=cluster.port("sync-ps", index),

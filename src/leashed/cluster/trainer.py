@@ -53,7 +53,7 @@ def run(plan: Plan, index: int) -> str | None:
             index=index,
             trainers=cluster.trainers,
             servers=cluster.sync_ps,
-            master=master_address(cluster.run) if port == 0 else cluster.master,
+            master=master_address(cluster.run, cluster.master if port else None),
             key=cluster.read_key(),
             host=host if is_local(cluster.master) else everywhere(host),
             port=cluster.port("trainer", index),
