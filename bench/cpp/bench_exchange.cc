@@ -100,16 +100,18 @@ void measure(std::size_t bytes, int calls, double lasting, int processor, int pr
 
   ServerLinks links(d, std::vector<std::uint32_t>(count, 0), 1, 1);
   links.adopt(0, framed, false);
-  std::vector<float> theta(d, 1.0f), other(d);
-  Covered done;
+  std::vector<float> theta(d, 1.0f);
+  Covered done, first;
   const auto exchange = [&] {
     done.clear();
-    links.exchange(theta.data(), 0.5f, false, 0, other.data(), done, Deadline::in(60));
-    need(!done.empty(), "exchange");
+    need(links.begin(0), "connection");
+    need(links.exchange(theta.data(), 0.5f, false, done, first, Deadline::in(60)), "exchange");
+    links.end();
   };
+  std::vector<float> back(d);
   const auto there_and_back = [&] {
     raw_turn(raw, reinterpret_cast<const std::byte*>(theta.data()),
-             reinterpret_cast<std::byte*>(other.data()), bytes);
+             reinterpret_cast<std::byte*>(back.data()), bytes);
   };
   there_and_back();  // memory is touched
   exchange();

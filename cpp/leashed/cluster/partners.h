@@ -13,11 +13,20 @@ namespace leashed {
 class Servers {
  public:
   virtual ~Servers() = default;
-  // Sends theta and takes what the servers answer into `other`, where `done` says afterwards that
-  // some has come: of who is away, or too late, none does. `turn` tells which part of the vector
-  // it is this time, where it goes in parts. False where no server is there.
-  virtual bool exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn,
-                        float* other, Covered& done, const Deadline& deadline) = 0;
+  // How an exchange begins, before theta is looked at: what for. `turn` tells which part of the
+  // vector it is this time, where it goes in parts. False where that is nothing, since no server is
+  // there.
+  virtual bool begin(std::uint64_t turn) = 0;
+  // Sends theta and takes what the servers answer; adds to `done` where some has come: of who is
+  // away none does, of who is too late none, or with the next exchange. Where this training has had
+  // nothing of the servers yet, alpha is 0, and theta is to become what has come: that is added to
+  // `first`. Whether all has come.
+  virtual bool exchange(const float* theta, float alpha, bool old_reply, Covered& done,
+                        Covered& first, const Deadline& deadline) = 0;
+  // Of the whole vector's length: what has come, where it has.
+  virtual const float* other() const = 0;
+  // How it ends: theta has become what has come for the first time.
+  virtual void end() = 0;
 };
 
 // What a member was to take over: for all of them alike.

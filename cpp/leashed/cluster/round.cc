@@ -18,12 +18,11 @@ Round::Round(const Synchroniser& machine, Servers* servers, Peers* peers, const 
       dimension_(dimension),
       counters_(counters),
       copy_(dimension),
-      other_(dimension) {}
+      other_(peers ? dimension : 0) {}
 
 void Round::begin(Discipline& discipline, std::uint64_t turn, const Deadline& deadline) {
-  done_.clear();
   turn_ = turn;
-  if (exchange(discipline, 0, false, deadline) == Outcome::done) mix(discipline, 1);
+  exchange(discipline, 0, false, deadline);
 }
 
 bool Round::join(Discipline& discipline, const Deadline& deadline) {
@@ -60,6 +59,9 @@ bool Round::run(Discipline& discipline, const Deadline& deadline, bool moved) {
   if (outcome == Outcome::failed && servers_ && deadline.called_off()) return false;
   if (outcome == Outcome::not_finite) counters_.not_finite.fetch_add(1, kRelaxed);
   (outcome == Outcome::done ? counters_.rounds : counters_.failed).fetch_add(1, kRelaxed);
+  if (outcome == Outcome::done && !all_ && !deadline.called_off()) {
+    counters_.partial.fetch_add(1, kRelaxed);
+  }
   counters_.nanoseconds.fetch_add(static_cast<std::uint64_t>((now() - start) * 1e9), kRelaxed);
   moved_ &= outcome != Outcome::done;
   return outcome == Outcome::done;
@@ -67,7 +69,6 @@ bool Round::run(Discipline& discipline, const Deadline& deadline, bool moved) {
 
 Round::Outcome Round::round(Discipline& discipline, const Deadline& deadline) {
   const auto time = [] { return Time{static_cast<std::int64_t>(now() * 1e9)}; };
-  done_.clear();
   out_.clear();
   on(machine_, {Event::Kind::idle}, time(), out_);
   for (std::size_t i = 0; i < out_.actions().size(); ++i) {
@@ -75,14 +76,17 @@ Round::Outcome Round::round(Discipline& discipline, const Deadline& deadline) {
     const Outcome outcome = carry_out(action, discipline, deadline);
     if (outcome != Outcome::done) return outcome;
     if (action.kind == Action::Kind::exchange) {
+      if (done_.empty()) break;  // theta is what has come
       on(machine_, {Event::Kind::exchanged}, time(), out_);
     } else if (action.kind == Action::Kind::all_reduce) {
       on(machine_, {Event::Kind::summed, count_}, time(), out_);
     }
   }
-  done_.each(0, dimension_, [this](std::size_t begin, std::size_t end) {
-    counters_.floats.fetch_add(end - begin, kRelaxed);
-  });
+  for (const Covered* come : {&done_, &first_}) {
+    come->each(0, dimension_, [this](std::size_t begin, std::size_t end) {
+      counters_.floats.fetch_add(end - begin, kRelaxed);
+    });
+  }
   return Outcome::done;
 }
 
@@ -102,7 +106,7 @@ Round::Outcome Round::carry_out(const Action& action, Discipline& discipline,
       advance(action);
       return Outcome::done;
     case Action::Kind::mix:
-      mix(discipline, action.alpha);
+      mix(discipline, done_, action.alpha);
       return Outcome::done;
     case Action::Kind::custom:
       call(discipline);
@@ -113,17 +117,18 @@ Round::Outcome Round::carry_out(const Action& action, Discipline& discipline,
 
 Round::Outcome Round::exchange(Discipline& discipline, float alpha, bool old_reply,
                                const Deadline& deadline) {
-  bool finite = true, somebody = true;
+  if (!servers_->begin(turn_++)) return Outcome::nobody;
+  bool finite = true;
+  done_.clear();
+  first_.clear();
   discipline.look(copy_.data(), [&](const float* theta) {
     finite = update_kernels().first_not_finite(theta, dimension_) == dimension_;
-    if (finite) {
-      somebody =
-          servers_->exchange(theta, alpha, old_reply, turn_++, other_.data(), done_, deadline);
-    }
+    if (finite) all_ = servers_->exchange(theta, alpha, old_reply, done_, first_, deadline);
   });
-  if (!somebody) return Outcome::nobody;
+  if (!first_.empty()) mix(discipline, first_, 1);
+  servers_->end();
   if (!finite) return Outcome::not_finite;
-  return done_.empty() ? Outcome::failed : Outcome::done;
+  return done_.empty() && first_.empty() ? Outcome::failed : Outcome::done;
 }
 
 Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
@@ -133,6 +138,7 @@ Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
   const std::span<float> theta(other_.data(), dimension_);
   see(discipline, theta);
   begin_states(theta);
+  done_.clear();
   const Peers::Sum sum = peers_->sum(theta, done_, moved_, deadline);
   count_ = sum.members;
   if (!finite()) return Outcome::not_finite;
@@ -178,7 +184,7 @@ void Round::take_over(Discipline& discipline, const Deadline& deadline) {
   if (!is_new) return;
   std::copy(theta.begin(), theta.end(), other_.data());
   done_.add({0, dimension_});
-  mix(discipline, 1);
+  mix(discipline, done_, 1);
   done_.clear();
 }
 
@@ -191,10 +197,10 @@ void Round::advance(const Action& action) {
   });
 }
 
-void Round::mix(Discipline& discipline, float alpha) {
+void Round::mix(Discipline& discipline, const Covered& where, float alpha) {
   discipline.transform(0, dimension_, [&](float* values, std::size_t first, std::size_t last) {
-    done_.each(first, last, [&](std::size_t begin, std::size_t end) {
-      leashed::mix({values + (begin - first), end - begin}, other_.data() + begin, alpha);
+    where.each(first, last, [&](std::size_t begin, std::size_t end) {
+      leashed::mix({values + (begin - first), end - begin}, other() + begin, alpha);
     });
   });
 }
@@ -205,7 +211,7 @@ void Round::call(Discipline& discipline) {
   std::copy_n(before.data(), dimension_, changed.data());
   std::copy_n(before.data(), dimension_, others.data());  // where nothing has come
   done_.each(0, dimension_, [&](std::size_t begin, std::size_t end) {
-    std::copy_n(other_.data() + begin, end - begin, others.data() + begin);
+    std::copy_n(other() + begin, end - begin, others.data() + begin);
   });
   custom_(changed.data(), others.data(), dimension_, count_);
   discipline.transform(0, dimension_, [&](float* values, std::size_t first, std::size_t last) {

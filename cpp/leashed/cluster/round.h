@@ -22,6 +22,7 @@ using CustomMix =
 // How many rounds there were, and how they went. Relaxed counters: for whoever looks on.
 struct RoundCounters {
   std::atomic<std::uint64_t> rounds{0};       // done, with all partners or some
+  std::atomic<std::uint64_t> partial{0};      // those in which not all of theta's turn has come
   std::atomic<std::uint64_t> failed{0};       // with none: too late, broken off, not finite
   std::atomic<std::uint64_t> not_finite{0};   // those of the last kind
   std::atomic<std::uint64_t> nanoseconds{0};  // in all of them
@@ -34,7 +35,8 @@ class Round {
   Round(const Synchroniser& machine, Servers* servers, Peers* peers, const CustomMix& custom,
         std::size_t dimension, RoundCounters& counters);
 
-  // theta ← what the servers have, where they have something; in the part whose turn it is.
+  // theta ← what the servers have, where they have something; in the part whose turn it is. What
+  // does not come now becomes so in the first round in which it comes.
   void begin(Discipline& discipline, std::uint64_t turn, const Deadline& deadline);
   // theta, and the states, as the other members have them, where this one is new to them; false
   // where there are none now, or it has failed.
@@ -60,7 +62,9 @@ class Round {
   void see(Discipline& discipline, std::span<float> theta);
   void begin_states(std::span<const float> theta);
   void advance(const Action& action);
-  void mix(Discipline& discipline, float alpha);
+  void mix(Discipline& discipline, const Covered& where, float alpha);
+  // What has come from the partners.
+  const float* other() const { return servers_ ? servers_->other() : other_.data(); }
   void call(Discipline& discipline);
 
   Synchroniser machine_;
@@ -70,12 +74,14 @@ class Round {
   const std::size_t dimension_;
   RoundCounters& counters_;
   Out out_;
-  Covered done_;
+  Covered done_, first_;
+  bool all_ = true;  // of what there is to exchange has come
   std::uint64_t turn_ = 0;
   std::uint32_t count_ = 1;  // of members, in the last sum
   bool moved_ = false;       // since the last round that was done
   bool still_ = false;
-  AlignedArray<float> copy_, other_;
+  AlignedArray<float> copy_;
+  AlignedArray<float> other_;   // with members alone
   AlignedArray<float> states_;  // global and velocity, once it has joined, or a round has begun
 };
 

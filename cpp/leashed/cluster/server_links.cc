@@ -13,8 +13,13 @@
 namespace leashed {
 namespace {
 
+using Contact = Standing::Contact;
+
 constexpr double kGiveUpLook = 0.05;         // seconds between two looks at whether to give up
 constexpr std::uint64_t kMostDoublings = 4;  // of the pause for a server that is late again
+// Fragments that are under way before any has come, and then one more for each that comes: of what
+// a slow server has not answered when time is over there is not much more than of what it has.
+constexpr std::size_t kAhead = 8;
 
 bool answers(Connection& connection, double patience) {
   const Deadline deadline = Deadline::in(patience);
@@ -38,13 +43,17 @@ bool answers(Connection& connection, double patience) {
 
 ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>& owner,
                          std::size_t servers, std::size_t parts, Codec codec,
-                         std::shared_ptr<std::vector<Lateness>> lateness)
+                         std::shared_ptr<Standings> standings)
     : dimension_(dimension),
       parts_(parts),
       codec_(codec),
       lanes_(servers),
       kept_(owner.size()),
-      lateness_(lateness ? std::move(lateness) : std::make_shared<std::vector<Lateness>>(servers)) {
+      other_(dimension),
+      first_(owner.size()),
+      under_way_(owner.size()),
+      standings_(standings ? std::move(standings)
+                           : std::make_shared<Standings>(servers, owner.size())) {
   if (owner.size() != fragments_of(dimension)) {
     throw Error("there must be an owner for each of the " +
                 std::to_string(fragments_of(dimension)) + " fragments");
@@ -72,7 +81,7 @@ bool ServerLinks::adopt(std::size_t server, int socket, bool checked, Transport 
 bool ServerLinks::missing(std::size_t server) const {
   const Lane& lane = lanes_.at(server);
   return !lane.fragments.empty() && !lane.there.load(kRelaxed) &&
-         now() >= (*lateness_)[server].until.load(kRelaxed);
+         now() >= standings_->servers[server].until.load(kRelaxed);
 }
 
 Transfers ServerLinks::transfers() const {
@@ -90,6 +99,8 @@ Transfers ServerLinks::transfers() const {
 }
 
 void ServerLinks::end(Lane& lane) {
+  lane.asked.resize(lane.received);
+  lane.sent = lane.received;
   if (!lane.connection) return;
   traffic_.add(*lane.connection, lane.seen);
   lane.connection.reset();
@@ -115,13 +126,104 @@ void ServerLinks::late(Lane& lane, double seconds) {
   shared.until.store(now() + std::ldexp(seconds, doublings), kRelaxed);
 }
 
+void ServerLinks::heard(Lane& lane) {
+  lateness(lane).in_vain.store(0, kRelaxed);
+  lateness(lane).until.store(0, kRelaxed);
+}
+
+bool ServerLinks::keep(Lane& lane) {
+  if (lane.received == 0) return false;
+  try {
+    lane.connection->keep();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  heard(lane);
+  return true;
+}
+
+bool ServerLinks::claim(std::uint32_t index) {
+  Contact none = Contact::none;
+  auto& contact = standings_->fragments[index].contact;
+  if (!contact.compare_exchange_strong(none, Contact::under_way, kRelaxed)) return false;
+  claimed_.push_back(index);
+  return true;
+}
+
+void ServerLinks::give_back() {
+  for (const std::uint32_t f : claimed_) {
+    auto& contact = standings_->fragments[f].contact;
+    if (contact.load(kRelaxed) == Contact::under_way) contact.store(Contact::none, kRelaxed);
+  }
+  claimed_.clear();
+}
+
+void ServerLinks::renew(Lane& lane) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (lane.arriving) {
+      end(lane);
+      lane.connection = std::move(lane.arriving);
+      lane.after = lane.arriving_after;
+      for (const std::uint32_t f : lane.fragments) kept_[f] = false;
+    }
+  }
+  if (lane.connection && lane.after != lateness(lane).times.load(kRelaxed)) drop(lane);
+  const auto begin = lane.asked.begin();
+  lane.asked.erase(begin + static_cast<std::ptrdiff_t>(lane.sent), lane.asked.end());
+  lane.asked.erase(begin, begin + static_cast<std::ptrdiff_t>(lane.received));
+  lane.sent = lane.asked.size();
+  lane.received = 0;
+}
+
+bool ServerLinks::begin(std::uint64_t turn) {
+  give_back();  // where an exception has ended an exchange
+  wanted_.clear();
+  came_.clear();
+  all_ = true;
+  bool something = false;
+  for (Lane& lane : lanes_) {
+    renew(lane);
+    for (const std::uint32_t f : lane.asked) {
+      under_way_[f] = true;
+      first_[f] = first_[f] && claim(f);
+    }
+    order_.clear();
+    for (const std::uint32_t f : lane.fragments) {
+      if (f % parts_ != turn % parts_) continue;
+      const Standing& standing = standings_->fragments[f];
+      if (lane.connection && !under_way_[f]) {
+        const bool made = standing.contact.load(std::memory_order_acquire) == Contact::made;
+        first_[f] = !made && claim(f);
+        if (!made && !first_[f]) continue;  // another thread's
+        order_.emplace_back(~standing.missed.load(kRelaxed), f);
+      }
+      wanted_.push_back(f);
+      all_ &= lane.connection != nullptr;
+    }
+    std::sort(order_.begin(), order_.end());
+    for (const std::uint32_t f : lane.asked) under_way_[f] = false;
+    for (const auto& [missed, f] : order_) lane.asked.push_back(f);
+    something |= !lane.asked.empty();
+  }
+  return something;
+}
+
+void ServerLinks::end() {
+  for (const std::uint32_t f : came_) {
+    if (first_[f]) standings_->fragments[f].contact.store(Contact::made, std::memory_order_release);
+  }
+  give_back();
+}
+
 void ServerLinks::send(Lane& lane, const float* theta) {
   const std::uint32_t index = lane.asked[lane.sent++];
   const auto [begin, end] = fragment(index, dimension_);
   const std::span<const float> values(theta + begin, end - begin);
   std::span<const std::byte> payload = std::as_bytes(values);
   const bool keeps = codec_ != Codec::none && !kept_[index];
-  lane.head = {index, alpha_, old_reply_, kept_[index] ? codec_ : Codec::none, keeps};
+  const float alpha = first_[index] ? 0 : alpha_;
+  lane.head = {index, alpha, old_reply_, kept_[index] ? codec_ : Codec::none, keeps};
   if (keeps) std::copy(values.begin(), values.end(), told_.data() + begin);
   if (kept_[index]) {
     lane.encoded.resize(encoded_size(codec_, values.size()));
@@ -133,10 +235,10 @@ void ServerLinks::send(Lane& lane, const float* theta) {
   if (keeps) traffic_.add_exact({.out = kFrameHeader + sizeof lane.head + payload.size()});
 }
 
-bool ServerLinks::receive(Lane& lane, float* other) {
+bool ServerLinks::receive(Lane& lane) {
   const std::uint32_t index = lane.asked[lane.received];
   const auto [begin, end] = fragment(index, dimension_);
-  const std::span<float> values(other + begin, end - begin);
+  const std::span<float> values(other_.data() + begin, end - begin);
   const std::size_t bytes = encoded_size(kept_[index] ? codec_ : Codec::none, values.size());
   const auto header = lane.connection->take([&](const FrameHeader& h) {
     // (Nor before all of it: what is sent must not be in use when this exchange is over.)
@@ -172,76 +274,59 @@ void ServerLinks::decode(std::uint32_t index, const Lane& lane, std::span<float>
   }
 }
 
-bool ServerLinks::step(Lane& lane, const float* theta, float* other) {
+bool ServerLinks::step(Lane& lane, const float* theta) {
   Connection& c = *lane.connection;
+  const std::size_t most = std::min(lane.asked.size(), kAhead + 2 * lane.received);
   bool something = false;
-  while (c.sending() || lane.sent < lane.asked.size()) {
+  while (c.sending() || lane.sent < most) {
     if (!c.sending()) {
       send(lane, theta);
       something = true;
     }
     if (!c.flush()) break;
   }
-  while (lane.received < lane.asked.size() && receive(lane, other)) something = true;
+  while (!finished(lane) && receive(lane)) something = true;
   return something;
 }
 
-bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn,
-                           float* other, Covered& done, const Deadline& deadline) {
+bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, Covered& done,
+                           Covered& first, const Deadline& deadline) {
   alpha_ = alpha;
   old_reply_ = old_reply;
-  bool somebody = false;
   const double start = now();
-  for (Lane& lane : lanes_) {
-    lane.asked.clear();
-    lane.sent = lane.received = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      if (lane.arriving) {
-        end(lane);
-        lane.connection = std::move(lane.arriving);
-        lane.after = lane.arriving_after;
-        for (const std::uint32_t f : lane.fragments) kept_[f] = false;
-      }
-    }
-    if (lane.connection && lane.after != lateness(lane).times.load(kRelaxed)) drop(lane);
-    if (!lane.connection) continue;
-    somebody = true;
-    for (const std::uint32_t f : lane.fragments) {
-      if (f % parts_ == turn % parts_) lane.asked.push_back(f);
-    }
-  }
-  const auto give_up = [&](bool in_vain) {  // what has not come, with its connection
+  const auto give_up = [&](bool in_vain) {  // what has not come
     for (Lane& lane : lanes_) {
-      if (lane.received == lane.asked.size()) continue;
+      if (finished(lane)) continue;
+      all_ = false;
+      if (in_vain && keep(lane)) continue;
       if (in_vain) late(lane, now() - start);
       drop(lane);
-      lane.asked.resize(lane.received);
     }
   };
   std::vector<pollfd> waiting;
-  waiting.reserve(lanes_.size());  // now: what has been sent must not be left on its way
-  for (bool finished = false; !finished;) {
-    finished = true;
+  // Now: what has been sent must not be left on its way.
+  waiting.reserve(lanes_.size());
+  came_.reserve(kept_.size());
+  for (bool over = false; !over;) {
+    over = true;
     bool something = false;
     for (Lane& lane : lanes_) {
-      if (lane.received == lane.asked.size()) continue;
+      if (finished(lane)) continue;
       bool alive = true;
       try {
-        something |= step(lane, theta, other);
+        something |= step(lane, theta);
       } catch (const std::exception&) {  // this server's; others go on
         alive = false;
       }
       if (!alive) {
+        all_ = false;
         drop(lane);
-        lane.asked.resize(lane.received);
-      } else if (lane.received == lane.asked.size()) {
-        lateness(lane).in_vain.store(0, kRelaxed);
-        lateness(lane).until.store(0, kRelaxed);
+      } else if (finished(lane)) {
+        heard(lane);
       }
-      finished &= lane.received == lane.asked.size();
+      over &= finished(lane);
     }
-    if (finished) break;
+    if (over) break;
     try {
       deadline.check();
     } catch (const ConnectionError& error) {
@@ -255,7 +340,7 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
     waiting.clear();
     bool sending = false;
     for (Lane& lane : lanes_) {
-      if (lane.received == lane.asked.size()) continue;
+      if (finished(lane)) continue;
       Connection& c = *lane.connection;
       sending |= c.sending();
       if (const auto events = c.events(true, c.sending())) {
@@ -280,11 +365,29 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, std:
   for (Lane& lane : lanes_) {
     if (lane.connection) traffic_.add(*lane.connection, lane.seen);
   }
-  std::vector<std::uint32_t> came;
-  for (const Lane& lane : lanes_) came.insert(came.end(), lane.asked.begin(), lane.asked.end());
-  std::sort(came.begin(), came.end());
-  for (const std::uint32_t f : came) done.add(fragment(f, dimension_));
-  return somebody;
+  add_up(theta, done, first);
+  return all_;
+}
+
+void ServerLinks::add_up(const float* theta, Covered& done, Covered& first) {
+  for (const Lane& lane : lanes_) {
+    const auto begin = lane.asked.begin();
+    came_.insert(came_.end(), begin, begin + static_cast<std::ptrdiff_t>(lane.received));
+  }
+  std::sort(came_.begin(), came_.end());
+  for (const std::uint32_t f : wanted_) standings_->fragments[f].missed.fetch_add(1, kRelaxed);
+  for (const std::uint32_t f : came_) {
+    standings_->fragments[f].missed.store(0, kRelaxed);
+    const Range range = fragment(f, dimension_);
+    // Where the server had nothing it has what was sent: what is trained meanwhile stays.
+    const float* const sent = theta + range.begin;
+    if (!first_[f] || std::equal(sent, theta + range.end, other_.data() + range.begin)) {
+      done.add(range);
+      continue;
+    }
+    first.add(range);
+    kept_[f] = false;  // theta is another: what encoding so large a change loses would go into w
+  }
 }
 
 }  // namespace leashed

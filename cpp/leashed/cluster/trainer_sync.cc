@@ -31,10 +31,10 @@ void add(auto& sum, const auto& more) {
 TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
     : plan_(in_parts(plan)), ring_(plan.dimension, plan_.parts, plan.codec) {
   if (!leashed::uses_servers(plan.machine)) return;
-  const auto lateness = std::make_shared<std::vector<Lateness>>(plan.servers);
+  standings_ = std::make_shared<Standings>(plan.servers, plan.owner.size());
   for (std::size_t slot = 0; slot < exchanging; ++slot) {
     links_.push_back(std::make_unique<ServerLinks>(plan.dimension, plan.owner, plan.servers,
-                                                   plan_.parts, plan.codec, lateness));
+                                                   plan_.parts, plan.codec, standings_));
   }
 }
 
@@ -64,6 +64,15 @@ std::uint64_t TrainerSync::not_finite() const {
   std::uint64_t sum = counters_.not_finite.load(std::memory_order_relaxed);
   for (const auto& links : links_) sum += links->not_finite();
   return sum;
+}
+
+std::uint32_t TrainerSync::lag() const {
+  std::uint32_t most = 0;
+  if (!standings_) return most;
+  for (const Standing& standing : standings_->fragments) {
+    most = std::max(most, standing.missed.load(std::memory_order_relaxed));
+  }
+  return most;
 }
 
 void TrainerSync::end_workers() {

@@ -41,6 +41,8 @@ class TrainerSync : public Synchronisation {
   bool workers_ended() const { return workers_ended_.load(std::memory_order_acquire); }
   // Rounds, and connections with servers, that were given up for values that are not finite.
   std::uint64_t not_finite() const;
+  // Exchanges with servers in a row that the fragment which has waited longest has not come in.
+  std::uint32_t lag() const;
 
  protected:
   // `exchanging` threads.
@@ -64,6 +66,7 @@ class TrainerSync : public Synchronisation {
   // Release in end_workers(), acquire in workers_ended(): who sees it finds what all workers have
   // told of their leases.
   std::atomic<bool> workers_ended_{false};
+  std::shared_ptr<Standings> standings_;  // null: without servers
   std::vector<std::unique_ptr<ServerLinks>> links_;
   RingGroup ring_;
 };

@@ -184,6 +184,15 @@ void Connection::copy_unsent(std::byte* to, std::size_t bytes) {
   }
 }
 
+void Connection::keep() {
+  if (!sending()) return;
+  std::vector<std::byte> left(length_ - gone_);
+  copy_unsent(left.data(), left.size());
+  kept_ = std::move(left);
+  unsent_.assign(1, kept_);
+  next_ = 0;
+}
+
 // In the ring a frame begins kBefore bytes behind a grain's edge, so that its payload begins at
 // one, and is filled up to the next.
 bool Connection::flush_shared(std::size_t ready) {

@@ -63,6 +63,8 @@ class Connection {
   // payloads get a checksum, all of it must have been there when the frame began.
   bool flush(std::size_t ready = std::numeric_limits<std::size_t>::max());
   bool sending() const { return next_ < unsent_.size(); }
+  // What has not gone yet of that frame is copied: its parts are needed no more.
+  void keep();
   // How much of the payload of the frame that is being sent has gone.
   std::size_t gone() const { return sending() && gone_ > kFrameHeader ? gone_ - kFrameHeader : 0; }
   // Receives what there is now, up to some megabytes; the header when a frame is complete. There
@@ -116,6 +118,7 @@ class Connection {
   FrameParser parser_;
   std::array<std::byte, kFrameHeader> header_{};
   std::vector<std::span<const std::byte>> unsent_;
+  std::vector<std::byte> kept_;        // what lies here of it
   std::size_t next_ = 0;               // of unsent_
   std::size_t length_ = 0, gone_ = 0;  // of the frame that is being sent, with its header
   std::vector<std::byte> buffer_;      // what comes in, but for large payloads

@@ -57,19 +57,23 @@ std::unique_ptr<SyncServer> make_server() {
 struct Trainer {
   Trainer(Codec codec, std::uint64_t seed)
       : links(kDimension, std::vector<std::uint32_t>(fragments_of(kDimension)), 1, 1, codec),
-        theta(draw(seed)),
-        other(kDimension) {}
+        theta(draw(seed)) {}
   void connect(SyncServer& server, bool checked = false) {
     const auto [here, there] = pair_of_sockets();
     links.adopt(0, here, checked, Transport::tcp);
     server.adopt(there, checked, Transport::tcp);
   }
-  // How many of the vector's floats have come.
+  // How many of the vector's floats have come; a first contact, which theta is to become, alike.
   std::size_t exchange(float alpha, bool old_reply = false) {
-    Covered done;
-    links.exchange(theta.data(), alpha, old_reply, 0, other.data(), done, Deadline::in(kLong));
+    if (!links.begin(0)) return 0;
+    Covered done, first;
+    links.exchange(theta.data(), alpha, old_reply, done, first, Deadline::in(kLong));
+    links.end();
+    other.assign(links.other(), links.other() + kDimension);
     std::size_t floats = 0;
-    done.each(0, kDimension, [&](std::size_t begin, std::size_t end) { floats += end - begin; });
+    for (const Covered* come : {&done, &first}) {
+      come->each(0, kDimension, [&](std::size_t begin, std::size_t end) { floats += end - begin; });
+    }
     return floats;
   }
   void mix(float alpha) {

@@ -33,11 +33,12 @@ TEST_CASE(
     SyncServer server({{0, 5}});
     ServerLinks good(5, {0}, 1, 1);
     const std::vector<float> theta(5, 1.0f);
-    std::vector<float> other(5);
     const auto ask = [&](ServerLinks& links) {
-      Covered done;
-      links.exchange(theta.data(), 0.5f, false, 0, other.data(), done, Deadline::in(kLong));
-      return !done.empty();
+      Covered done, first;
+      const bool all = links.begin(0) &&
+                       links.exchange(theta.data(), 0.5f, false, done, first, Deadline::in(kLong));
+      links.end();
+      return all;
     };
     {
       const auto [one, two] = pair_of_sockets();
@@ -89,18 +90,18 @@ TEST_CASE(
 
 TEST_CASE("an exchange that ends for want of memory gives up what it has not heard of") {
   const std::vector<float> theta(5, 1.0f);
-  std::vector<float> other(5);
   int failed = 0;
   for (long left = 0; left < 8; ++left) {
     CAPTURE(left);
     const auto [silent, socket] = pair_of_sockets();
     ServerLinks links(5, {0}, 1, 1);
     links.adopt(0, socket, false);
-    Covered done;
+    Covered done, first;
     const Deadline soon = Deadline::in(0.05);
     allocations_left.store(left, std::memory_order_relaxed);
     try {
-      links.exchange(theta.data(), 0.5f, false, 0, other.data(), done, soon);
+      links.begin(0);
+      links.exchange(theta.data(), 0.5f, false, done, first, soon);
     } catch (const std::bad_alloc&) {
       ++failed;
     }

@@ -76,15 +76,20 @@ struct Faults {
 class FakeServers final : public Servers {
  public:
   FakeServers(Holders& holders, Draw& draw, const Faults& faults)
-      : holders_(holders), draw_(draw), faults_(faults) {}
+      : holders_(holders), draw_(draw), faults_(faults), met_(holders.fragments.size()) {}
 
-  bool exchange(const float* theta, float alpha, bool old_reply, std::uint64_t turn, float* other,
-                Covered& done, const Deadline&) override {
-    turns.push_back(turn);
+  bool begin(std::uint64_t turn) override {
+    turn_ = turn;
+    return true;
+  }
+  bool exchange(const float* theta, float given, bool old_reply, Covered& done, Covered& first,
+                const Deadline&) override {
+    turns.push_back(turn_);
     came.clear();
+    other_.assign(holders_.fragments.back().end, kNaN);  // of what was not answered
     for (std::size_t f = 0; f < holders_.fragments.size(); ++f) {
       Holders::Held& held = holders_.fragments[f];
-      std::fill(other + held.begin, other + held.end, kNaN);  // of what was not answered
+      const float alpha = met_[f] ? given : 0;
       if (draw_.happens(faults_.away)) continue;
       const int times = draw_.happens(faults_.twice) ? 2 : 1;
       Vector reply;
@@ -102,15 +107,21 @@ class FakeServers final : public Servers {
         reply = old_reply ? before : held.w;
       }
       if (draw_.happens(faults_.reply_lost)) continue;
-      std::copy(reply.begin(), reply.end(), other + held.begin);
-      done.add({held.begin, held.end});
-      came.push_back({f, exact_reply});
+      std::copy(reply.begin(), reply.end(),
+                other_.begin() + static_cast<std::ptrdiff_t>(held.begin));
+      (met_[f] ? done : first).add({held.begin, held.end});
+      came.push_back({f, !met_[f], exact_reply});
     }
-    return true;
+    return came.size() == holders_.fragments.size();
+  }
+  const float* other() const override { return other_.data(); }
+  void end() override {
+    for (const Reply& reply : came) met_[reply.fragment] = true;
   }
 
   struct Reply {
     std::size_t fragment;
+    bool first;
     Exact exact;
   };
   std::vector<Reply> came;  // in the last exchange
@@ -121,6 +132,9 @@ class FakeServers final : public Servers {
   Draw& draw_;
   const Faults faults_;
   Exact exact_reply;
+  std::uint64_t turn_ = 0;
+  std::vector<bool> met_;
+  Vector other_;
 };
 
 Holders holders_of(std::size_t dimension, Draw& draw) {
@@ -443,6 +457,7 @@ void drive_servers(int seed) {
     Round round;
     Exact theta;
     bool begun = false;
+    std::uint64_t whole = 0;  // rounds
   };
   std::vector<std::unique_ptr<Trainer>> all;
   Vector low(dimension, 1e9f), high(dimension, -1e9f);
@@ -482,11 +497,13 @@ void drive_servers(int seed) {
       const std::uint64_t next = t.servers.turns.back() + 1;
       const bool done = t.round.run(t.replica.discipline(), {});
       CHECK(done == !t.servers.came.empty());
+      t.whole += t.servers.came.size() == holders.fragments.size();
+      CHECK(t.counters.rounds - t.counters.partial == t.whole);
       CHECK(t.servers.turns.back() == next);
     }
-    const double mixed = begins ? 1 : double{a};
     std::vector<bool> came(dimension);
-    for (const auto& [f, exact] : t.servers.came) {
+    for (const auto& [f, first, exact] : t.servers.came) {
+      const double mixed = first ? 1 : double{a};
       const Holders::Held& held = holders.fragments[f];
       for (std::size_t i = held.begin; i < held.end; ++i) {
         came[i] = true;
@@ -649,6 +666,8 @@ TEST_CASE("one from outside changes theta by what it changed, and by nothing whe
   CHECK_FALSE(nobody.run(replica.discipline(), {}));
   CHECK(calls == 0);
   Round round(machine, &servers, nullptr, custom, 20, counters);
+  CHECK(round.run(replica.discipline(), {}));  // a first contact: theta is what has come
+  CHECK(calls == 0);
   throws = true;
   CHECK_THROWS_WITH_AS(round.run(replica.discipline(), {}), "mine", std::runtime_error);
   CHECK(replica.theta() == Vector(20, 2.0f));
@@ -656,5 +675,5 @@ TEST_CASE("one from outside changes theta by what it changed, and by nothing whe
   CHECK(round.run(replica.discipline(), {}));
   CHECK(replica.theta() == Vector(20, 11.0f));
   CHECK(calls == 2);
-  CHECK(counters.rounds == 1);
+  CHECK(counters.rounds == 2);
 }

@@ -49,6 +49,7 @@ void connect(SyncServer& server, ServerLinks& links, std::size_t index, bool che
 struct Answer {
   Vector other = Vector(kDimension, -1.0f);
   Covered done;
+  bool all = false;
 
   bool has(std::uint32_t f) const {
     const auto [begin, end] = fragment(f, kDimension);
@@ -59,12 +60,29 @@ struct Answer {
   }
 };
 
+// First contacts, which theta is to become, alike.
+Answer exchange(ServerLinks& links, const Vector& theta, float alpha, bool old_reply,
+                const Deadline& deadline, std::uint64_t turn = 0) {
+  Answer answer;
+  if (!links.begin(turn)) return answer;
+  Covered done, first;
+  answer.all = links.exchange(theta.data(), alpha, old_reply, done, first, deadline);
+  answer.other.assign(links.other(), links.other() + kDimension);
+  links.end();
+  for (std::uint32_t f = 0; f < fragments_of(kDimension); ++f) {
+    const auto [begin, end] = fragment(f, kDimension);
+    for (const Covered* come : {&done, &first}) {
+      come->each(begin, end, [&](std::size_t from, std::size_t to) {
+        answer.done.add({from, to});
+      });
+    }
+  }
+  return answer;
+}
+
 Answer exchange(ServerLinks& links, const Vector& theta, float alpha, bool old_reply = false,
                 double seconds = kLong, std::uint64_t turn = 0) {
-  Answer answer;
-  links.exchange(theta.data(), alpha, old_reply, turn, answer.other.data(), answer.done,
-                 Deadline::in(seconds));
-  return answer;
+  return exchange(links, theta, alpha, old_reply, Deadline::in(seconds), turn);
 }
 
 Vector ramp(float from, std::size_t n = kDimension) {
@@ -153,8 +171,7 @@ TEST_CASE("of a server that is away, killed or hung nothing comes, of the others
     return true;
   };
   deadline.go_on = &look;
-  answer.done.clear();
-  links.exchange(ramp(0).data(), 0.5f, false, 0, answer.other.data(), answer.done, deadline);
+  answer = exchange(links, ramp(0), 0.5f, false, deadline);
   CHECK(looks == 2);
   CHECK((answer.has(0) && !answer.has(1) && answer.has(2)));
   CHECK(links.missing(1));  // it is given up
@@ -182,9 +199,8 @@ TEST_CASE("of a server that is away, killed or hung nothing comes, of the others
   std::atomic<bool> cancelled{true};
   deadline = Deadline::in(kLong);
   deadline.cancelled = &cancelled;
-  answer.done.clear();
   const double begun = now();
-  links.exchange(ramp(0).data(), 0.5f, false, 0, answer.other.data(), answer.done, deadline);
+  answer = exchange(links, ramp(0), 0.5f, false, deadline);
   CHECK(now() - begun < kLong / 2);
 }
 
@@ -271,9 +287,9 @@ TEST_CASE("a server that accepts and never answers is waited for by nobody who e
 
 TEST_CASE("what one thread has waited for in vain no other of its trainer waits for") {
   std::vector<std::jthread> threads;
-  const auto lateness = std::make_shared<std::vector<Lateness>>(1);
-  ServerLinks first(kDimension, kOne, 1, 1, Codec::none, lateness);
-  ServerLinks second(kDimension, kOne, 1, 1, Codec::none, lateness);
+  const auto standings = std::make_shared<Standings>(1, 3);
+  ServerLinks first(kDimension, kOne, 1, 1, Codec::none, standings);
+  ServerLinks second(kDimension, kOne, 1, 1, Codec::none, standings);
   constexpr double kWait = 0.2;
   const auto in_vain = [&](ServerLinks& links) {
     CHECK(exchange(links, ramp(0), 0.5f, false, kWait).done.empty());
@@ -475,6 +491,7 @@ TEST_CASE("exchanges of many at once are in some order, for each fragment, and e
   for (std::size_t t = 0; t < kTrainers; ++t) {
     links.push_back(std::make_unique<ServerLinks>(kDimension, owner, 2, 1));
     for (std::size_t s = 0; s < 2; ++s) connect(servers[s], *links[t], s, t % 2 == 0);
+    exchange(*links[t], Vector(kDimension), 1);  // its first contact, which is with 0
   }
   std::vector<std::vector<Vector>> answers(kTrainers);  // of each fragment, what came
   std::atomic<bool> over{false}, torn{false};

@@ -265,7 +265,7 @@ TEST_CASE("a gap of so many iterations is one, and a round is one change of thet
       Outcome outcome = run(Quadratic(), named.discipline, 1, updates(60), servers.get());
       CHECK(rounds_of(*servers) == expected);
       CHECK(servers->counters().failed == 0);
-      CHECK(outcome.transforms == expected + 1);  // at the beginning it takes what there is
+      CHECK(outcome.transforms == expected);  // at the beginning there is nothing to take
       CHECK(outcome.result.updates == 60);
 
       for (const std::size_t workers : {std::size_t{1}, named.workers}) {
@@ -404,6 +404,20 @@ TEST_CASE("a server that is away, or hangs, keeps no trainer from taking over wh
     close(hung);
     close(its);
   }
+}
+
+TEST_CASE("rounds that a server has no part in are partial, and its fragments lag") {
+  Hosts hosts;
+  const auto sync = make_trainer_sync(plan_of(easgd(0.5), every(1)), 1);
+  hosts.connect(*sync);
+  const auto [gone, other] = pair_of_sockets();
+  close(gone);
+  sync->links(0).adopt(0, other, false);
+  run(Quadratic(), {"locked"}, 1, updates(20), sync.get());
+  CHECK(rounds_of(*sync) == 20);
+  CHECK(sync->counters().partial == 20);
+  CHECK(sync->lag() == 21);  // with the exchange before
+  CHECK(sync->counters().failed == 0);
 }
 
 TEST_CASE("a run that is stopped within a round ends soon, and its partner is told") {

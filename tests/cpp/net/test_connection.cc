@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -108,6 +109,27 @@ TEST_CASE(
       CHECK(b.received() == total);
     }
   }
+}
+
+TEST_CASE("what is kept of a frame that is on its way goes on from a copy") {
+  const auto [one, other] = loopback();
+  Connection a(one, kLimits, true), b(other, kLimits, true);
+  Bytes bytes = pattern(20'000'000, 1);
+  const std::span<const std::byte> parts[] = {std::span(bytes).first(7),
+                                              std::span(bytes).subspan(7)};
+  a.begin({.kind = 2}, parts);
+  for (int i = 0; i < 3 && !a.flush(); ++i) a.keep();
+  REQUIRE(a.sending());
+  std::fill(bytes.begin(), bytes.end(), std::byte{});
+  Inbox inbox;
+  for (bool come = false; !come;) {
+    a.flush();
+    come = b.take(inbox.place).has_value();
+  }
+  CHECK(inbox.payload == pattern(20'000'000, 1));
+  CHECK_FALSE(a.sending());
+  a.keep();  // nothing
+  CHECK_FALSE(a.sending());
 }
 
 TEST_CASE("both sides send more than the system holds, and neither waits for the other for ever") {

@@ -284,6 +284,23 @@ TEST_CASE("frames of all sizes go both ways at once, through rings larger and sm
   }
 }
 
+TEST_CASE("what is kept of a frame that is on its way through memory goes on from a copy") {
+  Pair pair;
+  Bytes bytes = pattern(5'000'001, 1);
+  const std::span<const std::byte> all(bytes);
+  pair.a->begin({.kind = 2}, {&all, 1});
+  for (int i = 0; i < 3 && !pair.a->flush(); ++i) pair.a->keep();
+  REQUIRE(pair.a->sending());
+  bytes.assign(bytes.size(), std::byte{});
+  Inbox inbox;
+  for (bool come = false; !come;) {
+    pair.a->flush();
+    come = pair.b->take(inbox.place).has_value();
+  }
+  CHECK(inbox.payload == pattern(5'000'001, 1));
+  CHECK_FALSE(pair.a->sending());
+}
+
 TEST_CASE("many small frames with pauses, so that both sides sleep and are woken often") {
   Pair pair(4096);
   const int count = 3000;
