@@ -213,8 +213,7 @@ class EASGD(_Native):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_alpha(self.alpha)
-        if not isinstance(self.symmetric, bool):
-            raise TypeError(f"symmetric must be True or False, got {self.symmetric!r}")
+        checks.flag("symmetric", self.symmetric)
 
     def choice(self) -> Choice:
         return "easgd", {"alpha": float(self.alpha), "symmetric": float(self.symmetric)}
@@ -275,8 +274,7 @@ class BMUF(_Native):
         checks.real("eta", self.eta, 0.0)
         if not 0 <= checks.real("momentum", self.momentum) < 1:
             raise ValueError(f"momentum must be from 0 to below 1, got {self.momentum:g}")
-        if not isinstance(self.nesterov, bool):
-            raise TypeError(f"nesterov must be True or False, got {self.nesterov!r}")
+        checks.flag("nesterov", self.nesterov)
 
     def choice(self) -> Choice:
         return "bmuf", {

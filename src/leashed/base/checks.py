@@ -31,6 +31,13 @@ def whole(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -
     return number
 
 
+def flag(name: str, value: Any) -> bool:
+    """``value``, which is True or False; TypeError otherwise."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
 def size(name: str, value: Any, minimum: int = 1) -> int:
     """``value`` as a size of the core's: a whole number below 2³¹."""
     return whole(name, value, minimum, 2**31 - 1)

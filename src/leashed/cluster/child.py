@@ -45,6 +45,8 @@ def _main(role: str, folder: Path, index: int) -> int:
                 grace=terms["grace"],
                 timeout=terms["timeout"],
                 beat=min(0.5, terms["timeout"] / 4.0),
+                min_trainers=terms["min_trainers"],
+                require_sync=terms["require_sync"],
             ),
             host=terms["host"],
             port=terms["port"],

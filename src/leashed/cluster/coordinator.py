@@ -115,6 +115,10 @@ class Coordinator:
         self._told_servers = state.membership.servers_number
         self._done: float | None = None  # since when all batches are complete, and this is told
         self._trained = now  # when there was a trainer last
+        self._enough = now  # when there were as many as there must be
+        self._synced: dict[
+            int, tuple[float, float, float]
+        ] = {}  # by member: syncs, batches, since when
         self._changes: list[Change] = []
         self._actions: list[Send | Close] = []
         state.membership.restarted(now)
@@ -199,7 +203,33 @@ class Coordinator:
             self._beaten = now
             for connection in self._of.values():
                 self._send(connection, Beat())
+        self._require(now)
         self._settle(now)
+
+    def _require(self, now: float) -> None:
+        """Ends the run where what its terms ask for is not there."""
+        terms, membership = self.terms, self.state.membership
+        trainers = [m for m in membership.members.values() if m.role == "trainer"]
+        if not trainers or len(trainers) >= terms.min_trainers or self._told():
+            self._enough = now
+        waits = terms.patience if membership.epoch.number else terms.grace
+        if self.over is None and now - self._enough >= waits:
+            self.stop(
+                f"{len(trainers)} of {terms.trainers} trainers are here for {waits:g} s, and "
+                f"min_trainers is {terms.min_trainers}{self._left()}", now, "failed"
+            )  # fmt: skip
+        for member in trainers if terms.require_sync else ():
+            syncs = member.counters.get("syncs", 0.0)
+            batches = member.counters.get("batches_used", 0.0)
+            seen = self._synced.get(member.id)
+            if seen is None or syncs > seen[0]:
+                self._synced[member.id] = syncs, batches, now
+            elif now - seen[2] >= terms.patience and batches > seen[1] and self.over is None:
+                self.stop(
+                    f"{member.name} trains for {terms.patience:g} s without being synchronised, and "
+                    f"require_sync is set: {member.trouble or 'it does not know why'}{self._left()}",
+                    now, "failed",
+                )  # fmt: skip
 
     def stop(self, reason: str, now: float, how: How | None = None) -> None:
         """End the run; all are told. Default of ``how``: whether batches are left, or no model."""
@@ -223,6 +253,7 @@ class Coordinator:
                 "id": m.id, "role": m.role, "index": m.index, "address": m.address,
                 "joined": m.joined, "gone": None, "why": None, "finished": False,
                 "before": m.before, "counters": dict(m.counters), "counted": m.counted,
+                "trouble": m.trouble,
             }
             for m in membership.members.values()
         ] + [
@@ -358,6 +389,7 @@ class Coordinator:
         member.heard = now
         if report.metrics:
             member.counters, member.counted = report.metrics, now
+            member.trouble = report.trouble
         if done := [ticket for ticket, used in report.used if self._use(member, ticket, used)]:
             self._send(connection, Done(done))
         if report.left and not member.left:  # also with its last word: what it tells counts
@@ -445,7 +477,8 @@ class Coordinator:
         if membership.servers_number != self._told_servers:
             self._told_servers = membership.servers_number
             self._tell_trainers(membership.servers())
-        if membership.epoch_due(now, lost=lost) and not (lost and self._revoked(now)):
+        enough = membership.epoch.number or len(membership.ring()) >= self.terms.min_trainers
+        if enough and membership.epoch_due(now, lost=lost) and not (lost and self._revoked(now)):
             self._record(self._next_epoch(lost=lost))
             self._tell_trainers(membership.epoch)
         self._end_if_over(now)
@@ -497,12 +530,19 @@ class Coordinator:
             if crashed:
                 self.stop("no trainer has handed in parameters: all have crashed, with losses or "
                           "parameters that are not finite, or have trained nothing", now, how)  # fmt: skip
+            elif terms.require_sync and (apart := self._apart()):
+                self.stop(
+                    f"{', '.join(apart)} never synchronised, and require_sync is set", now, "failed"
+                )
             elif cut and self._done is None and (terms.total is not None or len(cut) == finished):
                 self.stop(
                     f"stopped before its end: {', '.join(cut)}{self._left()}", now, "incomplete"
                 )
             else:
-                self.stop(f"all trainers have finished{self._left()}{self._anew()}", now, how)
+                never = "".join(f"; {name} was never synchronised" for name in self._apart())
+                self.stop(
+                    f"all trainers have finished{self._left()}{self._anew()}{never}", now, how
+                )
         elif now - self._trained > (
             terms.grace if finished or self._done is not None else terms.patience
         ):
@@ -525,6 +565,13 @@ class Coordinator:
     def _told(self) -> dict[str, dict[str, float]]:
         """The last words of trainers, by name."""
         return {n: s for n, s in self.state.summaries.items() if n.startswith("trainer-")}
+
+    def _apart(self) -> list[str]:
+        """Of several trainers those that were to be synchronised, and have trained alone."""
+        told = self._told()
+        if self.terms.trainers == 1:
+            return []
+        return sorted(n for n, s in told.items() if s.get("batches_used") and s.get("syncs") == 0)
 
     def _left(self) -> str:
         """How many batches nobody has trained, in words; nothing where that can't be said."""

@@ -50,6 +50,8 @@ def join(
     backend: str = collectives.OWN,
     timeout: float = 10.0,
     grace: float = 10.0,
+    min_trainers: int = 1,
+    require_sync: bool = False,
 ) -> Cluster:
     """This process's place among the trainers of a run, for ``train(cluster=...)``.
 
@@ -83,6 +85,10 @@ def join(
         timeout: seconds for a round of synchronisation, and for a connection; and of silence after
             which a trainer counts as dead.
         grace: seconds for which a master that is away is waited for.
+        min_trainers: with how many trainers the run begins, at least, ``grace`` seconds after the
+            first, and goes on; with fewer it fails. Rank 0's holds.
+        require_sync: whether the run fails where a trainer is not synchronised for a minute, or was
+            not at all at its end. Rank 0's holds.
 
     Raises:
         ImportError: what ``backend`` names is not installed.
@@ -98,6 +104,8 @@ def join(
     checks.real("grace", grace, 0.0)
     place = placing.find(os.environ, rank=rank, size=size, rendezvous=rendezvous)
     collectives.check(backend, place.size)
+    checks.whole("min_trainers", min_trainers, 1, place.size)
+    checks.flag("require_sync", require_sync)
     local = is_local(format_address(place.host, place.port))
 
     def clear(master: int) -> None:
@@ -164,6 +172,8 @@ def join(
             "given": key is not None,
             "timeout": timeout,
             "grace": grace,
+            "min_trainers": min_trainers,
+            "require_sync": require_sync,
             "transport": transport,
         }
         (home / "terms.json").write_text(json.dumps(terms) + "\n", encoding="utf-8")

@@ -22,6 +22,7 @@ from leashed.base import checks
 from leashed.cluster import wire
 from leashed.cluster.ending import OverError, explain
 from leashed.cluster.messages import (
+    MOST_WORDS,
     Account,
     Apart,
     Bye,
@@ -249,6 +250,11 @@ class Member:
         with self._said():
             self._standing.asks = True
         self._alarm()
+
+    def troubled(self, trouble: str) -> None:
+        """Tell what keeps this one from being in step with the others; empty: nothing."""
+        with self._said():
+            self._standing.trouble = trouble[:MOST_WORDS]
 
     def keeps(self, kept: Kept | None) -> None:
         """Should this one have to join anew: of which account its parameters are then."""

@@ -28,6 +28,7 @@ class Member(Struct):
         counted: when that was; None: it has told nothing.
         summing: the run's parameters are in such members alone.
         kept: what its process began with, of one before it.
+        trouble: what keeps it from being in step with the others, as it tells.
         holds: it has the run's parameters, with which it has begun, or trained in an epoch.
     """
 
@@ -46,6 +47,7 @@ class Member(Struct):
     counted: float | None = None
     summing: bool = False
     kept: Kept | None = None
+    trouble: str = ""
     holds: bool = False
 
     @property

@@ -15,6 +15,7 @@ from leashed.cluster.packing import Costs
 
 __all__ = [
     "MOST_SPANS",
+    "MOST_WORDS",
     "Account",
     "Apart",
     "Beat",
@@ -39,6 +40,8 @@ __all__ = [
 _MOST = 2**53  # whole numbers that JSON keeps exactly everywhere
 MOST_SPANS = 4096
 """Of an account that a process may bring with it."""
+MOST_WORDS = 400
+"""Letters of what a process tells in words."""
 
 Role = Literal["trainer", "sync-ps"]
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
@@ -48,7 +51,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=64)]
 Apart = tuple[Count, Count, Count]
 """Batches used of a lease behind one that is not: ticket, first from the lease's first, how many."""
 Numbers = Annotated[dict[Word, float], Meta(max_length=256)]
-Words = Annotated[dict[Word, Annotated[str, Meta(max_length=400)]], Meta(max_length=64)]
+Words = Annotated[dict[Word, Annotated[str, Meta(max_length=MOST_WORDS)]], Meta(max_length=64)]
 
 
 class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower):
@@ -120,6 +123,7 @@ class Report(_Message, frozen=True):
         batches: how many it wants.
         metrics: its counters.
         summary: its last word; None as long as it is not done.
+        trouble: what keeps it from being in step with the others; empty: nothing that it knows of.
     """
 
     epoch: Count = 0
@@ -135,6 +139,7 @@ class Report(_Message, frozen=True):
     batches: Annotated[int, Meta(ge=0, lt=1 << 32)] = 0
     metrics: Numbers = {}
     summary: Numbers | None = None
+    trouble: Annotated[str, Meta(max_length=MOST_WORDS)] = ""
 
 
 ToMaster = Join | Rejoin | Report

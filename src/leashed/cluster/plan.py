@@ -92,6 +92,10 @@ class Cluster:
         timeout: seconds of silence after which a process is taken for dead.
         grace: seconds for which the others wait for a master that is away.
         restarts: how often one process is started again, at most, after it died.
+        min_trainers: with how many trainers the run begins, at least, ``grace`` seconds after the
+            first, and goes on; with fewer it fails.
+        require_sync: whether the run fails where a trainer is not synchronised for a minute, or was
+            not at all at its end.
         keep: seconds between two files (``trainer-0.kept`` in ``run``) of what a trainer has reached,
             from which it goes on when it is started again. ``inf``: none are written.
         snapshot_every: seconds between two snapshots of a sync server, at least: what its restart
@@ -116,6 +120,8 @@ class Cluster:
     timeout: float = 5.0
     grace: float = 10.0
     restarts: int = 10
+    min_trainers: int = 1
+    require_sync: bool = False
     keep: float = 5.0
     snapshot_every: float = 1.0
     ports: int | None = None
@@ -139,6 +145,8 @@ class Cluster:
             )
         checks.real("cluster.grace", self.grace, 0.0)
         checks.whole("cluster.restarts", self.restarts, 0)
+        checks.whole("cluster.min_trainers", self.min_trainers, 1, self.trainers)
+        checks.flag("cluster.require_sync", self.require_sync)
         if self.keep != math.inf:
             checks.real("cluster.keep", self.keep, 0.0)
         checks.real("cluster.snapshot_every", self.snapshot_every, 0.0)

@@ -127,6 +127,8 @@ def _master(plan: Plan) -> dict[str, Any]:
         beat=cluster.beat,
         timeout=cluster.timeout,
         grace=cluster.grace,
+        min_trainers=cluster.min_trainers,
+        require_sync=cluster.require_sync,
     )
     host, port = cluster.address
     with contextlib.ExitStack() as stack:

@@ -217,6 +217,11 @@ class Session:
         self._broken = 0
         self._settled = 0
         self._taken = 0
+        self._missing: set[int] = set()
+        self._why: dict[int, str] = {}  # it is not reached, by sync server; -1: the ring
+        self._troubles: dict[str, float] = {}  # since when, by what is amiss
+        self._told_of: set[str] = set()
+        self._trouble = ""
         self._sums = synchroniser is not None and synchroniser.SERVERS == 0
         self._joined: tuple[str, int] | None = None  # of which run, as whom
         self._forming: Epoch | None = None  # whose ring is to be made
@@ -302,6 +307,7 @@ class Session:
             while not self._closing.wait(_TICK):
                 self._hear()
                 self._follow()
+                self._look_for_trouble()
                 if self.native is not None and self.native.workers_ended and not self._left:
                     self._leave()  # before an evaluation that may take long
                 if not self._left:
@@ -434,12 +440,54 @@ class Session:
         if self._progress(self._batches, self._member.account, counted) and self._sums:
             self._member.keeps(_kept(self._member.welcome.run, self._progress.account))
 
+    def _look_for_trouble(self) -> None:
+        """Says once what keeps this trainer from being in step with the others, and that it is over."""
+        if self.native is None or self._left or not self._batches:
+            return
+        now, epoch = time.monotonic(), self._member.epoch
+        found = {}
+        for server in sorted(self._missing):
+            where = self._servers.get(server)
+            name = f"sync server {server}" + (f" at {where}" if where else "")
+            why = (
+                self._why.get(server, "it does not answer")
+                if where
+                else "it has not joined the run"
+            )
+            found[f"server {server}"] = f"{name} is not reached: {why}"
+        ring = 0 if epoch is None or not self._sums else len(epoch.members)
+        if epoch is not None and ring > 1 and self.native.settled < epoch.number:
+            why = self._why.get(-1, "a round has not come to its end")
+            found["ring"] = f"the ring of {ring} trainers is not made: {why}"
+        if epoch is not None and epoch.number == 1 and len(epoch.members) < self._cluster.trainers:
+            found["trainers"] = (
+                f"{len(epoch.members)} of {self._cluster.trainers} trainers have come; do the others "
+                "have this run's address and key?"
+            )
+        self._troubles = {name: self._troubles.get(name, now) for name in found}
+        lasting = [
+            found[name]
+            for name, since in self._troubles.items()
+            if name == "trainers" or now - since >= self._cluster.timeout
+        ]
+        for each in lasting:
+            if each not in self._told_of:
+                self._told_of.add(each)
+                warn(f"{self._name} trains, and is not in step with all others: {each}")
+        if self._told_of and not lasting and self._trouble:
+            _log.info("in step with the others again")
+        if (trouble := "; ".join(lasting)) != self._trouble:
+            self._trouble = trouble
+            self._member.troubled(trouble)
+
     # Sync servers.
 
     def _reach_servers(self) -> None:
         if self.native is None or self.native.slots == 0:
             return
-        for slot, server in self.native.missing(self._cluster.servers):
+        missing = self.native.missing(self._cluster.servers)
+        self._missing = {server for _, server in missing}
+        for slot, server in missing:
             if (slot, server) in self._connecting or server not in self._servers:
                 continue
             self._connecting.add((slot, server))
@@ -460,6 +508,7 @@ class Session:
             if not native.adopt(slot, server, link.detach(), checked, transport, patience):
                 raise TimeoutError(f"it does not answer within {patience:g} s")
         except (OSError, ValueError) as error:
+            self._why[server] = str(error)
             _log.info("sync server %d at %s: %s", server, address, error)
             self._closing.wait(_AGAIN)
         finally:
@@ -520,6 +569,7 @@ class Session:
             if forward is not None:
                 forward.close()
             if self._epoch is epoch and not self._closing.is_set():
+                self._why[-1] = str(error)
                 _log.info("ring %d: %s", epoch.number, error)
                 self._member.broken(epoch.number)
             return
@@ -534,6 +584,7 @@ class Session:
                     native.form_over(epoch.number, rank, fresh, collective)
         except Exception as error:  # noqa: BLE001
             if self._epoch is epoch and not self._closing.is_set():
+                self._why[-1] = str(error)
                 _log.info("ring %d: %s", epoch.number, error)
                 self._member.broken(epoch.number)
 
@@ -649,6 +700,11 @@ class Session:
             self._cut_short = self._cut_short or "the master is away"
         if not self._lost:
             self._hand_in(result, summary)
+        if trained and self._cluster.trainers > 1 and summary.get("syncs") == 0:
+            warn(
+                f"{self._name} was never synchronised with the other trainers: these parameters are of "
+                "its own batches alone; the report of the run says so too"
+            )
         if self._cut_short is not None:
             warn(
                 f"the run ended before its training did ({self._cut_short}); these are the parameters "

@@ -55,6 +55,7 @@ class Standing:
         left: it takes no more part in epochs.
         apart: batches used behind others that it will not use, once it has left.
         summary: its last word; None as long as it is not done.
+        trouble: what keeps it from being in step with the others.
         kept: of which account its parameters are; None: of none.
         over: why it is to say nothing more; None: it is not.
         refused: why it is no member, as the master said last.
@@ -85,6 +86,7 @@ class Standing:
         self.left = False
         self.apart: list[Apart] = []
         self.summary: dict[str, float] | None = None
+        self.trouble = ""
         self.over: str | None = None
         self.refused = ""
         self._was = (0, "")  # the last id, and of which run
@@ -127,6 +129,7 @@ class Standing:
             self._batches,
             self._metrics,
             self.summary,
+            self.trouble,
         )
 
     def hear(self, message: FromMaster) -> News | None:

@@ -59,6 +59,11 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         grace: how long members have to come back to a restarted master, and the trainers to come at
             the start before the first epoch is made without the others. Default 10.
         gather: how long the next epoch waits for more changes. Default 0.2.
+        min_trainers: with how many the run begins, at least, once ``grace`` has passed since the first
+            came; and for how many it goes on, ``patience`` seconds after there were as many. With
+            fewer it has failed. Default 1.
+        require_sync: a trainer that trains for ``patience`` seconds and is not synchronised, or at its
+            end never was, makes the run fail. Default False.
         patience: how long the run waits for a trainer where none is left and batches are. Default 60.
     """
 
@@ -74,6 +79,8 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     grace: float = 10.0
     gather: float = 0.2
     patience: float = 60.0
+    min_trainers: int = 1
+    require_sync: bool = False
 
     def check(self) -> Terms:
         """These, if they are sound; TypeError or ValueError otherwise."""
@@ -84,6 +91,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         checks.whole("batch_size", self.batch_size)
         checks.whole("trainers", self.trainers, maximum=4096)
         checks.whole("sync_ps", self.sync_ps, 0, 4096)
+        checks.whole("min_trainers", self.min_trainers, maximum=self.trainers)
         for name in ("beat", "timeout", "grace", "patience"):
             checks.real(name, getattr(self, name), 0.0)
         checks.real("gather", self.gather, 0.0, allow=True)

@@ -1,0 +1,101 @@
+"""A trainer that is not in step with the others says so at once, and so does the report."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from cluster import inside
+from cluster.test_coordinator import Talk
+
+import leashed as lsh
+from leashed.cluster.messages import Bye, Report
+
+D = 100
+
+
+def said(engine: lsh.Engine, words: str, told: list[warnings.WarningMessage]) -> None:
+    """Trains until it is."""
+    for _ in engine.batches():
+        engine.push(np.zeros(D, np.float32), t=engine.t)
+        if any(words in str(each.message) for each in told):
+            return
+
+
+def test_who_trains_alone_is_told_why(tmp_path):
+    with (
+        inside.run(tmp_path, D, sync_ps=1, trainers=2, grace=0.2) as run,
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        cluster = run.cluster(servers=1, timeout=0.5)
+        engine = lsh.Engine(np.zeros(D, np.float32), sync=lsh.sync.EASGD(), cluster=cluster)
+        said(engine, "1 of 2 trainers have come; do the others have this run's address", told)
+        said(engine, "sync server 0 is not reached: it has not joined the run", told)
+        engine.close()
+        assert any("was never synchronised" in str(each.message) for each in told)
+        assert len({str(each.message) for each in told}) == len(told)
+        run.stop()
+        report = run.report()
+    (trainer,) = (member for member in report["members"] if member["role"] == "trainer")
+    assert trainer["counters"]["syncs"] == 0
+    assert trainer["counters"]["unsynced"] == trainer["counters"]["batches_used"] > 0
+
+
+def test_with_too_few_trainers_a_run_fails():
+    talk = Talk(min_trainers=2)
+    talk.join(1)
+    talk.wait(9.5, 1)
+    assert talk.master.over is None
+    talk.wait(1.5, 1)
+    assert talk.master.over is not None
+    assert "1 of 2 trainers are here for 10 s, and min_trainers is 2" in talk.master.over
+    assert talk.master.state.how == "failed"
+
+
+def test_or_where_they_become_too_few():
+    talk = Talk(min_trainers=2)
+    for index in range(2):
+        talk.join(index + 1, index)
+    talk.wait(30, 1, 2)
+    talk.master.closed(2, talk.now)
+    talk.wait(59, 1)
+    assert talk.master.over is None
+    talk.wait(3, 1)
+    assert talk.master.state.how == "failed"
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_trainers_that_are_never_synchronised(required):
+    talk = Talk(require_sync=required)
+    for index in range(2):
+        talk.join(index + 1, index)
+    talk.train(1)
+    last = {"batches_used": 10.0, "syncs": 0.0}
+    assert Bye("finished") in talk.say(1, Report(summary=last))
+    talk.say(2, Report(summary={"batches_used": 0.0, "syncs": 0.0}))
+    over = talk.master.over
+    assert over is not None
+    assert "trainer-0" in over
+    assert "never synchronised" in over
+    assert "trainer-1" not in over
+    assert talk.master.state.how == ("failed" if required else "ended")
+
+
+def test_a_trainer_that_is_not_synchronised_for_long_ends_the_run():
+    talk = Talk(require_sync=True, total=None)
+    for index in range(2):
+        talk.join(index + 1, index)
+    for second in range(70):
+        if talk.master.over is None:
+            for connection, syncs in ((1, float(second)), (2, 3.0)):
+                trouble = "sync server 0 is not reached" if connection == 2 else ""
+                counters = {"batches_used": float(second), "syncs": syncs}
+                talk.say(connection, Report(metrics=counters, trouble=trouble))
+            talk.wait(1, 1, 2)
+    over = talk.master.over
+    assert over is not None
+    assert over.startswith("trainer-1 trains for 60 s without being synchronised")
+    assert "sync server 0 is not reached" in over
+    assert talk.master.state.how == "failed"
