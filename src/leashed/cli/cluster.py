@@ -7,7 +7,6 @@ import importlib
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from leashed.cli.arguments import add_data, add_discipline
 from leashed.cli.progress import Line, bar
 from leashed.cli.rule_arguments import add_rule
-from leashed.cluster import collectives, opening, outcome, role
+from leashed.cluster import collectives, leftovers, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
 from leashed.cluster.supervisor import AGAIN, FAILED, REPORT, Supervisor, command, say, supervise
@@ -56,10 +55,26 @@ def add(commands: Commands) -> None:
     )
     role.add_arguments(one)
     one.set_defaults(command=_role)
+    clean = actions.add_parser(
+        "clean",
+        help="remove what killed runs have left",
+        description="Remove this user's temporary folders, with keys and logs, of runs whose processes "
+        "were killed. (The next run that makes one does so, too.)",
+    )
+    clean.set_defaults(command=_clean)
 
 
 def _role(options: argparse.Namespace) -> int:
     return role.status(options.role, options.plan, options.index)
+
+
+def _clean(_: argparse.Namespace) -> int:
+    removed = leftovers.remove_stale()
+    for folder in removed:
+        print(f"removed {folder}")
+    if not removed:
+        print("nothing to remove")
+    return 0
 
 
 def _add_up(actions: Commands) -> None:
@@ -292,16 +307,18 @@ def _when(text: str) -> str | dict[str, float]:
 def _folder(plan: Plan, options: argparse.Namespace) -> Generator[Path, None, None]:
     """The run's folder, there and empty of other runs."""
     if options.plan is None and options.run is None:
-        folder = Path(tempfile.mkdtemp(prefix="leashed-"))
+        folder = leftovers.make()
         try:
             yield folder
+            if options.keep:
+                print(f"kept: {folder}", file=sys.stderr)
+            else:
+                shutil.rmtree(folder)
         except BaseException:
             print(f"leashed: its logs are in {folder}", file=sys.stderr)
             raise
-        if options.keep:
-            print(f"kept: {folder}", file=sys.stderr)
-        else:
-            shutil.rmtree(folder)
+        finally:
+            leftovers.leave(folder)
         return
     folder = plan.cluster.run if options.run is None else options.run.absolute()
     if (folder / REPORT).exists():

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from leashed.base import checks
-from leashed.cluster import collectives, placing
+from leashed.cluster import collectives, leftovers, placing
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import check_ports, format_address, make_key, read_key
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local
@@ -71,7 +71,8 @@ def join(
             where there are several. Default: one made for this run.
         folder: where the master keeps its journal and the run's report, and sync servers their
             snapshots; one without a run. Default: a new one for temporary files, which rank 0
-            removes, unless one of its children fails: its log is there. (It is found by who has
+            removes, unless one of its children fails: its log is there; where rank 0 is killed the next
+            run does, or ``leashed cluster clean``. (It is found by who has
             started the processes: two runs at once from one shell need a folder each.)
         ports: the first of the ports on which sync servers and trainers listen: sync server k on
             ``ports`` + k, rank k on ``ports`` + ``servers`` + k. Default: each on any that is free.
@@ -243,18 +244,21 @@ def _meeting(told_by: str, folder: str | os.PathLike[str] | None) -> Path:
     if folder is not None:
         return Path(folder)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    name = f"leashed-{os.geteuid()}-{told_by.replace(' ', '')}-{os.getppid()}-{attempt}"
+    name = f"{leftovers.PREFIX}{os.geteuid()}-{told_by.replace(' ', '')}-{os.getppid()}-{attempt}"
     path = Path(tempfile.gettempdir()) / name
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    about = path.lstat()
-    if (
-        not stat.S_ISDIR(about.st_mode)
-        or about.st_uid != os.geteuid()
-        or stat.S_IMODE(about.st_mode) & 0o077
-    ):
-        raise PermissionError(f"{path} is somebody else's; give folder, one of your own")
-    return path
+    while True:
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        with contextlib.suppress(FileNotFoundError):  # removed as a dead run's
+            about = path.lstat()
+            if (
+                not stat.S_ISDIR(about.st_mode)
+                or about.st_uid != os.geteuid()
+                or stat.S_IMODE(about.st_mode) & 0o077
+            ):
+                raise PermissionError(f"{path} is somebody else's; give folder, one of your own")
+            if leftovers.hold(path):
+                return path
 
 
 def _fresh(folder: str | os.PathLike[str] | None, note: Path | None) -> Path:
@@ -271,7 +275,7 @@ def _fresh(folder: str | os.PathLike[str] | None, note: Path | None) -> Path:
             )
         (base / "key").unlink(missing_ok=True)
         return base
-    base = Path(tempfile.mkdtemp(prefix="leashed-"))
+    base = leftovers.make()
     atexit.register(_remove, os.getpid(), base, note)
     return base
 
@@ -281,12 +285,10 @@ def _remove(pid: int, base: Path, note: Path | None) -> None:
     if os.getpid() != pid:
         return  # a fork of it
     (base / "key").unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        base.rmdir()
+    leftovers.leave(base)
     if note is not None:
-        with contextlib.suppress(OSError):
-            note.unlink(missing_ok=True)
-            note.parent.rmdir()
+        note.unlink(missing_ok=True)
+        leftovers.leave(note.parent)
 
 
 def _publish(note: Path, base: Path) -> None:
