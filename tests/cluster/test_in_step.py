@@ -99,3 +99,13 @@ def test_a_trainer_that_is_not_synchronised_for_long_ends_the_run():
     assert over.startswith("trainer-1 trains for 60 s without being synchronised")
     assert "sync server 0 is not reached" in over
     assert talk.master.state.how == "failed"
+
+
+def test_an_engine_tells_why_its_run_ended(tmp_path):
+    with inside.run(tmp_path, D) as run:
+        engine = lsh.Engine(np.zeros(D, np.float32), sync=lsh.sync.MA(), cluster=run.cluster())
+        assert engine.cut_short is None
+        run.stop()
+        with pytest.warns(RuntimeWarning, match="the run ended before its training did"):
+            engine.close()
+        assert "the test is over" in engine.cut_short

@@ -109,6 +109,19 @@ def test_the_first_death_is_told_at_once_with_its_cause(tmp_path):
 
 
 @pytest.mark.process
+def test_the_restarts_of_one_that_has_run_for_long_are_forgiven(tmp_path, monkeypatch):
+    monkeypatch.setattr("leashed.cluster.supervisor._FORGIVEN", 0.0)
+    monkeypatch.setattr("leashed.cluster.supervisor._LONGEST_DELAY", 0.01)
+    times = f"import os, sys; sys.exit(len(os.listdir({str(tmp_path / 'died')!r})) < 4)"
+    mark = f"import tempfile; tempfile.mkstemp(dir={str(tmp_path / 'died')!r}); "
+    (tmp_path / "died").mkdir()
+    each = programs(master=f"import sys; print(sys.argv); {mark}{times}")
+    with Supervisor([("master", 0)], each, tmp_path, restarts=1) as supervisor:
+        until(lambda: not supervisor.running("master"), supervisor.step)
+    assert supervisor.statuses("master") == [0]
+    assert supervisor.counts() == {"master": 3}
+
+
 def test_one_that_fails_alike_as_soon_as_it_is_started_is_given_up(tmp_path, monkeypatch):
     """With its own words as the error; one that is killed is not."""
     monkeypatch.setattr("leashed.cluster.supervisor._SETTLED", PATIENCE)

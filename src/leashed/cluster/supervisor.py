@@ -51,6 +51,7 @@ _SAID = (0, OVER, INTERRUPTED)  # a process that ends so is none that died
 _LOOK = 0.05  # seconds between two looks at the children
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0  # seconds before a restart
 _SETTLED = 5.0  # seconds after which a process counts as one that runs
+_FORGIVEN = 600.0  # and after which its restarts before that count no more
 _ALIKE = 4  # ends in a row, sooner and all alike, after which no further start is tried
 _SAYS = "leashed: error: "  # what a role's line begins with that tells why it fails
 _LONGEST_WORDS = 1 << 14  # bytes at a log's end in which the cause of an end is looked for
@@ -126,6 +127,7 @@ class _Child:
     restarts: int = 0
     logged: int = 0  # bytes in its log when it was started
     last: tuple[int, str] = (0, "")  # how it ended last: status, and why it said it did
+    since: int = 0  # restarts that were forgiven
     quick: int = 0  # deaths in a row that came soon after the start
     alike: int = 0  # and how many of these, the latest, came the same way
     status: int | None = None  # once it has ended for good
@@ -141,7 +143,8 @@ class Supervisor:
         processes: role and index of each, in the order of their start.
         command: what starts one.
         folder: where ``NAME.log`` takes what a process writes.
-        restarts: how often one process is started again, at most. One that ends with status 0,
+        restarts: how often one process is started again, at most, where it dies within ten minutes of
+            its start; of one that has run for longer the count begins anew. One that ends with status 0,
             ``WRONG``, ``OVER`` or ``INTERRUPTED`` never is, nor one that has ended four times in a
             row within 5 s of its start, each time with the same status and for the same cause.
         tell: called with a line for each death but those like the one before that are followed by a
@@ -260,7 +263,9 @@ class Supervisor:
         child.quick = 0 if now - child.started >= _SETTLED else child.quick + 1
         child.alike = min(child.quick, child.alike + 1 if child.last == last else 1)
         hopeless = status == WRONG or (status > 0 and child.alike >= _ALIKE)
-        again = child.restarts < self.restarts and not hopeless
+        if now - child.started >= _FORGIVEN:
+            child.since = child.restarts
+        again = child.restarts - child.since < self.restarts and not hopeless
         death = Death(child.name, time.time(), status, again, cause)
         self.deaths.append(death)
         if child.last != last if again else child.role != "master":

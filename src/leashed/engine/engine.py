@@ -215,6 +215,14 @@ class Engine(_core.Engine):
             return dict(self._counted)
         return self._session.metrics()
 
+    @property
+    def cut_short(self) -> str | None:
+        """Why the cluster's run ended before its batches and this training did; None: it did not. A
+        program that is started again where it ends so, by whoever started it, ends with status 75:
+        ``sys.exit(75 if engine.cut_short else 0)``.
+        """
+        return None if self._session is None else self._session.cut_short
+
     def close(self) -> None:
         """Refuse reads and pushes from here on; views stay valid. In a cluster: end the
         synchronisation, which waits for no sync server, and hand in the parameters. Where the

@@ -354,6 +354,8 @@ class FitResult:
         seconds: from the first thread's start to the last one's end.
         examples: that gradients were computed of.
         cluster: what was counted of this trainer in a cluster, by name; empty without one.
+        cut_short: why the cluster's run ended before its batches and this training did; None: it did
+            not.
     """
 
     losses: NDArray[np.float32]
@@ -363,6 +365,7 @@ class FitResult:
     seconds: float
     examples: int
     cluster: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    cut_short: str | None = None
 
     @property
     def eps(self) -> float:
@@ -481,6 +484,7 @@ def fit(
         seconds=seconds,
         examples=len(losses) * batch_size,
         cluster=engine.cluster,
+        cut_short=engine.cut_short,
     )
 
 
