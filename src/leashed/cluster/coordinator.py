@@ -14,6 +14,7 @@ from leashed.cluster.fingerprint import differing
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Member
 from leashed.cluster.messages import (
+    FINISHED,
     Account,
     Beat,
     Bye,
@@ -397,8 +398,8 @@ class Coordinator:
             used = self.state.ledger.used(member.id)
             self._record(LeftRing(member.id, now, used, report.apart))
         if report.summary is not None:
-            self._remove(member.id, "finished", now, report.summary)
-            self._send(connection, Bye("finished"))
+            self._remove(member.id, FINISHED, now, report.summary)
+            self._send(connection, Bye(FINISHED))
             return
         if member.role == "trainer":
             self._trainer(connection, member, report, now)

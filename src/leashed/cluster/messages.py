@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from leashed.cluster.packing import Costs
 
 __all__ = [
+    "FINISHED",
     "MOST_SPANS",
     "MOST_WORDS",
     "Account",
@@ -40,6 +41,8 @@ __all__ = [
 _MOST = 2**53  # whole numbers that JSON keeps exactly everywhere
 MOST_SPANS = 4096
 """Of an account that a process may bring with it."""
+FINISHED = "finished"
+"""The reason of a ``Bye`` that confirms a last word."""
 MOST_WORDS = 400
 """Letters of what a process tells in words."""
 

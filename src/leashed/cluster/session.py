@@ -28,6 +28,7 @@ from leashed.cluster import collectives, fingerprint, packing
 from leashed.cluster.meeting import Collective, Meeting, all_gather
 from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import (
+    FINISHED,
     MOST_SPANS,
     Account,
     Bye,
@@ -345,7 +346,7 @@ class Session:
                     self._told_end = True
                     self._end()
                 elif isinstance(event, Bye):
-                    if self._told_end:
+                    if self._told_end or event.reason == FINISHED:
                         self._end()
                     else:
                         self._end_short(event.reason)
@@ -683,6 +684,7 @@ class Session:
             self._leave()
         if self._failure is not None:
             raise self._failure
+        self._hear()
         summary = {
             **self.metrics(),
             **counted,
@@ -700,6 +702,7 @@ class Session:
             self._cut_short = self._cut_short or "the master is away"
         if not self._lost:
             self._hand_in(result, summary)
+            self._hear()  # whether it has been confirmed, or the run was over
         if trained and self._cluster.trainers > 1 and summary.get("syncs") == 0:
             warn(
                 f"{self._name} was never synchronised with the other trainers: these parameters are of "
