@@ -83,9 +83,11 @@ mark = Path(MARK)
 if mark.exists():
     print("leashed: error: trainer-0: no room")
     print("bye")
+    print("2026-01-01 00:00:00.000 INFO trainer-0 begins")
 else:
     print("1 / 0", end="\\n\\n")
 mark.touch()
+print("2026-01-01 00:00:00.000 INFO trainer-0 begins")
 sys.exit(75)
 """
 

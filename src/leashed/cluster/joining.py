@@ -72,8 +72,8 @@ def join(
         folder: where the master keeps its journal and the run's report, and sync servers their
             snapshots; one without a run. Default: a new one for temporary files, which rank 0
             removes, unless one of its children fails: its log is there; where rank 0 is killed the next
-            run does, or ``leashed cluster clean``. (It is found by who has
-            started the processes: two runs at once from one shell need a folder each.)
+            run does, or ``leashed cluster clean``. (It is found by who has started the processes: two
+            runs at once from one shell need a folder each.)
         ports: the first of the ports on which sync servers and trainers listen: sync server k on
             ``ports`` + k, rank k on ``ports`` + ``servers`` + k. Default: each on any that is free.
             Over several machines the master has rendezvous's port, and in each further training of

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,6 +55,7 @@ _SETTLED = 5.0  # seconds after which a process counts as one that runs
 _FORGIVEN = 600.0  # and after which its restarts before that count no more
 _ALIKE = 4  # ends in a row, sooner and all alike, after which no further start is tried
 _SAYS = "leashed: error: "  # what a role's line begins with that tells why it fails
+_NEWS = re.compile(r"\d{4}-\d\d-\d\d \S+ INFO ")  # what a line begins with that tells no cause
 _LONGEST_WORDS = 1 << 14  # bytes at a log's end in which the cause of an end is looked for
 _PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL
 
@@ -99,7 +101,7 @@ class Death:
         time: when, in seconds since 1970.
         status: its exit status; of one killed by a signal minus that signal.
         restarted: whether it is started again.
-        cause: the line of its log that tells why, or else the last one; empty: it wrote nothing.
+        cause: the line of its log that tells why, or else the last one that is no news; empty: none.
     """
 
     name: str
@@ -331,11 +333,12 @@ def _cause(log: Path, logged: int, name: str) -> str:
     try:
         with log.open("rb") as file:
             file.seek(max(logged, file.seek(0, os.SEEK_END) - _LONGEST_WORDS))
-            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+            lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    said = [line for line in lines if line.startswith(_SAYS)] or [line for line in lines if line]
-    return said[-1].removeprefix(_SAYS).removeprefix(f"{name}: ") if said else ""
+    lines = [line.strip() for line in lines if line.strip() and not _NEWS.match(line)]
+    said = [line for line in lines if line.startswith(_SAYS)] or lines or [""]
+    return said[-1].removeprefix(_SAYS).removeprefix(f"{name}: ")
 
 
 def _over(process: subprocess.Popen[bytes]) -> bool:
