@@ -112,6 +112,7 @@ py::dict counters_of(TrainerSync& sync) {
   const Traffic traffic = sync.traffic();
   const Transfers transfers = sync.transfers();
   return py::dict("syncs"_a = c.rounds.load(kRelaxed), "failed"_a = c.failed.load(kRelaxed),
+                  "partial"_a = c.partial.load(kRelaxed), "lag"_a = sync.lag(),
                   "not_finite"_a = sync.not_finite(),
                   "seconds"_a = static_cast<double>(c.nanoseconds.load(kRelaxed)) * 1e-9,
                   "floats"_a = c.floats.load(kRelaxed), "bytes_out"_a = traffic.out,

@@ -20,7 +20,7 @@ import leashed as lsh
 from leashed.cluster.member import Member, master_address
 from leashed.cluster.messages import Account
 from leashed.cluster.opening import Listener
-from leashed.cluster.session import Cluster
+from leashed.cluster.session import Cluster, Session
 from leashed.files import checkpoint
 
 DATA = lsh.datasets.synthetic_digits(n=200)
@@ -118,6 +118,18 @@ def test_a_server_that_accepts_and_never_answers_costs_no_round(when: str, tmp_p
     assert counted["syncs"] == counted["sync_failed"] == 0
     for link, _ in accepted:
         link.close()
+
+
+def test_most_rounds_without_some_parameters_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Session.metrics
+    slow = {"syncs": 100.0, "sync_partial": 51.0, "sync_lag": 11.0}
+    monkeypatch.setattr(Session, "metrics", lambda self: counted(self) | slow)
+    with inside.run(tmp_path, MODEL.dimension, 1, total=TOTAL, batch_size=BATCH) as run:
+        told = r"51 of 100 synchronisations .* timeout=10 s, .* some wait for 11 by now"
+        with pytest.warns(RuntimeWarning, match=told):
+            train(run.cluster(), "easgd", "background")
 
 
 TRAINER = """

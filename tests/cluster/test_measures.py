@@ -99,6 +99,16 @@ def test_what_was_not_finite_is_over_all_lives_of_trainers_and_servers():
     assert counted(report, "sync-ps")[0]["not_finite"] == 7.0
 
 
+def test_partial_rounds_are_of_all_lives_and_the_lag_is_the_last_ones():
+    first, second = ({"sync_partial": 3.0, "sync_lag": lag} for lag in (9.0, 2.0))
+    report = members(
+        fakes.member(1, "trainer", 0, 6.0, {**fakes.trainer(1000.0), **first}),
+        fakes.member(2, "trainer", 0, 9.0, {**fakes.trainer(500.0), **second}),
+    )
+    found = counted(report, "trainer")[0]
+    assert (found["sync_partial"], found["sync_lag"]) == (6.0, 2.0)
+
+
 def test_one_that_was_taken_for_dead_goes_on_counting():
     # Stopped from 3 s on, removed at 6 s, back at 8 s as another member: the same process.
     report = members(

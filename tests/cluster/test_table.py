@@ -84,6 +84,16 @@ def test_values_that_are_not_finite_are_told_of():
     assert dict(table.facts(told))["not finite"] == row
 
 
+def test_rounds_without_some_fragments_are_told_of():
+    told = fakes.report()
+    assert "partial" not in dict(table.facts(told))
+    slow, quick = (each["counters"] for each in told["members"][:2])
+    slow |= {"sync_partial": 1200.0, "sync_lag": 11.0, "syncs": 1500.0}
+    quick |= {"sync_partial": 0.0, "sync_lag": 0.0}
+    row = "trainer 0 1,200 of 1,500, one waiting for 11 (rounds without some fragments)"
+    assert dict(table.facts(told))["partial"] == row
+
+
 def test_an_endless_ledger_and_no_trainer_yet():
     empty = fakes.report(0.5, "running", summaries={}, members=[])
     empty["ledger"]["total"] = None

@@ -22,7 +22,7 @@ using CustomMix =
 // How many rounds there were, and how they went. Relaxed counters: for whoever looks on.
 struct RoundCounters {
   std::atomic<std::uint64_t> rounds{0};       // done, with all partners or some
-  std::atomic<std::uint64_t> partial{0};      // those in which not all of theta's turn has come
+  std::atomic<std::uint64_t> partial{0};      // those in which not all that was asked for has come
   std::atomic<std::uint64_t> failed{0};       // with none: too late, broken off, not finite
   std::atomic<std::uint64_t> not_finite{0};   // those of the last kind
   std::atomic<std::uint64_t> nanoseconds{0};  // in all of them
@@ -75,7 +75,7 @@ class Round {
   RoundCounters& counters_;
   Out out_;
   Covered done_, first_;
-  bool all_ = true;  // of what there is to exchange has come
+  bool all_ = true;  // of what was asked for has come
   std::uint64_t turn_ = 0;
   std::uint32_t count_ = 1;  // of members, in the last sum
   bool moved_ = false;       // since the last round that was done

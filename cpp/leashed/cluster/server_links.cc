@@ -199,7 +199,6 @@ bool ServerLinks::begin(std::uint64_t turn) {
         order_.emplace_back(~standing.missed.load(kRelaxed), f);
       }
       wanted_.push_back(f);
-      all_ &= lane.connection != nullptr;
     }
     std::sort(order_.begin(), order_.end());
     for (const std::uint32_t f : lane.asked) under_way_[f] = false;

@@ -22,8 +22,9 @@ Counters = Mapping[str, float]
 """Counted, by name, as ``Member.report`` was given them."""
 
 _ADDED = frozenset({
-    "examples", "batches_used", "syncs", "sync_failed", "sync_not_finite", "sync_seconds", "bytes_out",
-    "bytes_in", "not_finite", "kernel_out", "kernel_in", "transfers_out", "transfers_in", "serving_seconds", "refused",
+    "examples", "batches_used", "syncs", "sync_failed", "sync_partial", "sync_not_finite",
+    "sync_seconds", "bytes_out", "bytes_in", "not_finite", "kernel_out", "kernel_in",
+    "transfers_out", "transfers_in", "serving_seconds", "refused",
     "snapshots_failed",
 })  # fmt: skip
 """Counted by each process from 0, so that the sum over those that came one after the other tells what

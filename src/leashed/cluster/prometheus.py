@@ -92,6 +92,7 @@ class Exporter(Collector):
             ("iterations", "Batches trained.", "batches_used"),
             ("syncs", "Synchronisations.", "syncs"),
             ("sync_failures", "Synchronisations that failed.", "sync_failed"),
+            ("sync_partials", "Synchronisations without some fragments.", "sync_partial"),
             ("sync_seconds", "Seconds spent in synchronisation.", "sync_seconds"),
         ):
             yield _counted(f"leashed_{name}", help_text, counter, trainers, "trainer")

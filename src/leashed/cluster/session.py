@@ -407,6 +407,8 @@ class Session:
             found |= {
                 "syncs": counted["syncs"],
                 "sync_failed": counted["failed"],
+                "sync_partial": counted["partial"],
+                "sync_lag": counted["lag"],
                 "sync_not_finite": counted["not_finite"],
                 "sync_seconds": counted["seconds"],
                 "unsynced": self._batches - self._progress.batches,
@@ -670,6 +672,7 @@ class Session:
         is away is waited for, as long as ``Cluster.grace`` says. Where the run ended before its
         batches and this training, or the master stays away, there is a RuntimeWarning that says why,
         and so does ``cut_short``; ``lost`` says whether nobody has heard of this training's end.
+        Another says where most synchronisations were without some parameters.
 
         Args:
             parameters: float32 [d].
@@ -712,6 +715,14 @@ class Session:
             warn(
                 f"the run ended before its training did ({self._cut_short}); these are the parameters "
                 "that this trainer has reached"
+            )
+        partial, rounds = summary.get("sync_partial", 0.0), summary.get("syncs", 0.0)
+        if 2 * partial > rounds:
+            warn(
+                f"{partial:,.0f} of {rounds:,.0f} synchronisations came to their end, after timeout="
+                f"{self._cluster.timeout:g} s, without some of the parameters, of which some wait for "
+                f"{summary['sync_lag']:,.0f} by now; a longer timeout, compression, or parts of them "
+                "in turn (parts=) are for slow links"
             )
         return summary
 

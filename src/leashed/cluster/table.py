@@ -195,6 +195,8 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if unwritten:
         known.append(("snapshots", f"{', '.join(unwritten)} not written; its log says why"))
+    if partial := _partial(report):
+        known.append(("partial", f"{'; '.join(partial)} (rounds without some fragments)"))
     if "restarts" in report:
         again = [f"{name} {count}" for name, count in report["restarts"].items() if count]
         known.append(("restarts", ", ".join(again) or "none"))
@@ -209,6 +211,16 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         known.append(("train loss", number(report["train_loss"], 4)))
         known.append(("test accuracy", f"{100.0 * report['test_accuracy']:.2f}%"))
     return known
+
+
+def _partial(report: Mapping[str, Any]) -> list[str]:
+    """Trainers whose rounds were without some fragments, and for how many rounds these wait."""
+    return [
+        f"trainer {index} {each['sync_partial']:,.0f} of {each['syncs']:,.0f}, "
+        f"one waiting for {each['sync_lag']:,.0f}"
+        for index, each in counted(report, "trainer").items()
+        if each.get("sync_partial") or each.get("sync_lag")
+    ]
 
 
 def _untold(report: Mapping[str, Any]) -> list[str]:
