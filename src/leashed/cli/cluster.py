@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import shutil
 import signal
 import sys
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from leashed.cli.arguments import add_data, add_discipline
 from leashed.cli.progress import Line, bar
 from leashed.cli.rule_arguments import add_rule
-from leashed.cluster import collectives, leftovers, opening, outcome, role
+from leashed.cluster import collectives, journal, leftovers, opening, outcome, role
 from leashed.cluster import plan as plans
+from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
 from leashed.cluster.supervisor import AGAIN, FAILED, REPORT, Supervisor, command, say, supervise
 from leashed.cluster.table import line as told
@@ -34,6 +36,15 @@ if TYPE_CHECKING:
 _LOOK = 0.5  # seconds between two looks at the report
 _INTERRUPTED = 130
 _FILE = "plan.toml"
+_STATUSES = {"running": 0, "ended": 0, "incomplete": AGAIN, "interrupted": AGAIN, "failed": FAILED}
+_ABOUT = {
+    "status": "Say in a line how the run in a folder stands, and which of its processes are not in step. "
+    "Exit status: 0 where it goes on or has ended; 75 where it is incomplete, or its master is gone "
+    "without a word; 1 where it has failed.",
+    "report": "Print the tables of a run that was started process by process, and write its model, as "
+    "cluster up does at the end: of what trainers have handed in, or else of what it had reached, as "
+    "sync servers' snapshots and trainers' files in the folder have it. Exit status: as of status.",
+}
 
 Show = Callable[[Mapping[str, Any]], object]
 
@@ -51,10 +62,24 @@ def add(commands: Commands) -> None:
         "role",
         help="run one process of a plan",
         description="Run one process of a plan, for whoever starts them by hand, one by one, on "
-        "several machines. What it has to say goes to its log in the run's folder.",
+        "several machines. What it has to say goes to standard output, and to its log in the run's "
+        "folder.",
     )
     role.add_arguments(one)
     one.set_defaults(command=_role)
+    for name, action, about in (
+        ("status", _status, "how a run stands"),
+        ("report", _report, "the tables of a run that has ended, and its model"),
+    ):
+        of = actions.add_parser(name, help=about, description=_ABOUT[name])
+        of.add_argument(
+            "folder", type=Path, metavar="FOLDER", help="the run's, where its master is"
+        )
+        of.set_defaults(command=action)
+        if name == "report":
+            of.add_argument(
+                "--plan", type=Path, metavar="FILE", help="default: plan.toml in the folder"
+            )
     clean = actions.add_parser(
         "clean",
         help="remove what killed runs have left",
@@ -65,7 +90,53 @@ def add(commands: Commands) -> None:
 
 
 def _role(options: argparse.Namespace) -> int:
-    return role.status(options.role, options.plan, options.index)
+    on_stdout = logging.StreamHandler(sys.stdout)
+    on_stdout.setFormatter(LINE)
+    logging.getLogger("leashed").addHandler(on_stdout)
+    try:
+        return role.status(options.role, options.plan, options.index)
+    finally:
+        logging.getLogger("leashed").removeHandler(on_stdout)
+
+
+def _status(options: argparse.Namespace) -> int:
+    report = _read(options.folder)
+    print(f"{_state(options.folder, report)}: {report['reason'] or told(report)}")
+    for member in report["members"]:
+        if member.get("trouble") and member["gone"] is None:
+            print(f"{member['role']}-{member['index']}: {member['trouble']}")
+    return _STATUSES[_state(options.folder, report)]
+
+
+def _report(options: argparse.Namespace) -> int:
+    report = _read(options.folder)
+    state = _state(options.folder, report)
+    if state == "running":
+        raise ValueError(
+            f"the run in {options.folder} goes on; see how with: leashed cluster status"
+        )
+    plan = plans.read(options.folder / _FILE if options.plan is None else options.plan)
+    data = plan.train.load()
+    known = report.get("restarts", {})
+    whole = outcome.conclude({**report, "state": state}, options.folder, plan, data, known)
+    print(render(whole))
+    if "output" in whole:
+        print(f"its model is in {options.folder / outcome.MODEL}")
+    return _STATUSES[state]
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    report = outcome.read_report(folder)
+    if report is None:
+        raise FileNotFoundError(f"{folder} has no {REPORT}: give the folder of a run's master")
+    return report
+
+
+def _state(folder: Path, report: Mapping[str, Any]) -> str:
+    """As the report has it; where its master was killed, that it was."""
+    if report["state"] != "running" or journal.held(folder / "journal.jsonl"):
+        return str(report["state"])
+    return "interrupted"
 
 
 def _clean(_: argparse.Namespace) -> int:
@@ -194,7 +265,9 @@ def _up(options: argparse.Namespace) -> int:
     try:
         with _folder(plan, options) as folder:
             plan = replace(plan, cluster=replace(plan.cluster, run=folder))
-            return _train(plan, data, view=options.view)
+            status = _train(plan, data, view=options.view)
+            options.keep |= status == _INTERRUPTED and (folder / outcome.MODEL).exists()
+            return status
     except ChildProcessError as error:
         print(f"leashed: error: {error}", file=sys.stderr)
         return AGAIN if isinstance(error, _IncompleteError) else FAILED

@@ -12,7 +12,7 @@ import msgspec
 
 from leashed.cluster.state import Began, Change, Entry, Snapshot, State
 
-__all__ = ["Journal", "read"]
+__all__ = ["Journal", "held", "read"]
 
 _LONG = 20_000  # lines, after which the next opening writes them anew as one
 
@@ -56,6 +56,21 @@ def read(path: Path) -> tuple[Began, State, int] | None:
     assert began is not None
     assert state is not None
     return began, state, whole
+
+
+def held(path: Path) -> bool:
+    """Whether a master has that journal now."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 class Journal:

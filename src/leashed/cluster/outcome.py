@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.cluster import traffic
+from leashed.cluster import reached, traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
 from leashed.cluster.supervisor import REPORT
@@ -110,7 +110,8 @@ def conclude(
     report: Mapping[str, Any], folder: Path, plan: Plan, data: Split, restarts: Mapping[str, int]
 ) -> dict[str, Any]:
     """The report of a run that has ended, with what was run, its output model, restarts, ELP, and its
-    bytes beside the kernel's counts; written, beside the model, to the run's folder. Without a result of any trainer there is no model.
+    bytes beside the kernel's counts; written, beside the model, to the run's folder. Without a result of
+    any trainer the model is what the run had reached (``reached``), if that is known.
 
     Raises:
         OSError: the folder cannot be written.
@@ -131,11 +132,15 @@ def conclude(
     model = train.build(data.train)
     handed_in = replicas(folder, model.dimension)
     found = together(handed_in, report["summaries"])
+    left = None if found else reached.find(folder, plan, model)
     if found:
         whole["output"], parameters = choose(train.output, found, model, data.test)
         if others := sorted(handed_in.keys() - found.keys()):
             names = ", ".join(f"trainer {index}" for index in others)
             whole["output"] += f" (not of {names}: not in step, or gone, at the end)"
+    elif left is not None:
+        whole["output"], parameters = f"{left[0]}: no trainer has handed in its parameters", left[1]
+    if found or left is not None:
         whole["train_loss"] = model.evaluate(parameters, data.train)[0]
         whole["test_accuracy"] = model.evaluate(parameters, data.test)[1]
         checkpoint.save(folder / MODEL, model, parameters)

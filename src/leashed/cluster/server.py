@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.cluster import fingerprint, packing
@@ -30,7 +31,7 @@ from leashed.cluster.session import EXCHANGE, everywhere, is_local, reached
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
 
-__all__ = ["run", "serve"]
+__all__ = ["held_in", "run", "serve"]
 
 _WRITING = 0.1  # of the time, at most, snapshots are written
 _REPORT = 0.25  # seconds
@@ -315,16 +316,33 @@ def _replacing(path: Path, suffix: str) -> Iterator[BinaryIO]:
         raise
 
 
-def _restore(server: _core.SyncServer, path: Path, run: str, length: int, fragments: int) -> int:
-    """Goes on from a snapshot, if there is one; how many changes are in it."""
+def held_in(path: Path, run: str) -> tuple[list[bool], NDArray[np.float32]] | None:
+    """Of a snapshot of that run which fragments are present, and the values of all, one behind the other;
+    None: there is no such snapshot.
+    """
+    found = _read(path)
+    if found is None or found[0] != run:
+        return None
+    return [bool(each) for each in found[1][2:]], found[2].astype(np.float32)
+
+
+def _read(path: Path) -> tuple[str, NDArray[np.uint64], NDArray[np.float32]] | None:
+    """Whose a snapshot is, its head and its values; None: there is none."""
     try:
         with path.open("rb") as file:
-            of = np.load(file, allow_pickle=False).tobytes()
-            head = np.load(file, allow_pickle=False)
-            values = np.load(file, allow_pickle=False)
+            of, head, values = (np.load(file, allow_pickle=False) for _ in range(3))
     except FileNotFoundError:
+        return None
+    return of.tobytes().decode(errors="replace"), head, values
+
+
+def _restore(server: _core.SyncServer, path: Path, run: str, length: int, fragments: int) -> int:
+    """Goes on from a snapshot, if there is one; how many changes are in it."""
+    found = _read(path)
+    if found is None:
         return 0
-    if of != run.encode() or len(head) != fragments + 2 or values.shape != (length,):
+    of, head, values = found
+    if of != run or len(head) != fragments + 2 or values.shape != (length,):
         raise ValueError(
             f"{path} is of another run; remove it and its .count, or choose another folder"
         )
