@@ -1,9 +1,9 @@
 """A master and its members without sockets, threads or clocks: a seeded schedule of everything that
 can go wrong.
 
-Real are ``Coordinator`` and ``Standing``. Messages on a connection are delayed, and, if the schedule
+Real are ``Coordinator``, ``Outbox`` and ``Standing``. Messages on a connection are delayed, and, if the schedule
 says so, lost, doubled and overtaken by others; connections break, at one end or both; processes are
-killed, stopped and started, the master too, which then has only what it had written.
+killed, stopped and started, the master too, which then has only what was on its disk, which is slow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from leashed.cluster import wire
-from leashed.cluster.coordinator import Close, Coordinator
+from leashed.cluster.coordinator import Close, Coordinator, Send
+from leashed.cluster.journal import lines
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.messages import (
     Account,
@@ -33,8 +34,9 @@ from leashed.cluster.messages import (
     ToMaster,
     Welcome,
 )
+from leashed.cluster.outbox import Outbox
 from leashed.cluster.standing import Standing
-from leashed.cluster.state import Change, Entry, State, Terms
+from leashed.cluster.state import Began, Entry, Snapshot, State, Terms
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Chances:
     master_killed: float = 0.0
     master_stopped: float = 0.0
     round_fails: float = 0.0
+    disk: float = 0.0  # seconds, at most, until what is written is on it
     troubles_end: float = 30.0  # seconds, after which everything works
 
 
@@ -106,6 +109,8 @@ class World:
         self._processes = 0
         self._lines = 0
         self.written: list[bytes] = []
+        self.outbox = Outbox()
+        self.writing: tuple[list[bytes], bytes | None] | None = None  # entries, or all anew
         self.master: Coordinator | None = None
         self.master_stopped_until = 0.0
         self.master_backlog: list[Callable[[], None]] = []
@@ -145,6 +150,8 @@ class World:
         if self.master and self.troubled(chances.master_killed * tenth):
             self.happened["master killed"] += 1
             self.master = None
+            if self.writing and self.random.random() < 0.5:
+                self.on_disk(*self.writing)
             self.master_backlog.clear()
             for line in self.lines.values():
                 line.at_master = False
@@ -335,12 +342,9 @@ class World:
     # The master.
 
     def start_master(self) -> None:
-        """From what was written, with a torn line behind it."""
-        state = State.of(self.terms)
-        for line in self.written:
-            entry = msgspec.json.decode(line, type=Entry)
-            assert isinstance(entry, Change)
-            state.apply(entry)
+        """From what was written."""
+        state = self.replay(self.written)
+        self.outbox, self.writing = Outbox(), None
         self.lines.clear()
         self.master = Coordinator(self.terms, "run", state, self.now)
         self.master_stopped_until = 0.0
@@ -385,9 +389,38 @@ class World:
 
     def carry_out(self) -> None:
         assert self.master is not None
-        output = self.master.take()
-        self.written += [msgspec.json.encode(change) for change in output.changes]
-        for action in output.actions:
+        self.do(self.outbox.put(self.master.take()))
+        if self.writing is None:
+            self.write()
+
+    def write(self) -> None:
+        """What is next, and after it what comes meanwhile."""
+        master = self.master
+        assert master is not None
+        if not (changes := self.outbox.group()):
+            self.over = master.over
+            return
+        entries = [lines([change]) for change in changes]
+        anew = lines([Snapshot(master.state)]) if self.random.random() < 0.02 else None
+        self.writing = entries, anew
+        if not self.chances.disk or self.now >= self.chances.troubles_end:
+            self.wrote(master)
+            return
+        delay = self.random.uniform(0.0, self.chances.disk)
+        self.after(delay, lambda: self.to_master_now(lambda: self.wrote(master)))
+
+    def wrote(self, master: Coordinator) -> None:
+        if self.master is master and self.writing is not None:
+            self.on_disk(*self.writing)
+            self.writing = None
+            self.do(self.outbox.written())
+            self.write()
+
+    def on_disk(self, entries: list[bytes], anew: bytes | None) -> None:
+        self.written = [*self.written, *entries] if anew is None else [anew]
+
+    def do(self, actions: list[Send | Close]) -> None:
+        for action in actions:
             line = self.lines[action.connection]
             if isinstance(action, Close):
                 line.at_master = False
@@ -395,7 +428,6 @@ class World:
             elif line.at_master:
                 self.note(action.message)
                 self.carry(line, "down", wire.encode(action.message))
-        self.over = self.master.over
 
     def note(self, message: FromMaster | ToMaster) -> None:
         if isinstance(message, Account):
@@ -416,10 +448,20 @@ class World:
             assert len({member.name for member in members}) == len(members), "two in one place"
 
     def replayed(self) -> State:
-        """What a new master would know."""
+        """What a new master would know, were all written that is decided."""
+        entries, anew = self.writing or ([], None)
+        before = [*self.written, *entries] if anew is None else [anew]
+        return self.replay([*before, *(lines([change]) for change in self.outbox._changes)])
+
+    def replay(self, written: list[bytes]) -> State:
         state = State.of(self.terms)
-        for line in self.written:
-            state.apply(msgspec.json.decode(line, type=Entry))  # type: ignore[arg-type]
+        for line in written:
+            entry = msgspec.json.decode(line, type=Entry)
+            assert not isinstance(entry, Began)
+            if isinstance(entry, Snapshot):
+                state = entry.state
+            else:
+                state.apply(entry)
         return state
 
 

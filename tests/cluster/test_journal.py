@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
+import random
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leashed.cluster import journal
-from leashed.cluster.journal import Journal, read
+from leashed.cluster.journal import Journal, lines, read
 from leashed.cluster.state import (
     Began,
     Change,
@@ -22,6 +26,7 @@ from leashed.cluster.state import (
     LeftRing,
     Removed,
     Settled,
+    Snapshot,
     State,
     Terms,
 )
@@ -58,9 +63,9 @@ def state_after(changes: list[Change]) -> State:
 def write(path: Path, changes: list[Change]) -> bytes:
     opened = Journal(path)
     assert opened.found is None
-    opened.append([BEGAN])
+    opened.write(lines([BEGAN]))
     for change in changes:
-        opened.append([change])
+        opened.write(lines([change]))
     opened.close()
     return path.read_bytes()
 
@@ -100,7 +105,7 @@ def test_a_new_master_writes_behind_what_is_whole(tmp_path: Path) -> None:
     path.write_bytes(content[:-5])
     again = Journal(path)
     assert again.found == (BEGAN, state_after(CHANGES[:3]))
-    again.append(CHANGES[3:])
+    again.write(lines(CHANGES[3:]))
     again.close()
     found = read(path)
     assert found is not None
@@ -138,22 +143,146 @@ def test_one_master_at_a_time(tmp_path: Path) -> None:
 
 def test_a_long_one_is_made_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "j"
-    write(path, CHANGES[:12])
+    write(path, CHANGES[:11])
     opened = Journal(path)
-    assert opened.found is not None
-    opened.shorten(*opened.found)
-    assert path.read_bytes().count(b"\n") == 13
-    monkeypatch.setattr(journal, "_LONG", 10)
-    opened.shorten(*opened.found)
-    assert path.read_bytes().count(b"\n") == 2
+    assert not opened.long
+    opened.close()
+    monkeypatch.setattr(journal, "_LONG", 600)
+    opened = Journal(path)
+    assert opened.long
+    whole = lines([BEGAN, Snapshot(state_after(CHANGES[:12]))])
+    opened.write(lines(CHANGES[11:12]), whole)
+    assert not opened.long
+    assert path.read_bytes() == whole
     with pytest.raises(BlockingIOError):
         Journal(path)  # the new file is as locked as the old one
-    opened.append(CHANGES[12:])
+    opened.write(lines(CHANGES[12:]))
     opened.close()
     found = read(path)
     assert found is not None
     assert found[1] == state_after(CHANGES)
     assert [p.name for p in tmp_path.iterdir()] == ["j"]
+
+
+def test_the_longer_a_snapshot_the_longer_until_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that writing them is a fifth of all that is written."""
+    monkeypatch.setattr(journal, "_LONG", 100)
+    path = tmp_path / "j"
+    write(path, CHANGES[:4])
+    opened = Journal(path)
+    whole = lines([BEGAN, Snapshot(state_after(CHANGES[:4]))])
+    opened.write(b"", whole)
+    while not opened.long:
+        opened.write(lines(CHANGES[4:5]))
+    opened.close()
+    assert 0 < path.stat().st_size - 5 * len(whole) <= len(lines(CHANGES[4:5]))
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Files:
+    """What a process does to files, until it is killed at the so many-th of these; and, of what is
+    not the journal itself, some that fail.
+    """
+
+    NAMES = ("open", "write", "fsync", "close", "rename", "unlink", "ftruncate")
+
+    def __init__(self, patch: pytest.MonkeyPatch, rng: random.Random) -> None:
+        self.left = rng.randrange(1, 60)
+        self.rng = rng
+        self.descriptors: dict[int, str] = {}
+        self.real = {name: getattr(os, name) for name in self.NAMES}
+        for name in self.NAMES:
+            patch.setattr(os, name, partial(self.do, name))
+
+    def do(self, name: str, first: Any, *more: Any, **named: Any) -> Any:
+        of = self.descriptors.get(first, "") if isinstance(first, int) else str(first)
+        self.left -= 1
+        if self.left <= 0:
+            if self.left == 0 and name == "write":
+                self.real["write"](first, more[0][: self.rng.randrange(len(more[0]))])
+            raise Killed
+        if of.endswith(".new") and name != "close" and self.rng.random() < 0.05:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        if name == "write":
+            more = (more[0][: self.rng.randrange(1, len(more[0]) + 1)],)
+        if name == "fsync":  # (the machine is not killed)
+            return None
+        result = self.real[name](first, *more, **named)
+        if name == "open":
+            self.descriptors[result] = of
+        elif name == "close":
+            self.descriptors.pop(first, None)
+        elif name == "rename":  # it is the journal now
+            self.descriptors = dict.fromkeys(self.descriptors, str(more[0]))
+        return result
+
+    def end(self) -> None:
+        """What the system does."""
+        for descriptor in self.descriptors:
+            self.real["close"](descriptor)
+
+
+def any_change(rng: random.Random, state: State) -> Change:
+    """One that may follow."""
+    members, ledger = state.membership.members, state.ledger
+    trainers = [m.id for m in members.values() if m.role == "trainer" and not m.left]
+    if not trainers or rng.random() < 0.05:
+        index = max((m.index for m in members.values()), default=-1) + 1
+        return Joined(state.membership.ids + 1, "trainer", index, f"h:{index}", 1.0)
+    member = rng.choice(trainers)
+    kind = rng.random()
+    if ledger.held and kind < 0.4:
+        held = rng.choice(list(ledger.held.values()))
+        return Completed(held.ticket, held.member)
+    if kind < 0.8:
+        return Granted(ledger.tickets + 1, member, rng.randrange(1, 9), 1)
+    if kind < 0.9:
+        return EpochMade(state.membership.epoch.number + 1, broken=rng.random() < 0.5)
+    return Removed(member, "gone", 2.0, [(ticket, 0) for ticket, _ in ledger.used(member)])
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_wherever_a_master_is_killed_the_next_knows_all_that_was_heard_of(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two of the things that it does to files, or in one."""
+    monkeypatch.setattr(journal, "_LONG", 400)
+    monkeypatch.setattr(journal, "_TIMES", 1)
+    rng = random.Random(seed)
+    path = tmp_path / "j"
+    began = Began("run", 1.7e9, Terms(total=None, batch_size=4, trainers=2))
+    write_now = lines([began])
+    heard: list[State] = []  # those that a new one may find
+    for _ in range(6):
+        with monkeypatch.context() as patch:
+            files = Files(patch, rng)
+            try:
+                opened = Journal(path)
+                if opened.found is None:
+                    assert not heard
+                    opened.write(write_now)
+                    state = State.of(began.terms)
+                else:
+                    state = opened.found[1]
+                    assert not heard or state in heard
+                heard = [copy.deepcopy(state)]
+                while True:
+                    changes = []
+                    for _ in range(rng.randrange(1, 4)):
+                        changes.append(any_change(rng, state))
+                        state.apply(changes[-1])
+                        heard.append(copy.deepcopy(state))
+                    whole = lines([began, Snapshot(state)]) if opened.long else None
+                    opened.write(lines(changes), whole)
+                    heard = heard[-1:]
+            except Killed:
+                files.end()
+    assert read(path) is not None or not heard
 
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,5 +294,5 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
         with pytest.raises(OSError, match="No space left"):
-            opened.append([BEGAN])
+            opened.write(lines([BEGAN]))
     opened.close()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 import queue
 import re
 import signal
@@ -20,9 +22,10 @@ from typing import Any
 
 import pytest
 
-from leashed.cluster import wire
+from leashed.cluster import journal, messages, wire
 from leashed.cluster.ending import OverError
-from leashed.cluster.master import Master
+from leashed.cluster.journal import Journal
+from leashed.cluster.master import Master, run
 from leashed.cluster.member import Event, Lost, Member, master_address
 from leashed.cluster.messages import Bye, End, Epoch, Gone, Lease, Servers, Welcome
 from leashed.cluster.opening import Key, Listener, Peer, Refused, connect
@@ -44,6 +47,7 @@ class Running:
         self.folder = folder
         self.standings: list[dict[str, Any]] = []
         self.result: dict[str, Any] = {}
+        self.error: OSError | None = None
         started: queue.SimpleQueue[Master | Exception] = queue.SimpleQueue()
 
         async def serve() -> None:
@@ -57,7 +61,10 @@ class Running:
                 return
             self.loop = asyncio.get_running_loop()
             started.put(master)
-            self.result = await master.serve()
+            try:
+                self.result = await master.serve()
+            except OSError as error:
+                self.error = error
 
         self.thread = threading.Thread(target=lambda: asyncio.run(serve()))
         self.thread.start()
@@ -247,7 +254,7 @@ import sys
 from pathlib import Path
 from leashed.cluster.master import run
 from leashed.cluster.opening import read_key
-from leashed.cluster.state import Terms
+from leashed.cluster.state import State, Terms
 import msgspec
 terms = msgspec.json.decode(sys.argv[3], type=Terms)
 key = read_key(sys.argv[2], given=False)
@@ -735,6 +742,135 @@ def test_a_result_may_take_as_long_as_it_moves_and_the_master_lives(
     slow.silent = 9
     with pytest.raises(TimeoutError, match="nothing of the result has moved for 60 s"):
         member.send_result(b"12345678")
+
+
+class Disk:
+    """Takes nothing until it is let."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free = threading.Event()
+        self.free.set()
+        self.asked = 0
+        self.error: OSError | None = None
+        monkeypatch.setattr(os, "fsync", self.fsync)
+
+    def fsync(self, _: int) -> None:
+        self.asked += 1
+        assert self.free.wait(60)
+        if self.error:
+            raise self.error
+
+
+def test_while_the_disk_hangs_the_master_beats_and_tells_nothing(
+    started: Start, joined: Join, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk(monkeypatch)
+    running = started(terms(total=200, trainers=4, timeout=5.0))
+    trainers = [joined(running.address, index) for index in range(4)]
+    for trainer in trainers:
+        trainer.until(Epoch)
+    disk.free.clear()
+    for trainer in trainers:
+        trainer.member.want(5)
+    wait_until(lambda: running.master._writing)
+    running.master._since -= 100.0
+    wait_until(lambda: "has not taken what goes into" in caplog.text)
+    for trainer in trainers:
+        heard = trainer.member.heard_at
+        wait_until(lambda t=trainer, heard=heard: t.member.heard_at > heard + 0.5)
+        assert trainer.member.state == "joined"
+        assert trainer.events.empty()
+    asked = disk.asked
+    disk.free.set()
+    for trainer in trainers:
+        assert trainer.until(Lease).count == 5
+    assert disk.asked <= asked + 1  # the others' went together
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+
+
+def test_a_disk_that_fails_ends_the_master_which_has_told_nothing(
+    started: Start, joined: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    running = started()
+    trainer = joined(running.address)
+    trainer.until(Epoch)
+    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    trainer.member.want(5)
+    wait_until(lambda: trainer.member.state == "away")
+    running.thread.join(30)
+    assert isinstance(running.error, OSError)
+    assert not any(isinstance(event, Lease) for event in trainer.before)
+    assert trainer.events.empty()
+
+
+def test_a_long_run_has_a_short_journal(
+    started: Start, joined: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_LONG", 2000)
+    monkeypatch.setattr(journal, "_TIMES", 1)
+    running = started(terms(total=1000, trainers=4))
+    path = running.folder / "journal.jsonl"
+    with path.open("rb") as first:
+        trainers = [joined(running.address, index) for index in range(4)]
+        threads = [threading.Thread(target=lambda t=t: t.train(1)) for t in trainers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not os.path.samestat(os.fstat(first.fileno()), path.stat())
+    assert path.stat().st_size < 20_000
+    with pytest.raises(BlockingIOError):
+        Journal(path)
+    for trainer in trainers:
+        trainer.finish()
+    assert running.end()["ledger"]["complete"] == 1000
+    found = journal.read(path)
+    assert found is not None
+    state = running.master._coordinator.state
+    assert found[1].ledger == state.ledger
+    assert found[1].membership.past == state.membership.past
+
+
+def test_a_snapshot_has_what_was_decided_at_once_and_once(
+    started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_LONG", 0)
+    monkeypatch.setattr(journal, "_TIMES", 0)
+    running = started(terms(trainers=9))
+    path = running.folder / "journal.jsonl"
+
+    def join() -> None:
+        master = running.master
+        for index in range(9):
+            master._coordinator.opened(100 + index, master._now())
+            master._coordinator.heard(
+                100 + index, messages.Join("trainer", index, ""), master._now()
+            )
+            master._carry_out()
+
+    running.loop.call_soon_threadsafe(join)
+    running.stop()
+    found = journal.read(path)
+    assert found is not None
+    assert len(found[1].membership.members) == 9
+
+
+def test_a_journal_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    real = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: (reads.append(path.name), real(path))[1])
+    monkeypatch.setattr(Master, "serve", _ended_at_once)
+    given = {"host": "127.0.0.1", "port": 0, "key": KEY, "folder": tmp_path / "run"}
+    assert run(terms(), **given) == {}
+    assert run(terms(), **given) == {}
+    assert reads == ["journal.jsonl"] * 2
+
+
+async def _ended_at_once(master: Master) -> dict[str, Any]:
+    master._listener.close()
+    master._journal.close()
+    return {}
 
 
 def test_a_callback_that_fails_is_told_to_the_next_caller(

@@ -1,21 +1,27 @@
-"""The master's journal: a line of JSON for each change, on the disk before anybody hears of it."""
+"""The master's journal: a line of JSON for each change, on the disk before anybody hears of it. Once it
+is long, all that it amounts to takes its place.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from leashed.cluster.state import Began, Change, Entry, Snapshot, State
+from leashed.cluster.state import Began, Entry, Snapshot, State
 
-__all__ = ["Journal", "held", "read"]
+__all__ = ["Journal", "held", "lines", "read"]
 
-_LONG = 20_000  # lines, after which the next opening writes them anew as one
+_LONG = 1 << 20  # bytes behind the last snapshot, and
+_TIMES = 4  # times as many as that has, after which the next is due
 
+_log = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(Entry)
 
 
@@ -73,8 +79,13 @@ def held(path: Path) -> bool:
     return False
 
 
+def lines(entries: Iterable[Entry]) -> bytes:
+    """As they are in the file."""
+    return b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+
+
 class Journal:
-    """A journal that is written. One process at a time has it.
+    """A journal that is written. One process at a time has it, and one thread.
 
     Args:
         path: the file; made where there is none.
@@ -93,37 +104,49 @@ class Journal:
         self._descriptor = _locked(path)
         try:
             found = read(path)
-            os.ftruncate(self._descriptor, found[2] if found else 0)
+            self._size = found[2] if found else 0
+            os.ftruncate(self._descriptor, self._size)
             self.found = found and found[:2]
-            self._lines = path.read_bytes().count(b"\n")
+            self._due = _LONG
         except BaseException:
             self.close()
             raise
 
-    def append(self, entries: Iterable[Began | Change]) -> None:
-        """Write these; they are on the disk when this returns."""
-        lines = [msgspec.json.encode(entry) + b"\n" for entry in entries]
-        if lines:
-            _write(self._descriptor, b"".join(lines))
-            self._lines += len(lines)
+    @property
+    def long(self) -> bool:
+        """Whether it is time for a snapshot."""
+        return self._size > self._due
 
-    def shorten(self, began: Began, state: State) -> None:
-        """Put ``state`` in place of all lines, where these have become many."""
-        if self._lines < _LONG:
-            return
+    def write(self, entries: bytes, whole: bytes | None = None) -> None:
+        """Write these ``lines``; they are on the disk when this returns. Or, in place of all that is
+        there, ``whole``: the beginning, and a snapshot with what the entries say. Where there is no
+        room for it beside the other, that goes on.
+        """
+        if whole is None or not self._replaced(whole):
+            _write(self._descriptor, entries)
+            self._size += len(entries)
+
+    def _replaced(self, whole: bytes) -> bool:
         fresh = self._path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        descriptor = _locked(fresh)
+        descriptor = -1
         try:
-            lines = [msgspec.json.encode(entry) + b"\n" for entry in (began, Snapshot(state))]
-            _write(descriptor, b"".join(lines))
+            fresh.unlink(missing_ok=True)
+            descriptor = _locked(fresh)
+            _write(descriptor, whole)
             fresh.rename(self._path)
-        except BaseException:
-            os.close(descriptor)
-            raise
+        except OSError as error:
+            if descriptor >= 0:
+                os.close(descriptor)
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            _log.warning("the journal stays as long as it is (%d bytes): %s", self._size, error)
+            self._due = self._size + _LONG
+            return False
         os.close(self._descriptor)
-        self._descriptor, self._lines = descriptor, len(lines)
+        self._descriptor, self._size = descriptor, len(whole)
+        self._due = self._size + max(_LONG, _TIMES * self._size)
         _sync_folder(self._path.parent)
+        return True
 
     def close(self) -> None:
         """Leave it to others."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
 import re
 import secrets
@@ -14,18 +15,21 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from leashed.cluster import packing, wire
-from leashed.cluster.coordinator import Close, Coordinator
-from leashed.cluster.journal import Journal, read
+from leashed.cluster.coordinator import Close, Coordinator, Output, Send
+from leashed.cluster.journal import Journal, lines
 from leashed.cluster.member import ADDRESS
 from leashed.cluster.opening import Key, Listener, Peer
-from leashed.cluster.state import Began, State, Terms
+from leashed.cluster.outbox import Outbox
+from leashed.cluster.state import Began, Snapshot, State, Terms
 from leashed.cluster.supervisor import REPORT
 
 __all__ = ["Master", "Terms", "run"]
@@ -64,9 +68,17 @@ def run(
 
     Returns:
         How the run stood at its end, as in run.json.
+
+    Raises:
+        ValueError: the run in the folder, over or not, had other terms.
     """
-    if (standing := _ended(folder)) is not None:
-        return standing
+    terms.check()
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = Journal(folder / _JOURNAL)
+    if journal.found is not None and journal.found[1].over is not None:
+        journal.close()
+        _check_terms(folder, journal.found[0].terms, terms)
+        return _ended(folder, *journal.found)
 
     async def serve() -> Standing:
         master = Master(
@@ -77,6 +89,7 @@ def run(
             folder=folder,
             transport=transport,
             watch=watch,
+            journal=journal,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -101,6 +114,7 @@ class Master:
             trainer-0.f32, …: final parameters, float32, little-endian.
         transport: over which exchanges with sync servers are profiled, once in a run.
         watch: called with what goes into run.json, when it is written. It must not block.
+        journal: that in the folder, where it is open already.
 
     Raises:
         ValueError: an argument is wrong, the run in ``folder`` is over or had other terms, or its
@@ -118,6 +132,7 @@ class Master:
         folder: Path,
         transport: str = "auto",
         watch: Callable[[Standing], None] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         terms.check()
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,20 +143,29 @@ class Master:
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self._loop = asyncio.get_running_loop()
+        self._outbox = Outbox()
+        self._writer = ThreadPoolExecutor(1, "leashed-journal")
+        self._writing: asyncio.Task[None] | None = None
+        self._since = math.inf  # when the disk was given a group
+        self._told_slow = False
         with contextlib.ExitStack() as undo:
             undo.callback(self._over.set)
+            if journal is not None:
+                undo.callback(journal.close)
             # First, since a journal would pin the terms of a master that cannot listen.
             self._listener = undo.enter_context(Listener(host, port, key, "master", self._accept))
-            self._journal = undo.enter_context(contextlib.closing(Journal(folder / _JOURNAL)))
+            self._journal = journal or undo.enter_context(
+                contextlib.closing(Journal(folder / _JOURNAL))
+            )
             began, state = self._journal.found or (None, State.of(terms))
             if began is None:
                 costs = packing.profile(transport) if terms.sync_ps else None
                 began = Began(secrets.token_hex(8), time.time(), terms, costs)
-                self._journal.append([began])
+                self._journal.write(lines([began]))
             _check_same(folder, began.terms, terms, state)
-            self._journal.shorten(began, state)
+            self._began = began
             self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
             self._coordinator = Coordinator(terms, began.run, state, self._now(), began.costs)
             undo.pop_all()
@@ -163,7 +187,9 @@ class Master:
             while not self._over.is_set():
                 self._coordinator.tick(self._now())
                 self._carry_out()
-                if time.monotonic() - told >= _TELLS:
+                self._watch_disk()
+                # (That it is over is told once it is on the disk.)
+                if time.monotonic() - told >= _TELLS and self._coordinator.over is None:
                     told = time.monotonic()
                     self._tell()
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -175,6 +201,9 @@ class Master:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+            self._writer.shutdown()
             self._journal.close()
         if self._error:
             raise self._error
@@ -232,22 +261,57 @@ class Master:
             pass  # reset: closed as well
         finally:
             self._coordinator.closed(number, self._now())
-            self._carry_out()
-            self._writers.pop(number, None)
-            writer.close()
+            self._carry_out(Close(number))  # once it has heard why
+            try:
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+            finally:
+                self._writers.pop(number, None)
 
-    def _carry_out(self) -> None:
+    def _carry_out(self, *then: Close) -> None:
         """Do what the coordinator has decided: first the journal, then the messages."""
         if self._error:
             return
-        output = self._coordinator.take()
+        changes, actions = self._coordinator.take()
+        self._do(self._outbox.put(Output(changes, [*actions, *then])))
+        if self._writing is None:
+            if self._outbox.due:
+                self._writing = self._loop.create_task(self._write())
+            elif self._coordinator.over is not None:
+                self._over.set()
+
+    async def _write(self) -> None:
+        """Have a group written, by another thread, and those that come meanwhile."""
         try:
-            self._journal.append(output.changes)
-        except OSError as error:
+            while changes := self._outbox.group():
+                self._since = time.monotonic()
+                whole = None
+                if self._journal.long:  # all that is decided by now is written, or in this group
+                    whole = lines([self._began, Snapshot(self._coordinator.state)])
+                write = partial(self._journal.write, lines(changes), whole)
+                await self._loop.run_in_executor(self._writer, write)
+                self._do(self._outbox.written())
+        except Exception as error:  # noqa: BLE001 (serve raises it)
             self._error = error
+        self._writing = None
+        if self._error or self._coordinator.over is not None:
             self._over.set()
-            return
-        for action in output.actions:
+
+    def _watch_disk(self) -> None:
+        """A disk that hangs is told of, once: members know but that the master lives."""
+        took = time.monotonic() - self._since
+        if self._writing and took > self._coordinator.terms.timeout and not self._told_slow:
+            self._told_slow = True
+            _log.warning(
+                "the disk has not taken what goes into %s for %.1f s: nobody gets batches meanwhile; "
+                "choose a folder on another disk for the run",
+                self._folder / _JOURNAL,
+                took,
+            )
+
+    def _do(self, actions: Iterable[Send | Close]) -> None:
+        """Carry these out."""
+        for action in actions:
             writer = self._writers.get(action.connection)
             if writer is None or writer.is_closing():
                 continue
@@ -257,8 +321,6 @@ class Master:
                 writer.transport.abort()
             else:
                 writer.write(wire.encode(action.message))
-        if self._coordinator.over is not None:
-            self._over.set()
 
     async def _last_words(self) -> None:
         """Let what was written go out, as far as the members read it."""
@@ -359,12 +421,8 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def _ended(folder: Path) -> Standing | None:
-    """How the run in a folder stood at its end; None where there is none, or it is not over."""
-    found = read(folder / _JOURNAL)
-    if found is None or found[1].over is None:
-        return None
-    began, state, _ = found
+def _ended(folder: Path, began: Began, state: State) -> Standing:
+    """How the run in a folder, which is over, stood at its end."""
     _log.info("the run is over: %s", state.over)
     path = folder / REPORT
     with contextlib.suppress(FileNotFoundError):
@@ -416,6 +474,10 @@ def _check_same(folder: Path, before: Terms, terms: Terms, state: State) -> None
     """That the run found in a folder can go on by these terms."""
     if state.over is not None:
         raise ValueError(f"the run in {folder} is over ({state.over}); give another folder")
+    _check_terms(folder, before, terms)
+
+
+def _check_terms(folder: Path, before: Terms, terms: Terms) -> None:
     for name in terms.__struct_fields__:
         was, wanted = getattr(before, name), getattr(terms, name)
         if was != wanted:
@@ -429,7 +491,7 @@ def _latest(state: State) -> float:
     """The latest time known, in case the clock was put back."""
     membership = state.membership
     joined = [member.joined for member in membership.members.values()]
-    return max([0.0, *joined, *(past.gone for past in membership.past)])
+    return max([0.0, membership.now, *joined, *(past.gone for past in membership.past)])
 
 
 def _replace(path: Path, text: str) -> None:

@@ -53,7 +53,7 @@ RING = "ring/"
 
 _TICK = 0.01  # seconds between two looks at what is to be done
 _REPORT = 0.1  # seconds between two reports
-_AHEAD = 0.25  # seconds of training that leases are held for
+_AHEAD = 0.5  # seconds of training that leases are held for
 _AGAIN = 0.2  # seconds before a connection is tried again
 _EDGE = 0.3  # seconds in which a new ring is expected where one has ended
 _JOIN = 30.0  # seconds in which the master is expected to answer
