@@ -26,17 +26,15 @@ void Round::begin(Discipline& discipline, std::uint64_t turn, const Deadline& de
 }
 
 bool Round::join(Discipline& discipline, const Deadline& deadline) {
+  if (!states_) {  // these are of before it trains, also of who is alone, or has a ring later
+    const std::span<float> theta(other_.data(), dimension_);
+    see(discipline, theta);
+    begin_states(theta);
+  }
   try {
     const Peers::Begin begin = peers_->begin();
-    if (begin == Peers::Begin::none) return false;
-    if (begin == Peers::Begin::copies) {
-      take_over(discipline, deadline);
-    } else {  // alone: the states are of before it trains all the same
-      const std::span<float> theta(other_.data(), dimension_);
-      see(discipline, theta);
-      begin_states(theta);
-    }
-    return true;
+    if (begin == Peers::Begin::copies) take_over(discipline, deadline);
+    return begin != Peers::Begin::none;
   } catch (const Error&) {
     return false;
   }

@@ -62,19 +62,24 @@ TEST_CASE("who comes late has the others' theta before it trains") {
 }
 
 TEST_CASE("what is global begins as theta did before it was trained, also of a trainer alone") {
-  for (const bool joins : {true, false}) {
+  enum class Ring { there, late, nobody_joins };
+  for (const Ring ring : {Ring::there, Ring::late, Ring::nobody_joins}) {
     Replica replica(std::vector<float>(kDimension, 1));
     RingGroup group(kDimension, 1);
-    group.form({1, 0, {true}, nullptr});
+    const auto form = [&] { group.form({1, 0, {true}, nullptr}); };
+    if (ring != Ring::late) form();
     RoundCounters counters;
     const CustomMix none;
     const Choice machine{"bmuf", {{"alpha", 1}, {"eta", 0.5}, {"momentum", 0}, {"nesterov", 0}}};
     Round round(make_synchroniser(machine), nullptr, &group, none, kDimension, counters);
-    if (joins) CHECK(round.join(replica.discipline(), Deadline::in(kTimeout)));
+    if (ring != Ring::nobody_joins) {
+      CHECK(round.join(replica.discipline(), Deadline::in(kTimeout)) == (ring == Ring::there));
+    }
+    if (ring == Ring::late) form();
     replica.set(std::vector<float>(kDimension, 3));
     CHECK(round.run(replica.discipline(), Deadline::in(kTimeout)));
     // Half the way from where it began, or from where its first round found it.
-    for (const float value : replica.theta()) CHECK(value == (joins ? 2 : 3));
+    for (const float value : replica.theta()) CHECK(value == (ring == Ring::nobody_joins ? 3 : 2));
   }
 }
 
