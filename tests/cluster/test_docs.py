@@ -105,6 +105,8 @@ def test_by_hand(tmp_path: Path) -> None:
         for process in processes:
             process.kill()
             process.wait()
+    run(block("sh", "cluster status"), tmp_path)
+    assert (tmp_path / "run" / "output.safetensors").exists()
     report = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
     assert report["state"] == "ended"
     assert report["ledger"]["complete"] == report["ledger"]["total"] > 0
@@ -129,7 +131,7 @@ def test_over_ray(tmp_path: Path) -> None:
 
 
 def test_nothing_on_the_page_is_left_out() -> None:
-    tried = ("leashed cluster up", "leashed elp", "leashed cluster role", "(umask 077;")
+    tried = ("leashed cluster ", "leashed elp", "(umask 077;")
     assert [line for line in LINES if "train.py" not in line and not line.startswith(tried)] == []
     named = re.findall(r"`(leashed [^`]*|python [^`]*)`", PAGE)
     for command in named:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import errno
 import itertools
 import logging
@@ -29,7 +30,7 @@ from leashed.cluster import plan as plans
 from leashed.cluster.master import Master, Terms
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.session import Cluster, Session
-from leashed.cluster.supervisor import AGAIN, Supervisor, command, supervise
+from leashed.cluster.supervisor import AGAIN, WRONG, Supervisor, command, supervise
 
 KEY = Key(b"k" * 32, given=False)
 TIMEOUT, GRACE = 1.0, 5.0
@@ -69,6 +70,12 @@ def test_a_master_killed_after_the_end_ends_again_as_it_did(tmp_path: Path) -> N
         assert report is not None
         for name in ("state", "reason", "ledger", "members", "summaries", "results", "seconds"):
             assert report[name] == played.report[name]
+    other = dataclasses.replace(plan, train=dataclasses.replace(plan.train, epochs=2.0))
+    plans.write(played.folder / "plan.toml", other)
+    ended = subprocess.run(program, check=False, timeout=120, capture_output=True, text=True)
+    assert ended.returncode == WRONG
+    assert f"the run in {played.folder} has total=" in ended.stderr
+    assert "or give another folder" in ended.stderr
 
 
 @pytest.mark.process

@@ -58,11 +58,15 @@ killer = threading.Thread(target=kill, daemon=True)
 killer.start()
 report = up(plan, options={role: {"num_cpus": 0.25} for role in plans.ROLES})
 killer.join()
+try:
+    up(plan)
+except FileExistsError as error:
+    again = str(error)
 deadline = time.monotonic() + 30
 while processes() and time.monotonic() < deadline:
     time.sleep(0.1)
 keys = [str(path) for path in folder.rglob("key")]
-print(json.dumps({**report, "refused_options": refused, "left": list(processes().values()), "keys": keys}))
+print(json.dumps({**report, "refused_options": refused, "refused_folder": again, "left": list(processes().values()), "keys": keys}))
 ray.shutdown()
 """
 
@@ -92,6 +96,7 @@ def test_a_run_over_ray_survives_a_killed_trainer(tmp_path):
     model, parameters = lsh.load(tmp_path / "run" / "master" / "output.safetensors")
     assert len(parameters) == model.dimension
     assert "unknown role 'embedding-ps'" in report["refused_options"]
+    assert "has a run already, which is over (ended: " in report["refused_folder"]
     assert report["left"] == []
     assert report["keys"] == []
 

@@ -60,6 +60,7 @@ def up(plan: Plan, options: Mapping[str, Mapping[str, Any]] | None = None) -> di
 
     Raises:
         ValueError: ``options`` has an unknown role.
+        FileExistsError: the folder has a run that is over.
         ChildProcessError: the master, or all trainers, died once more than they are started again.
         OSError, ray.exceptions.RayError: a file or Ray failed.
     """
@@ -94,6 +95,11 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
     port = cluster.address[1] or ray.get(master.free_port.remote(host))
     run = cluster.run.absolute()
     where = replace(cluster, master=opening.format_address(host, port), run=run, key=None)
+    if (before := ray.get(master.over.remote(str(run)))) is not None:
+        raise FileExistsError(
+            f"{run} on {hosts['master', 0]} has a run already, which is over ({before}): choose another "
+            "folder as cluster.run"
+        )
     text = replace(plan, cluster=where).text()
     working = {each.run.remote(text, key): process for process, each in actors.items()}
     left, restarts, failed, ended = list(working), {}, 0, False
@@ -134,6 +140,13 @@ class _Process:
     def host(self) -> str:
         """The address of this machine."""
         return str(ray.util.get_node_ip_address())
+
+    def over(self, run: str) -> str | None:
+        """How a run in that folder of this machine is over; None: there is none, or it goes on."""
+        report = outcome.read_report(Path(run) / name_of(self._role, self._index))
+        if report is None or report["state"] == "running":
+            return None
+        return f"{report['state']}: {report['reason']}"
 
     def free_port(self, host: str) -> int:
         """A port that nobody listens on now."""
