@@ -19,7 +19,7 @@ constexpr double kGiveUpLook = 0.05;         // seconds between two looks at whe
 constexpr std::uint64_t kMostDoublings = 4;  // of the pause for a server that is late again
 // Fragments that are under way before any has come, and then one more for each that comes: of what
 // a slow server has not answered when time is over there is not much more than of what it has.
-constexpr std::size_t kAhead = 8;
+constexpr std::size_t kUnderWay = 8;
 
 bool answers(Connection& connection, double patience) {
   const Deadline deadline = Deadline::in(patience);
@@ -275,7 +275,7 @@ void ServerLinks::decode(std::uint32_t index, const Lane& lane, std::span<float>
 
 bool ServerLinks::step(Lane& lane, const float* theta) {
   Connection& c = *lane.connection;
-  const std::size_t most = std::min(lane.asked.size(), kAhead + 2 * lane.received);
+  const std::size_t most = std::min(lane.asked.size(), kUnderWay + 2 * lane.received);
   bool something = false;
   while (c.sending() || lane.sent < most) {
     if (!c.sending()) {
