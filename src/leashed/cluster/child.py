@@ -67,6 +67,7 @@ def _main(role: str, folder: Path, index: int) -> int:
         transport=terms["transport"],
         port=terms["ports"] and terms["ports"] + index,
         advertise=terms["advertise"],
+        job=terms["job"],
     )
     return 0
 

@@ -19,7 +19,7 @@ from leashed.files import checkpoint
 from leashed.models.external import External
 from leashed.sync import Synchroniser, When
 
-__all__ = ["Trained", "differing", "of_data", "of_model", "of_server", "of_trainer"]
+__all__ = ["Trained", "differing", "of_data", "of_job", "of_model", "of_server", "of_trainer"]
 
 Fingerprint: TypeAlias = dict[str, str]
 Trained: TypeAlias = "tuple[checkpoint.BuiltIn | External, Any, int]"
@@ -28,6 +28,11 @@ _LONGEST = 160  # characters that are told as they are
 _SAMPLED = 4096  # rows of data that are looked at, at most
 _READ = 16 << 20  # bytes of them
 _DIGITS = 12  # of a digest
+
+
+def of_job(name: str) -> Fingerprint:
+    """Of all processes of a run that has a name."""
+    return {"job": _short(name)} if name else {}
 
 
 def of_server(dimension: int) -> Fingerprint:

@@ -137,6 +137,7 @@ def join(
         _publish(note, base)
     host = "127.0.0.1" if local else everywhere(place.host)
     advertise = None if local or place.rank != 0 else place.host
+    job = placing.job(os.environ)
     runs = itertools.count()
 
     def meet(
@@ -176,6 +177,7 @@ def join(
             "min_trainers": min_trainers,
             "require_sync": require_sync,
             "transport": transport,
+            "job": job,
         }
         (home / "terms.json").write_text(json.dumps(terms) + "\n", encoding="utf-8")
         processes = [("master", 0), *(("sync-ps", k) for k in range(servers))]
@@ -224,6 +226,7 @@ def join(
         backend=backend,
         timeout=timeout,
         grace=grace,
+        job=job,
         results=False,  # each has its own
         advertise=advertise,
         meet=meet,

@@ -394,6 +394,7 @@ class Member:
             role=self._standing.role,
             name=self.name,
             purpose=purpose,
+            expected="master",
             deadline=deadline,
         )
 

@@ -331,7 +331,14 @@ class Answering:
 
 
 def connect(
-    address: str, key: Key, *, role: str, name: str, purpose: str, deadline: float
+    address: str,
+    key: Key,
+    *,
+    role: str,
+    name: str,
+    purpose: str,
+    deadline: float,
+    expected: str | None = None,
 ) -> socket.socket:
     """A connection to a ``Listener``, both sides proven.
 
@@ -343,12 +350,14 @@ def connect(
         purpose: what the connection is for, at most 16.
         deadline: seconds that all of it may take (looking up a host's name apart, which has the
             system's own limits).
+        expected: the role of who listens there. Default: any.
 
     Returns:
         A blocking socket without a time limit, nothing of which has been read but the handshake.
 
     Raises:
-        Refused: the other side does not prove the key, or closed the connection before it did.
+        Refused: the other side does not prove the key, or closed the connection before it did; or it
+            has another role.
         TimeoutError: not done in time.
         OSError: nobody listens there, or there is no such host.
         TypeError, ValueError: an argument is wrong.
@@ -370,7 +379,11 @@ def connect(
         claim = asking.claim(_read(connection, GREETING, end, address))
         _limit(connection, end, address)
         connection.sendall(claim)
-        asking.check(_read(connection, ANSWER, end, address))
+        found = asking.check(_read(connection, ANSWER, end, address))
+        if expected is not None and found != expected:
+            raise Refused(
+                f"a {found} listens at {address}, and no {expected}: is the address of another process?"
+            )
         connection.settimeout(None)
     except TimeoutError:
         connection.close()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from leashed.base import checks
 
-__all__ = ["PORT", "Place", "address", "find", "hosts"]
+__all__ = ["PORT", "Place", "address", "find", "hosts", "job"]
 
 PORT = 28_471
 """Where trainers meet unless told otherwise. torchrun's own MASTER_PORT is taken by torchrun."""
@@ -224,3 +224,9 @@ def _variable(environment: Mapping[str, str], names: tuple[str, ...]) -> int | N
                     f"{name} must be a whole number, got {environment[name]!r}"
                 ) from None
     return None
+
+
+def job(environment: Mapping[str, str]) -> str:
+    """What the launcher calls the job, of which all processes have the same; empty: nothing."""
+    torchrun = environment.get("TORCHELASTIC_RUN_ID", "")
+    return environment.get("SLURM_JOB_ID", "") if torchrun in ("", "none") else torchrun

@@ -92,6 +92,8 @@ class Cluster:
         timeout: seconds of silence after which a process is taken for dead.
         grace: seconds for which the others wait for a master that is away.
         restarts: how often one process is started again, at most, after it died.
+        name: of this job, which tells it from others with the same key; processes of others are turned
+            away.
         min_trainers: with how many trainers the run begins, at least, ``grace`` seconds after the
             first, and goes on; with fewer it fails.
         require_sync: whether the run fails where a trainer is not synchronised for a minute, or was
@@ -120,6 +122,7 @@ class Cluster:
     timeout: float = 5.0
     grace: float = 10.0
     restarts: int = 10
+    name: str = ""
     min_trainers: int = 1
     require_sync: bool = False
     keep: float = 5.0
@@ -145,6 +148,8 @@ class Cluster:
             )
         checks.real("cluster.grace", self.grace, 0.0)
         checks.whole("cluster.restarts", self.restarts, 0)
+        if not isinstance(self.name, str):
+            raise TypeError(f"cluster.name must be a text, got {self.name!r}")
         checks.whole("cluster.min_trainers", self.min_trainers, 1, self.trainers)
         checks.flag("cluster.require_sync", self.require_sync)
         if self.keep != math.inf:

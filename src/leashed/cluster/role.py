@@ -118,12 +118,15 @@ def _master(plan: Plan) -> dict[str, Any]:
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
         parameters=model.dimension,
-        fingerprint=fingerprint.of_trainer(
-            model.dimension,
-            plan.sync.synchroniser(),
-            cluster.backend,
-            (model, data, train.seed),
-        ),
+        fingerprint={
+            **fingerprint.of_trainer(
+                model.dimension,
+                plan.sync.synchroniser(),
+                cluster.backend,
+                (model, data, train.seed),
+            ),
+            **fingerprint.of_job(cluster.name),
+        },
         beat=cluster.beat,
         timeout=cluster.timeout,
         grace=cluster.grace,

@@ -26,7 +26,7 @@ from leashed.cluster import fingerprint, packing
 from leashed.cluster.member import Lost, Member, master_address
 from leashed.cluster.messages import Bye, Welcome
 from leashed.cluster.opening import Key, Listener, Peer
-from leashed.cluster.session import EXCHANGE, everywhere, is_local, reached
+from leashed.cluster.session import EXCHANGE, everywhere, is_local, reached, within
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
@@ -59,6 +59,7 @@ def run(plan: Plan, index: int) -> None:
         folder=cluster.run,
         grace=cluster.grace,
         transport=cluster.transport,
+        job=cluster.name,
         snapshot_every=cluster.snapshot_every,
     )
 
@@ -76,6 +77,7 @@ def serve(
     transport: str,
     port: int = 0,
     advertise: str | None = None,
+    job: str = "",
     snapshot_every: float = 1.0,
 ) -> None:
     """Hold the fragments of server ``index`` of ``servers`` until the run has ended.
@@ -92,6 +94,7 @@ def serve(
         transport: as of ``Cluster``.
         port: likewise.
         advertise: likewise.
+        job: as of ``Cluster``.
         snapshot_every: seconds between two snapshots, where writing one takes less than a tenth of
             that: a restart loses the exchanges of so long.
 
@@ -99,13 +102,13 @@ def serve(
         ValueError: the run has another number of sync servers, or a snapshot is of another run.
         OSError: the master cannot be reached (any more), or a snapshot not be read.
     """
-    made: Future[_core.SyncServer] = Future()
+    made: Future[tuple[str, _core.SyncServer]] = Future()
 
     def accept(link: socket.socket, peer: Peer) -> None:
         if peer.purpose != EXCHANGE:
             link.close()
             return
-        arguments = made, link, not is_local(peer.address), transport
+        arguments = made, link, peer.name, not is_local(peer.address), transport
         # The two sides agree on the transport, which may take them seconds. (No daemon, as it would
         # abort the process were it in the core when the interpreter ends.)
         threading.Thread(target=_adopt, args=arguments, daemon=False).start()
@@ -124,7 +127,7 @@ def serve(
             heard=heard.put,
             deadline=_JOIN,
             grace=grace,
-            fingerprint=fingerprint.of_server(dimension),
+            fingerprint={**fingerprint.of_server(dimension), **fingerprint.of_job(job)},
         )
         with contextlib.closing(member):
             mine, lengths = _share(member.welcome, dimension, servers, index)
@@ -133,7 +136,7 @@ def serve(
             run = member.welcome.run
             restored = _restore(server, path, run, sum(lengths), len(mine))
             kept = _Kept(server, path, run, restored, snapshot_every)
-            made.set_result(server)
+            made.set_result((run, server))
             while not _over(heard, member, run):
                 counted = _counters(server, len(mine))
                 kept.keep(int(counted["changes"]))
@@ -141,7 +144,7 @@ def serve(
 
 
 @contextlib.contextmanager
-def _cancelling(made: Future[_core.SyncServer]) -> Iterator[None]:
+def _cancelling(made: Future[tuple[str, _core.SyncServer]]) -> Iterator[None]:
     """Whoever waits for it, where it fails to be made, is told so."""
     try:
         yield
@@ -163,11 +166,18 @@ def _share(
 
 
 def _adopt(
-    made: Future[_core.SyncServer], link: socket.socket, checked: bool, transport: str
+    made: Future[tuple[str, _core.SyncServer]],
+    link: socket.socket,
+    name: str,
+    checked: bool,
+    transport: str,
 ) -> None:
-    """Hand a connection over, once there is a server."""
+    """Hand a connection over, once there is a server, if it is of its run."""
     try:
-        made.result().adopt(link.detach(), checked, transport)
+        run, server = made.result()
+        if not name.endswith(within(run, "")):
+            raise ValueError(f"{name} is of another run, which has the same key")
+        server.adopt(link.detach(), checked, transport)
     except (CancelledError, ValueError) as error:
         link.close()
         _log.info("a trainer's connection: %s", error)

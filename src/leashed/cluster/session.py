@@ -46,7 +46,7 @@ from leashed.sync import Position, Synchroniser
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["EXCHANGE", "Cluster", "Session", "everywhere", "is_local", "reached"]
+__all__ = ["EXCHANGE", "Cluster", "Session", "everywhere", "is_local", "reached", "within"]
 
 EXCHANGE = "exchange"
 RING = "ring/"
@@ -90,6 +90,7 @@ class Cluster:
             ``leashed.cluster.collectives``.
         timeout: seconds for a round of synchronisation, and for a connection.
         grace: seconds for which a master that is away is waited for.
+        job: a name that all of a run have, where several runs may have one key; empty: none.
         results: whether the master is handed the final parameters, for the model that comes out.
         advertise: the host at which the others reach this trainer. Default: ``host``, or where that
             is 0.0.0.0 or ::, the one that this machine has towards the master.
@@ -110,6 +111,7 @@ class Cluster:
     backend: str = collectives.OWN
     timeout: float = 10.0
     grace: float = 10.0
+    job: str = ""
     results: bool = True
     advertise: str | None = None
     meet: (
@@ -146,7 +148,10 @@ class Cluster:
             OSError: the master cannot be reached in time.
         """
         collectives.check(self.backend, self.trainers, synchroniser)
-        told = fingerprint.of_trainer(dimension, synchroniser, self.backend, trained)
+        told = {
+            **fingerprint.of_trainer(dimension, synchroniser, self.backend, trained),
+            **fingerprint.of_job(self.job),
+        }
         cluster, ended = self, None
         if self.meet is not None:
             master, ended = self.meet(dimension, total, batch_size, resumed, told)
@@ -476,7 +481,13 @@ class Session:
         for each in lasting:
             if each not in self._told_of:
                 self._told_of.add(each)
-                warn(f"{self._name} trains, and is not in step with all others: {each}")
+                text = f"{self._name} trains, and is not in step with all others: {each}"
+                try:
+                    warn(text)
+                except (
+                    RuntimeWarning
+                ):  # which is made an error; not one of this thread, that ends it
+                    _log.warning("%s", text)
         if self._told_of and not lasting and self._trouble:
             _log.info("in step with the others again")
         if (trouble := "; ".join(lasting)) != self._trouble:
@@ -504,7 +515,7 @@ class Session:
         if native is None:
             return
         try:
-            link = self._connect(address, EXCHANGE)
+            link = self._connect(address, EXCHANGE, "sync-ps")
             checked = not is_local(address)
             patience = min(self._cluster.timeout, _PROBING)
             transport = self._cluster.transport
@@ -517,14 +528,15 @@ class Session:
         finally:
             self._connecting.discard((slot, server))
 
-    def _connect(self, address: str, purpose: str) -> socket.socket:
+    def _connect(self, address: str, purpose: str, expected: str) -> socket.socket:
         return connect(
             address,
             self._cluster.key,
             role="trainer",
-            name=self._name,
+            name=within(self._member.welcome.run, self._name),
             purpose=purpose,
             deadline=self._cluster.timeout,
+            expected=expected,
         )
 
     # The ring of trainers.
@@ -566,8 +578,9 @@ class Session:
         behind, ahead = seats[rank - 1], seats[(rank + 1) % len(seats)]
         forward: socket.socket | None = None
         try:
-            forward = self._connect(ahead.address, f"{RING}{epoch.number}")
-            backward = self._await(epoch, f"trainer-{behind.index}")
+            forward = self._connect(ahead.address, f"{RING}{epoch.number}", "trainer")
+            run = self._member.welcome.run
+            backward = self._await(epoch, within(run, f"trainer-{behind.index}"))
         except Exception as error:  # noqa: BLE001 (whatever it is, the others are to know)
             if forward is not None:
                 forward.close()
@@ -864,6 +877,11 @@ def _kept(run: str, account: Account | None) -> Kept | None:
 
 def _number(total: int | None) -> str:
     return "no end of" if total is None else str(total)
+
+
+def within(run: str, name: str) -> str:
+    """What a process calls itself to others of its run: other runs may have the same key."""
+    return f"{name}@{run}"
 
 
 def is_local(address: str) -> bool:

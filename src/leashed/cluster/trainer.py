@@ -59,6 +59,7 @@ def run(plan: Plan, index: int) -> str | None:
             port=cluster.port("trainer", index),
             transport=cluster.transport,
             backend=cluster.backend,
+            job=cluster.name,
             timeout=cluster.timeout,
             grace=cluster.grace,
         ),
