@@ -16,6 +16,7 @@
 #include "leashed/cluster/sync_server.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "leashed/engine/leases.h"
+#include "leashed/net/pulse.h"
 #include "mixing.h"
 #include "pacing.h"
 #include "parts.h"
@@ -144,6 +145,25 @@ void bind_cluster(py::module_& m) {
            "(ticket, first from the lease's first, count) of those used behind one that is not.")
       .def("left", &Leases::left, "Batches given and not claimed.")
       .def("use", &Leases::use, py::arg("place"), "Training on the one claimed there is over.");
+
+  py::class_<Pulse>(m, "Pulse", "Sends a connection's messages, and beats while nobody does.")
+      .def(py::init([](int socket, const py::bytes& beat, double longest) {
+             return std::make_unique<Pulse>(socket, std::string_view(beat), longest);
+           }),
+           py::arg("socket"), py::arg("beat"), py::arg("longest"),
+           "socket stays the caller's, and open until close(); nobody else sends on it. longest: "
+           "seconds after a message for which beats go at most.")
+      .def(
+          "send",
+          [](Pulse& pulse, const py::bytes& message, double seconds, double again) {
+            const std::string_view bytes(message);
+            const py::gil_scoped_release release;
+            return pulse.send(bytes, seconds, again);
+          },
+          py::arg("message"), py::arg("seconds"), py::arg("again"),
+          "From then on beats go whenever nothing was sent for `again` seconds. False: it did not "
+          "go in time, and nothing more does. True where the connection has ended: reading tells.")
+      .def("close", &Pulse::close, py::call_guard<py::gil_scoped_release>(), "No more beats.");
 
   py::class_<SyncServer>(m, "SyncServer", "Holds fragments of w^PS; a thread serves trainers.")
       .def(py::init([](const std::vector<std::pair<std::uint32_t, std::size_t>>& fragments) {

@@ -29,6 +29,7 @@ __all__: list[str] = [
     "ParameterBlock",
     "ParameterVector",
     "PolicyMachine",
+    "Pulse",
     "PythonSource",
     "Read",
     "Resumption",
@@ -597,6 +598,33 @@ class Leases:
     def used(self) -> list[tuple[int, int]]:
         """
         (ticket, batches used without a gap) of each lease of which that has changed.
+        """
+
+class Pulse:
+    """
+    Sends a connection's messages, and beats while nobody does.
+    """
+    def __init__(
+        self,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        beat: bytes,
+        longest: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None:
+        """
+        socket stays the caller's, and open until close(); nobody else sends on it. longest: seconds after a message for which beats go at most.
+        """
+    def close(self) -> None:
+        """
+        No more beats.
+        """
+    def send(
+        self,
+        message: bytes,
+        seconds: typing.SupportsFloat | typing.SupportsIndex,
+        again: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> bool:
+        """
+        From then on beats go whenever nothing was sent for `again` seconds. False: it did not go in time, and nothing more does. True where the connection has ended: reading tells.
         """
 
 class SyncServer:

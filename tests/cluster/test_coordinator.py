@@ -9,6 +9,7 @@ from leashed.cluster import table
 from leashed.cluster.coordinator import Close, Coordinator, Output, Send
 from leashed.cluster.measures import counted, lives
 from leashed.cluster.messages import (
+    Beat,
     Bye,
     FromMaster,
     Gone,
@@ -196,6 +197,19 @@ def test_who_stops_a_run_leaves_it_as_it_is(
             talk.master.closed(k, talk.now)
     talk.master.stop("stopped by SIGTERM", talk.now)
     assert talk.master.standing(talk.now)["state"] == how
+
+
+def test_a_member_that_beats_and_reports_nothing_is_alive_and_told_nothing_twice() -> None:
+    talk = Talk(trainers=1)
+    assert talk.say(1, Beat()) == []  # of nobody yet
+    talk.join(1)
+    for _ in range(60):
+        talk.wait(1.0)
+        talk.answers(1)
+        assert talk.say(1, Beat()) == []
+    assert talk.master.state.membership.past == []
+    talk.wait(5.5)
+    assert [past.why for past in talk.master.state.membership.past] == ["silent for 5 s"]
 
 
 def test_a_last_evaluation_is_waited_for_as_long_as_its_trainer_lives() -> None:

@@ -612,6 +612,37 @@ def test_one_folder_has_one_master(started: Start) -> None:
         started()
 
 
+HOLDER = """
+import ctypes, queue, sys
+from leashed.cluster.member import Member
+from leashed.cluster.messages import Bye
+from leashed.cluster.opening import Key
+heard = queue.SimpleQueue()
+with Member(
+    sys.argv[1], Key(b"k" * 32, given=False), role="trainer", index=0, heard=heard.put, deadline=60
+) as member:
+    for _ in range(3):
+        ctypes.PyDLL(None).usleep(5_000_000)  # and it holds the GIL
+        member.report({"examples": 1.0})
+    member.finish({"examples": 2.0})
+    while not isinstance(heard.get(timeout=60), Bye):
+        pass
+"""
+
+
+@pytest.mark.process
+def test_a_member_whose_process_holds_the_gil_for_longer_than_the_timeout_is_alive(
+    started: Start,
+) -> None:
+    running = started(terms(timeout=1.5))
+    holder = [sys.executable, "-c", HOLDER, running.address]
+    subprocess.run(holder, check=True, timeout=300)
+    members = running.end()["members"]
+    assert [(m["id"], m["why"], m["counters"]["examples"]) for m in members] == [
+        (1, "finished", 2.0)
+    ]
+
+
 @pytest.mark.process
 def test_a_run_goes_on_by_the_same_terms_only(process: Process, started: Start) -> None:
     master = process(terms())

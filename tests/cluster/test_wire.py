@@ -35,6 +35,7 @@ UP: list[ToMaster] = [
     Rejoin("run", 7),
     Join("trainer", 3, "[::1]:7000", Rejoin("run", 7)),
     Report(),
+    Beat(),
     Report(
         3, 4, True, 3, 2, True, True, [(5, 6)], [(5, 7, 2)], 7, 8, {"loss": 0.25}, {"loss": 0.125}
     ),
@@ -92,7 +93,7 @@ def frame(body: bytes) -> bytes:
         b'{"type":"report","metrics":{"loss":null}}',
         b'{"type":"report","used":[[1]]}',
         b'{"type":"report","used":[' + b"[1,1]," * 4096 + b"[1,1]]}",
-        b'{"type":"beat"}',
+        b'{"type":"beat","of":1}',
         b"[" * 100_000,
     ],
 )
@@ -122,7 +123,7 @@ def test_mutated_messages_are_messages_or_malformed_and_nothing_else() -> None:
         except wire.Malformed:
             malformed += 1
         else:
-            assert all(isinstance(message, Join | Rejoin | Report) for message in messages)
+            assert all(isinstance(message, Join | Rejoin | Report | Beat) for message in messages)
             assert len(reader._heard) <= len(data)
     assert malformed > FUZZ / 2
 

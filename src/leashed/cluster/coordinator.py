@@ -162,6 +162,9 @@ class Coordinator:
         try:
             if isinstance(message, Report):
                 self._report(connection, link, message, now)
+            elif isinstance(message, Beat):
+                if link.member in self.state.membership.members:
+                    self.state.membership.members[link.member].heard = now
             elif isinstance(message, Join):
                 self._join(connection, link, message, now)
             else:

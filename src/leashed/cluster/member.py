@@ -18,6 +18,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from leashed import _core
 from leashed.base import checks
 from leashed.cluster import wire
 from leashed.cluster.ending import OverError, explain
@@ -25,6 +26,7 @@ from leashed.cluster.messages import (
     MOST_WORDS,
     Account,
     Apart,
+    Beat,
     Bye,
     Epoch,
     FromMaster,
@@ -53,6 +55,8 @@ _REFUSALS = 3  # in a row, and it is no accident
 _CONNECTING = 2.0  # seconds for one attempt; a stopped master accepts and says nothing
 _SENDING = 1.0  # seconds for a message to go out
 _BEAT, _TIMEOUT = 0.5, 5.0  # seconds, before the master has said which
+_LATE = 1.25  # beats without a report, before the core beats, which waits for no GIL
+_HELD = 600.0  # seconds in which it does: a step may hold the GIL for minutes, a deadlock for ever
 _PAUSES = (0.05, 1.0)  # seconds between two attempts, the first and the longest
 _CHUNK = 1 << 16
 _ABSENT = (
@@ -423,7 +427,9 @@ class Member:
             try:
                 with self._connect("control", min(left, _CONNECTING)) as connection:
                     refusals, absent = 0, ""
-                    trouble = self._talk(connection, left)
+                    beats = _core.Pulse(connection.fileno(), wire.encode(Beat()), _HELD)
+                    with contextlib.closing(beats):
+                        trouble = self._talk(connection, beats, left)
             except Refused as error:
                 trouble, absent = str(error), ""
                 refusals += 1
@@ -463,11 +469,12 @@ class Member:
     def _done(self) -> bool:
         return self._closed.is_set() or self._state == "over"
 
-    def _talk(self, connection: socket.socket, limit: float) -> str:
+    def _talk(self, connection: socket.socket, beats: _core.Pulse, limit: float) -> str:
         """Say and hear what there is, for as long as there is a master; why there is none any more.
 
         Args:
             connection: to the master.
+            beats: what sends there.
             limit: seconds for being welcomed.
         """
         self._standing.address = _reachable(self._listening, connection, self._towards)
@@ -486,7 +493,8 @@ class Member:
                 due = now + beat
                 with self._lock:
                     word = self._standing.report() if welcomed else self._standing.hello()
-                connection.sendall(wire.encode(word))
+                if not beats.send(wire.encode(word), _SENDING, _LATE * beat):
+                    return "the master takes in nothing"
             ready = poll.poll(max(0.0, due - time.monotonic()) * 1000)
             if any(descriptor == self._woken.fileno() for descriptor, _ in ready):
                 self._woken.recv(_CHUNK)
@@ -501,9 +509,10 @@ class Member:
                         welcomed = isinstance(message, Welcome)
                         due = now if welcomed else due
                     self._hear(message)
-            elif time.monotonic() - heard > timeout:
+            # (Again, since this thread may have been held up in between.)
+            elif time.monotonic() - heard > timeout and not poll.poll(0):
                 return f"the master is silent for {timeout:g} s"
-            if not welcomed and time.monotonic() - start > limit:
+            if not welcomed and time.monotonic() - start > limit and not poll.poll(0):
                 return self._standing.refused or "the master does not answer"
         return "closed"
 

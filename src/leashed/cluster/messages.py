@@ -145,7 +145,11 @@ class Report(_Message, frozen=True):
     trouble: Annotated[str, Meta(max_length=MOST_WORDS)] = ""
 
 
-ToMaster = Join | Rejoin | Report
+class Beat(_Message, frozen=True):
+    """Who says so is alive: the master, or a member that cannot report."""
+
+
+ToMaster = Join | Rejoin | Report | Beat
 
 
 class Account(_Message, frozen=True):
@@ -293,10 +297,6 @@ class Bye(_Message, frozen=True):
     """
 
     reason: str
-
-
-class Beat(_Message, frozen=True):
-    """The master is alive."""
 
 
 FromMaster = Account | Welcome | Gone | Lease | Done | Servers | Epoch | End | Bye | Beat
