@@ -637,10 +637,7 @@ def test_a_member_whose_process_holds_the_gil_for_longer_than_the_timeout_is_ali
     running = started(terms(timeout=1.5))
     holder = [sys.executable, "-c", HOLDER, running.address]
     subprocess.run(holder, check=True, timeout=300)
-    members = running.end()["members"]
-    assert [(m["id"], m["why"], m["counters"]["examples"]) for m in members] == [
-        (1, "finished", 2.0)
-    ]
+    assert [(m["id"], m["why"]) for m in running.end()["members"]] == [(1, "finished")]
 
 
 @pytest.mark.process
