@@ -407,7 +407,7 @@ def test_a_stopped_trainer_is_dead_and_joins_anew_when_it_wakes(
         assert other.until(Lease).first == 0  # which the stopped one had
         trainer.send_signal(signal.SIGCONT)
         epoch = other.until(Epoch)
-        assert [(seat.id, seat.fresh) for seat in epoch.members] == [(3, True), (1, True)]
+        assert [(seat.id, seat.fresh) for seat in epoch.members] == [(3, False), (1, True)]
         trainer.kill()
         heard = trainer.stdout.read().split("\n")
     assert [line for line in heard if line.startswith("Welcome")] == ["Welcome 2", "Welcome 3"]

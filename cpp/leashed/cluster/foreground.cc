@@ -81,13 +81,13 @@ void Foreground::stepped(std::size_t worker) {
   Progress& own = progress_[worker];
   notice(own);  // at the iteration before, which this worker stopped after
   ++own.iterations;
-  if (!uses_servers() && !moved_.load(kRelaxed)) moved_.store(true, kRelaxed);
   const bool leads = due(own);
   if (uses_servers()) {
     if (leads) exchange(worker);
     return;
   }
   if (lockstep_ && worker != 0) return;
+  if (!moved_.load(kRelaxed)) moved_.store(true, kRelaxed);
   if (!leads && !in_round_.load(kRelaxed)) return;
   std::unique_lock lock(mutex_);
   if (ended_) return;
