@@ -76,6 +76,8 @@ def test_the_manifest_is_one(tmp_path: Path) -> None:
     run(TOOLS / "kubernetes-validate", "--strict", path)
     path.write_text(block("yaml").replace("backoffLimit: 100", "backoffLimits: 100"))
     done = subprocess.run(
-        [str(TOOLS / "kubernetes-validate"), "--strict", str(path)], capture_output=True, check=False
+        [str(TOOLS / "kubernetes-validate"), "--strict", str(path)],
+        capture_output=True,
+        check=False,
     )
     assert done.returncode != 0  # or the test would show nothing
