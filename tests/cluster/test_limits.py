@@ -14,7 +14,7 @@ STARTS = {
     "role.status('trainer', Path('none'), 0)",
     "child": "import runpy, sys; sys.argv = ['child', 'master', 'none', '0']\n"
     "try: runpy.run_module('leashed.cluster.child', run_name='__main__')\n"
-    "except FileNotFoundError: pass",
+    "except SystemExit: pass",
 }
 
 
