@@ -221,7 +221,8 @@ def test_a_last_evaluation_is_waited_for_as_long_as_its_trainer_lives() -> None:
     assert talk.master.over is None
     talk.wait(5.5)
     assert [past.why for past in talk.master.state.membership.past] == ["silent for 5 s"]
-    assert talk.master.over is None  # it may come back
+    talk.wait(50)
+    assert talk.master.over is None  # it may come back, or be started again
     talk.wait(10)
     assert talk.master.over == "no trainer is left; 0 of 2 have finished"
     assert talk.master.standing(talk.now)["state"] == "failed"

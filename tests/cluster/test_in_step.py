@@ -109,3 +109,50 @@ def test_an_engine_tells_why_its_run_ended(tmp_path):
         with pytest.warns(RuntimeWarning, match="the run ended before its training did"):
             engine.close()
         assert "the test is over" in engine.cut_short
+
+
+def test_who_waits_for_data_is_not_out_of_step():
+    talk = Talk(require_sync=True, total=None)
+    talk.join(1)
+    talk.join(2, 1)
+    for batches in (5.0, 5.0, 6.0):
+        talk.say(1, Report(metrics={"batches_used": batches, "syncs": 2.0}))
+        talk.wait(59, 1, 2)
+    assert talk.master.over is None
+
+
+def test_min_trainers_holds_when_one_was_told_to_end():
+    talk = Talk(min_trainers=2, trainers=3)
+    for index in range(3):
+        talk.join(index + 1, index)
+    talk.say(1, Report(summary={"interrupted": 1.0}))
+    talk.wait(61, 2, 3)
+    assert talk.master.over is None
+    talk.master.closed(3, talk.now)
+    talk.wait(61, 2)
+    assert talk.master.state.how == "failed"
+
+
+def test_what_is_required_is_looked_at_where_a_trainer_is_lost():
+    talk = Talk(require_sync=True)
+    for index in range(2):
+        talk.join(index + 1, index)
+    talk.train(1)
+    talk.master.closed(2, talk.now)
+    talk.say(1, Report(summary={"batches_used": 10.0, "syncs": 0.0}))
+    talk.wait(11)
+    over = talk.master.over
+    assert over is not None
+    assert over.startswith(
+        "trainer-0 never synchronised, and require_sync is set; no trainer is left"
+    )
+    assert talk.master.state.how == "failed"
+
+
+def test_trainers_that_gave_up_leave_a_run_incomplete():
+    talk = Talk()
+    for index in range(2):
+        talk.join(index + 1, index)
+    for index in range(2):
+        talk.say(index + 1, Report(summary={"batches_used": 3.0, "cut_short": 1.0}))
+    assert talk.master.state.how == "incomplete"

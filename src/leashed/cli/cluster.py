@@ -118,8 +118,9 @@ def _report(options: argparse.Namespace) -> int:
     plan = plans.read(options.folder / _FILE if options.plan is None else options.plan)
     data = plan.train.load()
     known = report.get("restarts", {})
-    whole = outcome.conclude({**report, "state": state}, options.folder, plan, data, known)
-    print(render(whole))
+    # (A master that was killed may be started again, and the others read there whether it is over.)
+    whole = outcome.conclude(report, options.folder, plan, data, known)
+    print(render({**whole, "state": state}))
     if "output" in whole:
         print(f"its model is in {options.folder / outcome.MODEL}")
     return _STATUSES[state]
@@ -296,8 +297,13 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
         failed, interrupted = _supervised(supervisor, cluster, show)
     report = outcome.read_report(cluster.run)
     if report is not None:
-        restarts = supervisor.counts()
-        print(render(outcome.conclude(report, cluster.run, plan, data, restarts)))
+        try:
+            whole = outcome.conclude(report, cluster.run, plan, data, supervisor.counts())
+            print(render(whole))
+        except (OSError, ValueError) as error:
+            if failed is None:
+                raise
+            say(f"leashed: its report is not complete: {error}")
     elif not interrupted and failed is None:
         failed = ChildProcessError("the master has reported nothing")
     if failed is not None:

@@ -51,6 +51,7 @@ __all__ = ["Close", "Coordinator", "Output", "Send"]
 
 
 _COMPLETE = "all batches are complete"
+_NEVER = "{} never synchronised, and require_sync is set"
 
 
 class Send(NamedTuple):
@@ -214,7 +215,8 @@ class Coordinator:
         """Ends the run where what its terms ask for is not there."""
         terms, membership = self.terms, self.state.membership
         trainers = [m for m in membership.members.values() if m.role == "trainer"]
-        if not trainers or len(trainers) >= terms.min_trainers or self._told():
+        done = sum(not _cut_short(each) and _has_result(each) for each in self._told().values())
+        if not trainers or len(trainers) + done >= terms.min_trainers or self._done is not None:
             self._enough = now
         waits = terms.patience if membership.epoch.number else terms.grace
         if self.over is None and now - self._enough >= waits:
@@ -226,9 +228,12 @@ class Coordinator:
             syncs = member.counters.get("syncs", 0.0)
             batches = member.counters.get("batches_used", 0.0)
             seen = self._synced.get(member.id)
-            if seen is None or syncs > seen[0]:
+            if "syncs" not in member.counters:
+                continue
+            # (Who trains nothing has nothing to be synchronised.)
+            if seen is None or syncs > seen[0] or batches == seen[1]:
                 self._synced[member.id] = syncs, batches, now
-            elif now - seen[2] >= terms.patience and batches > seen[1] and self.over is None:
+            elif now - seen[2] >= terms.patience and self.over is None:
                 self.stop(
                     f"{member.name} trains for {terms.patience:g} s without being synchronised, and "
                     f"require_sync is set: {member.trouble or 'it does not know why'}{self._left()}",
@@ -324,6 +329,7 @@ class Coordinator:
             return
         if holder:
             self._remove(holder.id, "another process has its place", now)
+        self.unlike.pop(name_of(join.role, join.index), None)
         before = self._was(join)
         told = {name: word for name, word in join.fingerprint.items() if name not in known}
         id_ = membership.ids + 1
@@ -526,7 +532,7 @@ class Coordinator:
         trainers = any(m.role == "trainer" for m in membership.members.values())
         told = self._told()
         finished, crashed = len(told), not any(map(_has_result, told.values()))
-        cut = sorted(name for name, each in told.items() if each.get("interrupted"))
+        cut = sorted(name for name, each in told.items() if _cut_short(each))
         how: How = "failed" if crashed else "ended"
         if trainers:  # a last evaluation, and handing in a result, may take long
             self._trained = now
@@ -535,28 +541,30 @@ class Coordinator:
                 self.stop("no trainer has handed in parameters: all have crashed, with losses or "
                           "parameters that are not finite, or have trained nothing", now, how)  # fmt: skip
             elif terms.require_sync and (apart := self._apart()):
-                self.stop(
-                    f"{', '.join(apart)} never synchronised, and require_sync is set", now, "failed"
-                )
+                self.stop(f"{_NEVER.format(', '.join(apart))}", now, "failed")
             elif cut and self._done is None and (terms.total is not None or len(cut) == finished):
                 self.stop(
                     f"stopped before its end: {', '.join(cut)}{self._left()}", now, "incomplete"
                 )
             else:
-                never = "".join(f"; {name} was never synchronised" for name in self._apart())
-                self.stop(
-                    f"all trainers have finished{self._left()}{self._anew()}{never}", now, how
-                )
-        elif now - self._trained > (
-            terms.grace if finished or self._done is not None else terms.patience
-        ):
+                self.stop(f"all trainers have finished{self._words()}", now, how)
+        elif now - self._trained > (terms.patience if crashed else terms.grace):
             if how == "ended" and (cut or terms.total is not None) and self._done is None:
                 how = "incomplete"
+            required = ""
+            if terms.require_sync and (apart := self._apart()):
+                how, required = "failed", f"{_NEVER.format(', '.join(apart))}; "
             self.stop(
-                f"no trainer is left; {finished} of {terms.trainers} have finished{self._left()}",
+                f"{required}no trainer is left; {finished} of {terms.trainers} have finished"
+                f"{self._words()}",
                 now,
                 how,
             )
+
+    def _words(self) -> str:
+        """What is to be said of a run at its end."""
+        never = "".join(f"; {name} was never synchronised" for name in self._apart())
+        return f"{self._left()}{self._anew()}{never}"
 
     def _as_it_is(self) -> How:
         """How the run is over, if it is now."""
@@ -615,3 +623,8 @@ class Coordinator:
 def _has_result(summary: Mapping[str, float]) -> bool:
     """Whether a trainer with this last word has handed in parameters."""
     return bool(summary.get("handed_in", 1.0)) and not summary.get("crashed")
+
+
+def _cut_short(summary: Mapping[str, float]) -> bool:
+    """Whether a trainer with this last word was told to end, or the run was, for it, before its end."""
+    return bool(summary.get("interrupted") or summary.get("cut_short"))

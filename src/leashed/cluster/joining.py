@@ -22,11 +22,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from leashed.base import checks
+from leashed.base.warning import warn
 from leashed.cluster import collectives, leftovers, placing
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import check_ports, format_address, make_key, read_key
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local
-from leashed.cluster.supervisor import Supervisor
+from leashed.cluster.supervisor import OVER, REPORT, Supervisor
 from leashed.sync import Position
 
 __all__ = ["join"]
@@ -209,7 +210,10 @@ def join(
                 children.step()
             finally:
                 children.__exit__(None, None, None)
-            if folder is None and not children.deaths:
+            failed = _failed(home) if OVER in children.statuses("master") else None
+            if failed is not None:
+                warn(f"the run has failed: {failed}; its report is in {home}")
+            elif folder is None and not children.deaths:
                 shutil.rmtree(home, ignore_errors=True)
 
         return master, end
@@ -231,6 +235,15 @@ def join(
         advertise=advertise,
         meet=meet,
     )
+
+
+def _failed(home: Path) -> str | None:
+    """Why the run has failed; None: it has not."""
+    try:
+        report = json.loads((home / REPORT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return str(report["reason"]) if report["state"] == "failed" else None
 
 
 def _command(home: Path) -> Callable[[str, int], Sequence[str]]:

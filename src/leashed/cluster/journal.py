@@ -9,6 +9,7 @@ import errno
 import fcntl
 import logging
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,6 +21,8 @@ __all__ = ["Journal", "held", "lines", "read"]
 
 _LONG = 1 << 20  # bytes behind the last snapshot, and
 _TIMES = 4  # times as many as that has, after which the next is due
+
+_LOOKED_AT = 0.5  # seconds, for much less of which ``held`` may have the lock
 
 _log = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(Entry)
@@ -157,6 +160,7 @@ class Journal:
 
 def _locked(path: Path) -> int:
     """A descriptor that appends to the file under its name, which nobody else has."""
+    end = time.monotonic() + _LOOKED_AT
     while True:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
@@ -167,6 +171,9 @@ def _locked(path: Path) -> int:
                 return descriptor
         except BlockingIOError:
             os.close(descriptor)
+            if time.monotonic() < end:
+                time.sleep(0.01)
+                continue
             raise BlockingIOError(
                 errno.EWOULDBLOCK,
                 "another master has this journal; end it, or give another folder",

@@ -233,8 +233,10 @@ class Membership(Struct):
 
     @property
     def orphaned(self) -> bool:
-        """There are trainers, and the run's parameters were in such ones, and none has them."""
-        trainers = [m for m in self.members.values() if m.role == "trainer"]
+        """There are trainers that go on, and the run's parameters were in such ones, and none of these
+        has them.
+        """
+        trainers = self.ring()
         return any(m.summing for m in trainers) and not any(m.holds for m in trainers)
 
     def epoch_due(self, now: float, *, lost: bool = False) -> bool:

@@ -387,6 +387,8 @@ class Plan:
     train: Train = field(default_factory=Train)
 
     def __post_init__(self) -> None:
+        if self.cluster.require_sync and self.sync.kind == "none":
+            raise ValueError("cluster.require_sync needs a synchroniser, and sync.kind is none")
         if servers_of(self.sync) > self.cluster.sync_ps:
             raise ValueError(
                 f"cluster.sync_ps must be at least 1 with {self.sync.kind}, which needs sync servers; "

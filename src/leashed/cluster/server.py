@@ -343,6 +343,8 @@ def _read(path: Path) -> tuple[str, NDArray[np.uint64], NDArray[np.float32]] | N
             of, head, values = (np.load(file, allow_pickle=False) for _ in range(3))
     except FileNotFoundError:
         return None
+    except EOFError:
+        raise ValueError(f"{path} is damaged: remove it and its .count") from None
     return of.tobytes().decode(errors="replace"), head, values
 
 

@@ -431,7 +431,9 @@ class Session:
         run = self._member.welcome.run
         if self._told_end and self._total is not None:
             return Position(self._total, run=run)
-        account = self._progress.account if self._sums else self._member.account
+        epoch = self._member.epoch
+        others = epoch is not None and len(epoch.members) > 1
+        account = self._progress.account if self._sums and others else self._member.account
         if account is None:
             return self._resumed or Position(run=run)
         return Position(account.next, account.open, run)
@@ -444,7 +446,7 @@ class Session:
         if self._sums and epoch is not None and self.native.settled >= epoch.number > self._taken:
             self._taken = epoch.number
             if any(seat.id == self._member.id and seat.fresh for seat in epoch.members):
-                self._progress = _Progress(None)  # they are somebody else's
+                self._progress = _Progress(None, self._batches)  # they are somebody else's
         if self._progress(self._batches, self._member.account, counted) and self._sums:
             self._member.keeps(_kept(self._member.welcome.run, self._progress.account))
 
@@ -713,6 +715,7 @@ class Session:
         summary["crashed"] = float(not finite or summary.get("crashed", 0.0) > 0)
         result = parameters if trained and finite else None
         summary["handed_in"] = float(result is not None)
+        summary["cut_short"] = float(self._cut_short is not None)
         if self._member.state == "lost" and not self._lost:
             self._lost = True
             self._cut_short = self._cut_short or "the master is away"
@@ -742,7 +745,10 @@ class Session:
     def _hand_in(self, result: NDArray[np.float32] | None, summary: dict[str, float]) -> None:
         if result is not None and self._cluster.results:
             try:
-                self._send_result(np.ascontiguousarray(result, "<f4").tobytes())
+                if not self._send_result(np.ascontiguousarray(result, "<f4").tobytes()):
+                    summary["handed_in"] = 0.0
+                    why = "the run was over before its parameters were handed in"
+                    self._cut_short = self._cut_short or why
             except OSError as error:
                 self._lost = True
                 self._cut_short = self._cut_short or f"its result cannot be handed in: {error}"
@@ -777,7 +783,8 @@ class Session:
         self._member.leave(apart)
         self._listener.close()
 
-    def _send_result(self, data: bytes) -> None:
+    def _send_result(self, data: bytes) -> bool:
+        """Whether the master has it; not where the run is over."""
         end = math.inf  # as of the first attempt that fails, however long it took
         while self._member.state != "over":  # then nobody takes it any more
             try:
@@ -789,7 +796,8 @@ class Session:
                 _log.info("the result is not out yet: %s", error)
                 time.sleep(_AGAIN)
             else:
-                return
+                return True
+        return False
 
     def _count(self) -> None:
         for ticket, used in self.leases.used():
@@ -838,9 +846,9 @@ class _Progress:
         batches: that this trainer had used when the newest round was seen.
     """
 
-    def __init__(self, account: Account | None) -> None:
+    def __init__(self, account: Account | None, batches: int = 0) -> None:
         self.account = account
-        self.batches = 0
+        self.batches = batches
         self._heard: list[tuple[float, Account]] = []  # newest last
         self._syncs: float | None = None
         self._seconds = 0.0

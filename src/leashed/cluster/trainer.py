@@ -67,6 +67,7 @@ def run(plan: Plan, index: int) -> str | None:
     if result.config.get("cluster_lost"):
         raise ConnectionError(result.config["cluster_ended"])
     why: str | None = result.config.get("cluster_ended")
-    if why is None:  # else it may be all that is left of this training
+    # (Else it may be all that is left of this training.)
+    if why is None and result.config["cluster"]["handed_in"]:
         kept.unlink(missing_ok=True)
     return why
