@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from leashed.cli.arguments import add_data, add_discipline
 from leashed.cli.progress import Line, bar
 from leashed.cli.rule_arguments import add_rule
-from leashed.cluster import collectives, journal, leftovers, opening, outcome, role
+from leashed.cluster import collectives, leftovers, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
@@ -135,6 +135,8 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def _state(folder: Path, report: Mapping[str, Any]) -> str:
     """As the report has it; where its master was killed, that it was."""
+    from leashed.cluster import journal  # noqa: PLC0415 (it needs the extra)
+
     if report["state"] != "running" or journal.held(folder / "journal.jsonl"):
         return str(report["state"])
     return "interrupted"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.cluster import reached, traffic
+from leashed.cluster import traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
 from leashed.cluster.supervisor import REPORT
@@ -132,7 +132,11 @@ def conclude(
     model = train.build(data.train)
     handed_in = replicas(folder, model.dimension)
     found = together(handed_in, report["summaries"])
-    left = None if found else reached.find(folder, plan, model)
+    left = None
+    if not found:
+        from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
+
+        left = reached.find(folder, plan, model)
     if found:
         whole["output"], parameters = choose(train.output, found, model, data.test)
         if others := sorted(handed_in.keys() - found.keys()):
