@@ -50,8 +50,7 @@ bool Round::run(Discipline& discipline, const Deadline& deadline, bool moved) {
     outcome = Outcome::not_finite;
   } catch (const Error&) {  // of a connection, or somebody has sent what does not belong there
   }
-  still_ = outcome == Outcome::still;
-  if (still_) return true;
+  if (outcome == Outcome::still) return true;
   if (outcome == Outcome::nobody) return false;
   // An exchange that is under way when the training ends is no failed one: nobody else loses by it.
   if (outcome == Outcome::failed && servers_ && deadline.called_off()) return false;

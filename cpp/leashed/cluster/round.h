@@ -45,8 +45,6 @@ class Round {
   // has, since the last. Where nobody's has, a round with the other trainers changes nothing, and
   // counts as none. Throws nothing but what memory and `custom` throw.
   bool run(Discipline& discipline, const Deadline& deadline, bool moved = true);
-  // Whether the last was such a one.
-  bool still() const { return still_; }
   // Whether the last was with the other trainers, and there were none.
   bool alone() const { return peers_ && count_ == 1; }
 
@@ -79,7 +77,6 @@ class Round {
   std::uint64_t turn_ = 0;
   std::uint32_t count_ = 1;  // of members, in the last sum
   bool moved_ = false;       // since the last round that was done
-  bool still_ = false;
   AlignedArray<float> copy_;
   AlignedArray<float> other_;   // with members alone
   AlignedArray<float> states_;  // global and velocity, once it has joined, or a round has begun

@@ -22,7 +22,16 @@ from leashed.cluster import collectives, leftovers, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
-from leashed.cluster.supervisor import AGAIN, FAILED, REPORT, Supervisor, command, say, supervise
+from leashed.cluster.supervisor import (
+    AGAIN,
+    FAILED,
+    INTERRUPTED,
+    REPORT,
+    Supervisor,
+    command,
+    say,
+    supervise,
+)
 from leashed.cluster.table import line as told
 from leashed.cluster.table import render
 from leashed.datasets import Split
@@ -34,7 +43,6 @@ if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
 _LOOK = 0.5  # seconds between two looks at the report
-_INTERRUPTED = 130
 _FILE = "plan.toml"
 _STATUSES = {"running": 0, "ended": 0, "incomplete": AGAIN, "interrupted": AGAIN, "failed": FAILED}
 _ABOUT = {
@@ -101,11 +109,12 @@ def _role(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     report = _read(options.folder)
-    print(f"{_state(options.folder, report)}: {report['reason'] or told(report)}")
+    state = _state(options.folder, report)
+    print(f"{state}: {report['reason'] or told(report)}")
     for member in report["members"]:
         if member.get("trouble") and member["gone"] is None:
             print(f"{member['role']}-{member['index']}: {member['trouble']}")
-    return _STATUSES[_state(options.folder, report)]
+    return _STATUSES[state]
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -269,7 +278,7 @@ def _up(options: argparse.Namespace) -> int:
         with _folder(plan, options) as folder:
             plan = replace(plan, cluster=replace(plan.cluster, run=folder))
             status = _train(plan, data, view=options.view)
-            options.keep |= status == _INTERRUPTED and (folder / outcome.MODEL).exists()
+            options.keep |= status == INTERRUPTED and (folder / outcome.MODEL).exists()
             return status
     except ChildProcessError as error:
         print(f"leashed: error: {error}", file=sys.stderr)
@@ -317,7 +326,7 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
             raise _IncompleteError(f"the run is incomplete: {report['reason']}")
         if not report["summaries"]:
             raise ChildProcessError(f"no trainer has finished: {report['reason']}")
-    return _INTERRUPTED if interrupted else 0
+    return INTERRUPTED if interrupted else 0
 
 
 def _supervised(

@@ -118,9 +118,8 @@ class Coordinator:
         self._done: float | None = None  # since when all batches are complete, and this is told
         self._trained = now  # when there was a trainer last
         self._enough = now  # when there were as many as there must be
-        self._synced: dict[
-            int, tuple[float, float, float]
-        ] = {}  # by member: syncs, batches, since when
+        # By member: syncs, batches, since when.
+        self._synced: dict[int, tuple[float, float, float]] = {}
         self._changes: list[Change] = []
         self._actions: list[Send | Close] = []
         state.membership.restarted(now)
@@ -225,11 +224,11 @@ class Coordinator:
                 f"min_trainers is {terms.min_trainers}{self._left()}", now, "failed"
             )  # fmt: skip
         for member in trainers if terms.require_sync else ():
-            syncs = member.counters.get("syncs", 0.0)
-            batches = member.counters.get("batches_used", 0.0)
-            seen = self._synced.get(member.id)
             if "syncs" not in member.counters:
                 continue
+            syncs = member.counters["syncs"]
+            batches = member.counters.get("batches_used", 0.0)
+            seen = self._synced.get(member.id)
             # (Who trains nothing has nothing to be synchronised.)
             if seen is None or syncs > seen[0] or batches == seen[1]:
                 self._synced[member.id] = syncs, batches, now
@@ -515,10 +514,10 @@ class Coordinator:
             return EpochMade(number, broken, begin=ledger.complete == ledger.resumed)
         offers = []
         for member in membership.ring():
-            if (kept := member.kept) is not None and ledger.was(
-                account := Account(kept.next, kept.open)
-            ):
-                offers.append((account.used, -member.index, account, member.id))
+            if (kept := member.kept) is not None:
+                account = Account(kept.next, kept.open)
+                if ledger.was(account):
+                    offers.append((account.used, -member.index, account, member.id))
         if not offers:
             begun = Ledger.after(self.terms.total, self.terms.begun).account
             return EpochMade(number, broken, begin=True, restored=begun)
@@ -541,7 +540,7 @@ class Coordinator:
                 self.stop("no trainer has handed in parameters: all have crashed, with losses or "
                           "parameters that are not finite, or have trained nothing", now, how)  # fmt: skip
             elif terms.require_sync and (apart := self._apart()):
-                self.stop(f"{_NEVER.format(', '.join(apart))}", now, "failed")
+                self.stop(_NEVER.format(", ".join(apart)), now, "failed")
             elif cut and self._done is None and (terms.total is not None or len(cut) == finished):
                 self.stop(
                     f"stopped before its end: {', '.join(cut)}{self._left()}", now, "incomplete"

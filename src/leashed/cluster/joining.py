@@ -27,7 +27,7 @@ from leashed.cluster import collectives, leftovers, placing
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import check_ports, format_address, make_key, read_key
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local
-from leashed.cluster.supervisor import OVER, REPORT, Supervisor
+from leashed.cluster.supervisor import OVER, Supervisor, read_report
 from leashed.sync import Position
 
 __all__ = ["join"]
@@ -240,10 +240,10 @@ def join(
 def _failed(home: Path) -> str | None:
     """Why the run has failed; None: it has not."""
     try:
-        report = json.loads((home / REPORT).read_text(encoding="utf-8"))
+        report = read_report(home)
     except (OSError, ValueError):
         return None
-    return str(report["reason"]) if report["state"] == "failed" else None
+    return str(report["reason"]) if report is not None and report["state"] == "failed" else None
 
 
 def _command(home: Path) -> Callable[[str, int], Sequence[str]]:

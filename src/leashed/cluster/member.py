@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import logging
 import math
 import select
@@ -45,7 +44,7 @@ from leashed.cluster.opening import (
     parse_address,
 )
 from leashed.cluster.standing import News, Standing
-from leashed.cluster.supervisor import REPORT
+from leashed.cluster.supervisor import REPORT, read_report
 
 __all__ = ["ADDRESS", "Event", "Lost", "Member", "MismatchError", "master_address"]
 
@@ -97,8 +96,8 @@ def master_address(folder: Path, fixed: str | None = None) -> Callable[[], str]:
     def look() -> str:
         with contextlib.suppress(FileNotFoundError):
             written = (folder / REPORT).stat().st_mtime
-            report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-            if report["state"] != "running":
+            report = read_report(folder)
+            if report is not None and report["state"] != "running":
                 raise OverError(
                     f"the run in {folder} is over since {time.strftime('%F %T', time.localtime(written))}: "
                     f"{report['reason']}; for another give another folder"

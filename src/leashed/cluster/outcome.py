@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from leashed.cluster import traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
-from leashed.cluster.supervisor import REPORT
+from leashed.cluster.supervisor import REPORT, read_report
 from leashed.datasets import Dataset, Split
 from leashed.files import checkpoint
 from leashed.models.network import Model
@@ -23,22 +23,6 @@ __all__ = ["MODEL", "choose", "conclude", "read_report", "replicas", "together"]
 
 MODEL = "output.safetensors"
 """In the run's folder."""
-
-
-def read_report(folder: Path) -> dict[str, Any] | None:
-    """What the master has reported last; None before its first report.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it is damaged.
-    """
-    try:
-        report: dict[str, Any] = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise ValueError(f"{folder / REPORT}: {error}") from None
-    return report
 
 
 def replicas(folder: Path, dimension: int) -> dict[int, NDArray[np.float32]]:
@@ -132,19 +116,19 @@ def conclude(
     model = train.build(data.train)
     handed_in = replicas(folder, model.dimension)
     found = together(handed_in, report["summaries"])
-    left = None
-    if not found:
-        from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
-
-        left = reached.find(folder, plan, model)
+    chosen: tuple[str, NDArray[np.float32]] | None
     if found:
-        whole["output"], parameters = choose(train.output, found, model, data.test)
+        output, parameters = choose(train.output, found, model, data.test)
         if others := sorted(handed_in.keys() - found.keys()):
             names = ", ".join(f"trainer {index}" for index in others)
-            whole["output"] += f" (not of {names}: not in step, or gone, at the end)"
-    elif left is not None:
-        whole["output"], parameters = f"{left[0]}: no trainer has handed in its parameters", left[1]
-    if found or left is not None:
+            output += f" (not of {names}: not in step, or gone, at the end)"
+        chosen = output, parameters
+    else:
+        from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
+
+        chosen = reached.find(folder, plan, model)
+    if chosen is not None:
+        whole["output"], parameters = chosen
         whole["train_loss"] = model.evaluate(parameters, data.train)[0]
         whole["test_accuracy"] = model.evaluate(parameters, data.test)[1]
         checkpoint.save(folder / MODEL, model, parameters)

@@ -5,6 +5,7 @@ that its trainers have kept.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from leashed.files import checkpoint
 from leashed.models.network import Model
 
 __all__ = ["find"]
+
+_SAID = ": no trainer has handed in its parameters"
 
 
 def find(folder: Path, plan: Plan, model: Model) -> tuple[str, NDArray[np.float32]] | None:
@@ -33,21 +36,9 @@ def find(folder: Path, plan: Plan, model: Model) -> tuple[str, NDArray[np.float3
     began, *_ = found
     servers = plan.cluster.sync_ps
     if servers and began.costs is not None:
-        parameters = np.zeros(model.dimension, np.float32)
-        cut = packing.fragments(model.dimension)
-        whole = True
-        for index, mine in enumerate(packing.packed(model.dimension, servers, began.costs).servers):
-            held = server.held_in(folder / f"sync-ps-{index}.snapshot", began.run)
-            whole &= held is not None and all(held[0]) and len(held[0]) == len(mine)
-            if held is None or not whole:
-                break
-            at = 0
-            for fragment in mine:
-                first, end = cut[fragment]
-                parameters[first:end] = held[1][at : at + end - first]
-                at += end - first
-        if whole:
-            return "w^PS, of the sync servers' last snapshots", parameters
+        packed = packing.packed(model.dimension, servers, began.costs).servers
+        if (w := _w_ps(folder, began.run, model.dimension, packed)) is not None:
+            return f"w^PS, of the sync servers' last snapshots{_SAID}", w
     kept = []
     for path in sorted(folder.glob("trainer-*.kept")):
         _, tensors, metadata = checkpoint.read(path)
@@ -58,4 +49,21 @@ def find(folder: Path, plan: Plan, model: Model) -> tuple[str, NDArray[np.float3
     if not kept:
         return None
     used, name, parameters = max(kept, key=lambda each: each[0])
-    return f"what {name} had kept when {used:,} batches were used", parameters
+    return f"what {name} had kept when {used:,} batches were used{_SAID}", parameters
+
+
+def _w_ps(
+    folder: Path, run: str, dimension: int, packed: Sequence[Sequence[int]]
+) -> NDArray[np.float32] | None:
+    """Of the fragments that each server has; None: the snapshots have not all of them."""
+    parameters = np.zeros(dimension, np.float32)
+    cut = packing.fragments(dimension)
+    for index, mine in enumerate(packed):
+        held = server.held_in(folder / f"sync-ps-{index}.snapshot", run)
+        if held is None or held[0] != [True] * len(mine):
+            return None
+        at = 0
+        for first, end in (cut[fragment] for fragment in mine):
+            parameters[first:end] = held[1][at : at + end - first]
+            at += end - first
+    return parameters

@@ -459,11 +459,9 @@ class Session:
         for server in sorted(self._missing):
             where = self._servers.get(server)
             name = f"sync server {server}" + (f" at {where}" if where else "")
-            why = (
-                self._why.get(server, "it does not answer")
-                if where
-                else "it has not joined the run"
-            )
+            why = "it has not joined the run"
+            if where:
+                why = self._why.get(server, "it does not answer")
             found[f"server {server}"] = f"{name} is not reached: {why}"
         ring = 0 if epoch is None or not self._sums else len(epoch.members)
         if epoch is not None and ring > 1 and self.native.settled < epoch.number:
@@ -486,9 +484,8 @@ class Session:
                 text = f"{self._name} trains, and is not in step with all others: {each}"
                 try:
                     warn(text)
-                except (
-                    RuntimeWarning
-                ):  # which is made an error; not one of this thread, that ends it
+                except RuntimeWarning:
+                    # It is made an error, which is not to be one of this thread, that ends it.
                     _log.warning("%s", text)
         if self._told_of and not lasting and self._trouble:
             _log.info("in step with the others again")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 __all__ = [
     "AGAIN",
@@ -33,6 +35,7 @@ __all__ = [
     "Supervisor",
     "command",
     "name_of",
+    "read_report",
     "say",
     "supervise",
     "tie",
@@ -58,6 +61,22 @@ _SAYS = "leashed: error: "  # what a role's line begins with that tells why it f
 _NEWS = re.compile(r"\d{4}-\d\d-\d\d \S+ INFO ")  # what a line begins with that tells no cause
 _LONGEST_WORDS = 1 << 14  # bytes at a log's end in which the cause of an end is looked for
 _PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL
+
+
+def read_report(folder: Path) -> dict[str, Any] | None:
+    """What the master has reported last; None before its first report.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is damaged.
+    """
+    try:
+        report: dict[str, Any] = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ValueError(f"{folder / REPORT}: {error}") from None
+    return report
 
 
 def name_of(role: str, index: int) -> str:
