@@ -235,14 +235,14 @@ def test_many_threads_hurt_nothing(rows: SparseDataset, copy: bool) -> None:
         result = lsh.train(
             models.logistic_regression(FEATURES),
             rows,
-            until=lsh.until(updates=5000),
+            until=lsh.until(updates=20_000),
             discipline=lsh.Hogwild(copy=copy),
             rule=lsh.SGD(0.2),
             threads=16,
             batch_size=2,
             seed=seed,
         )
-        assert result.total_updates == 5000
+        assert result.total_updates == 20_000
         assert result.accuracy[-1] > 0.85
 
 

@@ -308,6 +308,9 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
         failed, interrupted = _supervised(supervisor, cluster, show)
     report = outcome.read_report(cluster.run)
     if report is not None:
+        if report["state"] == "running":  # its master has not lived to say how it ended
+            how = "incomplete" if failed is None else "failed"
+            report |= {"state": how, "reason": str(failed or "told to end")}
         try:
             whole = outcome.conclude(report, cluster.run, plan, data, supervisor.counts())
             print(render(whole))
