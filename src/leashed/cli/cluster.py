@@ -322,7 +322,9 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
         failed = ChildProcessError("the master has reported nothing")
     if failed is not None:
         raise failed
-    if report is not None and not interrupted:
+    if interrupted:
+        say("leashed: interrupted" + ("" if report else " before the master has reported anything"))
+    elif report is not None:
         if report["state"] == "failed":
             raise ChildProcessError(f"the run failed: {report['reason']}")
         if report["state"] == "incomplete":

@@ -184,12 +184,15 @@ class Ledger(Struct):
         """
         if self.held or not self.was(used):
             raise ValueError(f"{used} is no account of before")
-        before = self.complete
+        before = self.back
         spans = [*used.open, (used.next, self.next - used.next)]
         self.back = _merged(span for span in spans if span[1] > 0)
-        self.complete = self.next - sum(count for _, count in self.back)
+        free, was_free, either = map(_union, (self.back, before, [*self.back, *before]))
+        self.complete = self.next - free
         self.restored += 1
-        self.lost += before - self.complete
+        self.lost += either - was_free
+        # What a master did not know, since it was restarted, is not granted once more.
+        self.again -= either - free
 
     def _of(self, member: int) -> list[Held]:
         return [held for held in self.held.values() if held.member == member]
@@ -221,3 +224,12 @@ def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((first, count))
     return merged
+
+
+def _union(spans: Iterable[tuple[int, int]]) -> int:
+    """How many numbers are in any."""
+    count, end = 0, 0
+    for first, length in sorted(spans):
+        count += max(0, first + length - max(first, end))
+        end = max(end, first + length)
+    return count
