@@ -120,6 +120,7 @@ def _cases() -> list[Case]:
 
 
 CASES = _cases()
+_COUNTS = ("again", "twice", "lost", "with_replicas", "late")
 SERVERS = "sync-ps"  # cases of these are EASGD's alone
 
 
@@ -191,18 +192,7 @@ class Ended:
             "status": 130 if self.status == -signal.SIGINT else self.status,
             "state": self.report.get("state", "-"),
             "reason": self.report.get("reason"),
-            **{
-                name: ledger.get(name)
-                for name in (
-                    "total",
-                    "complete",
-                    "again",
-                    "lost",
-                    "restored",
-                    "late",
-                    "with_replicas",
-                )
-            },
+            **{name: ledger.get(name) for name in ("total", "complete", "restored", *_COUNTS)},
             "output": self.report.get("output"),
             "accuracy": self.report.get("test_accuracy"),
             "seconds": round(self.seconds, 1),
@@ -475,13 +465,16 @@ def _judge_counts(ended: Ended, wrong: list[str]) -> None:
     of_trainers = [m for m in report["members"] if m["role"] == "trainer"]
     trained = sum(each.get("batches_used", 0.0) for each in counted(report, "trainer").values())
     once = ledger["complete"] + ledger["lost"]
-    if trained > once + ledger["again"]:
-        wrong.append(f"{trained:g} batches were trained, {once} and {ledger['again']} are told")
+    if not 0 <= ledger["twice"] <= ledger["again"] or ledger["lost"] < 0:
+        wrong.append(f"that cannot be: {ledger}")
+    if trained > once + ledger["twice"]:
+        wrong.append(f"{trained:g} batches were trained, and {once} and {ledger['twice']} are told")
     gone = [m for m in of_trainers if m["gone"] is not None and not m["finished"]]
-    if not gone and (ledger["again"] or ledger["lost"] or ledger["with_replicas"]):
-        wrong.append(f"no trainer died, and {ledger}")
-    if not gone and report["state"] != "running" and trained != once:
-        wrong.append(f"no trainer died; {trained:g} batches were trained, {once} are told")
+    if not gone:
+        if trained != once:
+            wrong.append(f"no trainer died; {trained:g} batches were trained, {once} are told")
+        if ledger["again"] or ledger["lost"] or ledger["with_replicas"]:
+            wrong.append(f"no trainer died, and {ledger}")
     lost_with = sum(m["counters"].get("unsynced", 0.0) for m in gone)
     if ledger["with_replicas"] != lost_with:
         wrong.append(f"{lost_with:g} went with replicas, {ledger['with_replicas']} are told")
@@ -532,7 +525,7 @@ def line(ended: Ended) -> str:
     """One of the table."""
     row = ended.row
     accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.4f}"
-    counts = " ".join(f"{n} {row[n]}" for n in ("again", "lost", "with_replicas", "late") if row[n])
+    counts = " ".join(f"{n} {row[n]}" for n in _COUNTS if row[n])
     return (
         f"{row['run']:3} {row['setting']:8} {row['case']:22} {row['status']!s:>4} {row['state']:10} "
         f"{row['complete']}/{row['total']} {accuracy} {row['seconds']:5.1f} s  {', '.join(row['hit'])}  "

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from leashed.cluster.fingerprint import differing
 from leashed.cluster.ledger import Ledger
+from leashed.cluster.measures import counted
 from leashed.cluster.membership import Member
 from leashed.cluster.messages import (
     FINISHED,
@@ -289,6 +290,7 @@ class Coordinator:
                 "resumed": ledger.resumed,
                 "restored": ledger.restored,
                 "lost": ledger.lost,
+                "twice": _twice(ledger, everybody),
                 "with_replicas": round(
                     sum(
                         past.counters.get("unsynced", 0)
@@ -622,6 +624,14 @@ class Coordinator:
 def _has_result(summary: Mapping[str, float]) -> bool:
     """Whether a trainer with this last word has handed in parameters."""
     return bool(summary.get("handed_in", 1.0)) and not summary.get("crashed")
+
+
+def _twice(ledger: Ledger, members: list[dict[str, Any]]) -> int:
+    """Batches that a trainer has told of which another had, or had itself before it was taken for dead."""
+    told = counted({"members": members}, "trainer").values()
+    used = round(sum(each.get("batches_used", 0.0) for each in told))
+    # (Less where counters went with a trainer that died while there was no master.)
+    return max(0, used - (ledger.complete - ledger.resumed) - ledger.lost)
 
 
 def _cut_short(summary: Mapping[str, float]) -> bool:
