@@ -9,6 +9,7 @@ import os
 import queue
 import random
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -146,9 +147,7 @@ def test_what_a_client_sends_right_behind_its_proof_is_not_read(door: Door) -> N
 
 
 def test_another_key_is_told_and_gets_no_byte(door: Door) -> None:
-    with pytest.raises(
-        Refused, match=r"holds another key .*same key file\), or has no descriptors"
-    ):
+    with pytest.raises(Refused, match=r"holds another key .*same key file\)"):
         door.honest(OTHER)
     with door.raw() as client:
         greeting = client.recv(GREETING)
@@ -426,6 +425,42 @@ def test_who_is_silent_makes_room_where_no_descriptors_are_left(
     with door.raw() as silent, door.raw():
         assert len(heard_until_end(silent)) == GREETING
         wait_until(lambda: door.listener.refused == 1)
+
+
+@pytest.mark.parametrize("want", ["time", "places", "descriptors"])
+def test_a_want_of_the_listener_is_told_from_another_key(
+    want: str, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a reset: who is told so comes again."""
+    monkeypatch.setattr(opening, "_SILENT", 0.0)
+    if want == "time":
+        monkeypatch.setattr(opening, "_TIME_TO_PROVE", 0.2)
+    with door.raw() as client:
+        assert len(client.recv(GREETING, socket.MSG_WAITALL)) == GREETING
+        monkeypatch.setattr(opening, "_HALF_OPEN", 1)
+        if want == "descriptors":
+            error = OSError(errno.EMFILE, "Too many open files")
+            monkeypatch.setattr(
+                door.listener, "_accept_some", lambda: door.listener._wait_for_room(error)
+            )
+        another = contextlib.nullcontext() if want == "time" else door.raw()
+        with another, pytest.raises(ConnectionResetError):
+            client.recv(1)
+    with socket.create_server(("127.0.0.1", 0)) as full:
+
+        def break_off() -> None:
+            connection, _ = full.accept()
+            connection.sendall(Answering(KEY, "master").greeting)
+            connection.recv(CLAIM, socket.MSG_WAITALL)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+
+        thread = threading.Thread(target=break_off)
+        thread.start()
+        address = opening.format_address(*full.getsockname())
+        with pytest.raises(ConnectionResetError, match=r"has no descriptors left, .* its log says"):
+            connect(address, KEY, role="trainer", name="n", purpose="control", deadline=20)
+        thread.join()
 
 
 def accept_by(listener: Listener, full: object, real: socket.socket) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cluster import written
 
-from leashed.cluster import opening, role, server, session
+from leashed.cluster import ending, opening, role, server, session
 
 Plan = Callable[..., Path]
 
@@ -91,3 +94,54 @@ def test_who_comes_after_the_end_is_not_to_be_started_again(
     log = (run / f"{name}-0.log").read_text()
     assert f"ERROR {name}-0 has ended: the run in {run} is over since" in log
     assert "Traceback" not in log
+
+
+def without(error: Exception, cause: Exception) -> Callable[[], int]:
+    def work() -> int:
+        raise error from cause
+
+    return work
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENFILE, "Too many open files in system"),
+        ImportError("libfine.so: cannot open shared object file: Too many open files"),
+        ValueError("cannot load trainer-0.kept"),
+    ],
+)
+def test_a_want_of_descriptors_may_pass(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a module or a file was not read for it."""
+    short = OSError(errno.EMFILE, "Too many open files", "trainer-0.kept")
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    assert ending.status_of("trainer-0", without(error, short)) == 75
+    if not isinstance(error, OSError):
+        assert ending.status_of("trainer-0", without(type(error)("wrong"), missing)) == 2
+    assert "leashed: error: trainer-0: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["sync-ps", "trainer"])
+def test_a_master_without_descriptors_may_have_some_again(
+    name: str, plan: Plan, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that has another key has it for good."""
+    for module in (server, session):
+        monkeypatch.setattr(module, "_JOIN", 1.0)
+    file = plan()
+    same = opening.read_key(file.parent / "key")
+    for key, status in ((opening.Key(b"o" * 32, given=True), 2), (same, 75)):
+        with opening.Listener("127.0.0.1", 0, key, "master", lambda *_: None) as listener:
+            if key is same:
+                full = partial(listener._refuse, why="no descriptors left", passes=True)
+                monkeypatch.setattr(listener, "_hear", full)
+            text = re.sub('master = ".*"', f'master = "{listener.address}"', file.read_text())
+            file.write_text(text)
+            assert role.status(name, file, 0) == status
+    first, second = capsys.readouterr().err.splitlines()
+    assert "holds another key" in first
+    assert f"{name}-0 did not join within 1 s" in second
+    assert second.endswith("has no descriptors left, too many others to listen to, or waited too "
+                           "long; its log says which")  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 from collections.abc import Callable
 
@@ -15,6 +17,7 @@ LINE = logging.Formatter("{asctime}.{msecs:03.0f} {levelname} {message}", "%F %T
 """What a line of a log is like."""
 
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError, Refused)
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 _log = logging.getLogger(__name__)
 
@@ -57,10 +60,22 @@ def status_of(name: str, work: Callable[[], int]) -> int:
     except OverError as error:
         found, why = OVER, explain(error)
     except (ValueError, TypeError, ImportError, *_MISSING) as error:
-        found, why = WRONG, explain(error)
+        found, why = AGAIN if _is_short(error) else WRONG, explain(error)
     except OSError as error:
         found, why = AGAIN, explain(error)
     except MemoryError as error:
         found, why = AGAIN, f"out of memory: {error}"
     print(f"leashed: error: {name}: {why}", file=sys.stderr)
     return found
+
+
+def _is_short(error: BaseException | None) -> bool:
+    """Whether the system had no descriptors or no memory, whatever that became on its way."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _SHORT:
+            return True
+        # (Of a library that cannot be loaded there is only the text.)
+        if isinstance(error, ImportError) and any(os.strerror(n) in str(error) for n in _SHORT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -436,6 +436,7 @@ class Member:
                     raise
             except (OSError, ValueError) as error:
                 refusals = 0
+                absent = "" if isinstance(error, ConnectionResetError) else absent
                 permanent = isinstance(error, ChildProcessError | MismatchError | OverError)
                 if permanent and self._welcome is None:
                     raise

@@ -11,6 +11,9 @@ first 40 bytes, the same for everybody but for fresh random ones, and never anot
 the key is sent roles, name and purpose, and nothing after them. Neither side reads a byte beyond,
 so the descriptor can be handed on.
 
+A server that has no room or no more patience breaks the connection off by a reset, and one that was
+told no proof ends it: so a client knows what may pass from a key that is another.
+
 This keeps strangers out. It does not encrypt: who can read or alter packets on the way can read,
 and alter, what follows.
 """
@@ -29,6 +32,7 @@ import selectors
 import shlex
 import socket
 import stat
+import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -71,6 +75,7 @@ _HALF_OPEN = 256
 _AT_ONCE = 16  # accepted before those that have spoken are heard again
 _TIME_TO_PROVE = 5.0  # seconds
 _PAUSE = 0.05  # seconds, where there are no descriptors left
+_RESET = struct.pack("ii", 1, 0)  # what SO_LINGER makes of a close
 _SILENT = 1.0  # seconds, after which one who has not proved itself then makes room
 # Seconds of silence until the system asks whether the host is there, between two such questions, and
 # how many without an answer end a connection.
@@ -356,8 +361,9 @@ def connect(
         A blocking socket without a time limit, nothing of which has been read but the handshake.
 
     Raises:
-        Refused: the other side does not prove the key, or closed the connection before it did; or it
-            has another role.
+        Refused: the other side does not prove the key, or ended the connection instead; or it has
+            another role.
+        ConnectionResetError: the other side broke the connection off, which may pass.
         TimeoutError: not done in time.
         OSError: nobody listens there, or there is no such host.
         TypeError, ValueError: an argument is wrong.
@@ -378,7 +384,10 @@ def connect(
         _prepare(connection)
         claim = asking.claim(_read(connection, GREETING, end, address))
         _limit(connection, end, address)
-        connection.sendall(claim)
+        try:
+            connection.sendall(claim)
+        except (BrokenPipeError, ConnectionResetError):
+            raise _broken_off(address) from None
         found = asking.check(_read(connection, ANSWER, end, address))
         if expected is not None and found != expected:
             raise Refused(
@@ -421,6 +430,8 @@ def _read(connection: socket.socket, size: int, end: float, address: str) -> byt
         try:
             more = connection.recv(size - len(heard))
         except ConnectionResetError:
+            if size == ANSWER:
+                raise _broken_off(address) from None
             more = b""
         if not more:
             if size == GREETING:
@@ -429,10 +440,18 @@ def _read(connection: socket.socket, size: int, end: float, address: str) -> byt
                 )
             raise Refused(
                 f"{address} closed the connection before it had proved itself: it holds another key "
-                "(give all processes the same key file), or has no descriptors left; its log says which"
+                "(give all processes the same key file)"
             )
         heard += more
     return heard
+
+
+def _broken_off(address: str) -> ConnectionResetError:
+    why = (
+        "broke the connection off before it had proved itself: it has no descriptors left, too many "
+        "others to listen to, or waited too long; its log says which"
+    )
+    return ConnectionResetError(errno.ECONNRESET, why, address)
 
 
 @dataclass
@@ -538,7 +557,7 @@ class Listener:
                 self._hear(self._half_open[connection])
         overdue = time.monotonic() - _TIME_TO_PROVE
         for half in [half for half in self._half_open.values() if half.since <= overdue]:
-            self._refuse(half, "no proof in time")
+            self._refuse(half, "no proof in time", passes=True)
         if self._socket in ready:
             self._accept_some()
 
@@ -554,7 +573,7 @@ class Listener:
                     return
                 continue  # that one connection is gone
             if len(self._half_open) >= _HALF_OPEN:
-                self._refuse(next(iter(self._half_open.values())), "too many others")
+                self._refuse(next(iter(self._half_open.values())), "too many others", passes=True)
             connection.setblocking(False)
             half = _HalfOpen(
                 connection,
@@ -577,7 +596,7 @@ class Listener:
             )
         oldest = next(iter(self._half_open.values()), None)
         if oldest and oldest.since + _SILENT <= time.monotonic():
-            self._refuse(oldest, "no descriptors left")
+            self._refuse(oldest, "no descriptors left", passes=True)
         time.sleep(_PAUSE)
 
     def _hear(self, half: _HalfOpen) -> None:
@@ -623,7 +642,10 @@ class Listener:
             _log.exception("the connection of %s at %s is closed", peer.name, peer.address)
             half.connection.close()
 
-    def _refuse(self, half: _HalfOpen, why: str) -> None:
+    def _refuse(self, half: _HalfOpen, why: str, *, passes: bool = False) -> None:
+        """``passes``: it may succeed another time."""
+        if passes:
+            half.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.refused += 1
         _log.info("a connection from %s is refused: %s", half.address, why)
         self._drop(half)

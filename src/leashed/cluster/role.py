@@ -5,8 +5,8 @@ alike.
 
 Status 0: its work is done (of a master: the run has ended). 1: an error, with its traceback in the log.
 2: the plan is wrong, or the key or the data are not there; starting it again mends nothing. 3: the run is
-over, and not as it was to be: nor does it then. 75: the master is lost, a port is taken, a disk is full;
-starting it again may mend it. 130: it was told to end.
+over, and not as it was to be: nor does it then. 75: the master is lost, a port is taken, a disk is full,
+descriptors are used up; starting it again may mend it. 130: it was told to end.
 """
 
 from __future__ import annotations
