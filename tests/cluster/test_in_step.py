@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 
 import numpy as np
@@ -10,6 +11,7 @@ from cluster import inside
 from cluster.test_coordinator import Talk
 
 import leashed as lsh
+from leashed.cluster import session
 from leashed.cluster.messages import Bye, Report
 
 D = 100
@@ -91,7 +93,8 @@ def test_a_trainer_that_is_not_synchronised_for_long_ends_the_run():
         if talk.master.over is None:
             for connection, syncs in ((1, float(second)), (2, 3.0)):
                 trouble = "sync server 0 is not reached" if connection == 2 else ""
-                counters = {"batches_used": float(second), "syncs": syncs}
+                late = 0.0 if connection == 1 else float(second)
+                counters = {"batches_used": float(second), "syncs": syncs, "sync_overdue": late}
                 talk.say(connection, Report(metrics=counters, trouble=trouble))
             talk.wait(1, 1, 2)
     over = talk.master.over
@@ -99,6 +102,82 @@ def test_a_trainer_that_is_not_synchronised_for_long_ends_the_run():
     assert over.startswith("trainer-1 trains for 60 s without being synchronised")
     assert "sync server 0 is not reached" in over
     assert talk.master.state.how == "failed"
+
+
+def test_rounds_that_are_rightly_far_apart_end_no_run():
+    talk = Talk(require_sync=True, total=None)
+    talk.join(1)
+    for second in range(200):
+        counters = {"batches_used": float(second), "syncs": 1.0, "sync_overdue": 0.0}
+        talk.say(1, Report(metrics=counters))
+        talk.wait(1, 1)
+    assert talk.master.over is None
+
+
+def test_nor_does_a_last_evaluation_of_who_was_late():
+    talk = Talk(require_sync=True, total=None)
+    talk.join(1)
+    talk.say(1, Report(metrics={"syncs": 1.0, "sync_overdue": 59.0}))
+    talk.say(1, Report(metrics={"syncs": 1.0, "sync_overdue": 60.0}, left=True))
+    talk.wait(1, 1)
+    assert talk.master.over is None
+
+
+@pytest.mark.parametrize(
+    ("when", "batches", "unsynced", "seconds", "late"),
+    [
+        (lsh.sync.background(), 1000, 1000, 19.0, False),
+        (lsh.sync.background(), 1000, 1000, 20.0, True),
+        (lsh.sync.background(), 1000, 7, 900.0, False),  # of 4 workers
+        (lsh.sync.every(seconds=120), 1000, 1000, 259.0, False),
+        (lsh.sync.every(seconds=120), 1000, 1000, 260.0, True),
+        (lsh.sync.every(seconds=0.1), 1000, 0, 900.0, False),
+        (lsh.sync.every(iterations=100), 8000, 799, 900.0, False),
+        (lsh.sync.every(iterations=100), 8000, 800, 900.0, True),
+        (lsh.sync.every(iterations=100), 8000, 800, 19.0, False),
+        (lsh.sync.every(iterations={0: 100, 2000: 5}), 7999, 799, 900.0, False),
+        (lsh.sync.every(iterations={0: 100, 2000: 5}), 8000, 40, 900.0, True),
+    ],
+)
+def test_a_trainer_is_late_when_two_rounds_were_due(when, batches, unsynced, seconds, late):
+    found = session.overdue(when, 4, 10.0, batches, unsynced, seconds)
+    assert found == (seconds if late else 0.0)
+
+
+def train_on(engine: lsh.Engine, seconds: float) -> None:
+    """For so long, or until the run is over."""
+    end = time.monotonic() + seconds
+    for _ in engine.batches():
+        engine.push(np.zeros(D, np.float32), t=engine.t)
+        if time.monotonic() >= end:
+            return
+
+
+def test_a_slow_pace_is_no_failure_where_synchronisation_is_required(tmp_path):
+    when = lsh.sync.every(seconds=2.0)
+    with inside.run(tmp_path, D, 1, require_sync=True, patience=0.5) as run:
+        engine = lsh.Engine(
+            np.zeros(D, np.float32), sync=lsh.sync.EASGD(when=when), cluster=run.cluster()
+        )
+        train_on(engine, 3.0)
+        engine.close()
+        report = run.report()
+    assert report["state"] == "ended"
+    assert report["summaries"]["trainer-0"]["syncs"] >= 1
+
+
+def test_but_a_server_that_does_not_come_is(tmp_path):
+    with inside.run(tmp_path, D, sync_ps=1, require_sync=True, patience=1.0) as run:
+        cluster = run.cluster(servers=1, timeout=0.2)
+        engine = lsh.Engine(np.zeros(D, np.float32), sync=lsh.sync.EASGD(), cluster=cluster)
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            train_on(engine, inside.PATIENCE)
+            engine.close()
+        report = run.report()
+    assert report["state"] == "failed"
+    assert report["reason"].startswith("trainer-0 trains for ")
+    assert "sync server 0 is not reached" in report["reason"]
 
 
 def test_an_engine_tells_why_its_run_ended(tmp_path):

@@ -119,8 +119,6 @@ class Coordinator:
         self._done: float | None = None  # since when all batches are complete, and this is told
         self._trained = now  # when there was a trainer last
         self._enough = now  # when there were as many as there must be
-        # By member: syncs, batches, since when.
-        self._synced: dict[int, tuple[float, float, float]] = {}
         self._changes: list[Change] = []
         self._actions: list[Send | Close] = []
         state.membership.restarted(now)
@@ -225,17 +223,10 @@ class Coordinator:
                 f"min_trainers is {terms.min_trainers}{self._left()}", now, "failed"
             )  # fmt: skip
         for member in trainers if terms.require_sync else ():
-            if "syncs" not in member.counters:
-                continue
-            syncs = member.counters["syncs"]
-            batches = member.counters.get("batches_used", 0.0)
-            seen = self._synced.get(member.id)
-            # (Who trains nothing has nothing to be synchronised.)
-            if seen is None or syncs > seen[0] or batches == seen[1]:
-                self._synced[member.id] = syncs, batches, now
-            elif now - seen[2] >= terms.patience and self.over is None:
+            overdue = member.counters.get("sync_overdue", 0.0)
+            if overdue >= terms.patience and not member.left:
                 self.stop(
-                    f"{member.name} trains for {terms.patience:g} s without being synchronised, and "
+                    f"{member.name} trains for {overdue:.0f} s without being synchronised, and "
                     f"require_sync is set: {member.trouble or 'it does not know why'}{self._left()}",
                     now, "failed",
                 )  # fmt: skip

@@ -89,8 +89,8 @@ def join(
         grace: seconds for which a master that is away is waited for.
         min_trainers: with how many trainers the run begins, at least, ``grace`` seconds after the
             first, and goes on; with fewer it fails. Rank 0's holds.
-        require_sync: whether the run fails where a trainer is not synchronised for a minute, or was
-            not at all at its end. Rank 0's holds.
+        require_sync: whether the run fails where a trainer is not synchronised for a minute in
+            which two rounds of its pace were due, or was not at all at its end. Rank 0's holds.
 
     Raises:
         ImportError: what ``backend`` names is not installed.

@@ -96,8 +96,8 @@ class Cluster:
             away.
         min_trainers: with how many trainers the run begins, at least, ``grace`` seconds after the
             first, and goes on; with fewer it fails.
-        require_sync: whether the run fails where a trainer is not synchronised for a minute, or was
-            not at all at its end.
+        require_sync: whether the run fails where a trainer is not synchronised for a minute in
+            which two rounds of its pace were due, or was not at all at its end.
         keep: seconds between two files (``trainer-0.kept`` in ``run``) of what a trainer has reached,
             from which it goes on when it is started again. ``inf``: none are written.
         snapshot_every: seconds between two snapshots of a sync server, at least: what its restart

@@ -41,12 +41,21 @@ from leashed.cluster.messages import (
 )
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener, Peer, connect, format_address, parse_address
-from leashed.sync import Position, Synchroniser
+from leashed.sync import Position, Synchroniser, When
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["EXCHANGE", "Cluster", "Session", "everywhere", "is_local", "reached", "within"]
+__all__ = [
+    "EXCHANGE",
+    "Cluster",
+    "Session",
+    "everywhere",
+    "is_local",
+    "overdue",
+    "reached",
+    "within",
+]
 
 EXCHANGE = "exchange"
 RING = "ring/"
@@ -229,6 +238,8 @@ class Session:
         self._told_of: set[str] = set()
         self._trouble = ""
         self._sums = synchroniser is not None and synchroniser.SERVERS == 0
+        self._when = When("background") if synchroniser is None else synchroniser.when
+        self._in_step = time.monotonic()  # when nothing was trained since the newest round, last
         self._joined: tuple[str, int] | None = None  # of which run, as whom
         self._forming: Epoch | None = None  # whose ring is to be made
         self._places = threading.BoundedSemaphore(_CONNECTING)
@@ -417,10 +428,17 @@ class Session:
                 "sync_not_finite": counted["not_finite"],
                 "sync_seconds": counted["seconds"],
                 "unsynced": self._batches - self._progress.batches,
+                "sync_overdue": self._overdue(),
             }
             if self._cluster.backend == collectives.OWN:  # nobody counts those of another
                 found |= {name: counted[name] for name in _MOVED if name in counted}
         return found
+
+    def _overdue(self) -> float:
+        since = time.monotonic() - self._in_step
+        unsynced = self._batches - self._progress.batches
+        timeout = self._cluster.timeout
+        return overdue(self._when, self._workers, timeout, self._batches, unsynced, since)
 
     def follow(self) -> Callable[[], Position]:
         """What tells how far the run is, as of about a second ago; the master is asked from now on."""
@@ -449,6 +467,8 @@ class Session:
                 self._progress = _Progress(None, self._batches)  # they are somebody else's
         if self._progress(self._batches, self._member.account, counted) and self._sums:
             self._member.keeps(_kept(self._member.welcome.run, self._progress.account))
+        if self._batches == self._progress.batches:
+            self._in_step = time.monotonic()
 
     def _look_for_trouble(self) -> None:
         """Says once what keeps this trainer from being in step with the others, and that it is over."""
@@ -867,6 +887,27 @@ class _Progress:
             del self._heard[: len(before) - 1]
         self._syncs, self._seconds = syncs, seconds
         return True
+
+
+def overdue(
+    when: When, workers: int, timeout: float, batches: int, unsynced: int, seconds: float
+) -> float:
+    """For how many seconds a trainer has trained without a round; 0 where by then two, which may take
+    ``timeout`` each, were not due.
+
+    Args:
+        when: rounds take place.
+        workers: worker threads.
+        timeout: seconds for a round.
+        batches: trained so far.
+        unsynced: those since the newest round.
+        seconds: since the first of these, or more.
+    """
+    gaps = [gap for start, gap in when.gaps.items() if start <= batches // workers]
+    gap = gaps[-1] if gaps else 0
+    steps, pause = (1, gap) if when.kind == "seconds" else (max(1, gap), 0)
+    due = unsynced >= 2 * steps * workers and seconds >= 2 * (pause + timeout)
+    return seconds if due else 0.0
 
 
 def _account(left: Position | None) -> Account | None:

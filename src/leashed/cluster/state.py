@@ -62,8 +62,9 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         min_trainers: with how many the run begins, at least, once ``grace`` has passed since the first
             came; and for how many it goes on, ``patience`` seconds after there were as many. With
             fewer it has failed. Default 1.
-        require_sync: a trainer that trains for ``patience`` seconds and is not synchronised, or at its
-            end never was, makes the run fail. Default False.
+        require_sync: a trainer that trains for ``patience`` seconds without being synchronised, though
+            at its own pace two rounds were due, or that at its end never was, makes the run fail.
+            Default False.
         patience: how long the run waits for a trainer where none is left and batches are. Default 60.
     """
 
