@@ -77,7 +77,7 @@ def test_nothing_is_written_where_nothing_has_changed(tmp_path: Path, clock: Clo
     keeping = kept(fake, tmp_path)
     for clock.now in (0.5, 1.0, 1.5, 2.0, 3.0, 9.0):
         keeping.keep(fake.changes)
-    assert (fake.copied, clock.written) == (1, 1)
+    assert (fake.copied, clock.written) == (1, 2)  # the snapshot, and the count before it
     before = {path: path.stat() for path in tmp_path.iterdir()}
     keeping.keep(fake.changes)
     assert {path: path.stat() for path in tmp_path.iterdir()} == before
@@ -145,19 +145,40 @@ def test_a_count_that_cannot_be_written_stays_as_it_was(
         patch.setattr(Path, "open", none_left)
         keeping.keep(20)
     assert "Too many open files" in caplog.text
-    assert (tmp_path / "sync-ps-0.count").read_text() == "10 0\n"
+    assert (tmp_path / "sync-ps-0.count").read_text() == "0123 10 0\n"
     keeping.keep(20)
-    assert (tmp_path / "sync-ps-0.count").read_text() == "20 0\n"
+    assert (tmp_path / "sync-ps-0.count").read_text() == "0123 20 0\n"
 
 
 def test_what_restarts_of_a_server_lose_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "sync-ps-0.count"
-    counts = server._Counts(path, 0)
+    counts = server._Counts(path, "0123", 0)
     assert counts.lost == 0
     counts.keep(100)
-    counts = server._Counts(path, 70)  # the snapshot had so many
+    counts = server._Counts(path, "0123", 70)  # the snapshot had so many
     assert counts.lost == 30
-    counts = server._Counts(path, 70)  # and again, before it has reported
+    counts = server._Counts(path, "0123", 70)  # and again, before it has reported
     assert counts.lost == 30
     counts.keep(80)
-    assert server._Counts(path, 75).lost == 35
+    assert server._Counts(path, "0123", 75).lost == 35
+
+
+def test_what_another_run_has_lost_counts_for_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "sync-ps-0.count"
+    server._Counts(path, "0123", 0).keep(100)
+    assert server._Counts(path, "4567", 0).lost == 0
+    assert server._Counts(path, "0123", 0).lost == 100
+
+
+@pytest.mark.parametrize("torn", [b"", b"0123 1", b"100 3\n", b"0123 x 3\n", b"\xff\0\0"])
+def test_a_count_that_is_damaged_is_told_of_and_begun_anew(
+    torn: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "sync-ps-0.count"
+    path.write_bytes(torn)
+    counts = server._Counts(path, "0123", 5)
+    assert counts.lost == 0
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert f"{path} is damaged: what restarts have lost so far is not known" in caplog.text
+    counts.keep(9)
+    assert server._Counts(path, "0123", 5).lost == 4

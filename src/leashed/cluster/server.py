@@ -229,7 +229,7 @@ class _Kept:
         self._path = path
         self._run = run
         self._every = every
-        self._counts = _Counts(path.with_suffix(".count"), restored)
+        self._counts = _Counts(path.with_suffix(".count"), run, restored)
         self._saved = restored
         self._due = time.monotonic() + every
         self._failed = 0
@@ -246,6 +246,7 @@ class _Kept:
         begun = time.monotonic()
         if begun < self._due or changes == self._saved:
             return
+        self._wrote(self._counts.sync)
         if not self._wrote(self._save):
             self._failed += 1
         took = time.monotonic() - begun
@@ -273,31 +274,48 @@ class _Kept:
 
 class _Counts:
     """How many changes there were, and how many were lost by restarts, in a file beside the snapshot.
-    It is written with each report: of those since the last one nobody knows.
+    It is written with each report, and is on the disk before each snapshot: of those since then nobody
+    knows.
 
     Args:
         path: the file.
+        run: the run's name.
         restored: changes in the snapshot from which this server goes on.
 
     Attributes:
         lost: so far.
     """
 
-    def __init__(self, path: Path, restored: int) -> None:
+    def __init__(self, path: Path, run: str, restored: int) -> None:
         self._path = path
+        self._run = run
         self._written = -1
         self.lost = 0
         with contextlib.suppress(FileNotFoundError):
-            changes, lost = path.read_text(encoding="ascii").split()
-            self.lost = int(lost) + max(0, int(changes) - restored)
+            try:
+                of, changes, lost = path.read_text(encoding="ascii").split()
+                if of == run:
+                    self.lost = int(lost) + max(0, int(changes) - restored)
+                else:
+                    _log.info("%s is of run %s, and is begun anew", path, of)
+            except ValueError:
+                _log.warning(
+                    "%s is damaged: what restarts have lost so far is not known, and is counted anew",
+                    path,
+                )
 
     def keep(self, changes: int) -> None:
         """There were so many, with those of the snapshot. OSError where it cannot be written."""
         if changes == self._written:
             return
         with _replacing(self._path, ".count.new") as file:
-            file.write(f"{changes} {self.lost}\n".encode("ascii"))
+            file.write(f"{self._run} {changes} {self.lost}\n".encode())
         self._written = changes
+
+    def sync(self) -> None:
+        """What was written is to outlast a power cut. OSError where it cannot."""
+        with self._path.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def _save(server: _core.SyncServer, path: Path, run: str) -> int:
