@@ -74,6 +74,8 @@ def test_one_that_fails_is_started_again_as_often_as_allowed(tmp_path):
     ]
     assert supervisor.statuses("trainer") == [4]
     assert supervisor.counts() == {"trainer-0": 2}
+    why = f"ended with status 4 after 2 restarts: here (see {tmp_path / 'trainer-0.log'})"
+    assert supervisor.given_up() == {"trainer-0": why}
 
 
 FAILS = """

@@ -234,13 +234,24 @@ def test_a_damaged_report_is_told(tmp_path):
 def test_a_run_without_results_has_no_model(tmp_path):
     data = lsh.datasets.synthetic_digits(n=256)
     plan = Plan(train=Train(batch_size=50, threads=2))
-    found = outcome.conclude(REPORT, tmp_path, plan, data, {})
+    found = outcome.conclude(REPORT, tmp_path, plan, data, {}, {})
     assert (found["model"], found["sync"]) == ("mlp", "S-EASGD")
     assert f"mlp on {data.train.name}, sync S-EASGD" in table.render(found)
     assert found["elp"] == 50 * 2 * 2
     assert "output" not in found
     assert json.loads((tmp_path / "run.json").read_text()) == found
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_who_was_given_up_is_named(tmp_path):
+    data = lsh.datasets.synthetic_digits(n=256)
+    plan = Plan(train=Train(batch_size=50))
+    given_up = {"trainer-1": "ended with status 75 after 3 restarts: no room"}
+    found = outcome.conclude(REPORT, tmp_path, plan, data, {"trainer-1": 3}, given_up)
+    assert found["reason"] == f"{REPORT['reason']}; given up: trainer-1"
+    assert "trainer-1 ended with status 75 after 3 restarts: no room" in table.render(found)
+    again = outcome.conclude(found, tmp_path, plan, data, found["restarts"], found["given_up"])
+    assert again == found
 
 
 def test_who_was_never_synchronised_is_not_in_the_output():

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,33 @@ def _trained(folder: Path, name: str) -> float:
     except FileNotFoundError:
         return 0.0
     return float(told.get(name, {}).get("batches_used", 0.0))
+
+
+@pytest.mark.process
+def test_a_trainer_that_is_given_up_is_named(tmp_path, capsys):
+    """Though the others have done all of it."""
+    folder = tmp_path / "run"
+    data = json.dumps(str(written.digits(tmp_path / "digits")))
+    plan = tmp_path / "some.toml"
+    plan.write_text(
+        f'[cluster]\nrun = "run"\nrestarts = 0\ngrace = 3\n[train]\ndata = {data}\nepochs = 20\n'
+    )
+
+    def kill():
+        while "trainer-1" not in (now := pids(folder)) or not _complete(folder):
+            time.sleep(0.05)
+        os.kill(now["trainer-1"], signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill)
+        assert cli.main(["cluster", "up", "--plan", str(plan)]) == 0
+        killing.result()
+    report = check(folder)
+    assert report["reason"].endswith("given up: trainer-1")
+    told = capsys.readouterr()
+    assert "given up" in told.out
+    assert "trainer-1 ended by SIGKILL after 0 restarts" in told.out
+    assert "trainer-1 ended by SIGKILL after 0 restarts" in told.err
 
 
 @pytest.mark.process

@@ -126,9 +126,9 @@ def _report(options: argparse.Namespace) -> int:
         )
     plan = plans.read(options.folder / _FILE if options.plan is None else options.plan)
     data = plan.train.load()
-    known = report.get("restarts", {})
+    known = report.get("restarts", {}), report.get("given_up", {})
     # (A master that was killed may be started again, and the others read there whether it is over.)
-    whole = outcome.conclude(report, options.folder, plan, data, known)
+    whole = outcome.conclude(report, options.folder, plan, data, *known)
     print(render({**whole, "state": state}))
     if "output" in whole:
         print(f"its model is in {options.folder / outcome.MODEL}")
@@ -312,7 +312,8 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
             how = "incomplete" if failed is None else "failed"
             report |= {"state": how, "reason": str(failed or "told to end")}
         try:
-            whole = outcome.conclude(report, cluster.run, plan, data, supervisor.counts())
+            ends = supervisor.counts(), supervisor.given_up()
+            whole = outcome.conclude(report, cluster.run, plan, data, *ends)
             print(render(whole))
         except (OSError, ValueError) as error:
             if failed is None:

@@ -91,11 +91,17 @@ def together(
 
 
 def conclude(
-    report: Mapping[str, Any], folder: Path, plan: Plan, data: Split, restarts: Mapping[str, int]
+    report: Mapping[str, Any],
+    folder: Path,
+    plan: Plan,
+    data: Split,
+    restarts: Mapping[str, int],
+    given_up: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The report of a run that has ended, with what was run, its output model, restarts, ELP, and its
-    bytes beside the kernel's counts; written, beside the model, to the run's folder. Without a result of
-    any trainer the model is what the run had reached (``reached``), if that is known.
+    """The report of a run that has ended, with what was run, its output model, restarts, who was given up
+    and why, ELP, and its bytes beside the kernel's counts; written, beside the model, to the run's
+    folder. Without a result of any trainer the model is what the run had reached (``reached``), if that
+    is known.
 
     Raises:
         OSError: the folder cannot be written.
@@ -109,8 +115,12 @@ def conclude(
         "data": data.train.name,
         "sync": "none" if synchroniser is None else synchroniser.label,
         "restarts": dict(restarts),
+        "given_up": dict(given_up),
         "traffic": traffic.figures(report),
     }
+    if names := sorted(given_up.keys() - report.get("given_up", {}).keys()):
+        said = f"{report['reason']}; " if report["reason"] else ""
+        whole["reason"] = f"{said}given up: {', '.join(names)}"
     if trainers:
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
     model = train.build(data.train)

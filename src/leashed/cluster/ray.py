@@ -28,7 +28,7 @@ from typing import Any
 from leashed.cluster import opening, outcome
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import ROLES, Plan
-from leashed.cluster.supervisor import OVER, Supervisor, command, name_of
+from leashed.cluster.supervisor import INTERRUPTED, OVER, Supervisor, command, name_of
 
 try:
     ray: Any = importlib.import_module("ray")
@@ -102,7 +102,7 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
         )
     text = replace(plan, cluster=where).text()
     working = {each.run.remote(text, key): process for process, each in actors.items()}
-    left, restarts, failed, ended = list(working), {}, 0, False
+    left, restarts, given_up, failed, ended = list(working), {}, {}, 0, False
     while left:
         # When the master has ended the others do so by themselves, or with their actors.
         done, left = ray.wait(left, timeout=cluster.timeout if ended else None)
@@ -111,17 +111,18 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
         role, index = working[done[0]]
         name = name_of(role, index)
         status, restarts[name], cause = ray.get(done[0])
+        how = f"ended with status {status} after {restarts[name]} restarts{cause}"
         ended = ended or role == "master"
         failed += role == "trainer" and status != 0
         lost = failed == cluster.trainers and not ended
         if lost and (masters := [each for each in left if working[each] == ("master", 0)]):
             lost = not ray.wait(masters, timeout=cluster.timeout)[0]  # it has no more to say
         if (role == "master" and status) or lost:
-            raise ChildProcessError(
-                f"{name} on {hosts[role, index]} ended with status {status} after {restarts[name]} "
-                f"restarts{cause}"
-            )
-    report: dict[str, Any] = json.loads(ray.get(master.conclude.remote(json.dumps(restarts))))
+            raise ChildProcessError(f"{name} on {hosts[role, index]} {how}")
+        if status not in (0, INTERRUPTED):
+            given_up[name] = how
+    told = json.dumps([restarts, given_up])
+    report: dict[str, Any] = json.loads(ray.get(master.conclude.remote(told)))
     return {**report, "folder": str(run / "master"), "host": hosts["master", 0]}
 
 
@@ -192,15 +193,15 @@ class _Process:
         name = name_of(self._role, self._index)
         return status, supervisor.counts()[name], supervisor.why(name)
 
-    def conclude(self, restarts: str) -> str:
+    def conclude(self, ends: str) -> str:
         """The report of a run that has ended, with its output model, as JSON; for the master.
 
         Args:
-            restarts: by process, as JSON.
+            ends: restarts, and who was given up and why, by process, as JSON.
         """
         folder = self._plan.cluster.run
         report = outcome.read_report(folder)
         if report is None:
             raise ChildProcessError(f"the master has reported nothing: see {folder / 'master.log'}")
         data = self._plan.train.load()
-        return json.dumps(outcome.conclude(report, folder, self._plan, data, json.loads(restarts)))
+        return json.dumps(outcome.conclude(report, folder, self._plan, data, *json.loads(ends)))

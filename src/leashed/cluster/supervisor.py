@@ -231,6 +231,15 @@ class Supervisor:
         """How often each was started again, by name."""
         return {child.name: child.restarts for child in self._children}
 
+    def given_up(self) -> dict[str, str]:
+        """Who has died and is not started again, by name: how and why."""
+        restarts = self.counts()
+        return {
+            death.name: f"ended {death.how} after {restarts[death.name]} restarts{self.why(death.name)}"
+            for death in self.deaths
+            if not death.restarted
+        }
+
     def why(self, name: str) -> str:
         """Why a process has died last, and where more of it stands, to be put behind how it did."""
         cause = next((death.cause for death in reversed(self.deaths) if death.name == name), "")

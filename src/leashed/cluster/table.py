@@ -200,6 +200,7 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "restarts" in report:
         again = [f"{name} {count}" for name, count in report["restarts"].items() if count]
         known.append(("restarts", ", ".join(again) or "none"))
+    known += [("given up", f"{name} {how}") for name, how in report.get("given_up", {}).items()]
     if untold := _untold(report):
         known.append(("not counted", f"{', '.join(untold)}: gone before the master was told"))
     if "packing" in report:
