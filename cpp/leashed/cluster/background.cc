@@ -41,13 +41,12 @@ void Background::leave(std::size_t) {
 // The last rounds are for leaving: the others change over to a ring without this trainer.
 void Background::shadow(const Synchronised& training, Round& round) {
   try {
-    for (;;) {
+    for (bool done = false;;) {
       if (cancelled_.load(kRelaxed) || (ended_.load(kRelaxed) && ring().has_left())) return;
-      rest();
+      if (!done || !round.owes()) rest();
       const bool moved = moved_.exchange(false, kRelaxed);
-      if (!round.run(training.discipline, deadline(cancelled_), moved) || round.alone()) {
-        std::this_thread::sleep_for(kAlonePause);
-      }
+      done = round.run(training.discipline, deadline(cancelled_), moved);
+      if (!done || round.alone()) std::this_thread::sleep_for(kAlonePause);
     }
   } catch (...) {  // out of memory, or the synchroniser's own
     training.fail(std::current_exception());

@@ -47,12 +47,15 @@ class Peers {
   // values, of which theta comes first, ← those of the first member that is not new; whether this
   // one is. Throws NotFinite, ConnectionError, Error: values are then worth nothing.
   virtual bool take(std::span<float> values, const Deadline& deadline) = 0;
+  // A round takes one of so many parts of the vector after the other, and begins with the first
+  // where it is with other members than the one before.
+  virtual std::size_t parts() const { return 1; }
   struct Sum {
     std::uint32_t members;
     bool moved;  // of any of them
   };
-  // other ← the sum over all members, in the part that `done` says. moved: whether theta has, since
-  // this member's last round. Throws likewise: the round is lost, for all.
+  // other ← the sum over all members, in the part that `done` says. moved: whether theta has, and
+  // not each part has been in a round since. Throws likewise: the round is lost, for all.
   virtual Sum sum(std::span<float> other, Covered& done, bool moved, const Deadline& deadline) = 0;
 };
 

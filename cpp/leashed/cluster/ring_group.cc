@@ -69,6 +69,7 @@ Peers::Begin RingGroup::begin() {
     in_ring_.store(true, kRelaxed);
     copied_ = false;
     round_ = 0;
+    wished_ = 0;
   }
   return !copied_ && ring_->fresh.size() > 1 ? Begin::copies : Begin::ready;
 }
@@ -160,7 +161,7 @@ Peers::Sum RingGroup::sum(std::span<float> other, Covered& done, bool moved,
   ++round_;
   settled_.store(ring_->epoch, kRelaxed);
   done.add({begin, end});
-  if (wishes > 0) give_up();
+  if (wishes > 0 && ++wished_ == parts_) give_up();
   return {members, moved};
 }
 

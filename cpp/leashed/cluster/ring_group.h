@@ -1,8 +1,8 @@
 // The trainers that reduce together, as one of them sees them: a ring for each epoch of membership,
 // and in it what sums for them. Peers change over to the next epoch's ring together, at a round's
-// edge: every reduced vector carries one number more, the count of those who want to. A round that
-// breaks is lost for all, and so is its ring: each closes it, which the others notice, and waits
-// for a later one.
+// edge: every reduced vector carries one number more, the count of those who want to; from then on
+// each part of the vector is in one more round. A round that breaks is lost for all, and so is its
+// ring: each closes it, which the others notice, and waits for a later one.
 #pragma once
 
 #include <atomic>
@@ -35,8 +35,8 @@ class RingGroup final : public Peers {
   // From any thread: a later ring, to change over to; closed where this member leaves. Throws Error
   // where the rank is none of its members'.
   void form(Ring ring);
-  // From any thread: the members are to change over after the next round; this one is not in the
-  // ring that comes then.
+  // From any thread: the members are to change over after the next round of each part; this one is
+  // not in the ring that comes then.
   void want_to_leave();
   // For the reducing thread, or once it has ended: this member is in no ring any more, which the
   // others notice.
@@ -58,6 +58,7 @@ class RingGroup final : public Peers {
   }
 
   Begin begin() override;
+  std::size_t parts() const override { return parts_; }
   bool take(std::span<float> values, const Deadline& deadline) override;
   Sum sum(std::span<float> other, Covered& done, bool moved, const Deadline& deadline) override;
 
@@ -81,6 +82,7 @@ class RingGroup final : public Peers {
   std::optional<Ring> ring_;
   bool copied_ = false;  // since the ring began
   std::uint32_t round_ = 0;
+  std::size_t wished_ = 0;  // rounds in which somebody wanted to change over
   std::vector<float> part_;
   std::vector<float> common_, error_;  // with a codec
   // Relaxed: they tell other threads what to do next, and hand nothing over; what belongs to it is

@@ -42,7 +42,8 @@ bool Round::join(Discipline& discipline, const Deadline& deadline) {
 
 bool Round::run(Discipline& discipline, const Deadline& deadline, bool moved) {
   const double start = now();
-  moved_ |= moved;
+  const std::size_t parts = peers_ ? peers_->parts() : 1;
+  if (moved) owed_ = parts;
   Outcome outcome = Outcome::failed;
   try {
     outcome = round(discipline, deadline);
@@ -60,7 +61,8 @@ bool Round::run(Discipline& discipline, const Deadline& deadline, bool moved) {
     counters_.partial.fetch_add(1, kRelaxed);
   }
   counters_.nanoseconds.fetch_add(static_cast<std::uint64_t>((now() - start) * 1e9), kRelaxed);
-  moved_ &= outcome != Outcome::done;
+  if (outcome == Outcome::done && owed_ > 0) --owed_;
+  if (outcome == Outcome::failed) owed_ = parts;  // here: others may have had it
   return outcome == Outcome::done;
 }
 
@@ -131,12 +133,15 @@ Round::Outcome Round::exchange(Discipline& discipline, float alpha, bool old_rep
 Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
   const Peers::Begin begin = peers_->begin();
   if (begin == Peers::Begin::none) return Outcome::nobody;
-  if (begin == Peers::Begin::copies) take_over(discipline, deadline);
+  if (begin == Peers::Begin::copies) {
+    if (owed_ > 0) owed_ = peers_->parts();
+    take_over(discipline, deadline);
+  }
   const std::span<float> theta(other_.data(), dimension_);
   see(discipline, theta);
   begin_states(theta);
   done_.clear();
-  const Peers::Sum sum = peers_->sum(theta, done_, moved_, deadline);
+  const Peers::Sum sum = peers_->sum(theta, done_, owed_ > 0, deadline);
   count_ = sum.members;
   if (!finite()) return Outcome::not_finite;
   return sum.moved ? Outcome::done : Outcome::still;

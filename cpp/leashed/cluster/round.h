@@ -42,9 +42,13 @@ class Round {
   // where there are none now, or it has failed.
   bool join(Discipline& discipline, const Deadline& deadline);
   // One round; false where there was nobody to have it with, or it has failed. moved: whether theta
-  // has, since the last. Where nobody's has, a round with the other trainers changes nothing, and
-  // counts as none. Throws nothing but what memory and `custom` throw.
+  // has, since the last. Where nobody owes anything, one with the other trainers leaves theta as it
+  // is, and counts as none: block momentum does not go on without data, nor does a mean of which
+  // theta takes a share (alpha below 1), though that would bring them closer. Throws nothing but
+  // what memory and `custom` throw.
   bool run(Discipline& discipline, const Deadline& deadline, bool moved = true);
+  // Whether there is a part that has been in no round since theta moved, or since one was lost.
+  bool owes() const { return owed_ > 0; }
   // Whether the last was with the other trainers, and there were none.
   bool alone() const { return peers_ && count_ == 1; }
 
@@ -76,7 +80,7 @@ class Round {
   bool all_ = true;  // of what was asked for has come
   std::uint64_t turn_ = 0;
   std::uint32_t count_ = 1;  // of members, in the last sum
-  bool moved_ = false;       // since the last round that was done
+  std::size_t owed_ = 0;     // rounds, until each part has been in one
   AlignedArray<float> copy_;
   AlignedArray<float> other_;   // with members alone
   AlignedArray<float> states_;  // global and velocity, once it has joined, or a round has begun

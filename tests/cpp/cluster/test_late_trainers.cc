@@ -1,6 +1,13 @@
 // Trainers in one process, over socket pairs: what one is that comes late.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
 #include "cluster/rings.h"
 #include "leashed/cluster/ring_group.h"
 #include "leashed/cluster/round.h"
@@ -102,6 +109,91 @@ TEST_CASE("a ring that was made before another, and comes after it, is none any 
   group.form({3, 0, {true}, nullptr});
   CHECK(group.sum(other, done, true, Deadline::in(kTimeout)).members == 1);
   CHECK(group.ended() == 0);
+}
+
+namespace {
+
+// Two that begin apart, and have the mean of both after each round, in three parts.
+struct InParts {
+  static constexpr std::size_t kParts = 3, kLength = kParts * kFragment;
+  explicit InParts(const Pace& pace) {
+    for (int i = 0; i < 2; ++i) {
+      replicas.push_back(std::make_unique<Replica>(std::vector<float>(kLength, i == 0 ? 2 : 6)));
+      syncs.push_back(make_trainer_sync(
+          {make_synchroniser({"ma", {{"alpha", 1}}}), pace, kLength, {}, 0, kParts, kTimeout}, 1));
+    }
+    auto both = rings(1, {false, false});
+    for (std::size_t i = 0; i < 2; ++i) syncs[i]->ring().form(std::move(both[i]));
+    each([this](std::size_t i) {
+      syncs[i]->begin({replicas[i]->discipline(), 1, kLength, stopped, [](std::exception_ptr) {}},
+                      [] { return true; });
+    });
+  }
+  void each(const auto& f) {
+    std::jthread one([&] { f(1u); });
+    f(0u);
+  }
+  bool together() {
+    return replicas[0]->theta() == std::vector<float>(kLength, 4) &&
+           replicas[1]->theta() == std::vector<float>(kLength, 4);
+  }
+  void end() {
+    each([this](std::size_t i) { syncs[i]->end(); });
+  }
+  std::atomic<bool> stopped{false};
+  std::vector<std::unique_ptr<Replica>> replicas;
+  std::vector<std::unique_ptr<TrainerSync>> syncs;
+};
+
+}  // namespace
+
+TEST_CASE("in parts, rounds go on until each part has been in one since theta moved") {
+  InParts trainers(Pace{});
+  trainers.syncs[0]->stepped(0);
+  CHECK(comes_true([&] { return trainers.together(); }));
+  trainers.end();
+}
+
+TEST_CASE("in parts, so many rounds follow a step, also in another ring, and no more") {
+  constexpr std::size_t kParts = 3, kLength = kParts * kFragment;
+  Replica replica(std::vector<float>(kLength, 1));
+  RingGroup group(kLength, kParts);
+  RoundCounters counters;
+  const CustomMix none;
+  Round round(make_synchroniser({"ma", {{"alpha", 1}}}), nullptr, &group, none, kLength, counters);
+  const auto run = [&](bool moved) {
+    CHECK(round.run(replica.discipline(), Deadline::in(kTimeout), moved));
+    return counters.rounds.load();
+  };
+  group.form({1, 0, {true}, nullptr});
+  CHECK(run(true) == 1);
+  CHECK(round.owes());
+  CHECK(run(false) == 2);
+  CHECK(run(false) == 3);
+  CHECK_FALSE(round.owes());
+  CHECK(run(false) == 3);
+  // The one that comes has its first round when each part has been in one.
+  group.form({2, 0, {true}, nullptr});
+  for (int part = 0; part < 3; ++part) {
+    CHECK(group.ended() == 0);
+    run(false);
+  }
+  CHECK(group.ended() == 1);
+  CHECK(run(false) == 3);
+}
+
+TEST_CASE("in parts, who leaves does so when each part has been in a round since its last step") {
+  const Pace every{Pace::Kind::iterations, {0}, {1000}};
+  for (const Pace& pace : {Pace{}, every}) {
+    InParts trainers(pace);
+    trainers.each([&](std::size_t i) {
+      trainers.syncs[i]->stepped(0);
+      trainers.syncs[i]->leave(0);
+    });
+    trainers.end();
+    CHECK(trainers.together());
+    for (const auto& sync : trainers.syncs) CHECK(sync->ring().has_left());
+  }
 }
 
 }  // namespace leashed

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "cluster/replica.h"
@@ -607,6 +608,37 @@ TEST_CASE("block momentum and Nesterov's go on from what the blocks before have 
     const float second = first + (nesterov ? 2.0f + 1.25f : 2.5f);
     for (auto& m : whole.members) CHECK(m->replica.theta()[0] == second);
   }
+}
+
+TEST_CASE("a round that is lost to one is owed by it, though nobody has trained here") {
+  Whole whole(2, {false, 1, 1, 0, false}, {{0.0f}, {4.0f}});
+  whole.ring->sum_fails[0] = true;
+  CHECK(whole.run(false) == std::vector<bool>{false, true});
+  CHECK(whole.members[0]->round.owes());
+  CHECK_FALSE(whole.members[1]->round.owes());
+}
+
+TEST_CASE("with other members all parts are owed again, of which some were not") {
+  struct Halves final : Peers {
+    Begin begin() override { return std::exchange(next, Begin::ready); }
+    bool take(std::span<float>, const Deadline&) override { return false; }
+    std::size_t parts() const override { return 2; }
+    Sum sum(std::span<float>, Covered&, bool moved, const Deadline&) override { return {2, moved}; }
+    Begin next = Begin::copies;
+  } peers;
+  RoundCounters counters;
+  const CustomMix none;
+  Round round(make_synchroniser({"ma", {{"alpha", 1}}}), nullptr, &peers, none, 3, counters);
+  Replica replica(Vector(3));
+  CHECK(round.run(replica.discipline(), {}, true));
+  peers.next = Peers::Begin::copies;
+  CHECK(round.run(replica.discipline(), {}, false));
+  CHECK(round.owes());
+  CHECK(round.run(replica.discipline(), {}, false));
+  CHECK_FALSE(round.owes());
+  peers.next = Peers::Begin::copies;
+  CHECK(round.run(replica.discipline(), {}, false));
+  CHECK(counters.rounds == 3);
 }
 
 TEST_CASE("a replica that is not finite spoils nobody else's") {
