@@ -20,7 +20,8 @@ class Servers {
   // Sends theta and takes what the servers answer; adds to `done` where some has come: of who is
   // away none does, of who is too late none, or with the next exchange. Where this training has had
   // nothing of the servers yet, alpha is 0, and theta is to become what has come: that is added to
-  // `first`. Whether all that was asked for has come.
+  // `first`, but where a server has what it was given by this training, from which theta has gone
+  // on: there theta itself counts as what has come. Whether all that was asked for has come.
   virtual bool exchange(const float* theta, float alpha, bool old_reply, Covered& done,
                         Covered& first, const Deadline& deadline) = 0;
   // Of the whole vector's length: what has come, where it has.

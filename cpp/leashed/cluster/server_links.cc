@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "leashed/base/clock.h"
@@ -39,7 +40,28 @@ bool answers(Connection& connection, double patience) {
   }
 }
 
+// FNV-1a, of whole floats.
+std::uint64_t digest_of(std::span<const float> values) {
+  std::uint64_t digest = 0xcbf29ce484222325;
+  for (const float value : values) {
+    digest = (digest ^ std::bit_cast<std::uint32_t>(value)) * 0x100000001b3;
+  }
+  return digest;
+}
+
 }  // namespace
+
+void Offers::add(std::span<const float> values) {
+  const std::uint64_t digest = digest_of(values);
+  if (!has(digest)) digests_[added_++ % digests_.size()] = digest;
+}
+
+bool Offers::has(std::span<const float> values) const { return has(digest_of(values)); }
+
+bool Offers::has(std::uint64_t digest) const {
+  const auto end = digests_.begin() + std::min(added_, digests_.size());
+  return std::find(digests_.begin(), end, digest) != end;
+}
 
 ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>& owner,
                          std::size_t servers, std::size_t parts, Codec codec,
@@ -145,7 +167,10 @@ bool ServerLinks::keep(Lane& lane) {
 bool ServerLinks::claim(std::uint32_t index) {
   Contact none = Contact::none;
   auto& contact = standings_->fragments[index].contact;
-  if (!contact.compare_exchange_strong(none, Contact::under_way, kRelaxed)) return false;
+  if (!contact.compare_exchange_strong(none, Contact::under_way, std::memory_order_acquire,
+                                       kRelaxed)) {
+    return false;
+  }
   claimed_.push_back(index);
   return true;
 }
@@ -153,7 +178,9 @@ bool ServerLinks::claim(std::uint32_t index) {
 void ServerLinks::give_back() {
   for (const std::uint32_t f : claimed_) {
     auto& contact = standings_->fragments[f].contact;
-    if (contact.load(kRelaxed) == Contact::under_way) contact.store(Contact::none, kRelaxed);
+    if (contact.load(kRelaxed) == Contact::under_way) {
+      contact.store(Contact::none, std::memory_order_release);
+    }
   }
   claimed_.clear();
 }
@@ -222,6 +249,7 @@ void ServerLinks::send(Lane& lane, const float* theta) {
   std::span<const std::byte> payload = std::as_bytes(values);
   const bool keeps = codec_ != Codec::none && !kept_[index];
   const float alpha = first_[index] ? 0 : alpha_;
+  if (first_[index]) standings_->fragments[index].offers.add(values);
   lane.head = {index, alpha, old_reply_, kept_[index] ? codec_ : Codec::none, keeps};
   if (keeps) std::copy(values.begin(), values.end(), told_.data() + begin);
   if (kept_[index]) {
@@ -378,9 +406,11 @@ void ServerLinks::add_up(const float* theta, Covered& done, Covered& first) {
   for (const std::uint32_t f : came_) {
     standings_->fragments[f].missed.store(0, kRelaxed);
     const Range range = fragment(f, dimension_);
-    // Where the server had nothing it has what was sent: what is trained meanwhile stays.
-    const float* const sent = theta + range.begin;
-    if (!first_[f] || std::equal(sent, theta + range.end, other_.data() + range.begin)) {
+    const std::span<float> values(other_.data() + range.begin, range.end - range.begin);
+    const bool given = first_[f] && standings_->fragments[f].offers.has(values);
+    // What the server has is theta as it was when it was sent: what was trained since then stays.
+    if (given) std::copy(theta + range.begin, theta + range.end, values.begin());
+    if (given || !first_[f]) {
       done.add(range);
       continue;
     }

@@ -1,10 +1,12 @@
 // A trainer's connections with its sync servers, one each. They come and go while it trains.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,12 +26,27 @@ struct Lateness {
   std::atomic<double> until{0};           // then a connection may be made again
 };
 
+// The values that a server was sent of a fragment in first contacts, the newest, by their digests:
+// one that had none has any of them, whether its answer has come or not.
+class Offers {
+ public:
+  void add(std::span<const float> values);
+  bool has(std::span<const float> values) const;
+
+ private:
+  bool has(std::uint64_t digest) const;
+  std::array<std::uint64_t, 8> digests_{};
+  std::size_t added_ = 0;
+};
+
 // And of a fragment.
 struct Standing {
   enum class Contact : std::uint8_t { none, under_way, made };
   // Whether theta has become what its server has. `made`: release when it has, acquire before theta
-  // is looked at, so that nothing of before goes into w. Else relaxed: one thread alone is at it.
+  // is looked at, so that nothing of before goes into w. One thread at a time is at it: release
+  // where it gives that back, acquire where it claims it, for `offers`.
   std::atomic<Contact> contact{Contact::none};
+  Offers offers;  // of who has claimed it
   // Exchanges in a row in which it has not come, though it was its turn. Relaxed: a count.
   std::atomic<std::uint32_t> missed{0};
 };

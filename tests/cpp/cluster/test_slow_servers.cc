@@ -234,3 +234,29 @@ TEST_CASE("a first contact that is slow is another thread's, who has it sooner")
   }
   CHECK(slow.fewest() >= 2);
 }
+
+TEST_CASE("what a server is given, and answers late or never, sets nothing back that is trained") {
+  enum class Answer { late, lost, to_another_thread };
+  for (const Codec codec : {Codec::none, Codec::bfloat16, Codec::int8}) {
+    for (const Answer answer : {Answer::late, Answer::lost, Answer::to_another_thread}) {
+      CAPTURE(static_cast<int>(codec));
+      CAPTURE(static_cast<int>(answer));
+      SyncServer server(holdings());  // has nothing
+      const auto standings = std::make_shared<Standings>(1, kFragments);
+      Trainer trainer(codec, standings), other(codec, standings);
+      trainer.connect_slowly(server);
+      CHECK_FALSE(trainer.exchange_slowly(kEach));
+      if (answer == Answer::lost) trainer.connect(server);
+      if (answer == Answer::to_another_thread) other.connect(server);
+      Trainer& asks = answer == Answer::to_another_thread ? other : trainer;
+      asks.theta.assign(kDimension, 3.0f);  // it has trained
+      if (answer == Answer::late) asks.link->let_through(kAll);
+      CHECK(asks.exchange(Deadline::in(kLong)));
+      CHECK(asks.firsts == 0);
+      const auto later = asks.theta.begin() + kEach * kFragment;
+      CHECK(std::all_of(later, asks.theta.end(), [](float value) { return value == 3; }));
+      CHECK(asks.exchange(Deadline::in(kLong)));
+      CHECK(distance(asks.theta, Vector(kDimension, 3)) > 0.1);  // there it is mixed
+    }
+  }
+}
