@@ -118,9 +118,9 @@ def conclude(
         "given_up": dict(given_up),
         "traffic": traffic.figures(report),
     }
-    if names := sorted(given_up.keys() - report.get("given_up", {}).keys()):
+    if lost := sorted(given_up.keys() - report.get("given_up", {}).keys()):
         said = f"{report['reason']}; " if report["reason"] else ""
-        whole["reason"] = f"{said}given up: {', '.join(names)}"
+        whole["reason"] = f"{said}given up: {', '.join(lost)}"
     if trainers:
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
     model = train.build(data.train)
