@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -917,3 +918,37 @@ def test_a_callback_that_fails_is_told_to_the_next_caller(
         with pytest.raises(RuntimeError, match="trainer-0 has failed: in the callback"):
             member.want(3)
     assert "trainer-0 has failed" in caplog.text
+
+
+class Clock:
+    """Half a second is gone at each look; of all else as ``time``."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 0.5
+        return self.now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+def test_telling_how_the_run_stands_takes_a_tenth_of_the_time(
+    started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where thousands of processes came and went."""
+    clock = Clock()
+    told: list[float] = []
+
+    def tell(self: Master) -> dict[str, Any]:
+        told.append(clock.now)
+        clock.now += 3.0
+        if len(told) == 4:
+            self.stop("that is enough")
+        return {}
+
+    monkeypatch.setattr("leashed.cluster.master.time", clock)
+    monkeypatch.setattr(Master, "_tell", tell)
+    started().end()
+    assert len(told) == 5  # and once at the end
+    assert all(later - one >= 30.0 for one, later in pairwise(told[:4]))

@@ -38,6 +38,7 @@ Standing = dict[str, Any]
 
 _JOURNAL = "journal.jsonl"
 _TELLS = 1.0  # seconds between two writings of run.json
+_TELLING = 0.1  # of the time, at most, it is written: it grows with each process that came and went
 _LAST_WORDS = 1.0  # seconds for them to go out
 _CHUNK = 1 << 16
 _UNREAD = 8 << 20  # bytes that wait for a member that does not read, before it is cut off
@@ -110,7 +111,8 @@ class Master:
         folder: of the run; made where there is none. In it lie
             journal.jsonl: what a new master must know;
             master.address: where this one listens;
-            run.json: how the run stands, written anew every second, and at its end;
+            run.json: how the run stands, written anew every second, less often where that takes more
+                than a tenth of the time, and at its end;
             trainer-0.f32, …: final parameters, float32, little-endian.
         transport: over which exchanges with sync servers are profiled, once in a run.
         watch: called with what goes into run.json, when it is written. It must not block.
@@ -183,15 +185,16 @@ class Master:
         """
         try:
             _replace(self._folder / ADDRESS, self.address + "\n")
-            told = -_TELLS
+            due = 0.0
             while not self._over.is_set():
                 self._coordinator.tick(self._now())
                 self._carry_out()
                 self._watch_disk()
                 # (That it is over is told once it is on the disk.)
-                if time.monotonic() - told >= _TELLS and self._coordinator.over is None:
-                    told = time.monotonic()
+                begun = time.monotonic()
+                if begun >= due and self._coordinator.over is None:
                     self._tell()
+                    due = begun + max(_TELLS, (time.monotonic() - begun) / _TELLING)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), self._coordinator.terms.beat / 4)
             await self._last_words()
