@@ -304,6 +304,9 @@ void bind_cluster(py::module_& m) {
           "broken", [](TrainerSync& sync) { return sync.ring().broken(); },
           "The newest epoch of which a round has broken here.")
       .def_property_readonly(
+          "left", [](TrainerSync& sync) { return sync.ring().has_left(); },
+          "Whether this trainer wants to be in no ring any more, and is in none.")
+      .def_property_readonly(
           "workers_ended", &TrainerSync::workers_ended,
           "Whether there is nothing more to train: not where workers come and go.")
       .def_property_readonly(

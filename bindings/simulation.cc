@@ -190,7 +190,7 @@ py::dict simulate_model(
                                   servers_of_tables};
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
-  const TrainCallbacks callbacks = callbacks_of(progress, none, interrupted_in_callback);
+  const TrainCallbacks callbacks = callbacks_of(progress, none, none, interrupted_in_callback);
   if (discipline) {
     const Choice choice = to_choice(*discipline), damping = to_choice(staleness);
     const TrainersPlan plan = trainers.value_or(TrainersPlan{});

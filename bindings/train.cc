@@ -112,6 +112,7 @@ StopRules to_rules(const Settings& until, std::vector<double> milestones) {
 
 TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
                             const std::optional<py::function>& checkpoint,
+                            const std::optional<py::function>& saving,
                             bool& interrupted_in_callback) {
   // False where Ctrl-C ended it.
   const auto call = [&interrupted_in_callback](const py::function& callback, auto&&... arguments) {
@@ -138,6 +139,12 @@ TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
       const py::object reached = py::cast(std::move(taken));
       // The very same once more, so that it can go on where it was; the next Ctrl-C is passed on.
       if (!call(*checkpoint, reached)) (*checkpoint)(reached);
+    };
+  }
+  if (saving) {
+    callbacks.saving = [call, &saving] {
+      const py::gil_scoped_acquire acquire;
+      if (!call(*saving)) (*saving)();
     };
   }
   return callbacks;
@@ -194,7 +201,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                      const std::optional<std::shared_ptr<TrainerSync>>& synchronisation,
                      const std::vector<std::shared_ptr<Table>>& tables,
                      const std::optional<PyRecording>& record,
-                     const std::optional<PyMetrics>& scored, std::uint64_t pause_every) {
+                     const std::optional<PyMetrics>& scored, std::uint64_t pause_every,
+                     const std::optional<py::function>& saving) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   Assembly parts = assembly_of(source, theta, x, y, weights, {discipline, rule, staleness}, seed);
@@ -222,7 +230,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                              metrics ? &*metrics : nullptr};
 
   bool interrupted_in_callback = false;
-  const TrainCallbacks callbacks = callbacks_of(progress, checkpoint, interrupted_in_callback);
+  const TrainCallbacks callbacks =
+      callbacks_of(progress, checkpoint, saving, interrupted_in_callback);
   return to_dict(
       without_gil([&] { return train(parts, options, callbacks, resume ? &*resume : nullptr); }));
 }
@@ -277,7 +286,7 @@ void bind_train(py::module_& m) {
         py::arg("weights").noconvert() = py::none(), py::arg("recorded_passes") = 0,
         py::arg("leases") = py::none(), py::arg("synchronisation") = py::none(),
         py::arg("tables") = std::vector<std::shared_ptr<Table>>(), py::arg("record") = py::none(),
-        py::arg("metrics") = py::none(), py::arg("pause_every") = 0,
+        py::arg("metrics") = py::none(), py::arg("pause_every") = 0, py::arg("saving") = py::none(),
         "Trains and returns what engine/result.h calls TrainResult, as a dict.");
 }
 

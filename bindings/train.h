@@ -35,6 +35,7 @@ void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<P
 // callback: Python raises there what it would tell us, so it is kept in `interrupted_in_callback`.
 TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
                             const std::optional<py::function>& checkpoint,
+                            const std::optional<py::function>& saving,
                             bool& interrupted_in_callback);
 
 py::dict to_dict(TrainResult result);

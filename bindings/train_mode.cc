@@ -36,7 +36,7 @@ py::dict train_by_mode(const GradientSource& source, const FloatArray& theta, co
       evaluate_every, std::move(commands), nullptr, metrics ? &*metrics : nullptr};
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
-  const TrainCallbacks callbacks = callbacks_of(progress, none, interrupted_in_callback);
+  const TrainCallbacks callbacks = callbacks_of(progress, none, none, interrupted_in_callback);
   ModeTrainResult result = without_gil([&] { return train_mode(parts, options, callbacks); });
   py::dict all = to_dict(std::move(result.training));
   add_counts(all, std::move(result.counts));

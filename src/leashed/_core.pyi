@@ -739,6 +739,11 @@ class TrainerSync:
         The epoch whose ring has ended here; a later one is wanted.
         """
     @property
+    def left(self) -> bool:
+        """
+        Whether this trainer wants to be in no ring any more, and is in none.
+        """
+    @property
     def settled(self) -> int:
         """
         The epoch in which this trainer last was in a round with the others.
@@ -1433,6 +1438,7 @@ def train(
     ]
     | None = None,
     pause_every: typing.SupportsInt | typing.SupportsIndex = 0,
+    saving: collections.abc.Callable | None = None,
 ) -> dict:
     """
     Trains and returns what engine/result.h calls TrainResult, as a dict.

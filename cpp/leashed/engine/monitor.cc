@@ -121,6 +121,7 @@ bool Monitor::evaluate(std::size_t threads) {
 
 bool Monitor::save() {
   if (!saving_ || !callbacks_.checkpoint) return true;
+  if (callbacks_.saving) callbacks_.saving();
   auto taken = saving_->take(history_.initial_loss());
   if (!taken) return false;
   if (run_.rows) run_.rows->reach(taken->position.updates);

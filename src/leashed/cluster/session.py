@@ -213,7 +213,11 @@ class Session:
         self._workers = workers
         self._lockstep = lockstep
         self._resumed = resumed
-        self._progress = _Progress(_account(left))
+        # Of rounds until the whole vector has been in one.
+        self._parts = 1
+        if synchroniser is not None and synchroniser.SERVERS == 0:
+            self._parts = min(synchroniser.parts, len(packing.fragments(dimension)))
+        self._progress = _Progress(_account(left), parts=self._parts)
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._given: dict[int, int] = {}  # batches of leases that are not complete, by ticket
@@ -240,6 +244,7 @@ class Session:
         self._sums = synchroniser is not None and synchroniser.SERVERS == 0
         self._when = When("background") if synchroniser is None else synchroniser.when
         self._in_step = time.monotonic()  # when nothing was trained since the newest round, last
+        self._alone = False  # in the ring that this trainer is in, or was in last
         self._joined: tuple[str, int] | None = None  # of which run, as whom
         self._forming: Epoch | None = None  # whose ring is to be made
         self._places = threading.BoundedSemaphore(_CONNECTING)
@@ -271,7 +276,7 @@ class Session:
                 self._check(welcome)
                 self.goes_on = left is not None and left.run == welcome.run
                 if not self.goes_on:
-                    self._progress = _Progress(None)
+                    self._progress = _Progress(None, parts=self._parts)
                 if synchroniser is not None:
                     self.native = native(
                         synchroniser,
@@ -446,25 +451,41 @@ class Session:
         return self._position
 
     def _position(self) -> Position:
-        run = self._member.welcome.run
-        if self._told_end and self._total is not None:
+        # Heard before it is seen who is there: who comes later has nothing in it.
+        run, account = self._member.welcome.run, self._member.account
+        together, native = self._together(), self.native
+        whole = not together or native is None or (native.left and native.broken < native.ended)
+        if self._told_end and self._total is not None and whole:
             return Position(self._total, run=run)
-        epoch = self._member.epoch
-        others = epoch is not None and len(epoch.members) > 1
-        account = self._progress.account if self._sums and others else self._member.account
+        if together:
+            account = self._progress.account
         if account is None:
             return self._resumed or Position(run=run)
         return Position(account.next, account.open, run)
+
+    def _together(self) -> bool:
+        """Whether what other trainers use comes to the parameters here by rounds alone; of who has
+        left, whether it did.
+        """
+        epoch = self._member.epoch
+        if self.native is not None and epoch is not None:
+            ids = [seat.id for seat in epoch.members]
+            if self._member.id in ids:  # and the round is over in which the others have left
+                self._alone = len(ids) == 1 and self.native.settled >= epoch.number
+        return self._sums and not self._alone
 
     def _follow(self) -> None:
         """Finds out of which account of the run the parameters here are, where trainers sum."""
         if self.native is None:
             return
         counted, epoch = self.native.counters(), self._epoch
+        self._together()  # to be known when it has left
         if self._sums and epoch is not None and self.native.settled >= epoch.number > self._taken:
             self._taken = epoch.number
+            self._progress.begins_anew()
             if any(seat.id == self._member.id and seat.fresh for seat in epoch.members):
-                self._progress = _Progress(None, self._batches)  # they are somebody else's
+                # They are somebody else's.
+                self._progress = _Progress(None, self._batches, self._parts)
         if self._progress(self._batches, self._member.account, counted) and self._sums:
             self._member.keeps(_kept(self._member.welcome.run, self._progress.account))
         if self._batches == self._progress.batches:
@@ -856,16 +877,20 @@ class Session:
 
 class _Progress:
     """Of which account of the run parameters are that are summed with others: one that was heard
-    before the newest round began, since of what others have used since then nothing is in them.
+    before the newest round began, since of what others have used since then nothing is in them. In
+    parts: before the newest so many did.
 
     Attributes:
         account: that; None: of none yet.
         batches: that this trainer had used when the newest round was seen.
     """
 
-    def __init__(self, account: Account | None, batches: int = 0) -> None:
+    def __init__(self, account: Account | None, batches: int = 0, parts: int = 1) -> None:
         self.account = account
         self.batches = batches
+        self._parts = parts
+        # How many rounds there were before those that were seen next, and when none of these had begun.
+        self._rounds: list[tuple[float, float]] = []
         self._heard: list[tuple[float, Account]] = []  # newest last
         self._syncs: float | None = None
         self._seconds = 0.0
@@ -880,13 +905,20 @@ class _Progress:
         if syncs == self._syncs:
             return False
         self.batches = batches
-        began = now - (seconds - self._seconds) - _HEARING
+        self._rounds.append((self._syncs, now - (seconds - self._seconds) - _HEARING))
+        while len(self._rounds) > 1 and self._rounds[1][0] <= syncs - self._parts:
+            del self._rounds[0]
+        first, began = self._rounds[0]
         before = [each for at, each in self._heard if at <= began]
-        if before:
+        if before and first <= syncs - self._parts:
             self.account = before[-1]
             del self._heard[: len(before) - 1]
         self._syncs, self._seconds = syncs, seconds
         return True
+
+    def begins_anew(self) -> None:
+        """The next round is of the first part."""
+        self._rounds.clear()
 
 
 def overdue(

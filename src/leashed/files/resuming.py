@@ -190,6 +190,7 @@ class Checkpointer:
         self._still = 0  # parameters that stand still
         self._told_still = False
         self.position: Callable[[], Position] | None = None
+        self._run: Position | None = None  # as of before the next state
 
     def __enter__(self) -> Checkpointer:  # noqa: PYI034 (Self is of Python 3.11)
         return self
@@ -212,6 +213,11 @@ class Checkpointer:
             self._thread.shutdown(wait=not self._writing.locked())
         self._warn()
 
+    def look(self) -> None:
+        """To be called before a state is copied: what the run has used by then is in that state."""
+        if self.position is not None:
+            self._run = self.position()
+
     def __call__(self, reached: _core.Resumption) -> None:
         """Write this; if another is being written, then afterwards, unless a newer one has come. Of
         ``paused`` ones all are written before it returns.
@@ -221,9 +227,8 @@ class Checkpointer:
         """
         self._warn()
         if reached is not self._handed:
-            position = None if self.position is None else self.position()
             with self._lock:
-                self._newest = Reached(reached, position)
+                self._newest = Reached(reached, self._run)
                 if not self._writing.locked():
                     writing = threading.Lock()
                     writing.acquire()

@@ -709,6 +709,7 @@ def train(
             recording,
             counting,
             checkpoint_updates or 0,
+            checkpointer.look if isinstance(checkpointer, resuming.Checkpointer) else None,
         )
         if (
             isinstance(checkpointer, table_checkpoints.TableCheckpointer)
