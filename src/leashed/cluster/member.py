@@ -419,9 +419,8 @@ class Member:
         since = time.monotonic()  # when there was a master last
         pause, longest = _PAUSES
         refusals = 0
-        trouble = ""
+        trouble = absent = ""
         while not self._done():
-            absent = _ABSENT  # nobody is where the master should be
             left = math.inf if self._welcome else max(since + deadline - time.monotonic(), 1e-3)
             try:
                 with self._connect("control", min(left, _CONNECTING)) as connection:
@@ -436,7 +435,6 @@ class Member:
                     raise
             except (OSError, ValueError) as error:
                 refusals = 0
-                absent = "" if isinstance(error, ConnectionResetError) else absent
                 permanent = isinstance(error, ChildProcessError | MismatchError | OverError)
                 if permanent and self._welcome is None:
                     raise
@@ -449,6 +447,8 @@ class Member:
                     if not trouble:
                         _log.info("%s looks for the master: %s", self.name, explain(error))
                     trouble = explain(error)  # and not that the last attempt had little time
+                    # Nobody is where the master should be.
+                    absent = "" if isinstance(error, ConnectionResetError) else _ABSENT
             now = time.monotonic()
             if self._state == "joined":
                 self._turn("away")
