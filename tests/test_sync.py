@@ -14,14 +14,21 @@ from leashed import sync
     [
         (sync.EASGD(alpha=0.25), ("easgd", {"alpha": 0.25, "symmetric": 0.0})),
         (sync.EASGD(alpha=1, symmetric=True), ("easgd", {"alpha": 1.0, "symmetric": 1.0})),
-        (sync.MA(alpha=0), ("ma", {"alpha": 0.0})),
+        (sync.MA(alpha=0), ("ma", {"alpha": 0.0, "difference": 0.0})),
+        (sync.MA(difference=True), ("ma", {"alpha": 0.3, "difference": 1.0})),
         (
-            sync.BMUF(alpha=0.5, eta=2, momentum=0.25, nesterov=True),
-            ("bmuf", {"alpha": 0.5, "eta": 2.0, "momentum": 0.25, "nesterov": 1.0}),
+            sync.BMUF(alpha=0.5, eta=2, momentum=0.25, nesterov=True, difference=True),
+            (
+                "bmuf",
+                {"alpha": 0.5, "eta": 2.0, "momentum": 0.25, "nesterov": 1.0, "difference": 1.0},
+            ),
         ),
         (
             sync.diloco(iterations=7),
-            ("bmuf", {"alpha": 1.0, "eta": 0.7, "momentum": 0.9, "nesterov": 1.0}),
+            (
+                "bmuf",
+                {"alpha": 1.0, "eta": 0.7, "momentum": 0.9, "nesterov": 1.0, "difference": 0.0},
+            ),
         ),
     ],
 )
@@ -47,6 +54,8 @@ def test_names_are_the_papers() -> None:
         (lambda: sync.EASGD(alpha=float("nan")), ValueError, "alpha"),
         (lambda: sync.EASGD(symmetric=1), TypeError, "symmetric must be True or False"),
         (lambda: sync.MA(alpha="half"), TypeError, "alpha must be a number"),
+        (lambda: sync.MA(difference=1), TypeError, "difference must be True or False"),
+        (lambda: sync.BMUF(difference=0.5), TypeError, "difference must be True or False"),
         (lambda: sync.BMUF(eta=0), ValueError, "eta"),
         (lambda: sync.BMUF(momentum=1), ValueError, "momentum must be from 0 to below 1"),
         (lambda: sync.MA(parts=0), ValueError, "parts must be at least 1"),

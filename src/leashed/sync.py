@@ -225,6 +225,9 @@ class MA(_Native):
 
     Args:
         alpha: the elastic parameter α, 0 to 1. Default 0.3, as for ``EASGD``.
+        difference: θ ← θ + α (mean − θ as it went into the mean) instead. What workers have trained
+            while a round was under way, in the background, stays whole; as printed a share α of it
+            goes. In the foreground both are the same.
         when: as for every synchroniser, with ``parts`` and ``compression``.
 
     Raises:
@@ -232,13 +235,15 @@ class MA(_Native):
     """
 
     alpha: float = 0.3
+    difference: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_alpha(self.alpha)
+        checks.flag("difference", self.difference)
 
     def choice(self) -> Choice:
-        return "ma", {"alpha": float(self.alpha)}
+        return "ma", {"alpha": float(self.alpha), "difference": float(self.difference)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,6 +262,7 @@ class BMUF(_Native):
         eta: step size η. Default 0.75.
         momentum: block momentum, 0 to below 1. Default 0.9; 0 is the algorithm as printed.
         nesterov: w^global ← w^global + η g + momentum · Δ instead (Chen and Huo, 2016).
+        difference: as for ``MA``, with w^global in place of the mean.
         when: as for every synchroniser, with ``parts`` and ``compression``.
 
     Raises:
@@ -267,6 +273,7 @@ class BMUF(_Native):
     eta: float = 0.75
     momentum: float = 0.9
     nesterov: bool = False
+    difference: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -275,6 +282,7 @@ class BMUF(_Native):
         if not 0 <= checks.real("momentum", self.momentum) < 1:
             raise ValueError(f"momentum must be from 0 to below 1, got {self.momentum:g}")
         checks.flag("nesterov", self.nesterov)
+        checks.flag("difference", self.difference)
 
     def choice(self) -> Choice:
         return "bmuf", {
@@ -282,6 +290,7 @@ class BMUF(_Native):
             "eta": float(self.eta),
             "momentum": float(self.momentum),
             "nesterov": float(self.nesterov),
+            "difference": float(self.difference),
         }
 
 

@@ -141,6 +141,8 @@ def test_arguments_become_a_plan():
         seconds=9.0,
         output="best",
     )
+    options = cli._parser().parse_args(["cluster", "up", "--sync", "ma:alpha=0.5,difference=true"])
+    assert cluster._plan(options).sync.synchroniser() == lsh.sync.MA(alpha=0.5, difference=True)
     options = cli._parser().parse_args(["cluster", "up", "--prometheus", "9100"])
     assert cluster._plan(options).cluster.metrics_address == ("127.0.0.1", 9100)
 

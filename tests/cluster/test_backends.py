@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import json
@@ -268,6 +269,82 @@ def test_a_ring_that_nobody_comes_to_begin_is_closed():
     assert [each.closed for each in made] == [1, 0]
     run.natives.clear()
     assert [each.closed for each in made] == [1, 1]
+
+
+class Meanwhile(Given):
+    """While it sums, its trainer trains."""
+
+    def train(self):
+        pass
+
+    def done(self, seconds):
+        if self.asked[-1] == "sum":
+            self.train()
+        return super().done(seconds)
+
+
+@pytest.mark.parametrize(
+    "discipline",
+    [lsh.Sequential(), lsh.Locked(), lsh.Hogwild(), lsh.Hogwild(copy=False), lsh.Leashed()],
+    ids=repr,
+)
+@pytest.mark.parametrize(
+    ("synchroniser", "whole"),
+    [
+        (lsh.sync.MA(alpha=0.25), False),
+        (lsh.sync.MA(alpha=0.25, difference=True), True),
+        (lsh.sync.MA(alpha=0.25, difference=True, parts=3), True),
+        (lsh.sync.BMUF(alpha=0.25, eta=1.0, momentum=0.0), False),
+        (lsh.sync.BMUF(alpha=0.25, eta=1.0, momentum=0.0, difference=True), True),
+    ],
+    ids=["ma", "ma-difference", "ma-difference-parts", "bmuf", "bmuf-difference"],
+)
+def test_what_is_trained_while_a_round_is_under_way_stays_by_differences(
+    synchroniser, whole, discipline
+):
+    together, shared = threading.Barrier(2), {}
+    made = [Meanwhile(together, shared, rank) for rank in range(2)]
+    run = alike.Run([synchroniser] * 2, collectives=made)
+    run.natives = [run._native(synchroniser) for _ in made]
+    run._form_ring()
+
+    def engine(index):
+        return lsh.Engine(
+            np.zeros(alike.D, np.float32), rule=lsh.SGD(1.0), discipline=discipline, workers=1,
+            sync=synchroniser, cluster=alike.Place(run, index), batches=1, batch_size=1,
+        )  # fmt: skip
+
+    workers = [ThreadPoolExecutor(1) for _ in made]  # who mixes may not push
+    joining = [worker.submit(engine, index) for index, worker in enumerate(workers)]
+    engines = [each.result() for each in joining]
+    ones, meanwhile = np.ones(alike.D, np.float32), [0, 0]
+
+    def step(index):
+        with engines[index].read():
+            pass
+        engines[index].push(ones)
+
+    def train(index):
+        if meanwhile[index] < 12:
+            workers[index].submit(step, index).result()
+            meanwhile[index] += 1
+
+    for index in range(2):
+        workers[index].submit(step, index).result()
+    for index, each in enumerate(made):
+        each.train = functools.partial(train, index)
+    until(lambda: meanwhile == [12, 12])
+
+    def moved():  # by both; what they have of each other's cancels out between two rounds
+        return -sum(each.parameters() for each in engines)
+
+    if whole:
+        until(lambda: np.allclose(moved(), 26.0, rtol=1e-5))
+    else:  # a quarter of what is trained in a round goes, but for rounds that had nothing to mix
+        until(lambda: moved().max() < 22.0)
+    for each, worker in zip(engines, workers, strict=True):
+        each.close()
+        worker.shutdown()
 
 
 class Collects(Given):

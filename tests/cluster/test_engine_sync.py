@@ -22,6 +22,7 @@ from cluster import inside
 from numpy.typing import NDArray
 
 import leashed as lsh
+from leashed import _core
 from leashed.cluster.session import Cluster
 
 D = 3000
@@ -208,6 +209,51 @@ def test_loops_that_choose_their_batches_themselves(when, tmp_path):
         for index, engine in enumerate(engines):
             assert engine.cluster["updates"] == engine.t > 0
             np.testing.assert_array_equal(run.result(index), engine.parameters())
+
+
+WIDE = 2 * _core.FRAGMENT + 300
+
+
+@pytest.mark.parametrize(("compression", "near"), [("none", 1e-5), ("bfloat16", 1e-2)])
+def test_by_differences_no_push_is_lost_over_a_ring(compression, near, tmp_path):
+    """The sum of the replicas moves by what is pushed, and by nothing else."""
+    sync = lsh.sync.MA(alpha=0.5, difference=True, compression=compression)
+    zeros, ones = np.zeros(WIDE, np.float32), np.ones(WIDE, np.float32)
+    together = threading.Barrier(2, timeout=inside.PATIENCE)
+    engines: list = [None, None]
+    counted = [0, 0]
+    with inside.run(tmp_path, WIDE, trainers=2) as run:
+
+        def trainer(index: int) -> None:
+            rule = lsh.SGD(1.0)
+            with lsh.Engine(zeros, rule=rule, sync=sync, cluster=run.cluster(index)) as engine:
+                engines[index] = engine
+
+                def push(gradient: NDArray[np.float32]) -> None:
+                    with engine.read():
+                        pass
+                    engine.push(gradient)
+
+                def rounds() -> int:
+                    return engine.cluster["syncs"]
+
+                until(lambda: rounds() > 0 or push(zeros))  # then both have the same parameters
+                together.wait()
+                before, pushed = rounds(), 0
+                while pushed < 40 or rounds() < before + 5:
+                    push(ones)
+                    pushed += 1
+                counted[index] = pushed
+                together.wait()
+
+                def whole() -> bool:
+                    moved = -sum(each.parameters() for each in engines)
+                    return np.abs(moved / sum(counted) - 1).max() < near
+
+                until(whole)  # between the mixes of a round it is not
+                together.wait()
+
+        both(trainer)
 
 
 def test_what_is_not_said_to_be_used_is_given_to_another(tmp_path):

@@ -71,6 +71,13 @@ def test_whatever_differs_is_told_by_name_with_both_values(
         assert f"{name} is {own[name]} here, and {run[name]} in the run" in str(told)
 
 
+@pytest.mark.parametrize("kind", [lsh.sync.MA, lsh.sync.BMUF])
+def test_the_form_of_the_mix_is_compared(kind: Any) -> None:
+    run, own = fingerprint(sync=kind()), fingerprint(sync=kind(difference=True))
+    assert "sync.difference is 1.0 here, and 0.0 in the run" in str(differing(run, own))
+    assert differing(run, fingerprint(sync=kind(difference=False))) is None
+
+
 def test_who_knows_less_compares_less() -> None:
     assert differing(fingerprint(), of_server(MODEL.dimension)) is None
     assert "parameters is 7 here, and 3,190 in the run" in str(

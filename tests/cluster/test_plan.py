@@ -32,7 +32,7 @@ def drawn(draw):
     kinds = st.sampled_from(
         [
             ("easgd", {"alpha": share, "symmetric": st.booleans(), "parts": parts}),
-            ("ma", {"alpha": share}),
+            ("ma", {"alpha": share, "difference": st.booleans()}),
             ("bmuf", {"eta": POSITIVE, "momentum": st.just(0.5), "nesterov": st.booleans()}),
             ("none", {}),
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -26,13 +27,17 @@ KINDS = [
     sync.MA(),
     sync.MA(when=EVERY),
     sync.MA(when=sync.every(seconds=4e-3)),
+    sync.MA(difference=True),
     sync.BMUF(momentum=0.5),
     sync.BMUF(nesterov=True, momentum=0.5, when=EVERY),
 ]
 
 
 def by(one):
-    return "apart" if one is None else f"{one.label}-{one.compression}-{one.parts}"
+    if one is None:
+        return "apart"
+    form = "-difference" if getattr(one, "difference", False) else ""
+    return f"{one.label}{form}-{one.compression}-{one.parts}"
 
 
 def play(cluster, how=None, discipline=None, model=MODEL, data=DATA, batch_size=8, **given):
@@ -183,6 +188,38 @@ def test_bmuf_is_algorithm_4(nesterov):
         alpha=alpha, eta=eta, momentum=momentum, nesterov=nesterov, when=sync.every(iterations=1)
     )
     assert steps_of(how, 5) == pytest.approx(theta, rel=1e-5)
+
+
+@pytest.mark.parametrize("discipline", [lsh.Hogwild(), lsh.Locked(), lsh.Leashed()], ids=str)
+@pytest.mark.parametrize("kind", [sync.MA, partial(sync.BMUF, eta=1.0, momentum=0.0)])
+def test_by_differences_no_update_is_lost_in_the_background(kind, discipline):
+    """The mean of the replicas moves by the updates, and by nothing else."""
+
+    def moved(**given):
+        result = play(
+            simulation.exponential(2, 1e-3).trainers(3, latency=1e-3, output="mean"),
+            kind(alpha=0.5, **given),
+            discipline,
+            model=constant_gradient(2 * packing.FRAGMENT),
+            data=FEATURES,
+            until=lsh.until(updates=300),
+            rule=lsh.SGD(0.5),
+            batch_size=1,
+            init=np.zeros(2 * packing.FRAGMENT, np.float32),
+        ).result
+        return result.parameters / (-0.5 * result.total_updates / 3)
+
+    np.testing.assert_allclose(moved(difference=True), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(moved(difference=True, parts=2), 1.0, rtol=1e-5)
+    assert moved().max() < 0.7
+
+
+@pytest.mark.parametrize("kind", [sync.MA, sync.BMUF])
+def test_in_the_foreground_differences_change_nothing(kind):
+    cluster = CREW.trainers(3, **LINK)
+    runs = [play(cluster, kind(when=EVERY, difference=each)).result for each in (False, True)]
+    np.testing.assert_allclose(runs[0].parameters, runs[1].parameters, rtol=1e-3, atol=1e-4)
+    assert runs[0].elapsed == runs[1].elapsed
 
 
 @pytest.mark.parametrize("output", ["first", "mean"])

@@ -77,6 +77,21 @@ def test_the_sweep_finds_the_least_mean_over_modes_and_seeds() -> None:
     assert "best bmuf: alpha=0.1, eta=1, momentum=0.5" in text
 
 
+def test_the_sweep_has_both_forms_of_ma() -> None:
+    study = Sweep(kinds=("ma",), alpha=(0.1, 0.5), **TINY)
+    assert [s["settings"] for s in study.settings() if s["gap"] is None and not s["repeat"]] == [
+        {"alpha": 0.1},
+        {"alpha": 0.5},
+        {"alpha": 0.1, "difference": True},
+        {"alpha": 0.5, "difference": True},
+    ]
+    records = [
+        record(study, s, s["settings"]["alpha"] - len(s["settings"])) for s in study.settings()
+    ]
+    assert study.best(records) == {"ma": {"alpha": 0.1, "difference": True}}
+    assert "best ma: alpha=0.1, difference=true" in study.report(records)
+
+
 def test_a_run_that_crashed_is_not_the_best() -> None:
     study = Sweep(kinds=("ma",), alpha=(0.1, 0.5), **TINY)
     records = [

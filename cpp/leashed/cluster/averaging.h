@@ -46,4 +46,12 @@ inline void mix(std::span<float> theta, const float* other, float alpha) {
   }
 }
 
+// theta ← theta + alpha (other − seen); where theta is what was seen, in the bits of `mix`.
+inline void mix_difference(std::span<float> theta, const float* other, const float* seen,
+                           float alpha) {
+  for (std::size_t i = 0; i < theta.size(); ++i) {
+    theta[i] = (1 - alpha) * seen[i] + alpha * other[i] + (theta[i] - seen[i]);
+  }
+}
+
 }  // namespace leashed

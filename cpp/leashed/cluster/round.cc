@@ -95,7 +95,7 @@ Round::Outcome Round::carry_out(const Action& action, Discipline& discipline,
     case Action::Kind::exchange:
       return exchange(discipline, action.alpha, action.old_reply, deadline);
     case Action::Kind::all_reduce:
-      return reduce(discipline, deadline);
+      return reduce(discipline, action.difference, deadline);
     case Action::Kind::average:
       done_.each(0, dimension_, [&](std::size_t begin, std::size_t end) {
         average({other_.data() + begin, end - begin}, action.members);
@@ -105,7 +105,7 @@ Round::Outcome Round::carry_out(const Action& action, Discipline& discipline,
       advance(action);
       return Outcome::done;
     case Action::Kind::mix:
-      mix(discipline, done_, action.alpha);
+      mix(discipline, done_, action.alpha, action.difference);
       return Outcome::done;
     case Action::Kind::custom:
       call(discipline);
@@ -130,7 +130,7 @@ Round::Outcome Round::exchange(Discipline& discipline, float alpha, bool old_rep
   return done_.empty() && first_.empty() ? Outcome::failed : Outcome::done;
 }
 
-Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
+Round::Outcome Round::reduce(Discipline& discipline, bool keep, const Deadline& deadline) {
   const Peers::Begin begin = peers_->begin();
   if (begin == Peers::Begin::none) return Outcome::nobody;
   if (begin == Peers::Begin::copies) {
@@ -140,6 +140,7 @@ Round::Outcome Round::reduce(Discipline& discipline, const Deadline& deadline) {
   const std::span<float> theta(other_.data(), dimension_);
   see(discipline, theta);
   begin_states(theta);
+  if (keep) std::copy(theta.begin(), theta.end(), copy_.data());
   done_.clear();
   const Peers::Sum sum = peers_->sum(theta, done_, owed_ > 0, deadline);
   count_ = sum.members;
@@ -199,10 +200,15 @@ void Round::advance(const Action& action) {
   });
 }
 
-void Round::mix(Discipline& discipline, const Covered& where, float alpha) {
+void Round::mix(Discipline& discipline, const Covered& where, float alpha, bool difference) {
   discipline.transform(0, dimension_, [&](float* values, std::size_t first, std::size_t last) {
     where.each(first, last, [&](std::size_t begin, std::size_t end) {
-      leashed::mix({values + (begin - first), end - begin}, other() + begin, alpha);
+      const std::span<float> theta(values + (begin - first), end - begin);
+      if (difference) {
+        mix_difference(theta, other() + begin, copy_.data() + begin, alpha);
+      } else {
+        leashed::mix(theta, other() + begin, alpha);
+      }
     });
   });
 }

@@ -58,13 +58,14 @@ class Round {
   // Else than `done` where the round is over.
   Outcome carry_out(const Action& action, Discipline& discipline, const Deadline& deadline);
   Outcome exchange(Discipline& discipline, float alpha, bool old_reply, const Deadline& deadline);
-  Outcome reduce(Discipline& discipline, const Deadline& deadline);
+  // keep: `copy_` is then theta as it went into the sum.
+  Outcome reduce(Discipline& discipline, bool keep, const Deadline& deadline);
   bool finite() const;  // what has come
   void take_over(Discipline& discipline, const Deadline& deadline);
   void see(Discipline& discipline, std::span<float> theta);
   void begin_states(std::span<const float> theta);
   void advance(const Action& action);
-  void mix(Discipline& discipline, const Covered& where, float alpha);
+  void mix(Discipline& discipline, const Covered& where, float alpha, bool difference = false);
   // What has come from the partners.
   const float* other() const { return servers_ ? servers_->other() : other_.data(); }
   void call(Discipline& discipline);

@@ -27,10 +27,10 @@ struct Event {
 struct Action {
   enum class Kind : std::uint8_t {
     exchange,  // holder ← (1 − alpha) holder + alpha theta; other ← the new holder, or the old one
-    all_reduce,  // other ← the sum of all members' theta
+    all_reduce,  // seen ← theta; other ← the sum of all members' theta
     average,     // other ← other / members
     advance,  // velocity ← momentum velocity + eta (other − global); global and other move by it
-    mix,      // theta ← (1 − alpha) theta + alpha other
+    mix,      // theta ← (1 − alpha) theta + alpha other; or theta ← theta + alpha (other − seen)
     custom,   // theta changes as a function from outside says, of other
   } kind;
   float alpha = 0;
@@ -38,6 +38,7 @@ struct Action {
   std::uint32_t members = 1;
   float eta = 1, momentum = 0;
   bool nesterov = false;
+  bool difference = false;  // all_reduce, mix: the latter, for which `seen` is kept
 };
 
 // What a machine answers with; used again and again, so that nothing is allocated.

@@ -128,7 +128,13 @@ void Reductions::play(std::uint32_t) {
     if (action.kind != Action::Kind::mix) continue;
     for (const std::size_t t : members) {
       stage_.replica(t).transform(begin, end, [&](float* values, std::size_t from, std::size_t to) {
-        mix({values, to - from}, sum_.data() + (from - begin), action.alpha);
+        const std::span<float> theta(values, to - from);
+        const float* const mean = sum_.data() + (from - begin);
+        if (action.difference) {
+          mix_difference(theta, mean, trainers_[t].values.data() + from, action.alpha);
+        } else {
+          mix(theta, mean, action.alpha);
+        }
       });
     }
   }

@@ -616,7 +616,7 @@ class _Run:
         self.losses: list[tuple[int, float]] = []
         self.staleness: list[int] = []
         self.dropped = 0
-        self.failure: BaseException | None = None
+        self.failures: list[BaseException] = []
         self.stop = threading.Event()
         self.lock = threading.Lock()
         memory = engine._memory()
@@ -624,14 +624,16 @@ class _Run:
         self.memory = torch.from_numpy(memory) if live else None
 
     def go(self, replicas: Sequence[Any]) -> float:
-        """Runs one thread per replica; raises what the first to fail raised. Seconds."""
+        """Runs one thread per replica; raises what the first to fail raised: where a synchroniser did,
+        whom the engine told why, and not who was told that another was. Seconds.
+        """
         start = self.batches.start = time.perf_counter()
         if len(replicas) == 1:
             self.work(replicas[0])  # PyTorch's own threads serve the thread that made them best
         else:
             self.in_threads(replicas)
-        if self.failure is not None:
-            raise self.failure
+        if self.failures:
+            raise min(self.failures, key=lambda error: type(error) is RuntimeError)
         return time.perf_counter() - start
 
     def in_threads(self, replicas: Sequence[Any]) -> None:
@@ -673,7 +675,7 @@ class _Run:
                     dropped += 1
         except BaseException as error:  # noqa: BLE001  carried to the caller's thread
             with self.lock:
-                self.failure = self.failure or error
+                self.failures.append(error)
             self.stop.set()
         with self.lock:
             self.losses += losses

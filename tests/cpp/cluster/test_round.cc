@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -197,6 +198,7 @@ class FakePeers final : public Peers {
     const std::size_t rank = *this->rank();
     const Vector& expected = ring_->contributions[rank];
     CHECK(std::memcmp(other.data(), expected.data(), other.size_bytes()) == 0);  // NaN as well
+    if (meanwhile) meanwhile();
     if (ring_->sum_fails[rank]) {
       std::fill(other.begin(), other.end(), kNaN);
       lose(rank);
@@ -208,6 +210,8 @@ class FakePeers final : public Peers {
     done.add(ring_->part);
     return {static_cast<std::uint32_t>(ring_->members.size()), moved};
   }
+
+  std::function<void()> meanwhile;  // while a sum is under way
 
  private:
   [[noreturn]] void lose(std::size_t rank) {
@@ -224,14 +228,17 @@ struct Algorithm {
   bool bmuf;
   double alpha, eta, momentum;
   bool nesterov;
+  bool difference = false;  // where nobody trains meanwhile, the same
 
   Choice choice() const {
-    if (!bmuf) return {"ma", {{"alpha", alpha}}};
+    const double by_difference = difference ? 1 : 0;
+    if (!bmuf) return {"ma", {{"alpha", alpha}, {"difference", by_difference}}};
     return {"bmuf",
             {{"alpha", alpha},
              {"eta", eta},
              {"momentum", momentum},
-             {"nesterov", nesterov ? 1.0 : 0.0}}};
+             {"nesterov", nesterov ? 1.0 : 0.0},
+             {"difference", by_difference}}};
   }
 };
 
@@ -284,7 +291,7 @@ void drive_ring(int seed) {
   const std::size_t dimension = 1 + draw.below(30);
   const Algorithm algorithm{draw.happens(0.6), draw.happens(0.2) ? 1 : draw.between(0, 1),
                             draw.between(0.1, 1), draw.happens(0.3) ? 0 : draw.between(0, 0.9),
-                            draw.happens(0.5)};
+                            draw.happens(0.5), draw.happens(0.5)};
   const double breaks = draw.happens(0.3) ? 0 : 0.3;
   std::optional<Ring> ring;
   std::vector<std::unique_ptr<Member>> members;
@@ -587,6 +594,41 @@ TEST_CASE("the mean of equal replicas is what they are, bit for bit") {
           for (auto& m : whole->members) CHECK(m->replica.theta() == theta);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("what is trained while a round is under way stays whole by differences alone") {
+  for (const bool is_bmuf : {false, true}) {
+    for (const bool difference : {false, true}) {
+      Whole whole(2, {is_bmuf, 0.25, 1, 0, false, difference}, {{1, 1, 1}, {3, 3, 3}});
+      whole.ring->part = {1, 2};
+      for (auto& m : whole.members) {
+        m->peers.meanwhile = [&m] { m->replica.set(plus(m->replica.theta(), {8, 8, 8})); };
+      }
+      CHECK(whole.run() == std::vector<bool>{true, true});
+      // Of 8 a quarter goes where theta, as it has become, is mixed with a mean, 2, of what it was.
+      const float lost = difference ? 0 : 2;
+      CHECK(whole.members[0]->replica.theta() == Vector{9, 9.25f - lost, 9});
+      CHECK(whole.members[1]->replica.theta() == Vector{11, 10.75f - lost, 11});
+    }
+  }
+}
+
+TEST_CASE("where nobody trains meanwhile, differences are the algorithm as printed") {
+  Draw draw(5);
+  for (const double alpha : {0.3, 1.0}) {
+    const std::vector<Vector> initial = {draw.values(50), draw.values(50), draw.values(50)};
+    Whole printed(3, {false, alpha, 1, 0, false}, initial);
+    Whole by_difference(3, {false, alpha, 1, 0, false, true}, initial);
+    for (Whole* whole : {&printed, &by_difference}) {
+      CHECK(whole->run() == std::vector<bool>(3, true));
+    }
+    for (std::size_t id = 0; id < 3; ++id) {
+      const Vector one = printed.members[id]->replica.theta();
+      const Vector other = by_difference.members[id]->replica.theta();
+      if (alpha == 1) CHECK(one == other);
+      check_near(one, Exact(other.begin(), other.end()));
     }
   }
 }

@@ -76,6 +76,21 @@ TEST_CASE("BMUF moves its global vector in between, with its settings") {
   CHECK(over[2].alpha == 0.5f);
 }
 
+TEST_CASE("by differences MA and BMUF have theta kept from the sum to the mix") {
+  for (const char* name : {"ma", "bmuf"}) {
+    for (const double difference : {0.0, 1.0}) {
+      Synchroniser machine = make_synchroniser({name,
+                                                {{"alpha", 0.5},
+                                                 {"eta", 1},
+                                                 {"momentum", 0},
+                                                 {"nesterov", 0},
+                                                 {"difference", difference}}});
+      CHECK(actions_of(machine, idle())[0].difference == (difference != 0));
+      CHECK(actions_of(machine, summed(2)).back().difference == (difference != 0));
+    }
+  }
+}
+
 TEST_CASE("one from outside is asked what to do with what has come, over servers or members") {
   Synchroniser servers = make_synchroniser({"custom_servers", {{"alpha", 0.5}}});
   CHECK(uses_servers(servers));

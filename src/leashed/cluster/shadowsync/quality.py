@@ -214,8 +214,8 @@ class Table2(Pass):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Pass):
-    """A grid over the synchronisers' numbers, each in the background and at a fixed rate. The best
-    have the least evaluation loss, on average over both and the seeds.
+    """A grid over the synchronisers' numbers, each in the background and at a fixed rate, MA as printed
+    and by differences. The best have the least evaluation loss, on average over both and the seeds.
 
     Args:
         kinds: as for ``Table2``, of easgd, ma and bmuf.
@@ -261,12 +261,13 @@ class Sweep(Pass):
         )
 
     def _grid(self, kind: str) -> list[dict[str, float]]:
-        if kind != "bmuf":
-            return [{"alpha": alpha} for alpha in self.alpha]
-        return [
-            {"alpha": alpha, "eta": eta, "momentum": momentum}
-            for alpha, eta, momentum in itertools.product(self.alpha, self.eta, self.momentum)
-        ]
+        if kind == "bmuf":
+            return [
+                {"alpha": alpha, "eta": eta, "momentum": momentum}
+                for alpha, eta, momentum in itertools.product(self.alpha, self.eta, self.momentum)
+            ]
+        printed = [{"alpha": alpha} for alpha in self.alpha]
+        return [*printed, *({**each, "difference": True} for each in printed if kind == "ma")]
 
     def best(self, records: Sequence[Record]) -> dict[str, dict[str, float]]:
         """By kind, the settings with the least mean evaluation loss."""
@@ -396,4 +397,8 @@ def _spread(values: Sequence[float | None]) -> str:
 
 
 def _words(settings: Mapping[str, float]) -> str:
-    return ", ".join(f"{name}={value:g}" for name, value in settings.items())
+    """As ``--sync`` takes them."""
+    return ", ".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else f'{value:g}'}"
+        for name, value in settings.items()
+    )
