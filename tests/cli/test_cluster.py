@@ -206,6 +206,18 @@ def test_a_run_that_nobody_is_left_for_has_status_1_and_says_so(tmp_path, capsys
     assert json.loads((folder / "run.json").read_text())["state"] == "failed"
 
 
+def test_status_names_who_is_not_there(tmp_path, capsys, monkeypatch):
+    report = {**fakes.report(), "terms": {"trainers": 9, "sync_ps": 0}}
+    trainers = [member for member in report["members"] if member["role"] == "trainer"]
+    there = {each["index"] for each in trainers if each["gone"] is None or each["finished"]}
+    monkeypatch.setattr("leashed.cli.cluster.outcome.read_report", lambda _: report)
+    monkeypatch.setattr("leashed.cli.cluster._state", lambda *_: "running")
+    assert cli.main(["cluster", "status", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    for index in range(9):
+        assert (f"trainer-{index}: not there" in told) == (index not in there)
+
+
 def test_a_run_that_fails_keeps_its_temporary_folder(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     silent = [sys.executable, "-c", ""]  # a master that ends and has reported nothing

@@ -11,7 +11,14 @@ from cluster import inside
 from cluster.test_ends import BATCH, DATA, MODEL
 
 import leashed as lsh
-from leashed.cluster.fingerprint import differing, of_data, of_model, of_server, of_trainer
+from leashed.cluster.fingerprint import (
+    differing,
+    of_batches,
+    of_data,
+    of_model,
+    of_server,
+    of_trainer,
+)
 
 TRAIN = DATA.train
 SPARSE = lsh.SparseDataset(
@@ -76,6 +83,23 @@ def test_the_form_of_the_mix_is_compared(kind: Any) -> None:
     run, own = fingerprint(sync=kind()), fingerprint(sync=kind(difference=True))
     assert "sync.difference is 1.0 here, and 0.0 in the run" in str(differing(run, own))
     assert differing(run, fingerprint(sync=kind(difference=False))) is None
+
+
+def test_who_has_other_batches_is_never_a_member(tmp_path: Path) -> None:
+    """Who joined, found out and left was the last trainer of a run that had not begun."""
+    terms = {"total": 20, "batch_size": BATCH, "fingerprint": of_batches(20, BATCH)}
+    with inside.run(tmp_path, MODEL.dimension, **terms) as run:
+        for size, epochs, why in (
+            (2 * BATCH, 40 * BATCH / len(TRAIN), f"batch_size is {2 * BATCH} here, and {BATCH} in"),
+            (BATCH, 30 * BATCH / len(TRAIN), "batches is 30 here, and 20 in the run"),
+        ):
+            with pytest.raises(ValueError, match=why):
+                lsh.train(
+                    MODEL, TRAIN, until=lsh.until(epochs=epochs), batch_size=size, threads=1,
+                    cluster=run.cluster(0),
+                )  # fmt: skip
+        run.stop()
+        assert run.report()["members"] == []
 
 
 def test_who_knows_less_compares_less() -> None:

@@ -368,14 +368,35 @@ def test_a_stopped_master_kills_nobody_when_it_wakes(
 
 
 @pytest.mark.process
-def test_sigterm_tells_the_members_and_ends(process: Process, joined: Join, tmp_path: Path) -> None:
+def test_ctrl_c_tells_the_members_and_ends(process: Process, joined: Join, tmp_path: Path) -> None:
     master = process(terms())
     trainer = joined(master_address(tmp_path / "run"))
-    master.terminate()
-    assert master.communicate(timeout=20)[0] == "stopped by SIGTERM\n"
+    master.send_signal(signal.SIGINT)
+    why = "stopped by SIGINT; 20 of 20 batches are left"
+    assert master.communicate(timeout=20)[0] == f"{why}\n"
     assert master.returncode == 0
-    assert trainer.until(Bye).reason == "stopped by SIGTERM"
+    assert trainer.until(Bye).reason == why
     assert trainer.member.wait(20)
+
+
+@pytest.mark.process
+def test_after_sigterm_the_run_goes_on_with_the_next_master(
+    process: Process, joined: Join, tmp_path: Path
+) -> None:
+    """A machine that is started anew tells its processes to end before."""
+    master = process(terms())
+    trainer = joined(master_address(tmp_path / "run"))
+    was = trainer.until(Welcome)
+    trainer.member.want(4)
+    trainer.until(Lease)
+    master.terminate()
+    assert master.communicate(timeout=20)[0] == "None\n"
+    assert master.returncode == 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "running"
+    wait_until(lambda: trainer.member.state == "away")
+    process(terms())
+    wait_until(lambda: trainer.member.state == "joined")
+    assert trainer.member.welcome.run == was.run
 
 
 TRAINER = """

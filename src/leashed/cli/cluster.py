@@ -29,6 +29,7 @@ from leashed.cluster.supervisor import (
     REPORT,
     Supervisor,
     command,
+    name_of,
     say,
     supervise,
 )
@@ -114,7 +115,26 @@ def _status(options: argparse.Namespace) -> int:
     for member in report["members"]:
         if member.get("trouble") and member["gone"] is None:
             print(f"{member['role']}-{member['index']}: {member['trouble']}")
+    for name in _missing(report) if state == "running" else ():
+        print(f"{name}: not there")
     return _STATUSES[state]
+
+
+def _missing(report: Mapping[str, Any]) -> list[str]:
+    """Who was to take part, and is not there or has not finished."""
+    there = {
+        (member["role"], member["index"])
+        for member in report["members"]
+        if member["gone"] is None or member["finished"]
+    }
+    terms = report["terms"]
+    expected = (("sync-ps", terms["sync_ps"]), ("trainer", terms["trainers"]))
+    return [
+        name_of(role, index)
+        for role, count in expected
+        for index in range(count)
+        if (role, index) not in there
+    ]
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -53,6 +53,7 @@ def _main(role: str, folder: Path, index: int) -> int:
             key=key,
             folder=folder,
             transport=terms["transport"],
+            comes_back=False,
         )
         return 0 if standing["state"] == "ended" else OVER
     server.serve(

@@ -244,6 +244,10 @@ class Coordinator:
             self._actions.append(Close(connection))
             self._forget(connection)
 
+    def interrupt(self, reason: str, now: float) -> None:
+        """End the run, whatever is left."""
+        self.stop(f"{reason}{self._left()}", now)
+
     def standing(self, now: float) -> dict[str, Any]:
         """How the run stands, as JSON's own types; times are in seconds since it began."""
         state = self.state

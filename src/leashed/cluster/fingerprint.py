@@ -19,7 +19,16 @@ from leashed.files import checkpoint
 from leashed.models.external import External
 from leashed.sync import Synchroniser, When
 
-__all__ = ["Trained", "differing", "of_data", "of_job", "of_model", "of_server", "of_trainer"]
+__all__ = [
+    "Trained",
+    "differing",
+    "of_batches",
+    "of_data",
+    "of_job",
+    "of_model",
+    "of_server",
+    "of_trainer",
+]
 
 Fingerprint: TypeAlias = dict[str, str]
 Trained: TypeAlias = "tuple[checkpoint.BuiltIn | External, Any, int]"
@@ -33,6 +42,11 @@ _DIGITS = 12  # of a digest
 def of_job(name: str) -> Fingerprint:
     """Of all processes of a run that has a name."""
     return {"job": _short(name)} if name else {}
+
+
+def of_batches(total: int | None, batch_size: int) -> Fingerprint:
+    """Of a trainer: how many there are in the run, and examples of one."""
+    return {"batches": "no end" if total is None else f"{total:,}", "batch_size": f"{batch_size:,}"}
 
 
 def of_server(dimension: int) -> Fingerprint:

@@ -29,8 +29,18 @@ from leashed.cluster.journal import Journal, lines
 from leashed.cluster.member import ADDRESS
 from leashed.cluster.opening import Key, Listener, Peer
 from leashed.cluster.outbox import Outbox
-from leashed.cluster.state import Began, Snapshot, State, Terms
-from leashed.cluster.supervisor import REPORT
+from leashed.cluster.state import (
+    Began,
+    Change,
+    Ended,
+    EpochMade,
+    Joined,
+    Removed,
+    Snapshot,
+    State,
+    Terms,
+)
+from leashed.cluster.supervisor import REPORT, name_of
 
 __all__ = ["Master", "Terms", "run"]
 
@@ -58,9 +68,11 @@ def run(
     folder: Path,
     transport: str = "auto",
     watch: Callable[[Standing], None] | None = None,
+    comes_back: bool = True,
 ) -> Standing:
-    """Be the master of a run until it is over. Ctrl-C and SIGTERM end it, and its members are told.
-    To be called on the main thread.
+    """Be the master of a run until it is over. Ctrl-C ends it, and its members are told. SIGTERM, as of a
+    machine that is shut down, ends this master alone, and the run goes on with the next one in the
+    folder; where none ``comes_back``, it is as Ctrl-C. To be called on the main thread.
 
     Where the run in the folder is over already, its master was killed before it could say so, or is
     started once more: then nothing is done but to write run.json, if the end is not in it.
@@ -68,7 +80,7 @@ def run(
     Args and what else is raised: those of ``Master``.
 
     Returns:
-        How the run stood at its end, as in run.json.
+        How the run stood at its end, as in run.json, or when this master left it (``running``).
 
     Raises:
         ValueError: the run in the folder, over or not, had other terms.
@@ -93,8 +105,11 @@ def run(
             journal=journal,
         )
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, master.stop, f"stopped by {number.name}")
+        loop.add_signal_handler(signal.SIGINT, master.stop, "stopped by SIGINT")
+        if comes_back:
+            loop.add_signal_handler(signal.SIGTERM, master.leave)
+        else:
+            loop.add_signal_handler(signal.SIGTERM, master.stop, "stopped by SIGTERM")
         return await master.serve()
 
     return asyncio.run(serve())
@@ -171,6 +186,11 @@ class Master:
             self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
             self._coordinator = Coordinator(terms, began.run, state, self._now(), began.costs)
             undo.pop_all()
+        if self._journal.found is not None:
+            ledger = state.ledger
+            _log.info(
+                "goes on with the run in %s: %s batches are complete", folder, ledger.complete
+            )
 
     @property
     def address(self) -> str:
@@ -214,8 +234,13 @@ class Master:
 
     def stop(self, reason: str) -> None:
         """End the run now; all members are told."""
-        self._coordinator.stop(reason, self._now())
+        self._coordinator.interrupt(reason, self._now())
         self._carry_out()
+
+    def leave(self) -> None:
+        """Go away, as one that is killed: members wait for the next."""
+        _log.info("told to leave: the run goes on with the next master in this folder")
+        self._over.set()
 
     def _now(self) -> float:
         """Seconds since the run began; rises with the monotonic clock, and goes on over restarts."""
@@ -276,9 +301,12 @@ class Master:
         if self._error:
             return
         changes, actions = self._coordinator.take()
+        for change in changes:
+            _say(change, self._coordinator.state)
         self._do(self._outbox.put(Output(changes, [*actions, *then])))
         if self._writing is None:
             if self._outbox.due:
+                self._since = time.monotonic()
                 self._writing = self._loop.create_task(self._write())
             elif self._coordinator.over is not None:
                 self._over.set()
@@ -422,6 +450,24 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
             raise ValueError("it broke off")
         data += more
     return data
+
+
+def _say(change: Change, state: State) -> None:
+    """Who comes and goes, to the log."""
+    membership = state.membership
+    if isinstance(change, Joined):
+        name, again = name_of(change.role, change.index), ", as before" if change.before else ""
+        _log.info("%s joins from %s%s", name, change.address, again)
+    elif isinstance(change, Removed):
+        past = next((each for each in reversed(membership.past) if each.id == change.id), None)
+        if past is not None:
+            _log.info("%s is gone: %s", name_of(past.role, past.index), change.why)
+    elif isinstance(change, EpochMade) and change.restored is not None:
+        _log.warning(
+            "the run goes back to %s batches: all who had more are gone", change.restored.used
+        )
+    elif isinstance(change, Ended):
+        _log.info("the run is over: %s", change.reason)
 
 
 def _ended(folder: Path, began: Began, state: State) -> Standing:

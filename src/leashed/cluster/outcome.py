@@ -124,8 +124,13 @@ def conclude(
     if trainers:
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
     model = train.build(data.train)
-    handed_in = replicas(folder, model.dimension)
-    found = together(handed_in, report["summaries"])
+    summaries = report["summaries"]
+    handed_in = {
+        index: each
+        for index, each in replicas(folder, model.dimension).items()
+        if not summaries.get(f"trainer-{index}", {}).get("crashed")
+    }
+    found = together(handed_in, summaries)
     chosen: tuple[str, NDArray[np.float32]] | None
     if found:
         output, parameters = choose(train.output, found, model, data.test)

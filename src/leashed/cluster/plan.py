@@ -98,6 +98,9 @@ class Cluster:
             first, and goes on; with fewer it fails.
         require_sync: whether the run fails where a trainer is not synchronised for a minute in
             which two rounds of its pace were due, or was not at all at its end.
+        patience: seconds that the run waits for a trainer where none is there and batches are left, as
+            while the only machine that has some is started anew; and for which ``min_trainers`` and
+            ``require_sync`` may be missed.
         keep: seconds between two files (``trainer-0.kept`` in ``run``) of what a trainer has reached,
             from which it goes on when it is started again. ``inf``: none are written.
         snapshot_every: seconds between two snapshots of a sync server, at least: what its restart
@@ -125,6 +128,7 @@ class Cluster:
     name: str = ""
     min_trainers: int = 1
     require_sync: bool = False
+    patience: float = 300.0
     keep: float = 5.0
     snapshot_every: float = 1.0
     ports: int | None = None
@@ -152,6 +156,7 @@ class Cluster:
             raise TypeError(f"cluster.name must be a text, got {self.name!r}")
         checks.whole("cluster.min_trainers", self.min_trainers, 1, self.trainers)
         checks.flag("cluster.require_sync", self.require_sync)
+        checks.real("cluster.patience", self.patience, 0.0)
         if self.keep != math.inf:
             checks.real("cluster.keep", self.keep, 0.0)
         checks.real("cluster.snapshot_every", self.snapshot_every, 0.0)

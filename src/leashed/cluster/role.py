@@ -1,7 +1,8 @@
 """One process of a run: ``python -m leashed.cluster.role master|sync-ps|trainer --plan plan.toml``.
 
 Whoever starts it (``leashed cluster up``, Ray, a person) starts this program. Ctrl-C and SIGTERM end it
-alike.
+alike, but a master: Ctrl-C ends the run, and after SIGTERM, as of a machine that is shut down, it goes on
+with the next master.
 
 Status 0: its work is done (of a master: the run has ended). 1: an error, with its traceback in the log.
 2: the plan is wrong, or the key or the data are not there; starting it again mends nothing. 3: the run is
@@ -16,6 +17,7 @@ import contextlib
 import logging
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,11 @@ from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE, OverError, logged, status_of
 from leashed.cluster.limits import raise_descriptors
 from leashed.cluster.plan import Plan
-from leashed.cluster.supervisor import OVER, name_of, tie
+from leashed.cluster.supervisor import INTERRUPTED, OVER, name_of, tie
 
 __all__ = ["add_arguments", "main", "run"]
+
+_log = logging.getLogger("leashed.cluster.role")  # also as a program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +77,9 @@ def run(role: str, path: Path, index: int) -> int:
     plan = plans.read(path)
     if (role, index) not in plan.cluster.processes():
         count = sum(other == role for other, _ in plan.cluster.processes())
-        raise ValueError(f"index must be less than {count}, the plan's {role}s, got {index}")
+        raise ValueError(
+            f"index must be less than {count}, as many as the plan has of {role}, got {index}"
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     name = name_of(role, index)
     plan.cluster.run.mkdir(parents=True, exist_ok=True)
@@ -83,16 +89,24 @@ def run(role: str, path: Path, index: int) -> int:
     top.addHandler(handler)
     top.setLevel(logging.INFO)
     try:
-        return logged(name, lambda: _play(role, plan, index))
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", RuntimeWarning)  # also what was said before
+            warnings.showwarning = _logged_warning  # type: ignore[assignment]
+            return logged(name, lambda: _play(role, plan, index))
     finally:
         top.removeHandler(handler)
         handler.close()
 
 
+def _logged_warning(message: Warning | str, *_: object) -> None:
+    _log.warning("%s", message)
+
+
 def _play(role: str, plan: Plan, index: int) -> int:
     # Imported here: each role needs but its own.
     if role == "master":
-        return 0 if _master(plan)["state"] == "ended" else OVER
+        state = _master(plan)["state"]
+        return {"ended": 0, "running": INTERRUPTED}.get(state, OVER)
     if role == "sync-ps":
         from leashed.cluster import server  # noqa: PLC0415
 
@@ -112,8 +126,9 @@ def _master(plan: Plan) -> dict[str, Any]:
     cluster, train = plan.cluster, plan.train
     data = train.load().train
     model = train.build(data)
+    total = train.batches(len(data))
     terms = master.Terms(
-        total=train.batches(len(data)),
+        total=total,
         batch_size=train.batch_size,
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
@@ -125,6 +140,7 @@ def _master(plan: Plan) -> dict[str, Any]:
                 cluster.backend,
                 (model, data, train.seed),
             ),
+            **fingerprint.of_batches(total, train.batch_size),
             **fingerprint.of_job(cluster.name),
         },
         beat=cluster.beat,
@@ -132,6 +148,7 @@ def _master(plan: Plan) -> dict[str, Any]:
         grace=cluster.grace,
         min_trainers=cluster.min_trainers,
         require_sync=cluster.require_sync,
+        patience=cluster.patience,
     )
     host, port = cluster.address
     with contextlib.ExitStack() as stack:

@@ -159,6 +159,7 @@ class Cluster:
         collectives.check(self.backend, self.trainers, synchroniser)
         told = {
             **fingerprint.of_trainer(dimension, synchroniser, self.backend, trained),
+            **fingerprint.of_batches(total, batch_size),
             **fingerprint.of_job(self.job),
         }
         cluster, ended = self, None

@@ -27,7 +27,8 @@ def run(plan: Plan, index: int) -> str | None:
     Raises:
         OSError: the data cannot be read, or the master not be reached, or not any more. Started again
             it goes on from what it has kept.
-        ValueError: the plan asks for what does not go together.
+        ValueError: the plan asks for what does not go together, or for a training that crashes: the loss
+            or the parameters are no longer finite.
     """
     cluster, words = plan.cluster, plan.train
     kept = cluster.run / f"trainer-{index}.kept"
@@ -64,6 +65,11 @@ def run(plan: Plan, index: int) -> str | None:
             grace=cluster.grace,
         ),
     )
+    if result.outcome == "crashed":
+        raise ValueError(
+            f"its training crashed after {result.total_updates:,} updates: a loss, a gradient or a "
+            "parameter is no longer finite; try a smaller train.lr"
+        )
     if result.config.get("cluster_lost"):
         raise ConnectionError(result.config["cluster_ended"])
     why: str | None = result.config.get("cluster_ended")
