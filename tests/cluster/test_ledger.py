@@ -138,7 +138,7 @@ class Ledgers(RuleBasedStateMachine):
         self.total = 60
         self.ledger = Ledger(self.total)
         self.batches = ["free"] * self.total
-        self.again = 0
+        self.again = self.lost = 0
 
     @rule(member=st.integers(1, 4), batches=st.integers(1, 20))
     def grant(self, member: int, batches: int) -> None:
@@ -171,6 +171,21 @@ class Ledgers(RuleBasedStateMachine):
                 self.batches[batch] = "free"
                 self.again += dead
 
+    @rule(used=st.sets(st.integers(0, 59)))
+    def restore(self, used: set[int]) -> None:
+        """To parameters that may have what is not known to be used any more."""
+        for member in range(1, 5):
+            self.take_back(member, dead=True, used=set())
+        self.lost += sum(
+            state == "complete" and batch not in used for batch, state in enumerate(self.batches)
+        )
+        known = range(self.ledger.next)
+        self.ledger.restore(Account(len(known), [(b, 1) for b in known if b not in used]))
+        self.batches = [
+            "complete" if batch in known and batch in used else "free"
+            for batch in range(self.total)
+        ]
+
     def apart(self, member: int, used: set[int]) -> list[tuple[int, int, int]]:
         """Of a member's batches those used, which are complete from here on."""
         found = []
@@ -189,6 +204,7 @@ class Ledgers(RuleBasedStateMachine):
         assert ledger.free == self.batches.count("free")
         assert ledger.outstanding == self.total - ledger.complete - ledger.free
         assert ledger.again == self.again
+        assert ledger.lost == self.lost
         assert ledger.done == (ledger.complete == self.total)
 
 

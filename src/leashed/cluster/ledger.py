@@ -176,8 +176,9 @@ class Ledger(Struct):
         return used.next <= self.next and all(map(operator.le, ends, begins))
 
     def restore(self, used: Account) -> None:
-        """What was used since is free again, with the parameters that it went into. There are no
-        leases.
+        """What was used since is free again, with the parameters that it went into; and what went into
+        these and is not known to be used any more, since a master was restarted or the run has gone
+        back before, is used again. There are no leases.
 
         Raises:
             ValueError: there are, or it never was so; nothing has changed.
@@ -187,12 +188,9 @@ class Ledger(Struct):
         before = self.back
         spans = [*used.open, (used.next, self.next - used.next)]
         self.back = _merged(span for span in spans if span[1] > 0)
-        free, was_free, either = map(_union, (self.back, before, [*self.back, *before]))
-        self.complete = self.next - free
+        self.complete = self.next - _covered(self.back)
         self.restored += 1
-        self.lost += either - was_free
-        # What a master did not know, since it was restarted, is not granted once more.
-        self.again -= either - free
+        self.lost += _covered([*self.back, *before]) - _covered(before)
 
     def _of(self, member: int) -> list[Held]:
         return [held for held in self.held.values() if held.member == member]
@@ -215,6 +213,15 @@ def _unused(held: Held, apart: Iterable[Apart]) -> list[tuple[int, int]]:
     return [(first, count) for first, count in spans if count > 0]
 
 
+def _covered(spans: Iterable[tuple[int, int]]) -> int:
+    """How many batches are in one of them."""
+    covered = end = 0
+    for first, count in sorted(spans):
+        covered += max(0, first + count - max(first, end))
+        end = max(end, first + count)
+    return covered
+
+
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """By number, neighbours joined."""
     merged: list[tuple[int, int]] = []
@@ -224,12 +231,3 @@ def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((first, count))
     return merged
-
-
-def _union(spans: Iterable[tuple[int, int]]) -> int:
-    """How many numbers are in any."""
-    count, end = 0, 0
-    for first, length in sorted(spans):
-        count += max(0, first + length - max(first, end))
-        end = max(end, first + length)
-    return count
