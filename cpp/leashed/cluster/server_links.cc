@@ -72,6 +72,7 @@ ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>
       lanes_(servers),
       kept_(owner.size()),
       other_(dimension),
+      before_(owner.size()),
       first_(owner.size()),
       under_way_(owner.size()),
       standings_(standings ? std::move(standings)
@@ -213,7 +214,7 @@ bool ServerLinks::begin(std::uint64_t turn) {
     renew(lane);
     for (const std::uint32_t f : lane.asked) {
       under_way_[f] = true;
-      first_[f] = first_[f] && claim(f);
+      first_[f] = before_[f] && claim(f);
     }
     order_.clear();
     for (const std::uint32_t f : lane.fragments) {
@@ -221,7 +222,7 @@ bool ServerLinks::begin(std::uint64_t turn) {
       const Standing& standing = standings_->fragments[f];
       if (lane.connection && !under_way_[f]) {
         const bool made = standing.contact.load(std::memory_order_acquire) == Contact::made;
-        first_[f] = !made && claim(f);
+        first_[f] = before_[f] = !made && claim(f);
         if (!made && !first_[f]) continue;  // another thread's
         order_.emplace_back(~standing.missed.load(kRelaxed), f);
       }
@@ -406,6 +407,14 @@ void ServerLinks::add_up(const float* theta, Covered& done, Covered& first) {
   for (const std::uint32_t f : came_) {
     standings_->fragments[f].missed.store(0, kRelaxed);
     const Range range = fragment(f, dimension_);
+    // Another thread makes it, or has. Where that has changed theta, what encoding so large a
+    // change loses would go into w: the next exchange sends it as it is.
+    if (before_[f] && !first_[f]) {
+      kept_[f] = false;
+      const auto& contact = standings_->fragments[f].contact;
+      if (contact.load(std::memory_order_acquire) == Contact::made) done.add(range);
+      continue;
+    }
     const std::span<float> values(other_.data() + range.begin, range.end - range.begin);
     const bool given = first_[f] && standings_->fragments[f].offers.has(values);
     // What the server has is theta as it was when it was sent: what was trained since then stays.
@@ -415,7 +424,7 @@ void ServerLinks::add_up(const float* theta, Covered& done, Covered& first) {
       continue;
     }
     first.add(range);
-    kept_[f] = false;  // theta is another: what encoding so large a change loses would go into w
+    kept_[f] = false;  // likewise
   }
 }
 

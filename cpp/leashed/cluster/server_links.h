@@ -150,7 +150,8 @@ class ServerLinks final : public Servers {
   std::vector<std::uint32_t> wanted_, came_, claimed_;
   bool all_ = true;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> order_;  // bits of `missed` turned, fragment
-  std::vector<bool> first_;  // of each fragment: it goes as, or has gone as, claimed
+  // Of each fragment: it was sent, or is to be, before a first contact; which this thread makes.
+  std::vector<bool> before_, first_;
   std::vector<bool> under_way_;
   Spin spin_;
   WireCount traffic_;

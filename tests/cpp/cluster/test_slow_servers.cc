@@ -216,6 +216,27 @@ TEST_CASE("a server that has begun to answer and then never does is late") {
   CHECK(trainer.fewest() == 1);
 }
 
+TEST_CASE(
+    "what was sent before another thread's first contact is no measure of what comes after it") {
+  for (const Codec codec : {Codec::none, Codec::bfloat16, Codec::int8}) {
+    CAPTURE(static_cast<int>(codec));
+    SyncServer server(holdings());
+    server.restore({Vector(kDimension, 9), std::vector<bool>(kFragments, true), 0});
+    const auto standings = std::make_shared<Standings>(1, kFragments);
+    Trainer slow(codec, standings), quick(codec, standings);
+    slow.theta.assign(kDimension, 12345);
+    slow.connect_slowly(server);
+    quick.connect(server);
+    CHECK_FALSE(slow.exchange_slowly(kEach));
+    quick.theta = slow.theta;  // they are of one trainer
+    CHECK(quick.exchange(Deadline::in(kLong)));
+    slow.theta = quick.theta;
+    for (int k = 0; k < 3; ++k) CHECK(slow.exchange_slowly(kAll));
+    CHECK(server.snapshot().values == Vector(kDimension, 9));
+    CHECK(slow.theta == Vector(kDimension, 9));
+  }
+}
+
 TEST_CASE("a first contact that is slow is another thread's, who has it sooner") {
   SyncServer server(holdings());
   server.restore({Vector(kDimension, 9), std::vector<bool>(kFragments, true), 0});
