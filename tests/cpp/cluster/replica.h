@@ -11,9 +11,9 @@ namespace leashed {
 
 class Replica {
  public:
-  explicit Replica(const std::vector<float>& initial)
+  explicit Replica(const std::vector<float>& initial, const Choice& discipline = {"locked"})
       : rule_(make_rule({"sgd", {{"lr", 1}}})),
-        discipline_(make_discipline({"locked"}, context(initial, *rule_))),
+        discipline_(make_discipline(discipline, context(initial, *rule_))),
         dimension_(initial.size()) {}
 
   Discipline& discipline() { return *discipline_; }
@@ -32,7 +32,7 @@ class Replica {
  private:
   static DisciplineContext context(const std::vector<float>& initial, const Rule& rule) {
     DisciplineContext context{initial.data(), initial.size(), 1, 1, rule};
-    context.synchronisers = 1;
+    context.synchronisers = 4;  // one exchange within another
     return context;
   }
   const std::unique_ptr<Rule> rule_;
