@@ -49,6 +49,13 @@ PARTS = {
         "python tests/checkpoint_signals.py",
     ),
     "faults": Part(60, "python tests/cluster/faults.py --faults 200"),
+    "cluster": Part(
+        60,
+        "LEASHED_SCHEDULES=30000 pytest -n 2 --timeout 0 -m 'not process' "
+        "tests/cluster/test_schedules.py tests/cluster/test_lost_parameters.py && "
+        "cmake -S . -B build/dev -DLEASHED_TESTS=ON && cmake --build build/dev --target test_cluster && "
+        "LEASHED_SCHEDULES=100000 build/dev/tests/cpp/test_cluster -tc='whenever and however*'",
+    ),
     "schedules": Part(30, "python tests/policies/compare.py --schedules 100000"),
     "levels": Part(15, "make test-levels-whole"),
     "aarch64": Part(60, "make test-aarch64-whole"),

@@ -3,7 +3,8 @@ can go wrong.
 
 Real are ``Coordinator``, ``Outbox`` and ``Standing``. Messages on a connection are delayed, and, if the schedule
 says so, lost, doubled and overtaken by others; connections break, at one end or both; processes are
-killed, stopped and started, the master too, which then has only what was on its disk, which is slow.
+killed, stopped and started, all trainers at once and the master too, which then has only what was on
+its disk, which is slow; and some that join are other things than the run is.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import numpy as np
 
+import leashed as lsh
 from leashed.cluster import wire
 from leashed.cluster.coordinator import Close, Coordinator, Send
+from leashed.cluster.fingerprint import differing, of_job, of_server, of_trainer
 from leashed.cluster.journal import lines
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.messages import (
@@ -29,6 +33,7 @@ from leashed.cluster.messages import (
     Epoch,
     FromMaster,
     Gone,
+    Join,
     Lease,
     Servers,
     ToMaster,
@@ -36,7 +41,8 @@ from leashed.cluster.messages import (
 )
 from leashed.cluster.outbox import Outbox
 from leashed.cluster.standing import Standing
-from leashed.cluster.state import Began, Entry, Snapshot, State, Terms
+from leashed.cluster.state import Began, Change, Entry, Joined, Snapshot, State, Terms
+from leashed.cluster.supervisor import name_of
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,45 @@ class Chances:
     overtaken: float = 0.0
     cut: float = 0.0
     killed: float = 0.0
+    all_killed: float = 0.0  # all trainers, and now and then the master with them
+    unlike: float = 0.0  # one begins that is another thing; also of those that begin anyhow
     stopped: float = 0.0
     master_killed: float = 0.0
     master_stopped: float = 0.0
     round_fails: float = 0.0
     disk: float = 0.0  # seconds, at most, until what is written is on it
     troubles_end: float = 30.0  # seconds, after which everything works
+
+
+def told(**given: Any) -> dict[str, str]:
+    """What a trainer has that all of a run must have alike."""
+    model = given.get("model", lsh.models.mlp(16, [4], 3))
+    x = np.linspace(0, 1, 8 * 16, dtype=np.float32).reshape(8, 16)
+    data = lsh.Dataset.from_arrays(given.get("x", x), np.arange(8, dtype=np.int32) % 3)
+    trained = model, data, given.get("seed", 0)
+    sync, backend = given.get("sync", lsh.sync.MA(alpha=0.5)), given.get("backend", "leashed")
+    own = of_trainer(model.dimension, sync, backend, trained)
+    return {**of_job(given.get("job", "mine")), **own}
+
+
+RUN = told()
+UNLIKE = [
+    {"leashed": "0.0.1"},
+    told(model=lsh.models.mlp(16, [5], 3)),
+    told(model=lsh.models.mlp(16, [4], 3, name="other")),
+    told(sync=lsh.sync.EASGD()),
+    told(sync=lsh.sync.MA(alpha=0.25)),
+    told(sync=lsh.sync.MA(alpha=0.5, when=lsh.sync.every(iterations=5))),
+    told(x=np.ones((8, 16), np.float32), seed=1),
+    told(backend="gloo"),
+    told(job="another"),
+]
+
+
+def words_of(role: str, words: dict[str, str]) -> dict[str, str]:
+    """As much of it as a process of that role has."""
+    known = {**of_job("mine"), **of_server(1)}
+    return {name: word for name, word in words.items() if role == "trainer" or name in known}
 
 
 class Line:
@@ -75,9 +114,13 @@ class Process:
     role: str
     index: int
     standing: Standing
+    words: dict[str, str]  # its fingerprint
+    started: float
+    more: bool = False  # its place has been given to another, as far as whoever starts it knows
     line: Line | None = None
     welcomed: bool = False
     heard: float = 0.0
+    why: str = ""  # it was turned away, being another thing
     alive: bool = True
     stopped_until: float = 0.0
     leases: dict[int, list[int]] = field(default_factory=dict)  # ticket: first, count, used
@@ -87,6 +130,7 @@ class Process:
     newest: int = 0
     used: int = 0  # batches, since it was started
     content: set[int] = field(default_factory=set)  # batches that are in its parameters
+    under: dict[int, int] = field(default_factory=dict)  # batch: of which lease it trained it last
 
 
 class World:
@@ -116,6 +160,8 @@ class World:
         self.master_backlog: list[Callable[[], None]] = []
         self.lines: dict[int, Line] = {}
         self.processes: list[Process] = []
+        self.everybody: dict[str, Process] = {}  # by address
+        self.agreed: dict[str, str] = {}  # what all that were members have told
         self.over: str | None = None
         self.trained: Counter[int] = Counter()  # batch: how often
         self.epochs: dict[int, Epoch] = {}
@@ -137,7 +183,6 @@ class World:
         while self._events and self._events[0][0] <= until and self.over is None:
             self.now, _, what = heapq.heappop(self._events)
             what()
-            self.check()
 
     # What goes wrong.
 
@@ -147,16 +192,15 @@ class World:
     def trouble(self) -> None:
         """Once in a tenth of a second."""
         chances, tenth = self.chances, 0.1
+        if self.troubled(chances.all_killed * tenth):
+            self.kill_all()
+        if self.troubled(chances.unlike * tenth):
+            place = self.random.choice(
+                [(p.role, p.index) for p in self.processes] or [("trainer", 0)]
+            )
+            self.start(*place, more=True)
         if self.master and self.troubled(chances.master_killed * tenth):
-            self.happened["master killed"] += 1
-            self.master = None
-            if self.writing and self.random.random() < 0.5:
-                self.on_disk(*self.writing)
-            self.master_backlog.clear()
-            for line in self.lines.values():
-                line.at_master = False
-                self.reliably(line, lambda line=line: self.hang_up(line))
-            self.after(self.random.uniform(0.05, 3.0), self.start_master)
+            self.kill_master()
         if self.master and self.troubled(chances.master_stopped * tenth):
             self.happened["master stopped"] += 1
             self.master_stopped_until = self.now + self.random.uniform(0.5, 12.0)
@@ -175,11 +219,36 @@ class World:
         self.after(tenth, self.trouble)
 
     def kill(self, process: Process) -> None:
+        """Its place is taken again, sooner or later."""
+        self.end(process)
+        if not process.more:
+            self.after(self.random.uniform(0.05, 8.0), lambda: self.again(process, process.words))
+
+    def end(self, process: Process) -> None:
         process.alive = False
         self.processes.remove(process)
         if process.line:
             self.cut(process.line)
-        self.after(self.random.uniform(0.05, 8.0), lambda: self.start(process.role, process.index))
+
+    def kill_all(self) -> None:
+        """All trainers, and now and then the master at the same moment."""
+        self.happened["all killed"] += 1
+        for process in list(self.processes):
+            if process.role == "trainer":
+                self.kill(process)
+        if self.master and self.random.random() < 0.3:
+            self.kill_master()
+
+    def kill_master(self) -> None:
+        self.happened["master killed"] += 1
+        self.master = None
+        if self.writing and self.random.random() < 0.5:
+            self.on_disk(*self.writing)
+        self.master_backlog.clear()
+        for line in self.lines.values():
+            line.at_master = False
+            self.reliably(line, lambda line=line: self.hang_up(line))
+        self.after(self.random.uniform(0.05, 3.0), self.start_master)
 
     def cut(self, line: Line) -> None:
         """Each end hears of it, or is left to find out."""
@@ -190,14 +259,55 @@ class World:
 
     # Processes.
 
-    def start(self, role: str, index: int) -> None:
+    def start(
+        self, role: str, index: int, words: dict[str, str] | None = None, *, more: bool = False
+    ) -> None:
+        """A process; ``more``: beside whoever is in its place."""
+        words = words_of(role, words or RUN)
+        if more or self.troubled(self.chances.unlike):
+            words |= words_of(role, self.random.choice(UNLIKE))
         self._processes += 1
         address = f"10.0.0.{index}:{self._processes}"
-        standing = Standing(role, index, address, **self.begun_with(role, index))  # type: ignore[arg-type]
+        begun = self.begun_with(role, index)
+        standing = Standing(role, index, address, words, **begun)  # type: ignore[arg-type]
         standing.asks = role == "trainer"
-        process = Process(self._processes, role, index, standing)
+        process = Process(self._processes, role, index, standing, words, self.now, more)
         self.processes.append(process)
+        self.everybody[address] = process
         self.live(process)
+
+    def again(self, process: Process, words: dict[str, str]) -> None:
+        """Unless another has its place."""
+        if all(other.more for other in self.of_place(process)):
+            self.start(process.role, process.index, words)
+
+    def of_place(self, process: Process) -> list[Process]:
+        place = process.role, process.index
+        return [p for p in self.processes if (p.role, p.index) == place and p is not process]
+
+    def turned_away(self, process: Process, why: str) -> None:
+        """It is another thing than the run, and whoever has started it makes it the same."""
+        assert not process.ids, "of a member"
+        process.why = why
+        self.happened["turned away"] += 1
+        self.end(process)
+        if process.more:
+            return
+
+        def mended() -> None:
+            known = self.master.state.fingerprint if self.master else {}
+            self.again(process, {n: known.get(n, word) for n, word in process.words.items()})
+
+        self.after(self.random.uniform(0.05, 3.0), mended)
+
+    def taken_in(self, process: Process) -> None:
+        """As a member."""
+        for name, word in process.words.items():
+            assert self.agreed.setdefault(name, word) == word, "members that differ"
+        if process.more:
+            process.more = False
+            for other in self.of_place(process):
+                self.end(other)
 
     def begun_with(self, role: str, index: int) -> dict[str, Any]:  # noqa: ARG002
         """What a process has of those before it, as ``Standing`` takes it."""
@@ -244,11 +354,12 @@ class World:
         standing = process.standing
         if process.role != "trainer" or process.finishing:
             return
-        for held in process.leases.values():
+        for ticket, held in process.leases.items():
             step = min(self.random.randint(0, 6), held[1] - held[2])
             for batch in range(held[0] + held[2], held[0] + held[2] + step):
                 self.trained[batch] += 1
                 process.content.add(batch)
+                process.under[batch] = ticket
             held[2] += step
             process.used += step
         counters = {"batches_used": float(process.used)}
@@ -274,16 +385,23 @@ class World:
         return True
 
     def hear(self, process: Process, line: Line, data: bytes) -> None:
-        if process.line is not line:
+        if process.line is not line or not process.alive or process.standing.over is not None:
             return
         process.heard = self.now
         (message,) = wire.from_master().feed(data)
+        if isinstance(message, Gone) and (message.unlike or process.more):
+            if message.unlike:
+                self.turned_away(process, message.reason)
+            else:
+                self.end(process)
+            return
         if isinstance(message, Welcome | Gone):
             process.welcomed = isinstance(message, Welcome)
         news = process.standing.hear(message)
         if isinstance(news, Welcome):
             assert news.id not in process.ids, "an id comes twice"
             process.ids.append(news.id)
+            self.taken_in(process)
             process.newest = 0
             process.leases.clear()
         elif isinstance(news, Lease):
@@ -377,7 +495,33 @@ class World:
     def master_hears(self, line: Line, data: bytes) -> None:
         if self.master and line.at_master:
             (message,) = wire.to_master().feed(data)
-            self.master.heard(line.number, message, self.now)
+            if isinstance(message, Join):
+                self.joins(self.master, line, message)
+            else:
+                self.master.heard(line.number, message, self.now)
+
+    def joins(self, master: Coordinator, line: Line, join: Join) -> None:
+        """Who differs is told in what, and changes nothing else."""
+        run = dict(master.state.fingerprint)
+        unlike = {n for n, word in join.fingerprint.items() if run.get(n, word) != word}
+        for _ in range(2 * bool(unlike)):  # what is due now is not its doing
+            master.tick(self.now)
+        if not unlike or line.number not in master._connections or master.over is not None:
+            master.heard(line.number, join, self.now)
+            return
+        before = [msgspec.json.encode(master.state), dict(master._waiting), list(master._changes)]
+        told = len(master._actions)
+        master.heard(line.number, join, self.now)
+        assert before == [msgspec.json.encode(master.state), master._waiting, master._changes]
+        ((to, answer),) = master._actions[told:]
+        assert to == line.number
+        assert isinstance(answer, Gone)
+        assert answer.unlike
+        assert answer.reason.count(" here, and ") == len(unlike)
+        for name in unlike:
+            assert f"{name} is {join.fingerprint[name]} here, and {run[name]} in" in answer.reason
+        named = master.standing(self.now)["unlike"]
+        assert named[name_of(join.role, join.index)] == answer.reason
 
     def master_hears_end(self, line: Line) -> None:
         def end() -> None:
@@ -389,9 +533,20 @@ class World:
 
     def carry_out(self) -> None:
         assert self.master is not None
-        self.do(self.outbox.put(self.master.take()))
+        self.check()
+        output = self.master.take()
+        for change in output.changes:
+            self.recorded(change)
+        self.do(self.outbox.put(output))
         if self.writing is None:
             self.write()
+
+    def recorded(self, change: Change) -> None:
+        """The master has decided so."""
+        if isinstance(change, Joined):
+            assert self.master is not None
+            words = self.everybody[change.address].words
+            assert differing(self.master.state.fingerprint, words) is None
 
     def write(self) -> None:
         """What is next, and after it what comes meanwhile."""
@@ -442,10 +597,11 @@ class World:
     # What must hold, always.
 
     def check(self) -> None:
-        if self.master:
-            check_ledger(self.master.state.ledger)
-            members = self.master.state.membership.members.values()
-            assert len({member.name for member in members}) == len(members), "two in one place"
+        assert self.master is not None
+        check_ledger(self.master.state.ledger)
+        members = self.master.state.membership.members.values()
+        places = {(member.role, member.index) for member in members}
+        assert len(places) == len(members), "two in one place"
 
     def replayed(self) -> State:
         """What a new master would know, were all written that is decided."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import os
 import signal
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster import faults
-from cluster.fake import Chances, Process, World, check_ledger
+from cluster.fake import RUN, Chances, Process, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +22,7 @@ from leashed.cluster.messages import (
     Epoch,
     Kept,
 )
-from leashed.cluster.state import Terms
+from leashed.cluster.state import Change, EpochMade, Joined, Removed, Terms
 from leashed.cluster.supervisor import Supervisor, command, supervise
 
 MANY = int(os.environ.get("LEASHED_SCHEDULES", "40"))
@@ -32,6 +34,7 @@ ROUND, KEEP = 0.3, 1.5  # seconds between two rounds, and between two files
 class Summing:
     """What a trainer knows of its rounds."""
 
+    begun: bool = False
     common: set[int] = field(default_factory=set)  # what all had after the last
     of: Account | None = None  # what was known to be used before it
     kept_at: float = 0.0
@@ -42,19 +45,23 @@ class Sums(World):
     """Trainers that sum with each other in rounds, and keep files of what they have.
 
     Attributes:
-        gone: batches that went with a replica, since the last round before.
+        gone: batches that may count as used, and went with a replica, since the last round before.
         handed_in: batches that are in the parameters that were.
         files: by index, what was kept last, and what is in it.
+        restored, lost: as they are to be told.
+        decided: what the master has, but for what was told of leases that are held.
+        ids: members by id.
     """
 
-    def __init__(
-        self, seed: int, terms: Terms, chances: Chances, *, keeps: bool, all_die: float
-    ) -> None:
+    def __init__(self, seed: int, terms: Terms, chances: Chances, *, keeps: bool) -> None:
         self.gone: set[int] = set()
         self.handed_in: set[int] = set()
         self.files: dict[int, tuple[Kept, set[int]]] = {}
         self.rounds: dict[int, Summing] = {}
-        self._keeps, self._all_die = keeps, all_die
+        self.restored = self.lost = 0
+        self.ids: dict[int, Process] = {}
+        self._voided = 0  # leases up to this count for nothing any more
+        self._keeps = keeps
         super().__init__(seed, terms, chances, servers=0)
         self.round()
 
@@ -65,30 +72,32 @@ class Sums(World):
         kept = self.files.get(index)
         return {"summing": role == "trainer", "kept": kept and kept[0]}
 
-    def start(self, role: str, index: int) -> None:
-        super().start(role, index)
-        if self.processes and (kept := self.files.get(index)) is not None:
-            process = self.processes[-1]
-            if process.index == index:
+    def live(self, process: Process) -> None:
+        if not self.of(process).begun:
+            self.of(process).begun = True
+            if (kept := self.files.get(process.index)) is not None:
                 process.content |= kept[1]
                 self.of(process).common |= kept[1]
+        super().live(process)
 
-    def trouble(self) -> None:
-        if self.troubled(self._all_die * 0.1):
-            self.happened["all killed"] += 1
-            for process in list(self.processes):
-                self.kill(process)
-        super().trouble()
+    def kill_all(self) -> None:
+        super().kill_all()
+        for index in list(self.files):
+            if self.random.random() < 0.2:  # with its machine
+                del self.files[index]
 
-    def kill(self, process: Process) -> None:
-        self.gone |= process.content - self.of(process).common
-        super().kill(process)
+    def end(self, process: Process) -> None:
+        self.lose(process)
+        super().end(process)
+
+    def lose(self, process: Process, kept: Iterable[int] = ()) -> None:
+        """What only its replica had, is in none any more."""
+        own = process.content.difference(self.of(process).common, kept)
+        self.gone |= {batch for batch in own if process.under.get(batch, 0) > self._voided}
 
     def train(self, process: Process) -> None:
         if self.of(process).together:
             super().train(process)
-        if process.finishing:  # before its last word
-            self.handed_in |= process.content
 
     def may_end(self, process: Process) -> bool:
         return process.content <= self.of(process).common
@@ -111,7 +120,7 @@ class Sums(World):
             root = here[fresh.index(False) if False in fresh else 0]
             for process, new in zip(here, fresh, strict=True):
                 if new and process is not root:
-                    self.gone |= process.content - self.of(process).common - root.content
+                    self.lose(process, root.content)
                     process.content = set(root.content)
                 self.of(process).together = epoch.number
         whole = set().union(*(p.content for p in here))
@@ -125,9 +134,49 @@ class Sums(World):
                 mine.kept_at = self.now
                 self.files[process.index] = process.standing.kept, set(whole)
 
-    def note(self, message: Any) -> None:
-        if not (isinstance(message, Account) and message.restored):
-            super().note(message)
+    # What the ledger makes of it.
+
+    def start_master(self) -> None:
+        self.decided = self.replay(self.written)
+        super().start_master()
+
+    def recorded(self, change: Change) -> None:
+        super().recorded(change)
+        before = used(self.decided.ledger.account) if isinstance(change, EpochMade) else set()
+        self.decided.apply(change)
+        if isinstance(change, Joined):
+            self.ids[change.id] = self.everybody[change.address]
+        elif isinstance(change, Removed):
+            process = self.ids[change.id]
+            self.lose(process)  # should it live, it takes over what the others have
+            if change.summary is not None:
+                self.handed_in |= process.content
+        elif isinstance(change, EpochMade):
+            if change.restored is not None:
+                self.goes_back(change, before)
+            ring = [self.ids[seat.id].content for seat in self.decided.membership.epoch.members]
+            have = self.handed_in.union(self.gone, *ring)
+            assert used(self.decided.ledger.account) <= have, "done, and in nobody's parameters"
+
+    def goes_back(self, change: EpochMade, before: set[int]) -> None:
+        """Exactly to what is in what they go on with, but for what had gone with a replica."""
+        assert change.restored is not None
+        now = used(change.restored)
+        assert now == used(self.decided.ledger.account)
+        self.restored += 1
+        self.lost += len(before - now)
+        self.happened["restored from a file" if change.by else "begun anew"] += 1
+        if change.by:
+            assert now <= self.ids[change.by].content | self.gone, "of other parameters"
+        else:
+            assert not now
+        self.gone &= now
+        self._voided = self.decided.ledger.tickets
+
+
+def used(account: Account) -> set[int]:
+    spans = (range(first, first + count) for first, count in account.open)
+    return set(range(account.next)).difference(*spans)
 
 
 chance = st.sampled_from([0.0, 0.0, 0.02, 0.1])
@@ -135,7 +184,7 @@ rate = st.sampled_from([0.0, 0.0, 0.02, 0.05])
 chances = st.builds(
     Chances,
     lost=chance, doubled=chance, cut=rate, killed=rate, stopped=rate, master_killed=rate,
-    master_stopped=rate,
+    master_stopped=rate, all_killed=st.sampled_from([0.02, 0.1, 0.2]), unlike=rate,
 )  # fmt: skip
 
 
@@ -146,25 +195,37 @@ chances = st.builds(
     total=st.integers(50, 800),
     bad=chances,
     keeps=st.booleans(),
-    all_die=st.sampled_from([0.02, 0.1, 0.2]),
+    told=st.sampled_from([RUN, {}]),
 )
 def test_what_is_complete_is_in_the_parameters(
-    seed: int, trainers: int, total: int, bad: Chances, keeps: bool, all_die: float
+    seed: int, trainers: int, total: int, bad: Chances, keeps: bool, told: dict[str, str]
 ) -> None:
-    terms = Terms(total=total, batch_size=4, trainers=trainers)
-    world = Sums(seed, terms, bad, keeps=keeps, all_die=all_die)
+    terms = Terms(total=total, batch_size=4, trainers=trainers, fingerprint=told)
+    world = Sums(seed, terms, bad, keeps=keeps)
     world.run(LONG)
     assert world.over is not None, "a deadlock"
     assert world.master is not None
     ledger = world.master.state.ledger
-    check_ledger(ledger)
     assert ledger.complete == total
     have = world.handed_in
     assert set(range(total)) - have <= world.gone, "done, and in nobody's parameters"
+    assert (ledger.restored, ledger.lost) == (world.restored, world.lost)
     if not world.happened["all killed"] and not world.gone:
         assert have == set(range(total))
     again = sum(world.trained.values()) - total
     assert again <= ledger.again + ledger.lost
+
+
+def test_runs_go_back_to_what_was_kept_and_to_the_beginning() -> None:
+    """Otherwise the test above would show nothing."""
+    happened: Counter[str] = Counter()
+    for seed in range(10):
+        terms = Terms(total=400, batch_size=4, trainers=3)
+        world = Sums(seed, terms, Chances(killed=0.02, all_killed=0.2), keeps=seed % 2 == 0)
+        world.run(LONG)
+        happened += world.happened
+    for what in ("all killed", "master killed", "restored from a file", "begun anew"):
+        assert happened[what] > 3, what
 
 
 @pytest.mark.process

@@ -8,7 +8,7 @@ from collections import Counter
 
 import msgspec
 import pytest
-from cluster.fake import Chances, World
+from cluster.fake import RUN, Chances, World, words_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,23 +23,28 @@ rate = st.sampled_from([0.0, 0.0, 0.02, 0.05, 0.2])
 chances = st.builds(
     Chances,
     lost=chance, doubled=chance, overtaken=chance, cut=rate, killed=rate, stopped=rate,
-    master_killed=rate, master_stopped=rate, round_fails=chance,
+    all_killed=rate, unlike=rate, master_killed=rate, master_stopped=rate, round_fails=chance,
     disk=st.sampled_from([0.0, 0.0, 0.02, 1.0, 8.0]),
 )  # fmt: skip
 
 
-def terms(trainers: int, total: int | None) -> Terms:
-    return Terms(total=total, batch_size=4, trainers=trainers)
+# What the run is: as rank 0 tells it, a sync server, or whoever comes first.
+told_first = st.sampled_from([RUN, words_of("sync-ps", RUN), {}])
+
+
+def terms(trainers: int, total: int | None, told: dict[str, str] = RUN) -> Terms:
+    return Terms(total=total, batch_size=4, trainers=trainers, fingerprint=told)
 
 
 @settings(max_examples=MANY)
 @given(
-    seed=st.integers(0, 2**32), trainers=st.integers(1, 8), total=st.integers(1, 400), bad=chances
-)
+    seed=st.integers(0, 2**32), trainers=st.integers(1, 8), total=st.integers(1, 400), bad=chances,
+    told=told_first,
+)  # fmt: skip
 def test_every_run_ends_with_every_batch_complete_once(
-    seed: int, trainers: int, total: int, bad: Chances
+    seed: int, trainers: int, total: int, bad: Chances, told: dict[str, str]
 ) -> None:
-    world = World(seed, terms(trainers, total), bad)
+    world = World(seed, terms(trainers, total, told), bad)
     world.run(LONG)
     assert world.over is not None, "a deadlock"
     assert world.master is not None
@@ -49,25 +54,30 @@ def test_every_run_ends_with_every_batch_complete_once(
     assert set(world.trained) == set(range(total))
     twice = sum(world.trained.values()) - total
     assert twice <= ledger.again
-    told = counted(world.master.standing(world.now), "trainer").values()
-    used = sum(each["batches_used"] for each in told)
+    counters = counted(world.master.standing(world.now), "trainer").values()
+    used = sum(each["batches_used"] for each in counters)
     assert used <= total + ledger.again
-    if not (bad.overtaken or bad.master_killed):
+    # (Where all are killed, the master is now and then.)
+    if not (bad.overtaken or bad.master_killed or bad.all_killed):
         assert used >= total
     if not any(
-        (bad.overtaken, bad.master_killed, bad.stopped, bad.cut, bad.lost, bad.master_stopped)
-    ):
+        (bad.overtaken, bad.master_killed, bad.all_killed, bad.stopped, bad.cut, bad.lost,
+         bad.master_stopped)
+    ):  # fmt: skip
         assert used == total  # of who is killed, what it had told last is what the ledger has
-    if not any((bad.cut, bad.killed, bad.stopped, bad.lost, bad.overtaken, bad.master_stopped)):
+    if not any(
+        (bad.cut, bad.killed, bad.all_killed, bad.stopped, bad.lost, bad.overtaken,
+         bad.master_stopped)
+    ):  # fmt: skip
         assert twice == 0 or bad.master_killed
 
 
 @settings(max_examples=MANY // 2)
-@given(seed=st.integers(0, 2**32), trainers=st.integers(1, 8), bad=chances)
+@given(seed=st.integers(0, 2**32), trainers=st.integers(1, 8), bad=chances, told=told_first)
 def test_all_come_to_agree_on_the_newest_epoch_and_servers(
-    seed: int, trainers: int, bad: Chances
+    seed: int, trainers: int, bad: Chances, told: dict[str, str]
 ) -> None:
-    world = World(seed, terms(trainers, None), bad, servers=2)
+    world = World(seed, terms(trainers, None, told), bad, servers=2)
     world.run(bad.troubles_end + 30)
     assert world.over is None
     assert world.master is not None
@@ -91,9 +101,40 @@ def test_all_come_to_agree_on_the_newest_epoch_and_servers(
 
 
 @settings(max_examples=MANY // 2)
-@given(seed=st.integers(0, 2**32), bad=chances)
-def test_the_journal_tells_a_new_master_what_the_old_one_knew(seed: int, bad: Chances) -> None:
-    world = World(seed, terms(4, 300), bad)
+@given(
+    seed=st.integers(0, 2**32),
+    trainers=st.integers(1, 8),
+    total=st.integers(1, 400),
+    unlike=st.sampled_from([0.1, 0.5]),
+    told=told_first,
+)
+def test_who_differs_is_told_in_what_and_disturbs_nobody(
+    seed: int, trainers: int, total: int, unlike: float, told: dict[str, str]
+) -> None:
+    """Whenever it comes, also first: what the run is, its first members say, unless it is given."""
+    world = World(seed, terms(trainers, total, told), Chances(unlike=unlike))
+    world.run(LONG)
+    assert world.over is not None, "a deadlock"
+    assert world.master is not None
+    state = world.master.state
+    assert state.ledger.complete == total
+    assert state.ledger.again == state.ledger.late == state.membership.broken == 0
+    assert set(world.trained.values()) == {1}
+    for process in world.everybody.values():
+        differs = any(world.agreed.get(n, word) != word for n, word in process.words.items())
+        assert len(process.ids) <= 1
+        assert not (differs and process.ids)
+        assert process.ids or differs or process.more or process in world.processes
+        # Told at once, unless another had its place, or the run was over by then.
+        assert not differs or not process.alive or world.now - process.started < 1.0
+
+
+@settings(max_examples=MANY // 2)
+@given(seed=st.integers(0, 2**32), bad=chances, told=told_first)
+def test_the_journal_tells_a_new_master_what_the_old_one_knew(
+    seed: int, bad: Chances, told: dict[str, str]
+) -> None:
+    world = World(seed, terms(4, 300, told), bad)
     for until in (5.0, 12.0, 25.0):
         world.run(until)
         if world.master is None:
@@ -111,6 +152,7 @@ def test_the_journal_tells_a_new_master_what_the_old_one_knew(seed: int, bad: Ch
         assert was.membership.epoch == is_.membership.epoch
         assert was.membership.servers() == is_.membership.servers()
         assert was.summaries == is_.summaries
+        assert was.fingerprint == is_.fingerprint
         snapshot = msgspec.json.decode(msgspec.json.encode(is_), type=type(is_))
         assert snapshot == is_
 
@@ -135,20 +177,31 @@ def test_the_world_is_as_bad_as_it_says() -> None:
     """Otherwise the tests above would show nothing."""
     bad = Chances(
         lost=0.1, doubled=0.1, overtaken=0.1, cut=0.1, killed=0.1, stopped=0.1,
-        master_killed=0.1, master_stopped=0.1, round_fails=0.1,
+        all_killed=0.1, unlike=0.1, master_killed=0.1, master_stopped=0.1, round_fails=0.1,
     )  # fmt: skip
     happened: Counter[str] = Counter()
-    again = late = broken = 0
+    again = late = broken = first = 0
     for seed in range(10):
-        world = World(seed, terms(4, 400), bad)
+        world = World(seed, terms(4, 400, {} if seed % 2 else RUN), bad)
         world.run(LONG)
         assert world.master is not None
+        first += any(world.agreed[name] != word for name, word in RUN.items())
         happened += world.happened
         again += world.master.state.ledger.again
         late += world.master.state.ledger.late
         broken += world.master.state.membership.broken
-    for what in ("master killed", "master stopped", "killed", "stopped", "cut"):
+    troubles = (
+        "master killed",
+        "master stopped",
+        "killed",
+        "all killed",
+        "stopped",
+        "cut",
+        "turned away",
+    )
+    for what in troubles:
         assert happened[what] > 5, what
+    assert 0 < first < 10, "what the run is, was said by one that others took for another thing"
     assert again > 0
     assert broken > 0
     assert late > 0
