@@ -49,23 +49,6 @@ def test_what_the_dead_held_goes_first_and_is_counted() -> None:
     assert [(s.first, s.count) for s in spans if s] == [(2, 6), (8, 2), (11, 4), (15, 6)]
 
 
-def test_going_back_counts_what_is_lost_and_what_a_restarted_master_had_not_heard_of() -> None:
-    ledger = Ledger(20)
-    for member in (1, 2):
-        ledger.grant(member, 5, 1)
-    ledger.use(1, 1, 5)
-    ledger.use(2, 2, 1)
-    ledger.take_back(2, dead=True)  # the restarted master has read that: 6 complete, 4 again
-    assert (ledger.complete, ledger.again) == (6, 4)
-    # What was kept has neither batch 3 nor 9, but 6 to 8, which the journal does not know.
-    ledger.restore(Account(10, [(3, 1), (9, 1)]))
-    assert (ledger.complete, ledger.lost, ledger.again) == (8, 1, 1)
-    ledger.restore(Account(4, [(2, 1)], 1))
-    assert (ledger.complete, ledger.lost, ledger.again) == (3, 7, 0)
-    with pytest.raises(ValueError, match="is no account of before"):
-        ledger.restore(Account(11))
-
-
 def test_late_reports_are_counted_once_and_change_nothing() -> None:
     ledger = Ledger(10)
     ledger.grant(1, 5, 1)
