@@ -42,7 +42,7 @@ from leashed.cluster.measures import counted
 
 STOPPED = 15.0  # seconds; longer than the master's grace
 FULL, TAKEN = 4.0, 3.0  # seconds
-EPOCHS, LR = 100.0, 0.02
+EPOCHS, LR = 60.0, 0.02
 WITHIN = 240.0  # seconds in which a run ends, whatever happens to it
 NEAR = 0.02  # of the accuracy without a fault
 STATES = {"ended": 0, "incomplete": 75, "failed": 1}

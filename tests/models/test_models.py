@@ -219,3 +219,17 @@ def test_something_else_than_a_layer_is_refused() -> None:
         Model((1, 4, 4), (Dense(3), "relu"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="layers must be"):
         Model((1, 4, 4), (Dense,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "why"),
+    [
+        ([128, "a"], "a width of hidden must be a whole number, got 'a'"),
+        ([0], "a width of hidden must be at least 1, got 0"),
+        (128, r"hidden must be the widths of the hidden layers, such as \[128, 128\], got 128"),
+    ],
+    ids=str,
+)
+def test_what_is_no_width_is_told_by_its_name(hidden: object, why: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=why):
+        models.mlp(784, hidden, 10)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -221,10 +221,15 @@ def mlp(inputs: int, hidden: Sequence[int], classes: int, name: str = "mlp") -> 
     """Dense layers with ReLU between them. ``mlp(784, [128, 128, 128], 10)`` is leashed-sgd's
     Table II, d = 134,794.
     """
+    if not isinstance(hidden, Iterable):
+        raise TypeError(
+            f"hidden must be the widths of the hidden layers, such as [128, 128], got {hidden!r}"
+        )
     layers: list[Layer] = []
     for width in hidden:
-        layers += [Dense(width), ReLU()]
-    return Model((checks.size("inputs", inputs), 1, 1), (*layers, Dense(classes)), name)
+        layers += [Dense(checks.size("a width of hidden", width)), ReLU()]
+    last = Dense(checks.size("classes", classes))
+    return Model((checks.size("inputs", inputs), 1, 1), (*layers, last), name)
 
 
 def linear_regression(features: int, *, l2: float = 0.0) -> Model:
