@@ -95,7 +95,7 @@ def test_a_run_that_all_trainers_have_crashed_in_has_failed(crashed: int) -> Non
         talk.say(k, Report(summary={"crashed": float(k <= crashed)}))
     told = talk.master.standing(talk.now)
     assert told["state"] == ("failed" if crashed == 2 else "ended")
-    assert ("crashed" in told["reason"]) == (crashed == 2)
+    assert ("all have crashed" if crashed == 2 else "; trainer-0 has crashed") in told["reason"]
 
 
 def test_one_that_died_after_the_end_is_waited_for_as_long_as_the_grace() -> None:

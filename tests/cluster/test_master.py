@@ -388,15 +388,24 @@ def test_after_sigterm_the_run_goes_on_with_the_next_master(
     trainer = joined(master_address(tmp_path / "run"))
     was = trainer.until(Welcome)
     trainer.member.want(4)
-    trainer.until(Lease)
+    lease = trainer.until(Lease)
     master.terminate()
     assert master.communicate(timeout=20)[0] == "None\n"
     assert master.returncode == 0
     assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "running"
+    assert "removed" not in (tmp_path / "run" / "journal.jsonl").read_text()
     wait_until(lambda: trainer.member.state == "away")
     process(terms())
     wait_until(lambda: trainer.member.state == "joined")
-    assert trainer.member.welcome.run == was.run
+    assert trainer.member.welcome == was
+    trainer.member.report({}, [(lease.ticket, lease.count)])
+    assert sorted(trainer.train(lease.count)) == list(range(lease.count, 20))
+    trainer.finish()
+    wait_until(lambda: json.loads((tmp_path / "run/run.json").read_text())["state"] == "ended")
+    standing = json.loads((tmp_path / "run/run.json").read_text())
+    assert standing["ledger"]["complete"] == 20
+    assert standing["ledger"]["again"] == 0
+    assert len(standing["members"]) == 1
 
 
 TRAINER = """
@@ -852,6 +861,26 @@ def test_a_disk_that_fails_ends_the_master_which_has_told_nothing(
     assert isinstance(running.error, OSError)
     assert not any(isinstance(event, Lease) for event in trainer.before)
     assert trainer.events.empty()
+
+
+def test_a_disk_that_is_full_for_the_report_too_ends_the_master(
+    started: Start, joined: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for its members' connections, which nobody closed."""
+    disk = Disk(monkeypatch)
+    running = started()
+    trainer = joined(running.address)
+    trainer.until(Epoch)
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def no_room(*_: object) -> None:
+        raise full
+
+    disk.error = full
+    monkeypatch.setattr("leashed.cluster.master._replace", no_room)
+    running.thread.join(30)
+    assert not running.thread.is_alive()
+    assert running.error is full
 
 
 def test_a_long_run_has_a_short_journal(

@@ -70,6 +70,14 @@ class Case:
     def __str__(self) -> str:
         return " ".join(word for word in (self.how, self.who, self.moment) if word)
 
+    def status(self, *, hit: bool) -> int:
+        """With which it is to end. Where it has come to nobody, the run was over before."""
+        if self.how in ("TERM", "INT") and self.who in ("trainers", "master", "all", "up") and hit:
+            return 130 if self.who == "up" else 75
+        for_good = self.moment == "start" and hit
+        lost = (("full", "master"), ("full", "disk"), ("port", "master"))
+        return 1 if for_good and (self.how, self.who) in lost else 0
+
 
 def _cases() -> list[Case]:
     everywhere = [
@@ -189,7 +197,7 @@ class Ended:
             "setting": self.trial.setting,
             "case": str(self.trial.case),
             "hit": self.hit,
-            "status": 130 if self.status == -signal.SIGINT else self.status,
+            "status": self.status,
             "state": self.report.get("state", "-"),
             "reason": self.report.get("reason"),
             **{name: ledger.get(name) for name in ("total", "complete", "restored", *_COUNTS)},
@@ -392,7 +400,9 @@ def play(trial: Trial, base: Path, seed: int = 0) -> Ended:
             if taken and case.moment != "start" and time.monotonic() > begun + TAKEN:
                 taken.close()
             time.sleep(0.02)
-        ended = Ended(trial, up.poll(), time.monotonic() - begun, {}, log.read_text(), happens.hit)
+        # (One that Ctrl-C meets while Python itself ends is ended by it: 130 to a shell.)
+        status = 130 if up.poll() == -signal.SIGINT else up.poll()
+        ended = Ended(trial, status, time.monotonic() - begun, {}, log.read_text(), happens.hit)
         with suppress(OSError, ValueError):
             ended.report = outcome.read_report(folder) or {}
         if ended.status is None:
@@ -413,23 +423,19 @@ def _end(up: subprocess.Popen[bytes]) -> None:
 def judge(ended: Ended) -> None:
     """Notes what is wrong with an end, but for the model."""
     report, status, case, wrong = ended.report, ended.status, ended.trial.case, ended.wrong
-    # (Where that comes while Python itself ends, it is by the signal, which is 130 to a shell.)
-    if case.who == "up" and status in (130, -signal.SIGINT):
-        if not ended.said:
-            wrong.append("it says nothing")
-        return
+    if status != (expected := case.status(hit=bool(ended.hit))):
+        wrong.append(f"status {status}, and not {expected}")
+    if status and not re.search("leashed: (error: .|interrupted)", ended.said):
+        wrong.append("it does not say why")
     if not report:
-        if status != 1 or "error" not in ended.said:
-            wrong.append(f"no report, and status {status}")
+        if status not in (1, 130):
+            wrong.append("there is no report")
         return
     state = report["state"]
-    # (Where the master is given up, its report is as it was.)
-    if status != STATES.get(state, 1):
+    if status != 130 and status != STATES.get(state):
         wrong.append(f"status {status}, and it is {state}")
-    if status and not re.search("leashed: error: .", ended.said):
-        wrong.append("it does not say why")
-    if case.how == "nothing" and status:
-        wrong.append("nothing happened, and it did not end well")
+    if state == "running":
+        wrong.append("it has ended, and is running")
     if status == 0:
         _judge_success(report, wrong)
     if status in (0, 75):  # (a master that could write no more has not all counts in its report)

@@ -560,7 +560,10 @@ class Coordinator:
     def _words(self) -> str:
         """What is to be said of a run at its end."""
         never = "".join(f"; {name} was never synchronised" for name in self._apart())
-        return f"{self._left()}{self._anew()}{never}"
+        crashed = "".join(
+            f"; {name} has crashed" for name, last in self._told().items() if last.get("crashed")
+        )
+        return f"{self._left()}{self._anew()}{never}{crashed}"
 
     def _as_it_is(self) -> How:
         """How the run is over, if it is now."""

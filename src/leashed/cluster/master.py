@@ -167,6 +167,7 @@ class Master:
         self._writing: asyncio.Task[None] | None = None
         self._since = math.inf  # when the disk was given a group
         self._told_slow = False
+        self._left: Standing | None = None  # how the run stood when this one was told to leave it
         with contextlib.ExitStack() as undo:
             undo.callback(self._over.set)
             if journal is not None:
@@ -217,10 +218,14 @@ class Master:
                     due = begun + max(_TELLS, (time.monotonic() - begun) / _TELLING)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), self._coordinator.terms.beat / 4)
-            await self._last_words()
+            if not self._left:
+                await self._last_words()
         finally:
             self._listener.close()
             self._results.close()
+            # Where the disk is full nobody closes them, and each task waits for that.
+            for writer in self._writers.values():
+                writer.transport.abort()
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -230,7 +235,7 @@ class Master:
             self._journal.close()
         if self._error:
             raise self._error
-        return self._tell()
+        return self._left or self._tell()
 
     def stop(self, reason: str) -> None:
         """End the run now; all members are told."""
@@ -238,8 +243,13 @@ class Master:
         self._carry_out()
 
     def leave(self) -> None:
-        """Go away, as one that is killed: members wait for the next."""
+        """Go away, as one that is killed: members wait for the next, and what they say is for that."""
+        if self._coordinator.over is not None:
+            return  # it ends by itself
         _log.info("told to leave: the run goes on with the next master in this folder")
+        self._left = self._standing()
+        with contextlib.suppress(OSError):  # (the last one stays)
+            _replace(self._folder / REPORT, json.dumps(self._left, indent=1) + "\n")
         self._over.set()
 
     def _now(self) -> float:
@@ -298,7 +308,7 @@ class Master:
 
     def _carry_out(self, *then: Close) -> None:
         """Do what the coordinator has decided: first the journal, then the messages."""
-        if self._error:
+        if self._error or self._left:
             return
         changes, actions = self._coordinator.take()
         for change in changes:
@@ -317,7 +327,9 @@ class Master:
             while changes := self._outbox.group():
                 self._since = time.monotonic()
                 whole = None
-                if self._journal.long:  # all that is decided by now is written, or in this group
+                if (
+                    self._journal.long and not self._left
+                ):  # all that is decided by now is written, or in this group
                     whole = lines([self._began, Snapshot(self._coordinator.state)])
                 write = partial(self._journal.write, lines(changes), whole)
                 await self._loop.run_in_executor(self._writer, write)
@@ -362,14 +374,17 @@ class Master:
         for writer in writers:
             writer.transport.abort()
 
-    def _tell(self) -> Standing:
-        standing = _told(
+    def _standing(self) -> Standing:
+        return _told(
             self._coordinator,
             self._now(),
             self._folder,
             address=self.address,
             refused=self._listener.refused,
         )
+
+    def _tell(self) -> Standing:
+        standing = self._standing()
         _replace(self._folder / REPORT, json.dumps(standing, indent=1) + "\n")
         if self._watch:
             self._watch(standing)

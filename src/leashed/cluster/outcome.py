@@ -65,13 +65,17 @@ def choose(
 def together(
     found: Mapping[int, NDArray[np.float32]], summaries: Mapping[str, Mapping[str, float]]
 ) -> Mapping[int, NDArray[np.float32]]:
-    """Of the trainers' parameters those of who has been synchronised since it (re)started, of these
-    those of who was not told to end (SIGTERM, Ctrl-C), and of these those of who was there when all
-    batches were used; where a step would leave nobody, it leaves all.
+    """Of the trainers' parameters those of who has said its last word, of these those of who has been
+    synchronised since it (re)started, of these those of who was not told to end (SIGTERM, Ctrl-C), and of
+    these those of who was there when all batches were used; where a step would leave nobody, it leaves
+    all.
 
     A trainer that came back while its sync servers were away, shortly before the end, has little more
     than what it began with; one that left early has what was known then.
     """
+
+    def cut_off(summary: Mapping[str, float]) -> bool:
+        return not summary
 
     def apart(summary: Mapping[str, float]) -> bool:
         return summary.get("batches_used", 0) > 0 and not summary.get("syncs")
@@ -82,7 +86,7 @@ def together(
     def early(summary: Mapping[str, float]) -> bool:
         return bool(summary.get("left_early"))
 
-    for others in (apart, interrupted, early):
+    for others in (cut_off, apart, interrupted, early):
         left = {
             k: each for k, each in found.items() if not others(summaries.get(f"trainer-{k}", {}))
         }

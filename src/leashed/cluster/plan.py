@@ -96,7 +96,7 @@ class Cluster:
             away.
         min_trainers: with how many trainers the run begins, at least, ``grace`` seconds after the
             first, and goes on; with fewer it fails.
-        require_sync: whether the run fails where a trainer is not synchronised for a minute in
+        require_sync: whether the run fails where a trainer is not synchronised for ``patience`` in
             which two rounds of its pace were due, or was not at all at its end.
         patience: seconds that the run waits for a trainer where none is there and batches are left, as
             while the only machine that has some is started anew; and for which ``min_trainers`` and

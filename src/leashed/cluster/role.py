@@ -1,11 +1,12 @@
 """One process of a run: ``python -m leashed.cluster.role master|sync-ps|trainer --plan plan.toml``.
 
 Whoever starts it (``leashed cluster up``, Ray, a person) starts this program. Ctrl-C and SIGTERM end it
-alike, but a master: Ctrl-C ends the run, and after SIGTERM, as of a machine that is shut down, it goes on
-with the next master.
+alike, but a master that nobody here supervises: Ctrl-C ends the run, and after SIGTERM, as of a machine
+that is shut down, it goes on with the next master.
 
 Status 0: its work is done (of a master: the run has ended). 1: an error, with its traceback in the log.
-2: the plan is wrong, or the key or the data are not there; starting it again mends nothing. 3: the run is
+2: the plan is wrong, or the key or the data are not there, or the training crashes; starting it again
+mends nothing. 3: the run is
 over, and not as it was to be: nor does it then. 75: the master is lost, a port is taken, a disk is full,
 descriptors are used up; starting it again may mend it. 130: it was told to end.
 """
@@ -49,23 +50,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a role and return its exit status."""
-    tie()
+    supervised = tie()
     parser = argparse.ArgumentParser(prog="python -m leashed.cluster.role", description=__doc__)
     add_arguments(parser)
     options = parser.parse_args(argv)
-    return status(options.role, options.plan, options.index)
+    return status(options.role, options.plan, options.index, supervised=supervised)
 
 
-def status(role: str, path: Path, index: int) -> int:
+def status(role: str, path: Path, index: int, *, supervised: bool = False) -> int:
     """Run a role to its end; its exit status. What goes wrong is told in a line on standard error."""
     raise_descriptors()
-    return status_of(name_of(role, index), lambda: run(role, path, index))
+    return status_of(name_of(role, index), lambda: run(role, path, index, supervised=supervised))
 
 
-def run(role: str, path: Path, index: int) -> int:
+def run(role: str, path: Path, index: int, *, supervised: bool = False) -> int:
     """Run a role to its end.
 
-    What it has to say goes to ``NAME.log`` in the run's folder.
+    What it has to say goes to ``NAME.log`` in the run's folder. ``supervised``: by a ``Supervisor``, which
+    starts no master again that was told to end.
 
     Returns:
         Its exit status: not 0 where the run has not ended as it was to.
@@ -92,7 +94,7 @@ def run(role: str, path: Path, index: int) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("always", RuntimeWarning)  # also what was said before
             warnings.showwarning = _logged_warning  # type: ignore[assignment]
-            return logged(name, lambda: _play(role, plan, index))
+            return logged(name, lambda: _play(role, plan, index, supervised))
     finally:
         top.removeHandler(handler)
         handler.close()
@@ -102,10 +104,10 @@ def _logged_warning(message: Warning | str, *_: object) -> None:
     _log.warning("%s", message)
 
 
-def _play(role: str, plan: Plan, index: int) -> int:
+def _play(role: str, plan: Plan, index: int, supervised: bool) -> int:
     # Imported here: each role needs but its own.
     if role == "master":
-        state = _master(plan)["state"]
+        state = _master(plan, comes_back=not supervised)["state"]
         return {"ended": 0, "running": INTERRUPTED}.get(state, OVER)
     if role == "sync-ps":
         from leashed.cluster import server  # noqa: PLC0415
@@ -119,7 +121,7 @@ def _play(role: str, plan: Plan, index: int) -> int:
     return 0
 
 
-def _master(plan: Plan) -> dict[str, Any]:
+def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
     from leashed.cluster import fingerprint, master  # noqa: PLC0415
     from leashed.cluster.history import Recorder  # noqa: PLC0415
 
@@ -172,6 +174,7 @@ def _master(plan: Plan) -> dict[str, Any]:
             folder=cluster.run,
             transport=cluster.transport,
             watch=watch,
+            comes_back=comes_back,
         )
 
 

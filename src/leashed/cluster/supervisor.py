@@ -99,16 +99,17 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def tie() -> None:
-    """Let this process end with the one that has started it, where that was a ``Supervisor``."""
+def tie() -> bool:
+    """Let this process end with the one that has started it, where that was a ``Supervisor``; whether."""
     parent = os.environ.pop(_PARENT, None)
     if parent is None:
-        return
+        return False
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != int(parent):  # it died before
         os.kill(os.getpid(), signal.SIGKILL)
+    return True
 
 
 @dataclass(frozen=True)
