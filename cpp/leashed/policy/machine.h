@@ -30,8 +30,8 @@ struct Action {
     all_reduce,  // seen ← theta; other ← the sum of all members' theta
     average,     // other ← other / members
     advance,  // velocity ← momentum velocity + eta (other − global); global and other move by it
-    mix,      // theta ← (1 − alpha) theta + alpha other; or theta ← theta + alpha (other − seen)
-    custom,   // theta changes as a function from outside says, of other
+    mix,  // theta ← (1 − alpha) theta + alpha other; or theta ← theta + alpha (other − seen)
+    custom,  // theta changes as a function from outside says, of other
   } kind;
   float alpha = 0;
   bool old_reply = false;

@@ -289,9 +289,9 @@ Vector plus(Vector a, const Vector& b) {
 void drive_ring(int seed) {
   Draw draw(seed);
   const std::size_t dimension = 1 + draw.below(30);
-  const Algorithm algorithm{draw.happens(0.6), draw.happens(0.2) ? 1 : draw.between(0, 1),
+  const Algorithm algorithm{draw.happens(0.6),    draw.happens(0.2) ? 1 : draw.between(0, 1),
                             draw.between(0.1, 1), draw.happens(0.3) ? 0 : draw.between(0, 0.9),
-                            draw.happens(0.5), draw.happens(0.5)};
+                            draw.happens(0.5),    draw.happens(0.5)};
   const double breaks = draw.happens(0.3) ? 0 : 0.3;
   std::optional<Ring> ring;
   std::vector<std::unique_ptr<Member>> members;
