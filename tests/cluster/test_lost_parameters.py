@@ -37,6 +37,7 @@ class Summing:
     begun: bool = False
     common: set[int] = field(default_factory=set)  # what all had after the last
     of: Account | None = None  # what was known to be used before it
+    ended: bool = False  # before it, it knew that there are no more batches
     kept_at: float = 0.0
     together: int = 0  # the epoch in which it has taken what the others have
 
@@ -100,7 +101,8 @@ class Sums(World):
             super().train(process)
 
     def may_end(self, process: Process) -> bool:
-        return process.content <= self.of(process).common
+        """It leaves by a round, in which it has what all others have."""
+        return self.of(process).ended
 
     def settle(self, process: Process, epoch: Epoch) -> None:
         """Only by a round."""
@@ -128,6 +130,7 @@ class Sums(World):
             mine = self.of(process)
             process.content, mine.common = set(whole), set(whole)
             mine.of = process.standing.account
+            mine.ended = process.standing.ended
             process.standing.settled(epoch.number)
             process.standing.kept = mine.of and Kept("run", mine.of.next, mine.of.open)
             if self._keeps and process.standing.kept and self.now >= mine.kept_at + KEEP:

@@ -124,9 +124,9 @@ def test_who_differs_is_told_in_what_and_disturbs_nobody(
         differs = any(world.agreed.get(n, word) != word for n, word in process.words.items())
         assert len(process.ids) <= 1
         assert not (differs and process.ids)
-        assert process.ids or differs or process.more or process in world.processes
-        # Told at once, unless another had its place, or the run was over by then.
-        assert not differs or not process.alive or world.now - process.started < 1.0
+        # A member at once, or told, unless another has its place, or the run was over by then.
+        if process.alive and world.now - process.started > 1.0:
+            assert process.ids
 
 
 @settings(max_examples=MANY // 2)
