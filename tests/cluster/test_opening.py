@@ -422,9 +422,11 @@ def test_who_is_silent_makes_room_where_no_descriptors_are_left(
 
     full = Full()
     monkeypatch.setattr(door.listener, "_accept_some", lambda: accept_by(door.listener, full, real))
-    with door.raw() as silent, door.raw():
-        assert len(heard_until_end(silent)) == GREETING
-        wait_until(lambda: door.listener.refused == 1)
+    with door.raw() as silent:
+        assert len(silent.recv(GREETING, socket.MSG_WAITALL)) == GREETING
+        with door.raw(), pytest.raises(ConnectionResetError):
+            silent.recv(1)
+        assert door.listener.refused == 1
 
 
 @pytest.mark.parametrize("want", ["time", "places", "descriptors"])
