@@ -74,7 +74,7 @@ def report(
             member(2, "trainer", 1, 10.0 if ended else None, trainer(2000.0), min(seconds, 10.0)),
             member(3, "sync-ps", 0, None, SERVER, seconds),
         ],
-        "summaries": {"trainer-1": trainer(2000.0)} if ended else {},
+        "summaries": {f"trainer-{k}": trainer(2000.0) for k in range(2)} if ended else {},
         **others,
     }  # fmt: skip
 
