@@ -480,8 +480,7 @@ class World:
         if self.master and self.now >= self.master_stopped_until:
             backlog, self.master_backlog = self.master_backlog, []
             for what in backlog:
-                what()
-            self.carry_out()
+                self.to_master_now(what)
 
     def to_master_now(self, what: Callable[[], object]) -> None:
         if self.master is None:

@@ -174,6 +174,8 @@ class Sums(World):
         else:
             assert not now
         self.gone &= now
+        for mine in self.rounds.values():  # what is trained again is no more what all had
+            mine.common &= now
         self._voided = self.decided.ledger.tickets
 
 

@@ -413,10 +413,12 @@ def test_who_is_silent_makes_room_where_no_descriptors_are_left(
 ) -> None:
     monkeypatch.setattr(opening, "_SILENT", 0.0)
     real = door.listener._socket
+    shortage = threading.Event()
 
     class Full:
         def accept(self) -> tuple[socket.socket, tuple[str, int]]:
-            if door.listener._half_open:
+            if shortage.is_set():
+                shortage.clear()
                 raise OSError(24, "Too many open files")
             return real.accept()
 
@@ -424,6 +426,7 @@ def test_who_is_silent_makes_room_where_no_descriptors_are_left(
     monkeypatch.setattr(door.listener, "_accept_some", lambda: accept_by(door.listener, full, real))
     with door.raw() as silent:
         assert len(silent.recv(GREETING, socket.MSG_WAITALL)) == GREETING
+        shortage.set()
         with door.raw(), pytest.raises(ConnectionResetError):
             silent.recv(1)
         assert door.listener.refused == 1

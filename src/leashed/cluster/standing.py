@@ -196,6 +196,8 @@ class Standing:
         self._broken = max(self._broken, epoch)
 
     def _welcomed(self, welcome: Welcome) -> Welcome | None:
+        if welcome.run == self._was[1] and welcome.id < self._was[0]:
+            return None  # that it was before; ids ascend
         before, self.welcome = self._was, welcome
         self._was = welcome.id, welcome.run
         if before == self._was:
