@@ -14,6 +14,7 @@ from leashed.cluster.messages import (
     FromMaster,
     Gone,
     Join,
+    Kept,
     Lease,
     Rejoin,
     Report,
@@ -347,3 +348,42 @@ def test_what_a_process_was_elsewhere_counts_for_nothing(was: Rejoin) -> None:
     talk.master.closed(1, talk.now)
     talk.say(2, Join("trainer", 0, "", was))
     assert len(lives(talk.master.standing(0.0), "trainer")[0]) == 2
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_only_who_left_when_all_was_complete_has_all_that_is(early: bool) -> None:
+    """Where those who trained the rest have died, the run goes back to what one had kept."""
+    talk = Talk()
+    for index in range(2):
+        talk.say(index + 1, Join("trainer", index, "", summing=True))
+    if early:
+        talk.say(1, Report(left=True, summary={"handed_in": 1.0, "left_early": 0.0}))
+    talk.train(2)
+    if not early:
+        talk.say(1, Report(left=True, summary={"handed_in": 1.0, "left_early": 0.0}))
+    assert talk.master.state.ledger.done
+    talk.master.closed(2, talk.now)
+    talk.wait(6)
+    talk.say(3, Join("trainer", 1, "", summing=True, kept=Kept("run", 4)))
+    talk.wait(11, 3)
+    ledger = talk.master.state.ledger
+    assert (ledger.restored, ledger.complete) == ((1, 4) if early else (0, 10))
+    told = talk.master.standing(talk.now)
+    assert told["summaries"]["trainer-0"]["left_early"] == early
+    assert ledger.lost == (6 if early else 0)
+
+
+def test_who_comes_while_the_first_batches_are_trained_does_not_have_them() -> None:
+    talk = Talk()
+    talk.say(1, Join("trainer", 0, "", summing=True))
+    talk.wait(11, 1)
+    said = talk.say(1, Report(want=1, batches=99))
+    (lease,) = [message for message in said if isinstance(message, Lease)]
+    talk.say(2, Join("trainer", 1, "", summing=True))
+    talk.wait(1, 1, 2)
+    talk.say(1, Report(used=[(lease.ticket, lease.count)]))
+    assert talk.master.state.ledger.complete == lease.count
+    talk.master.closed(1, talk.now)
+    talk.wait(17, 2)
+    ledger = talk.master.state.ledger
+    assert (ledger.restored, ledger.complete, ledger.lost) == (1, 0, lease.count)

@@ -124,6 +124,7 @@ class Sums(World):
                 if new and process is not root:
                     self.lose(process, root.content)
                     process.content = set(root.content)
+                    process.standing.kept = None
                 self.of(process).together = epoch.number
         whole = set().union(*(p.content for p in here))
         for process in here:
@@ -132,8 +133,10 @@ class Sums(World):
             mine.of = process.standing.account
             mine.ended = process.standing.ended
             process.standing.settled(epoch.number)
-            process.standing.kept = mine.of and Kept("run", mine.of.next, mine.of.open)
-            if self._keeps and process.standing.kept and self.now >= mine.kept_at + KEEP:
+            if mine.of is None:
+                continue
+            process.standing.kept = Kept("run", mine.of.next, mine.of.open)
+            if self._keeps and self.now >= mine.kept_at + KEEP:
                 mine.kept_at = self.now
                 self.files[process.index] = process.standing.kept, set(whole)
 

@@ -494,7 +494,7 @@ class Coordinator:
         ledger = self.state.ledger
         if ledger.complete == ledger.resumed or not self.state.membership.orphaned:
             return False
-        return not (ledger.done and any(map(_has_result, self._told().values())))
+        return not (ledger.done and any(_has_result(self._told()[n]) for n in self.state.whole))
 
     def _revoked(self, now: float) -> bool:
         """Of those to whom the parameters did not come in time, who have leases join anew."""
@@ -507,8 +507,9 @@ class Coordinator:
         ledger, membership = self.state.ledger, self.state.membership
         number, broken = membership.epoch.number + 1, membership.failed
         if not lost:
-            # (As long as nothing is complete, whoever is there has all there is.)
-            return EpochMade(number, broken, begin=ledger.complete == ledger.resumed)
+            # (As long as nothing has been trained, whoever is there has all there is.)
+            begin = ledger.complete == ledger.resumed and not ledger.held
+            return EpochMade(number, broken, begin=begin)
         offers = []
         for member in membership.ring():
             if (kept := member.kept) is not None:

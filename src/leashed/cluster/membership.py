@@ -30,6 +30,7 @@ class Member(Struct):
         kept: what its process began with, of one before it.
         trouble: what keeps it from being in step with the others, as it tells.
         holds: it has the run's parameters, with which it has begun, or trained in an epoch.
+        whole: when it left all batches were complete, and so in its parameters.
     """
 
     id: int
@@ -49,6 +50,7 @@ class Member(Struct):
     kept: Kept | None = None
     trouble: str = ""
     holds: bool = False
+    whole: bool = False
 
     @property
     def name(self) -> str:

@@ -487,6 +487,7 @@ class Session:
             if any(seat.id == self._member.id and seat.fresh for seat in epoch.members):
                 # They are somebody else's.
                 self._progress = _Progress(None, self._batches, self._parts)
+                self._member.keeps(None)
         if self._progress(self._batches, self._member.account, counted) and self._sums:
             self._member.keeps(_kept(self._member.welcome.run, self._progress.account))
         if self._batches == self._progress.batches:

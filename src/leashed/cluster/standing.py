@@ -154,8 +154,8 @@ class Standing:
         elif isinstance(message, Epoch):
             if self.epoch is None or message.number > self.epoch.number:
                 self.epoch = message
-                if self.account is not None and self.account.restored < message.restored:
-                    self.account = None  # of parameters that are no longer the run's
+                if self._begins_anew(message):
+                    self.account = None  # of parameters that it has no longer
                 return message
         elif isinstance(message, Account):
             known, least = self.account, self.epoch.restored if self.epoch else 0
@@ -194,6 +194,14 @@ class Standing:
     def broken(self, epoch: int) -> None:
         """A round of an epoch has failed."""
         self._broken = max(self._broken, epoch)
+
+    def _begins_anew(self, epoch: Epoch) -> bool:
+        """With what others have: the run has gone back, or what is summed it takes from one of them. What
+        a master from before has told may be more than that is of.
+        """
+        mine = [seat for seat in epoch.members if self.welcome and seat.id == self.welcome.id]
+        fresh = self._summing and any(seat.fresh for seat in mine)
+        return fresh or (self.account is not None and self.account.restored < epoch.restored)
 
     def _welcomed(self, welcome: Welcome) -> Welcome | None:
         if welcome.run == self._was[1] and welcome.id < self._was[0]:

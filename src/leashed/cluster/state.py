@@ -224,6 +224,7 @@ class State(Struct):
         membership: who takes part.
         fingerprint: what all of the run have alike, in words by name.
         summaries: the last words, by name ("trainer-0").
+        whole: of these the trainers' whose parameters all batches went into.
         over: why the run is over; None: it is not.
         ended: when it was.
         how: it is over, as far as it is.
@@ -233,6 +234,7 @@ class State(Struct):
     membership: Membership
     fingerprint: dict[str, str] = field(default_factory=dict)
     summaries: dict[str, dict[str, float]] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
     over: str | None = None
     ended: float = 0.0
     how: How = "ended"
@@ -278,9 +280,16 @@ class State(Struct):
                 counted=entry.counted,
             )
             if entry.summary is not None:
-                self.summaries[member.name] = entry.summary
+                told = self.summaries[member.name] = dict(entry.summary)
+                if member.whole:
+                    self.whole.add(member.name)
+                else:
+                    self.whole.discard(member.name)
+                    if "left_early" in told:  # also who had left when the run went back
+                        told["left_early"] = float(ledger.total is not None)
         elif isinstance(entry, LeftRing):
             self._take_back(entry, dead=False, apart=entry.apart)
+            membership.members[entry.id].whole = ledger.done
             membership.leave(entry.id, entry.now)
         elif isinstance(entry, Settled):
             membership.members[entry.id].settled = entry.epoch
