@@ -2,11 +2,13 @@
 #include <limits>
 #include <tuple>
 
+#include "assembly.h"
 #include "choice.h"
 #include "data.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/simulation/play_mode.h"
 #include "leashed/staleness/registry.h"
+#include "leashed/training/in_order.h"
 #include "leashed/update/registry.h"
 #include "mode_counts.h"
 #include "pacing.h"
@@ -115,6 +117,29 @@ Sharding to_sharding(const std::vector<PySpans>& given, std::size_t dimension) {
   return sharding;
 }
 
+// Spans of a vector in which all lies so much further back, round its end.
+std::vector<ShardSpan> shifted(const std::vector<ShardSpan>& from, std::size_t shift,
+                               std::size_t dimension) {
+  std::vector<ShardSpan> to;
+  for (const auto& [begin, end] : from) {
+    const std::size_t first = begin + shift, last = end + shift;
+    if (first < dimension) to.push_back({first, std::min(last, dimension)});
+    if (last > dimension) {
+      to.push_back({std::max(first, dimension) - dimension, last - dimension});
+    }
+  }
+  std::ranges::sort(to, {}, &ShardSpan::begin);
+  std::vector<ShardSpan> merged;
+  for (const ShardSpan& span : to) {
+    if (!merged.empty() && merged.back().end == span.begin) {
+      merged.back().end = span.end;
+    } else {
+      merged.push_back(span);
+    }
+  }
+  return merged;
+}
+
 PySpans to_pairs(const std::vector<ShardSpan>& spans) {
   PySpans pairs;
   for (const ShardSpan& span : spans) pairs.emplace_back(span.begin, span.end);
@@ -158,7 +183,6 @@ py::dict simulate_model(
     const std::vector<std::uint32_t>& servers_of_tables) {
   require_some(workers, "workers");
   require_some(batch_size, "batch_size");
-  require_length(theta, source.dimension(), "theta");
   for (const std::uint32_t server : servers_of_tables) {
     if (servers_of_tables.size() != tables.size() || server >= shards.size()) {
       throw py::value_error("servers_of_tables must be one of the shards for each table");
@@ -167,14 +191,22 @@ py::dict simulate_model(
   if (discipline.has_value() == mode.has_value()) {
     throw py::value_error("give a discipline or a mode");
   }
-  const DatasetView data = view_of(source, x, y, weights);
-  std::optional<DatasetView> validation;
-  if (validation_x && validation_y) validation = view_of(source, *validation_x, *validation_y);
-  const DatasetView* const validating = validation ? &*validation : nullptr;
-  const auto made_rule = make_rule(to_choice(rule), workers);
-  const auto policy = make_staleness(to_choice(staleness));
-  const DisciplineContext context{theta.data(), source.dimension(), workers, 1, *made_rule,
-                                  *policy,      source.block_ends()};
+  Assembly given = assembly_of(source, theta, x, y, weights,
+                               {discipline ? *discipline : *mode, rule, staleness}, seed);
+  if (validation_x && validation_y) {
+    given.validation = view_of(source, *validation_x, *validation_y);
+  }
+  const auto made_rule = make_rule(given.rule, workers);
+  const auto policy = make_staleness(given.staleness);
+  // Plays the parts in the training's order.
+  const auto playing = [&](const auto& play) {
+    const py::gil_scoped_release release;
+    return in_order(given, [&](const Assembly& parts, const Order& order) {
+      const DisciplineContext context{parts.theta, source.dimension(),       workers, 1, *made_rule,
+                                      *policy,     parts.source.block_ends()};
+      return play(parts, order, context, parts.validation ? &*parts.validation : nullptr);
+    });
+  };
   const SimulationOptions options{workers,
                                   batch_size,
                                   seed,
@@ -187,29 +219,35 @@ py::dict simulate_model(
                                   network ? std::optional(to_choice(*network)) : std::nullopt,
                                   to_members(changes, failing, detection, workers),
                                   tables,
-                                  servers_of_tables};
+                                  servers_of_tables,
+                                  given.stream};
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
   const TrainCallbacks callbacks = callbacks_of(progress, none, none, interrupted_in_callback);
   if (discipline) {
-    const Choice choice = to_choice(*discipline), damping = to_choice(staleness);
     const TrainersPlan plan = trainers.value_or(TrainersPlan{});
-    SimulationResult result;
-    {
-      const py::gil_scoped_release release;
-      const Replicas played = replicas_of(choice, damping, context, plan);
-      result = simulate(source, data, validating, choice, played.disciplines, context, options,
-                        callbacks, plan);
-    }
-    return to_dict(std::move(result));
+    return to_dict(playing([&](const Assembly& parts, const Order& order,
+                               const DisciplineContext& context, const DatasetView* validation) {
+      const Replicas played = replicas_of(parts.discipline, parts.staleness, context, plan);
+      SimulationResult result = simulate(parts.source, parts.data, validation, parts.discipline,
+                                         played.disciplines, context, options, callbacks, plan);
+      order.to_model(result.training.parameters);
+      return result;
+    }));
   }
-  const Choice chosen = to_choice(*mode);
   const Sharding sharding = to_sharding(shards, source.dimension());
-  ModeResult result;
-  {
-    const py::gil_scoped_release release;
-    result = simulate_mode(source, data, validating, chosen, sharding, context, options, callbacks);
-  }
+  ModeResult result = playing([&](const Assembly& parts, const Order& order,
+                                  const DisciplineContext& context, const DatasetView* validation) {
+    const std::size_t d = source.dimension(), shift = order.shift();
+    Sharding ordered = sharding;
+    for (auto& spans : ordered.shards) spans = shifted(spans, shift, d);
+    ModeResult played = simulate_mode(parts.source, parts.data, validation, parts.discipline,
+                                      ordered, context, options, callbacks);
+    for (ShardResult& shard : played.shards) shard.spans = shifted(shard.spans, d - shift, d);
+    order.to_model(played.simulation.training.parameters);
+    order.each_to_model(played.models, source.dimension());
+    return played;
+  });
   py::dict all = to_dict(std::move(result.simulation));
   add_counts(all, std::move(result.counts));
   all["models"] = to_array(std::move(result.models));

@@ -201,8 +201,8 @@ def test_models_of_peers_are_averaged():
         ({"mode": modes.SSP(s=-1)}, "'s' must be from 0"),
         ({"mode": modes.GBA(iota=-1)}, "'iota' must be from 0"),
         (
-            {"mode": modes.ASP(), "staleness": lsh.staleness.stage_aware(lsh.staleness.inverse())},
-            "staleness by stages",
+            {"mode": modes.SHAT(), "staleness": lsh.staleness.stage_aware(lsh.staleness.inverse())},
+            "staleness by stages is not for mode shat",
         ),
     ],
 )

@@ -491,8 +491,6 @@ def test_whose_rows_of_a_stream_are_is_told_by_a_feature_of_one_id(tmp_path: Pat
         ({"until": lsh.until(loss=0.1)}, "until.loss is not for streams"),
         ({"until": lsh.until(loss_fraction=0.1)}, "until.loss_fraction is not for streams"),
         ({"until": lsh.until(epochs=1.5)}, "until.epochs must be whole"),
-        ({"mode": lsh.modes.ASP()}, "is not for"),
-        ({"record": "trace"}, "record is not for"),
         ({"threads": "auto"}, "auto"),
     ],
 )

@@ -259,9 +259,12 @@ def test_a_recorded_term_is_replayed(tmp_path) -> None:
         ({"term": 1e9}, ValueError, "term must be at most"),
         ({"mode": None, "term": 1.0}, ValueError, "term is for runs with a mode"),
         (
-            {"staleness": lsh.staleness.stage_aware(lsh.staleness.inverse(), 1.0)},
+            {
+                "mode": modes.EASGD(alpha=0.5),
+                "staleness": lsh.staleness.stage_aware(lsh.staleness.inverse(), 1.0),
+            },
             ValueError,
-            "staleness by stages",
+            "staleness by stages is of gradients",
         ),
         ({"mode": modes.GBA(m=0)}, ValueError, "m"),
     ],
@@ -269,16 +272,6 @@ def test_a_recorded_term_is_replayed(tmp_path) -> None:
 def test_what_cannot_be_had_is_refused_by_name(given, error, message) -> None:
     with pytest.raises(error, match=message):
         train(**{"mode": modes.ASP(), **given})
-
-
-def test_sparse_data_are_refused() -> None:
-    columns, labels = np.arange(4, dtype=np.int32), np.array([0, 1, 0, 1], np.int32)
-    begins = np.arange(5, dtype=np.int64)
-    data = lsh.datasets.SparseDataset(begins, columns, np.ones(4, np.float32), 4, labels, 2)
-    with pytest.raises(TypeError, match="data must be dense for runs with a mode"):
-        lsh.train(
-            lsh.models.logistic_regression(4), data, mode=modes.ASP(), until=lsh.until(epochs=1)
-        )
 
 
 def test_the_command(capsys) -> None:

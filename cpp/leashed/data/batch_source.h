@@ -1,5 +1,6 @@
 // Where a worker's mini-batches come from: batch k is the same whichever thread asks for it, and
-// when.
+// when. They are spans of one stream of examples, of which who leases spans of other lengths
+// (modes) asks for those.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "leashed/data/batch_view.h"
 #include "leashed/data/gathered_columns.h"
+#include "leashed/data/gathered_rows.h"
 #include "leashed/data/row_block.h"
 
 namespace leashed {
@@ -33,6 +35,7 @@ struct Batch {
   std::vector<float> values, weights;
   std::vector<std::uint64_t> users;
   GatheredColumns columns;
+  GatheredRows sparse;
   std::unique_ptr<StreamedRows> streamed;  // null: rows lie in memory
 };
 
@@ -42,10 +45,16 @@ class BatchSource {
 
   // Makes it batch k. From any thread; the one virtual call for a batch.
   virtual void fill(std::uint64_t k, Batch& batch) const = 0;
+  // Makes it so many examples of the stream.
+  virtual void fill_span(std::uint64_t first, std::size_t count, Batch& batch) const = 0;
   // Whether there is such a batch; waits until that is known.
   virtual bool has(std::uint64_t) const { return true; }
   // The pass over the data in which batch k begins.
   virtual std::uint64_t pass(std::uint64_t k) const = 0;
+  // Where rows come once: somebody will ask for spans that begin among these examples; and will no
+  // more, who was in time or not. When one was, nobody else is told to.
+  virtual void hold(std::uint64_t /*first*/, std::uint64_t /*count*/) const {}
+  virtual void let_go(std::uint64_t /*first*/, std::uint64_t /*count*/, bool /*in_time*/) const {}
 };
 
 }  // namespace leashed

@@ -14,8 +14,7 @@ class IndexedBatches final : public BatchSource {
   void fill(std::uint64_t k, Batch& batch) const override {
     fill_span(k * batch_size_, batch_size_, batch);
   }
-  // Makes it that many positions of the stream of examples.
-  void fill_span(std::uint64_t first, std::size_t count, Batch& batch) const;
+  void fill_span(std::uint64_t first, std::size_t count, Batch& batch) const override;
   std::uint64_t pass(std::uint64_t k) const override { return sampler_.pass(k); }
 
  private:

@@ -25,6 +25,9 @@ class PassBatches final : public BatchSource {
     batches_.fill_span(pass(k) * rows_ + place * size + more,
                        size + (place >= per_pass_ - larger ? 1 : 0), batch);
   }
+  void fill_span(std::uint64_t first, std::size_t count, Batch& batch) const override {
+    batches_.fill_span(first, count, batch);
+  }
   std::uint64_t pass(std::uint64_t k) const override { return k / per_pass_; }
 
  private:

@@ -235,6 +235,17 @@ bool RowStream::has(std::uint64_t row) {
   return wait(needed(row, 1), lock, waited) && row < end_;
 }
 
+std::optional<std::uint64_t> RowStream::rows(std::uint64_t most, double seconds) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t rows = needed(0, most);
+  const auto known = [&] { return end_ >= rows || over(); };
+  if (!known()) {
+    want(rows);
+    if (!more_.wait_for(lock, std::chrono::duration<double>(seconds), known)) return std::nullopt;
+  }
+  return come(rows) ? std::min(most, end_) : 0;
+}
+
 std::size_t RowStream::take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited) {
   std::unique_lock lock(mutex_);
   return wait(needed(first, count), lock, waited) ? take_known(first, count, to, lock) : 0;

@@ -21,6 +21,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,6 +76,9 @@ class RowStream {
   bool take_next(std::size_t count, RowBlock& to, double seconds);
   // Whether there is such a row; waits until that is known. False once it is stopped.
   bool has(std::uint64_t row);
+  // How many rows there are, or `most` where these are fewer; waits so many seconds until that is
+  // known. None: it is not. 0 once it is stopped.
+  std::optional<std::uint64_t> rows(std::uint64_t most, double seconds);
   // The pass that a row is of which has been taken.
   std::uint64_t pass(std::uint64_t row) const {
     const std::uint64_t rows = pass_rows();

@@ -12,6 +12,8 @@ class RunBatches final : public BatchSource {
       : data_(data), sampler_(seed, data.rows, batch_size) {}
 
   void fill(std::uint64_t k, Batch& batch) const override;
+  // Copies only what lies in several places.
+  void fill_span(std::uint64_t first, std::size_t count, Batch& batch) const override;
   std::uint64_t pass(std::uint64_t k) const override { return sampler_.pass(k); }
 
   // Batches that are worth claiming together: most of them follow each other.

@@ -46,6 +46,17 @@ class RunSampler {
     const std::size_t first = (run * run_ + within) * batch_size_;
     return {first, std::min(most * batch_size_, rows_ - first), most};
   }
+  // Where the example at that place of the stream lies, with as many of the `most` next ones as
+  // follow it there. The stream has a pass's batches one after another, and every pass all rows.
+  Rows span(std::uint64_t place, std::size_t most) const {
+    const std::uint64_t pass = place / rows_;
+    const std::size_t within = place % rows_, of_run = run_ * batch_size_;
+    std::size_t run = within / of_run;
+    if (run >= runs_) return {within, std::min(most, rows_ - within), 0};
+    sampler_.batch(pass * runs_ + run, &run);
+    const std::size_t behind = within % of_run;
+    return {run * of_run + behind, std::min(most, of_run - behind), 0};
+  }
 
  private:
   static constexpr std::size_t kRows = 256;  // of a run: some microseconds

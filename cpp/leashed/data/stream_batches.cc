@@ -4,14 +4,20 @@
 
 namespace leashed {
 
-void StreamBatches::fill_run(std::uint64_t k, std::uint64_t batches, Batch& batch) const {
+void StreamBatches::fill_span(std::uint64_t first, std::size_t count, Batch& batch) const {
   RowStream& stream = *data_.stream;
   if (!batch.streamed) batch.streamed = std::make_unique<StreamedRows>(stream.layout());
   StreamedRows& own = *batch.streamed;
   own.block.clear();
   own.waited_seconds = 0;
-  own.first = k * batch_size_;
-  stream.take(own.first, batches * batch_size_, own.block, own.waited_seconds);
+  stream.take(first, count, own.block, own.waited_seconds);
+  show(first, batch);
+}
+
+void StreamBatches::show(std::uint64_t first, Batch& batch) const {
+  const RowStream& stream = *data_.stream;
+  StreamedRows& own = *batch.streamed;
+  own.first = first;
   own.pass_rows = stream.pass_rows();
   const std::size_t rows = own.block.rows(), numbers = stream.layout().numbers;
   batch.view.targets = own.block.targets();

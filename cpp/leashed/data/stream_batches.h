@@ -29,11 +29,16 @@ class StreamBatches final : public BatchSource {
   StreamBatches(const StreamedData& data, std::size_t batch_size)
       : data_(data), batch_size_(batch_size) {}
 
-  void fill(std::uint64_t k, Batch& batch) const override { fill_run(k, 1, batch); }
-  // Makes it the rows of so many batches, or of those of them that there are. Each is filled once.
-  void fill_run(std::uint64_t k, std::uint64_t batches, Batch& batch) const;
+  void fill(std::uint64_t k, Batch& batch) const override {
+    fill_span(k * batch_size_, batch_size_, batch);
+  }
+  // Those of them that there are. Each is asked for once.
+  void fill_span(std::uint64_t first, std::size_t count, Batch& batch) const override;
+  // The same of rows that have been taken, and are in its block.
+  void show(std::uint64_t first, Batch& batch) const;
   bool has(std::uint64_t k) const override { return data_.stream->has(k * batch_size_); }
   std::uint64_t pass(std::uint64_t k) const override { return data_.stream->pass(k * batch_size_); }
+  const RowLayout& layout() const { return data_.stream->layout(); }
 
  private:
   const StreamedData& data_;

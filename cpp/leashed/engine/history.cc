@@ -4,10 +4,10 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "leashed/engine/memory.h"
+#include "leashed/engine/stream_mean.h"
 
 namespace leashed {
 namespace {
@@ -105,7 +105,7 @@ bool History::measure_streaming(Evaluated& e, const float* theta, std::span<cons
   if (threads == 1 || evaluation_seconds_ == 0) {
     evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
   }
-  e.loss = of_stream();
+  e.loss = mean_of_stream(workers_);
   e.accuracy = e.auc = e.normalised_entropy = kNone;
   const bool classes = validate && validation_->targets.labels && run_.source.classifies();
   e.validation_accuracy = classes ? share(*validate) : kNone;
@@ -177,22 +177,6 @@ double History::heard() const {
     heard += 1;
   }
   return sum / heard;
-}
-
-double History::of_stream() const {
-  std::map<std::uint64_t, PassLoss> passes;
-  for (const WorkerTelemetry* worker : workers_) {
-    worker->stream_loss.each([&](std::uint64_t pass, double mean, std::uint64_t rows) {
-      passes[pass].add(mean * static_cast<double>(rows), rows);
-    });
-  }
-  const auto latest = passes.rbegin();
-  if (latest == passes.rend()) return std::nan("");
-  const auto& [pass, now] = *latest;
-  const auto before = passes.find(pass - 1);
-  if (before == passes.end() || before->second.rows <= now.rows) return now.mean();
-  const double share = static_cast<double>(now.rows) / static_cast<double>(before->second.rows);
-  return std::lerp(before->second.mean(), now.mean(), share);
 }
 
 bool History::promising() const {

@@ -73,9 +73,6 @@ class History {
   std::size_t most_copies() const;  // 0: none are needed, or they would be too large
   // The mean loss of the workers' last batches of data in memory; NaN: none yet.
   double heard() const;
-  // The mean loss of the rows of a stream's latest pass, each as its batch found it; while the pass
-  // is under way the one before stands for the rows that are to come. NaN: none yet.
-  double of_stream() const;
   // The first copy from `begin` on, which it is set to, whose loss is at most that; false where an
   // evaluation ended early.
   bool search(Crossing& crossing, double loss, std::size_t& begin, std::size_t threads);

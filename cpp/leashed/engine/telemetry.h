@@ -11,6 +11,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/data/batch_source.h"
 #include "leashed/data/scored_rows.h"
 #include "leashed/engine/histogram.h"
 #include "leashed/table/row_publication.h"
@@ -101,6 +102,14 @@ struct alignas(kCacheLine) WorkerTelemetry {
   TimeHistogram attempt_seconds;                   // of update_seconds, each attempt's share
   RunningLoss loss;                                // of data in memory
   StreamLoss stream_loss;                          // of a stream
+  // A batch's loss, in whichever of the two; `weight`: of one batch's, in the first.
+  void found(const Batch& batch, double of_batch, double weight) {
+    if (const StreamedRows* const streamed = batch.streamed.get()) {
+      stream_loss.add(streamed->first, streamed->pass_rows, of_batch, batch.view.size);
+    } else {
+      loss.add(of_batch, weight);
+    }
+  }
   double read_seconds = 0, sampling_seconds = 0, waiting_seconds = 0, running_seconds = 0;
   double data_seconds = 0;       // of sampling_seconds: until rows of a stream had been read
   RowPublication rows;           // what became of the gradients of tables' rows

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "leashed/data/reading.h"
 #include "leashed/discipline/discipline.h"
 #include "leashed/discipline/updater.h"
 #include "leashed/engine/executor.h"
@@ -55,23 +56,6 @@ class InSync {
   Synchronisation* synchronisation_;
 };
 
-// Reads from its beginning to after the workers' end, and no longer than until they are to stop.
-class Reading {
- public:
-  Reading(Training& training, const StreamedData* stream) : stream_(stream) {
-    if (!stream) return;
-    training.stop.on_stop([stream] { stream->stream->stop(); });
-    stream->stream->start(training.from.batches * training.batch_size);
-  }
-  Reading(const Reading&) = delete;
-  ~Reading() {
-    if (stream_) stream_->stream->end();
-  }
-
- private:
-  const StreamedData* const stream_;
-};
-
 // Products of a batch with dense layers, at most, for a step that is short: some milliseconds.
 constexpr std::size_t kShortStep = std::size_t{1} << 20;
 
@@ -111,7 +95,10 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                      {options.evaluate_every, options.checkpoint_every}, options.initial_loss,
                      callbacks);
 
-  const Reading reading(training, options.stream);
+  if (const StreamedData* const streamed = options.stream) {
+    training.stop.on_stop([streamed] { streamed->stream->stop(); });
+  }
+  const Reading reading(options.stream, training.from.batches * training.batch_size);
   InSync in_sync(training, [&watched] { return watched.keep_evaluating(); });
   watched.train([&] { return executor_of(training, workers, options); });
   in_sync.end();

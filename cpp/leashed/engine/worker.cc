@@ -168,7 +168,8 @@ void Worker::fill(Claim& claim) {
 }
 
 void Worker::fill_run(Claim& claim) {
-  training_.stream_batches->fill_run(claim.k, claim.count, claim.batch);
+  const std::size_t size = training_.batch_size;
+  training_.batches->fill_span(claim.k * size, claim.count * size, claim.batch);
   telemetry_->data_seconds += claim.batch.streamed->waited_seconds;
   claim.count = (claim.batch.view.size + training_.batch_size - 1) / training_.batch_size;
 }
@@ -259,11 +260,7 @@ void Worker::step() {
                                   attempts);
   }
   telemetry.tries.add(publication.tries);
-  if (const StreamedRows* const streamed = current_.batch.streamed.get()) {
-    telemetry.stream_loss.add(streamed->first, streamed->pass_rows, loss, rows);
-  } else {
-    telemetry.loss.add(loss, training_.loss_weight);
-  }
+  telemetry.found(current_.batch, loss, training_.loss_weight);
   if (publication.published) {
     may_publish_ = false;
     telemetry.staleness.add(publication.staleness_compute + publication.staleness_schedule);

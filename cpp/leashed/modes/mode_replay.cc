@@ -11,7 +11,8 @@
 #include <utility>
 
 #include "leashed/base/error.h"
-#include "leashed/data/indexed_batches.h"
+#include "leashed/data/make_batches.h"
+#include "leashed/data/reading.h"
 #include "leashed/model/gradient_source.h"
 #include "leashed/modes/mode_trace.h"
 #include "leashed/server/own_models.h"
@@ -111,7 +112,8 @@ class ModeReplayer final : Sink {
                const ReplayOptions& options)
       : source_(source),
         until_(options.until),
-        batches_(data, options.batch_size, options.seed),
+        batches_(make_batches(data, options.batch_size, options.seed, options.stream, false, true)),
+        reading_(options.stream, 0),
         workspace_(source.make_workspace()),
         server_(machine, context),
         rule_(server_.rule()),
@@ -173,7 +175,9 @@ class ModeReplayer final : Sink {
     const Payload payload{&seat.sent, lease.count};
     seat.granted.pulled.release();
     updated_ = false;
+    const std::uint64_t first = lease.first, count = lease.count, late = server_.counts().late;
     server_.handle(event, &payload, at, *this);
+    batches_->let_go(first, count, server_.counts().late == late);
     if (updated_) pushed_.clear();  // what was held is part of it, or dropped
   }
 
@@ -193,7 +197,7 @@ class ModeReplayer final : Sink {
     const modes::Lease& lease = seat.granted.lease;
     const std::uint32_t steps = steps_of(rule_, lease), i = seat.steps++;
     const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
-    batches_.fill_span(lease.first + begin, end - begin, batch_);
+    batches_->fill_span(lease.first + begin, end - begin, batch_);
     const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
                          : steps_recorded_                        ? seat.own.data()
                                                                   : models_[node];
@@ -217,6 +221,7 @@ class ModeReplayer final : Sink {
 
   void grant(Grant grant) override {
     Seat& seat = seats_[grant.node];
+    if (grant.lease.count > 0) batches_->hold(grant.lease.first, grant.lease.count);
     seat.granted = std::move(grant);
     seat.steps = 0;
     if (rule_.model != WorkerRule::Model::own) return;
@@ -254,7 +259,8 @@ class ModeReplayer final : Sink {
 
   const GradientSource& source_;
   const std::uint64_t until_;
-  const IndexedBatches batches_;
+  const std::unique_ptr<const BatchSource> batches_;
+  const Reading reading_;
   const std::unique_ptr<Workspace> workspace_;
   ParameterServer server_;
   const WorkerRule rule_;

@@ -36,6 +36,7 @@ void ModeRecorder::heard(const Event& event, Time at) {
       last_.ticket = event.ticket;
       last_.version = event.version;
     }
+    if (event.kind == Event::Kind::data_end) to = trace::put(to, event.ticket);
     return event.kind == Event::Kind::command ? trace::put(to, event.argument) : to;
   });
 }
@@ -58,6 +59,7 @@ bool ModeCursor::next(ModeRecord& record) {
     event.ticket = last_.ticket += unzigzag(bytes_.number());
     event.version = last_.version += unzigzag(bytes_.number());
   }
+  if (event.kind == Event::Kind::data_end) event.ticket = bytes_.number();
   if (event.kind == Event::Kind::command) {
     event.argument = static_cast<std::uint32_t>(bytes_.number());
   }

@@ -4,7 +4,8 @@
 // A record is a byte, the kind in its lower 3 bits (of modes::Event, or kStep) and the node above
 // them, or kFar there and what the node is more as a varint. Of an event the nanoseconds since the
 // one before follow, of a push also ticket and version less those of the push before (these as
-// zigzag numbers, since they go back too), of a command its argument. A record lies in one page.
+// zigzag numbers, since they go back too), of a command its argument, of the data's end the
+// examples that there are. A record lies in one page.
 #pragma once
 
 #include "leashed/modes/policy_threads.h"

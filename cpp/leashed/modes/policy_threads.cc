@@ -9,11 +9,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "leashed/base/clock.h"
 #include "leashed/base/flags.h"
 #include "leashed/base/team.h"
-#include "leashed/data/indexed_batches.h"
+#include "leashed/data/make_batches.h"
+#include "leashed/data/reading.h"
 #include "leashed/engine/executor.h"
 #include "leashed/engine/run.h"
 #include "leashed/engine/watched_run.h"
@@ -29,6 +31,9 @@ using modes::Node;
 using modes::WorkerRule;
 using Clock = std::chrono::steady_clock;
 
+constexpr double kLook = 0.01;      // seconds until what waits for rows is looked at again
+constexpr double kPatience = 3600;  // of waiting for rows; a stop ends it
+
 std::int64_t in_ns(double seconds) {
   return seconds < 9e9 ? std::llround(seconds * 1e9) : std::numeric_limits<std::int64_t>::max();
 }
@@ -39,7 +44,9 @@ class PolicyThreads final : Sink, Observed {
                 const modes::ServerPolicy& machine, const DisciplineContext& context,
                 const ModeTrainOptions& options)
       : options_(options),
-        batches_(data, options.batch_size, options.seed),
+        stream_(options.stream ? options.stream->stream : nullptr),
+        batches_(make_batches(data, options.batch_size, options.seed, options.stream, false,
+                              options.terms)),
         rows_(source, options.tables),
         server_(machine, context, rows_.holder()),
         rule_(server_.rule()),
@@ -59,6 +66,7 @@ class PolicyThreads final : Sink, Observed {
       due_.emplace(in_ns(seconds), Event{Event::Kind::command, 0, 0, 0, argument});
     }
     run_.stop.on_stop([this] {
+      if (stream_) stream_->stop();
       for (Seat& seat : seats_) seat.flags.raise(kStopped);
     });
   }
@@ -104,7 +112,17 @@ class PolicyThreads final : Sink, Observed {
   void step(Node node, bool last);
   void push(Node node);
 
+  // Examples that are to be there before anything is told to the server.
+  std::uint64_t wanted() const {
+    return server_.examples_leased() + seats_.size() * server_.largest_lease();
+  }
+  bool all_there() const { return !stream_ || ended_ || wanted() <= there_; }
+  // The lock, once that is so.
+  std::unique_lock<std::mutex> turn(Seat& seat);
+
   // Under the lock.
+  // There are so many examples, or `most`, where these are fewer.
+  void know(std::uint64_t there, std::uint64_t most);
   void ask(Node node);
   void pull_rows(Seat& seat);
   void tell(const Event& event, const Payload* payload = nullptr);
@@ -137,7 +155,8 @@ class PolicyThreads final : Sink, Observed {
   }
 
   const ModeTrainOptions& options_;
-  const IndexedBatches batches_;
+  RowStream* const stream_;  // null: there is none
+  const std::unique_ptr<const BatchSource> batches_;
   Clock::time_point start_{};
 
   std::mutex mutex_;
@@ -151,6 +170,8 @@ class PolicyThreads final : Sink, Observed {
   const std::size_t helpers_ = processors() - 1;
   std::multimap<std::int64_t, Event> due_;
   std::uint64_t steps_ = 0;  // of all models that meet
+  std::uint64_t there_ = 0;  // examples of the stream, at least
+  bool ended_ = false;       // and no others, as the mode has been told
   // Seconds in rows of tables, by who has the lock: their updates, and finding and copying them.
   struct {
     double updating = 0, reading = 0, since = 0;
@@ -168,11 +189,12 @@ void PolicyThreads::work(Node node) {
     const auto attached = run_.source.attach();
     double since = start;
     {
-      const std::lock_guard lock(mutex_);
+      const auto lock = turn(seat);
       spent_ = {};
       ask(node);
       seat.telemetry.read_seconds += spent_.reading;
     }
+    since = now();
     while (wait(node, since) && compute(node)) {
       push(node);
       since = now();
@@ -186,6 +208,30 @@ void PolicyThreads::work(Node node) {
     if (RowHolder* const rows = rows_.holder()) rows->release(seat.pulled.keys);
   }
   seat.telemetry.running_seconds += now() - start;
+}
+
+std::unique_lock<std::mutex> PolicyThreads::turn(Seat& seat) {
+  std::unique_lock lock(mutex_);
+  while (!all_there() && !run_.stop.stopped()) {
+    const std::uint64_t most = wanted();
+    lock.unlock();
+    const double begun = now();
+    std::optional<std::uint64_t> found;
+    while (!found) found = stream_->rows(most, kPatience);
+    const std::uint64_t there = *found;
+    seat.telemetry.data_seconds += now() - begun;
+    seat.telemetry.sampling_seconds += now() - begun;
+    lock.lock();
+    know(there, most);
+  }
+  return lock;
+}
+
+void PolicyThreads::know(std::uint64_t there, std::uint64_t most) {
+  there_ = std::max(there_, there);
+  if (there == most || ended_) return;
+  ended_ = true;
+  tell({Event::Kind::data_end, 0, there});
 }
 
 bool PolicyThreads::wait(Node node, double since) {
@@ -214,7 +260,7 @@ bool PolicyThreads::compute(Node node) {
     const double start = now();
     const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
     RowHolder* const rows = rows_.holder();
-    if (!rows) batches_.fill_span(lease.first + begin, end - begin, seat.batch);
+    if (!rows) batches_->fill_span(lease.first + begin, end - begin, seat.batch);
     const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
                          : met_                                   ? seat.own.data()
                                                                   : models_[node];
@@ -229,7 +275,7 @@ bool PolicyThreads::compute(Node node) {
     telemetry.sampling_seconds += sampled - start;
     telemetry.gradient_seconds.add(now() - sampled);
     telemetry.gradients.add(1);
-    telemetry.loss.add(loss, run_.loss_weight);
+    telemetry.found(seat.batch, loss, run_.loss_weight);
     if (run_.metrics) run_.metrics->add(node, batch);
     if (rule_.steps_own) step(node, i + 1 == steps);
   }
@@ -259,13 +305,16 @@ void PolicyThreads::push(Node node) {
     payload.row_gradients = &seat.row_gradients;
   }
   seat.granted.pulled.release();
-  const double asked = now();
-  const std::lock_guard lock(mutex_);
+  const double asked = now(), read = seat.telemetry.data_seconds;
+  const auto lock = turn(seat);
   const double begun = now();
   spent_ = {};
-  tell({Event::Kind::push, node, seat.granted.lease.ticket, seat.granted.version}, &payload);
+  const Lease lease = seat.granted.lease;
+  const std::uint64_t late = server_.counts().late;
+  tell({Event::Kind::push, node, lease.ticket, seat.granted.version}, &payload);
+  batches_->let_go(lease.first, lease.count, server_.counts().late == late);
   const double update = std::max(0.0, now() - begun - spent_.updating - spent_.reading);
-  seat.telemetry.waiting_seconds += begun - asked;
+  seat.telemetry.waiting_seconds += begun - asked - (seat.telemetry.data_seconds - read);
   seat.telemetry.update_seconds.add(update);
   seat.telemetry.attempt_seconds.add(update);
   if (!run_.stop.stopped()) ask(node);
@@ -281,6 +330,7 @@ void PolicyThreads::ask(Node node) {
 double PolicyThreads::until_due() {
   const std::lock_guard lock(mutex_);
   if (due_.empty() || run_.stop.stopped()) return std::numeric_limits<double>::infinity();
+  if (!all_there()) return kLook;
   return 1e-9 * static_cast<double>(due_.begin()->first - elapsed_ns());
 }
 
@@ -289,6 +339,12 @@ void PolicyThreads::tell_due() {
   try {
     const std::int64_t ns = elapsed_ns();
     while (!due_.empty() && due_.begin()->first <= ns && !run_.stop.stopped()) {
+      if (const std::uint64_t most = wanted(); !all_there()) {
+        const std::optional<std::uint64_t> there = stream_->rows(most, 0);
+        if (!there) break;
+        know(*there, most);
+        continue;
+      }
       const Event event = due_.begin()->second;
       due_.erase(due_.begin());
       handle(event, nullptr, ns);
@@ -322,6 +378,7 @@ void PolicyThreads::stop_at_limit() {
 void PolicyThreads::grant(Grant grant) {
   if (grant.lease.count == 0) return;  // before its end, after which nobody looks at its model
   Seat& seat = seats_[grant.node];
+  batches_->hold(grant.lease.first, grant.lease.count);
   seat.granted = std::move(grant);
   if (looked_at_) models_.take(seat.granted);
   if (met_) copy_own(seat.granted.node);
@@ -344,7 +401,7 @@ void PolicyThreads::working(std::size_t parts) {
 void PolicyThreads::pull_rows(Seat& seat) {
   const double begun = now();
   const Lease& lease = seat.granted.lease;
-  batches_.fill_span(lease.first, lease.count, seat.batch);
+  batches_->fill_span(lease.first, lease.count, seat.batch);
   rows_.holder()->pull(seat.batch.view, seat.pulled);
   spent_.reading += now() - begun;
 }
@@ -433,6 +490,7 @@ ModeTrainResult train_mode(const GradientSource& source, const DatasetView& data
   constexpr double kNone = std::numeric_limits<double>::infinity();
   WatchedRun watched(training.run(), training.telemetry(), validation, nullptr,
                      {options.evaluate_every, kNone}, std::nan(""), callbacks);
+  const Reading reading(options.stream, 0);
   watched.train([&] {
     training.start_clock();
     return std::make_unique<PolicyExecutor>(training);

@@ -8,10 +8,11 @@
 // why. The grant is written under the lock before its flag is raised. Gradients are computed
 // outside the lock, on a version that is pinned, or on the worker's own model; own models that
 // others look at (of peers, and of an ensemble) are changed under the lock, and peers compute on
-// copies of theirs. The rows of tables that a batch reads are found and copied with its grant, and
-// so under the lock as their updates are; gradients are of the copies. Time is the monotonic
-// clock's since the workers were started, read under the lock, so that it does not go back from one
-// event to the next.
+// copies of theirs. Of a stream it is known before the lock is taken that all is there that may be
+// granted under it, or where the data end. The rows of tables that a batch reads are found and
+// copied with its grant, and so under the lock as their updates are; gradients are of the copies.
+// Time is the monotonic clock's since the workers were started, read under the lock, so that it
+// does not go back from one event to the next.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "leashed/data/stream_batches.h"
 #include "leashed/engine/callbacks.h"
 #include "leashed/engine/result.h"
 #include "leashed/server/parameter_server.h"
@@ -51,6 +53,9 @@ struct ModeTrainOptions {
   ProgressMetrics* metrics = nullptr;  // as of TrainOptions
   // Those that the source reads, in its order.
   std::vector<std::shared_ptr<Table>> tables = {};
+  // As of TrainOptions. Its examples end the run where they end: the mode is told so.
+  const StreamedData* stream = nullptr;
+  bool terms = false;  // whether a lease may go to another
 };
 
 struct ModeTrainResult {

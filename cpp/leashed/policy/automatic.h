@@ -16,6 +16,8 @@ class Automatic {
   static constexpr bool kHolds = Gba::kHolds;
 
   bool divides_by_containing() const { return gba_.divides_by_containing(); }
+  std::uint64_t examples_leased() const { return gba_.examples_leased(); }
+  std::uint64_t largest_lease() const { return gba_.largest_lease(); }
   Gba::Mode mode() const { return gba_.mode(); }
 
   void on(const Event& event, Time now, Out& out) {

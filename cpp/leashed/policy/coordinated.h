@@ -55,6 +55,9 @@ class Coordinated {
   bool divides_by_containing() const { return divides_by_containing_; }
   bool present(Node node) const { return node < states_.size() && states_[node] != State::away; }
   bool leased(Node node) const { return leases_.has(node); }
+  std::uint64_t examples_leased() const { return leases_.leased(); }
+  // Examples of a lease, at most.
+  std::uint64_t largest_lease() const { return leases_.largest(); }
 
   void on(const Event& event, Time now, Out& out) {
     if (event.node >= kMostNodes) throw Error("node must be below 16777216");
@@ -85,7 +88,7 @@ class Coordinated {
         settle(true, now, out);
         break;
       case Event::Kind::data_end:
-        leases_.close();
+        leases_.close(event.ticket);
         settle(true, now, out);
         break;
       case Event::Kind::pull:

@@ -35,6 +35,7 @@ class Gba : public Coordinated<Gba> {
         set_(settings),
         mode_(settings.start),
         wanted_(settings.start) {
+    leases_.set_batch(std::max(set_.batch, set_.sync_batch));  // the largest
     leases_.set_batch(mode_ == Mode::gba ? set_.batch : set_.sync_batch);
     begin(job.workers);
   }

@@ -24,10 +24,19 @@ class LeaseList {
   // examples = 0: endless. Of one that follows (coordinated.h) nothing comes back, since the batch
   // goes to another elsewhere.
   LeaseList(std::uint64_t batch, std::uint64_t examples, bool follows = false)
-      : batch_(batch), end_(examples), follows_(follows) {}
+      : batch_(batch), largest_(batch), end_(examples), follows_(follows) {}
 
-  void set_batch(std::uint64_t batch) { batch_ = batch; }
-  void close() { closed_ = true; }  // nothing new any more
+  void set_batch(std::uint64_t batch) {
+    batch_ = batch;
+    largest_ = std::max(largest_, batch);
+  }
+  // There are so many examples; or nothing new any more, where so many have been leased.
+  void close(std::uint64_t examples) {
+    closed_ = examples <= first_;
+    if (!closed_) end_ = examples;
+  }
+  std::uint64_t leased() const { return first_; }  // examples, once or again
+  std::uint64_t largest() const { return largest_; }
   bool available() const { return !back_.empty() || !exhausted(); }
   bool spent() const { return out_ == 0 && !available(); }
   std::size_t out() const { return out_; }
@@ -170,7 +179,7 @@ class LeaseList {
     recalled_.clear();
   }
 
-  std::uint64_t batch_, end_;
+  std::uint64_t batch_, largest_, end_;
   bool follows_;
   std::uint64_t tickets_ = 0, next_ = 0, first_ = 0;
   bool closed_ = false;

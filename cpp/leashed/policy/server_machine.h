@@ -36,7 +36,7 @@ struct Event {
     leave,    // the node is gone: its leases go to others
     join,     // 0..workers−1 are there from the start, and who pulls joins
     command,  // what `argument` means is the mode's
-    data_end,  // no further batches: for streams, whose length nobody knew
+    data_end,  // no examples behind the first `ticket`: for streams, whose length nobody knew
     pull,
     wake,  // a moment that was asked for has come
   } kind;

@@ -29,6 +29,9 @@ class ServerPolicy {
   bool divides_by_containing() const { return kept_->divides_by_containing(); }
   // Whether a server holds parameters; among peers nobody does.
   bool holds() const { return kept_->holds(); }
+  // The examples that have been leased, and those of a lease at most.
+  std::uint64_t examples_leased() const { return kept_->examples_leased(); }
+  std::uint64_t largest_lease() const { return kept_->largest_lease(); }
 
   // Null: it is another machine. For tests.
   template <Machine M>
@@ -45,6 +48,8 @@ class ServerPolicy {
     virtual const WorkerRule& rule() const = 0;
     virtual bool divides_by_containing() const = 0;
     virtual bool holds() const = 0;
+    virtual std::uint64_t examples_leased() const = 0;
+    virtual std::uint64_t largest_lease() const = 0;
   };
   template <class M>
   struct Kept final : Any {
@@ -54,6 +59,8 @@ class ServerPolicy {
     const WorkerRule& rule() const override { return machine.rule(); }
     bool divides_by_containing() const override { return machine.divides_by_containing(); }
     bool holds() const override { return M::kHolds; }
+    std::uint64_t examples_leased() const override { return machine.examples_leased(); }
+    std::uint64_t largest_lease() const override { return machine.largest_lease(); }
 
     M machine;
   };

@@ -31,6 +31,11 @@ class Aggregator {
 
   // Where Σ weight · slot / divisor will be, until the next: what add() has been called of.
   const float* begin(std::span<const Part> parts, double divisor);
+  // Other weights for what add() is called of from here on, one a part.
+  void weigh(std::span<const double> weights) {
+    weights_.assign(weights.begin(), weights.end());
+    plain_ = false;
+  }
   // Finds the sums [begin, end). Any threads, each others.
   void add(std::size_t begin, std::size_t end);
   const float* operator[](std::uint32_t slot) const { return slots_[slot].data(); }

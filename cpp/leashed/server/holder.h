@@ -41,6 +41,18 @@ class Holder {
     });
     vector_.publish(latest, next);
   }
+  // The same where a policy has a factor for each variable.
+  void apply(const float* gradient, const Updater::Damping& damping) {
+    const GradientPiece whole{gradient, 0, dimension()};
+    const double clip_factor = updater_.clip_factor({&whole, 1});
+    ParameterVector::Draft next = vector_.claim();
+    ParameterVector::Pin latest = vector_.pin();
+    updater_.apply(held_.data(), held_.data(), {&whole, 1}, {latest.t(), damping, clip_factor});
+    std::copy_n(held_.data(), dimension(), next.data());
+    vector_.publish(latest, next);
+  }
+  // What the policy multiplies a gradient of that staleness by that is to be applied now.
+  Updater::Damping damping(std::uint64_t tau) const { return updater_.damping(held_.data(), tau); }
   // θ ← f(θ), which is an update all the same; the rule's state stays.
   void change(const std::function<void(float* theta)>& f) {
     ParameterVector::Draft next = vector_.claim();

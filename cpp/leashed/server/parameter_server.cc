@@ -17,7 +17,9 @@ ParameterServer::ParameterServer(const modes::ServerPolicy& machine,
     : machine_(machine),
       staleness_(context.staleness),
       holder_(context),
-      aggregator_(context.dimension) {
+      aggregator_(context.dimension),
+      block_ends_(context.block_ends.empty() ? std::vector{context.dimension}
+                                             : context.block_ends) {
   if (rows && rule().sends == WorkerRule::Sends::model) {
     throw Error(
         "the rows of tables are shared by all workers, which send models in this mode; take one "
@@ -113,13 +115,14 @@ void ParameterServer::hold(std::uint32_t slot, const Event& event, const Payload
 void ParameterServer::apply(const Action& action, Sink& sink) {
   const bool models = rule().sends == WorkerRule::Sends::model;
   const std::uint64_t t = holder_.pull().t();
-  double divisor = action.divisor, weights = 0;
+  double divisor = action.divisor;
   const double each = action.keeps_divisor ? 0 : 1;
   if (rows_) apply_rows(action, t, sink);
   parts_.clear();
   nodes_.clear();
   tickets_.clear();
   publications_.clear();
+  factors_.clear();
   for (const modes::Slot& slot : out_.slots(action)) {
     const Held held = std::exchange(held_[slot.index], {});
     if (held.lost) {
@@ -128,14 +131,18 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
       continue;
     }
     const std::uint64_t tau = t - held.t;
-    const double factor = models ? 1 : staleness_.factor(static_cast<double>(tau));
+    const Updater::Damping damping = models ? Updater::Damping{} : holder_.damping(tau);
+    const double factor = damping.factor;
     if (factor == 0) {
       sink.settled(held.node, {.excluded = true});
       divisor -= each;
       continue;
     }
-    parts_.push_back({slot.index, slot.weight * factor});
-    weights += factor;
+    parts_.push_back({slot.index, slot.weight * (damping.variables ? 1 : factor)});
+    if (damping.variables) {
+      const std::size_t variables = holder_.updater().layout().blocks;
+      factors_.insert(factors_.end(), damping.variables, damping.variables + variables);
+    }
     counts_.applied += held.examples;
     ++counts_.worker_kept[held.node];
     if (!models) count_data_staleness(action.step, held.token);
@@ -150,23 +157,53 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
     sink.updating(tickets_, nullptr, 1);
     return holder_.change([&](float* theta) { std::copy_n(model, holder_.dimension(), theta); });
   }
-  const auto parted = [&](const auto& f) { in_parts(sink, f); };
-  if (parts_.size() == 1 && divisor == 1) {
-    const float* const gradient = aggregator_[parts_[0].slot];
-    sink.updating(tickets_, gradient, parts_[0].weight);
-    holder_.apply(gradient, parts_[0].weight, parted);
-  } else {
-    const double damping = weights / static_cast<double>(parts_.size());
-    for (Aggregator::Part& part : parts_)
-      part.weight /= damping;  // of the size of 1, whatever that is
-    const float* const gradient = mean(divisor, sink);
-    sink.updating(tickets_, gradient, damping);
-    holder_.apply(gradient, damping, parted);
-  }
+  factors_.empty() ? apply_damped(divisor, sink) : apply_staged(divisor, sink);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     holder_.updater().applied(publications_[i].staleness_compute);
     sink.settled(nodes_[i], publications_[i]);
   }
+}
+
+void ParameterServer::apply_damped(double divisor, Sink& sink) {
+  const auto parted = [&](const auto& f) { in_parts(sink, f); };
+  if (parts_.size() == 1 && divisor == 1) {
+    const float* const gradient = aggregator_[parts_[0].slot];
+    sink.updating(tickets_, gradient, parts_[0].weight);
+    return holder_.apply(gradient, parts_[0].weight, parted);
+  }
+  double factors = 0;
+  for (const Publication& one : publications_) factors += one.factor;
+  const double damping = factors / static_cast<double>(parts_.size());
+  for (Aggregator::Part& part : parts_) part.weight /= damping;  // of the size of 1
+  const float* const gradient = mean(divisor, sink);
+  sink.updating(tickets_, gradient, damping);
+  holder_.apply(gradient, damping, parted);
+}
+
+// Variable by variable, as if each were a vector of its own but for clipping.
+void ParameterServer::apply_staged(double divisor, Sink& sink) {
+  const std::size_t parts = parts_.size(), variables = factors_.size() / parts;
+  mean_factors_.assign(variables, 0);
+  for (std::size_t i = 0; i < factors_.size(); ++i) mean_factors_[i % variables] += factors_[i];
+  for (double& mean : mean_factors_) mean /= static_cast<double>(parts);
+  const Updater::Damping damping{*std::ranges::max_element(mean_factors_), mean_factors_.data()};
+  const float* gradient = aggregator_[parts_[0].slot];
+  if (parts > 1 || divisor != 1) {
+    gradient = aggregator_.begin(parts_, divisor);
+    for (std::size_t v = 0, begin = 0; v < variables; ++v) {
+      of_variable_.clear();
+      for (std::size_t p = 0; p < parts; ++p) {
+        const double factor = factors_[p * variables + v];
+        const double share = mean_factors_[v] > 0 ? factor / mean_factors_[v] : 0;
+        of_variable_.push_back(parts_[p].weight * share);
+      }
+      aggregator_.weigh(of_variable_);
+      aggregator_.add(begin, block_ends_[v]);
+      begin = block_ends_[v];
+    }
+  }
+  sink.updating(tickets_, gradient, damping.factor);
+  holder_.apply(gradient, damping);
 }
 
 const float* ParameterServer::mean(double divisor, Sink& sink) {

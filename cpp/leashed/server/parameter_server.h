@@ -96,6 +96,9 @@ class ParameterServer {
   bool holds() const { return machine_.holds(); }
   // Whether what is held is what is trained, rather than the mean of the workers' own models.
   bool has_global_model() const;
+  // As of its mode.
+  std::uint64_t examples_leased() const { return machine_.examples_leased(); }
+  std::uint64_t largest_lease() const { return machine_.largest_lease(); }
   Holder& holder() { return holder_; }
   const Holder& holder() const { return holder_; }
   const ModeCounts& counts() const { return counts_; }
@@ -121,6 +124,9 @@ class ParameterServer {
   void granted(const modes::Action& action, Sink& sink);
   void hold(std::uint32_t slot, const modes::Event& event, const Payload& payload);
   void apply(const modes::Action& action, Sink& sink);
+  // Of parts_, gradients with a factor each, or factors_ for each variable.
+  void apply_damped(double divisor, Sink& sink);
+  void apply_staged(double divisor, Sink& sink);
   // f(begin, end) for all parameters, in parts that others may take.
   template <class F>
   void in_parts(Sink& sink, const F& f);
@@ -135,6 +141,7 @@ class ParameterServer {
   const StalenessPolicy& staleness_;
   Holder holder_;
   Aggregator aggregator_;
+  const std::vector<std::size_t> block_ends_;  // where variables end
   std::optional<RowAggregator> rows_;
   std::vector<Granted> granted_;  // by node
   std::vector<Held> held_;        // by slot
@@ -142,6 +149,8 @@ class ParameterServer {
   std::vector<modes::Node> nodes_;         // of whom an update's parts are
   std::vector<std::uint64_t> tickets_;     // of these
   std::vector<Publication> publications_;  // of these
+  std::vector<double> factors_;            // of each, by variable, where a policy is stage-aware
+  std::vector<double> of_variable_, mean_factors_;
   modes::Out out_;
   ModeCounts counts_;
   JointWork work_;

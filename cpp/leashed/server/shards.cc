@@ -70,6 +70,11 @@ Shards::Shards(const Choice& mode, const DisciplineContext& context, Sharding sh
     throw Error(
         "shards must be 1 with a staleness policy that adapts, since each server's is its own");
   }
+  if (context.staleness.stage_aware()) {
+    throw Error(
+        "shards must be 1 with a staleness policy by stages, which goes by the norms of whole "
+        "variables' updates");
+  }
   if (context.rule.clips_norm()) {
     throw Error("shards must be 1 with clip_norm, since no server has the whole gradient");
   }

@@ -10,7 +10,7 @@ using modes::WorkerRule;
 void ModeGradients::pull_rows(std::uint32_t worker) {
   if (!played_.rows.holder()) return;
   ModePlayer& player = played_.players[worker];
-  played_.batches.fill_span(player.lease.first, player.lease.count, batch_);
+  played_.data.batches().fill_span(player.lease.first, player.lease.count, batch_);
   played_.rows.holder()->pull(batch_.view, player.rows);
 }
 
@@ -28,7 +28,7 @@ bool ModeGradients::compute(std::uint32_t worker) {
   for (std::uint32_t step = 0; step < steps; ++step) {
     const std::uint64_t begin = player.lease.count * step / steps;
     const std::uint64_t end = player.lease.count * (step + 1) / steps;
-    played_.batches.fill_span(player.lease.first + begin, end - begin, batch_);
+    played_.data.batches().fill_span(player.lease.first + begin, end - begin, batch_);
     if (RowHolder* rows = played_.rows.holder()) {
       rows->show(player.rows, batch_.view, shown_, row_gradients_);
     }
@@ -37,6 +37,7 @@ bool ModeGradients::compute(std::uint32_t worker) {
     const float loss = gradient_(theta, batch_.view, sent_.data());
     if (stop.stopped()) return false;
     if (!std::isfinite(loss)) return stop.stop(StopReason::not_finite), false;
+    if (played_.data.streamed()) played_.telemetry.found(batch_, loss, 1);
     played_.telemetry.gradients.add(1);
     player.before.clear();
     if (played_.rule.steps_own) {

@@ -41,7 +41,21 @@ void ModeServers::finish() {
   }
 }
 
+// Before anything is granted it is known to be there, or where the data end.
+void ModeServers::look_ahead() {
+  if (played_.data_ended || !played_.data.streamed()) return;
+  const ParameterServer& server = played_.shards[0];
+  const std::uint64_t wanted =
+      server.examples_leased() + played_.players.size() * server.largest_lease();
+  const std::uint64_t there = played_.data.examples(wanted);
+  if (there == wanted || played_.watch.stop.stopped()) return;
+  played_.data_ended = true;
+  first({EventKind::data_end, 0, there}, nullptr);
+}
+
 void ModeServers::first(const modes::Event& event, const Payload* payload) {
+  look_ahead();
+  if (played_.data.streamed() && played_.watch.stop.stopped()) return;
   tell(0, event, payload, played_.now);
   if (!played_.shards.agree()) return;
   for (std::size_t s = 1; s < played_.shards.size(); ++s) {

@@ -40,6 +40,7 @@ class ModeServers {
     std::int64_t ns;
   };
 
+  void look_ahead();
   void first(const modes::Event& event, const Payload* payload);
   void tell(std::size_t shard, const modes::Event& event, const Payload* payload, std::int64_t ns);
   void go_on(std::size_t shard);

@@ -119,7 +119,13 @@ class ModePlay final : Sink {
     if (shards > 1) --played_.under_way;
     player.since = played_.now;
     if (shard == 0) player.working = false;
+    const modes::Lease sent = player.sent;
+    const std::uint64_t late = played_.shards[0].counts().late;
     servers_.push(worker, shard);
+    if (shard == 0) {
+      const bool in_time = played_.shards[0].counts().late == late;
+      played_.data.batches().let_go(sent.first, sent.count, in_time);
+    }
     if (pulls_now(player, shard)) played_.enter_pull(played_.now, worker, shard);
   }
 
@@ -143,7 +149,10 @@ class ModePlay final : Sink {
     const bool other = count > 0 && grant.lease.ticket != player.lease.ticket;
     if (shards.agree() && shard > 0 && other) return;
     ModePlayer::Part& part = player.parts[shard];
-    if (shard == 0 && count > 0) player.lease = grant.lease;
+    if (shard == 0 && count > 0) {
+      player.lease = grant.lease;
+      played_.data.batches().hold(player.lease.first, player.lease.count);
+    }
     part.ticket = grant.lease.ticket;
     part.version = grant.version;
     if (played_.rule.model == WorkerRule::Model::pulled) {

@@ -3,15 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include "leashed/data/indexed_batches.h"
 #include "leashed/engine/telemetry.h"
 #include "leashed/server/own_models.h"
 #include "leashed/server/served_rows.h"
 #include "leashed/server/shards.h"
 #include "leashed/simulation/membership.h"
+#include "leashed/simulation/played_data.h"
 #include "leashed/simulation/simulate.h"
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
@@ -69,13 +70,13 @@ struct ModePlayer {
 };
 
 struct PlayedMode {
-  PlayedMode(const GradientSource& model, const DatasetView& data, const DatasetView* validation,
-             const Choice& mode, const Sharding& sharding, const DisciplineContext& from,
-             const SimulationOptions& chosen, const TrainCallbacks& callbacks)
+  PlayedMode(const GradientSource& model, const DatasetView& examples,
+             const DatasetView* validation, const Choice& mode, const Sharding& sharding,
+             const DisciplineContext& from, const SimulationOptions& chosen,
+             const TrainCallbacks& callbacks)
       : source(model),
         context(from),
         options(chosen),
-        batches(data, options.batch_size, options.seed),
         rows(source, options.tables),
         shards(mode, context, sharding, rows.holder(), options.servers_of_tables),
         term_ns(static_cast<std::int64_t>(mode.value("term_ns", 0))),
@@ -83,7 +84,9 @@ struct PlayedMode {
         models(shards[0], context),
         members(options.members, static_cast<std::uint32_t>(context.workers), options.seed),
         players(context.workers),
-        watch(source, data, validation, options.until, callbacks, rows.readers()) {
+        watch(source, examples, validation, options.until, callbacks, rows.readers()),
+        data(examples, options, watch) {
+    watch.workers.push_back(&telemetry);
     for (ModePlayer& player : players) player.parts.resize(shards.size());
   }
 
@@ -130,7 +133,6 @@ struct PlayedMode {
   const GradientSource& source;
   const DisciplineContext& context;
   const SimulationOptions& options;
-  const IndexedBatches batches;
 
   ServedRows rows;
   Shards shards;
@@ -142,6 +144,8 @@ struct PlayedMode {
   Timeline<ModeEvent> timeline;
   std::int64_t now = 0;
   Watch watch;
+  PlayedData data;
+  bool data_ended = false;  // as the servers have been told, of a stream
 
   WorkerTelemetry telemetry;      // of all together
   std::size_t under_way = 0;      // parts of pushes to several servers, until they are carried out

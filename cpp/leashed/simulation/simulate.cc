@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "leashed/base/error.h"
 #include "leashed/cluster/averaging.h"
-#include "leashed/data/indexed_batches.h"
 #include "leashed/server/served_rows.h"
 #include "leashed/simulation/durations.h"
+#include "leashed/simulation/played_data.h"
 #include "leashed/simulation/protocol.h"
 #include "leashed/simulation/timeline.h"
 #include "leashed/simulation/virtual_clock.h"
@@ -40,7 +41,6 @@ class Simulation final : public SyncStage {
         replicas_(replicas),
         options_(options),
         plan_(plan),
-        batches_(data, options.batch_size, options.seed),
         compute_(make_durations(options.compute, seed_of(options.seed, kCompute))),
         update_(make_durations(options.update, seed_of(options.seed, kUpdate))),
         copy_(make_durations(options.copy, seed_of(options.seed, kCopy))),
@@ -48,7 +48,9 @@ class Simulation final : public SyncStage {
         rows_(source, options.tables),
         workers_(plan.count * options.workers),
         watch_(source, data, validation, options.until, callbacks, rows_.readers()),
+        data_(data, options, watch_),
         gradient_(source, watch_) {
+    for (const Player& player : workers_) watch_.workers.push_back(player.telemetry.get());
     if (rows_.holder() && plan.count > 1) {
       throw Error("trainers are not played with models over tables; take one cluster of workers");
     }
@@ -149,7 +151,7 @@ class Simulation final : public SyncStage {
     player.telemetry->read_seconds += in_seconds(now_ - player.since);
     player.since = now_;
     if (rows_.holder()) {
-      batches_.fill(player.k, batch_);
+      data_.batches().fill(player.k, batch_);
       rows_.holder()->pull(batch_.view, player.rows);
     }
     timeline_.enter(
@@ -162,6 +164,7 @@ class Simulation final : public SyncStage {
     record(*player.telemetry, publication);
     if (rows_.holder()) push_rows(player, publication);
     if (publication.published) player.may_publish = false;
+    data_.let_go(player.k);
     player.since = now_;
     if (!sync_ || sync_->stepped(worker)) timeline_.enter({now_, Kind::ready, worker});
   }
@@ -200,7 +203,7 @@ class Simulation final : public SyncStage {
   // update.
   bool claims(Player& player) {
     const StopRules& until = options_.until;
-    if (next_batch_ >= until.batches) {
+    if (next_batch_ >= until.batches || !data_.has(next_batch_)) {
       const bool updates = !player.may_publish && next_update_ >= until.updates;
       return watch_.stop.finish(updates ? StopReason::updates : StopReason::epochs), false;
     }
@@ -229,12 +232,13 @@ class Simulation final : public SyncStage {
   void compute(std::uint32_t worker) {
     Player& player = workers_[worker];
     if (player.gradient.size() == 0) player.gradient = AlignedArray<float>(source_.dimension());
-    batches_.fill(player.k, batch_);
+    data_.batches().fill(player.k, batch_);
     if (rows_.holder()) show_rows(player);
     const float loss = gradient_(player.view.theta, batch_.view, player.gradient.data());
     if (watch_.stop.stopped()) return;
     if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite);
     player.computing = false;
+    if (data_.streamed()) player.telemetry->found(batch_, loss, 1);
     player.telemetry->gradients.add(1);
     player.telemetry->gradient_seconds.add(in_seconds(now_ - player.since));
     change_updating(1);
@@ -356,7 +360,6 @@ class Simulation final : public SyncStage {
   const TrainerReplicas replicas_;
   const SimulationOptions& options_;
   const TrainersPlan& plan_;
-  const IndexedBatches batches_;
   const std::unique_ptr<Durations> compute_, update_, copy_;
   const std::int64_t end_;
 
@@ -373,6 +376,7 @@ class Simulation final : public SyncStage {
   std::uint32_t updating_ = 0;               // in their updates now
   std::int64_t updating_since_ = 0;
   Watch watch_;
+  PlayedData data_;
   WatchedGradient gradient_;
   std::vector<float> mean_;  // of the replicas, where that is the output
   std::vector<std::unique_ptr<Trainer>> trainers_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "leashed/data/stream_batches.h"
 #include "leashed/engine/callbacks.h"
 #include "leashed/engine/result.h"
 #include "leashed/simulation/membership.h"
@@ -33,6 +34,8 @@ struct SimulationOptions {
   MemberOptions members = {};
   std::vector<std::shared_ptr<Table>> tables = {};    // that the source reads
   std::vector<std::uint32_t> servers_of_tables = {};  // of several (server/shards.h)
+  // What is trained on where the rows do not lie in memory: then the data have none. Null: those.
+  const StreamedData* stream = nullptr;
 };
 
 struct SimulationResult {

@@ -7,6 +7,7 @@
 #include "leashed/base/team.h"
 #include "leashed/engine/memory.h"
 #include "leashed/engine/monitor.h"
+#include "leashed/engine/stream_mean.h"
 
 namespace leashed {
 namespace {
@@ -33,6 +34,7 @@ void Watch::evaluate(const float* theta, Evaluated e) {
 
 bool Watch::measure(Evaluated& e, const float* theta) {
   const std::size_t threads = processors();
+  if (data_.rows == 0) return measure_streaming(e, theta);
   const auto train = evaluator_(theta, data_, threads);
   if (!train) return false;
   const auto validate =
@@ -53,7 +55,25 @@ bool Watch::measure(Evaluated& e, const float* theta) {
   return true;
 }
 
+// As History: of what is gone nothing can be evaluated.
+bool Watch::measure_streaming(Evaluated& e, const float* theta) {
+  const auto validate =
+      validation_ ? evaluator_(theta, *validation_, processors()) : std::optional(Evaluation());
+  if (!validate) return false;
+  e.loss = mean_of_stream(workers);
+  e.accuracy = e.auc = e.normalised_entropy = std::nan("");
+  const bool classes =
+      validation_ && validation_->targets.labels && source_.classifies() && validate->rows > 0;
+  e.validation_accuracy =
+      classes ? static_cast<double>(validate->correct) / static_cast<double>(validate->rows)
+              : std::nan("");
+  e.validation_auc = validate->auc;
+  e.validation_normalised_entropy = validate->normalised_entropy;
+  return true;
+}
+
 void Watch::judge(const Evaluated& e) {
+  if (data_.rows == 0) return;  // the loss is the workers', who have judged it
   if (!std::isfinite(e.loss)) {
     crashed_ = true;  // also where something else has ended the run before
     return stop.stop(StopReason::not_finite);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "leashed/engine/callbacks.h"
 #include "leashed/engine/evaluator.h"
@@ -23,6 +24,8 @@ class Watch {
             source, [this] { return !looked(); }, rows) {}
 
   StopFlag stop;
+  // Those whose losses a stream's rows are found to have.
+  std::vector<const WorkerTelemetry*> workers = {};
 
   // Signals, now and then; true: to stop. Throws what the callback throws.
   bool looked();
@@ -39,6 +42,7 @@ class Watch {
  private:
   double initial_loss() const { return evaluations_.front().loss; }
   bool measure(Evaluated& e, const float* theta);
+  bool measure_streaming(Evaluated& e, const float* theta);
   void judge(const Evaluated& e);
 
   const GradientSource& source_;

@@ -9,6 +9,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/data/make_batches.h"
+#include "leashed/data/reading.h"
 #include "leashed/discipline/synchronous.h"
 #include "leashed/discipline/updater.h"
 
@@ -26,8 +27,9 @@ class Part {
   Part(const Trace& trace, std::size_t worker, std::size_t factors, std::size_t dimension)
       : records_(trace, worker, factors), gradient_(dimension) {}
 
-  // To the next one; the others are counted.
-  void advance(Replayed& counts) {
+  // To the next one; the others are counted, and skipped(k) called of each.
+  template <class Skip>
+  void advance(Replayed& counts, const Skip& skipped) {
     computed_ = false;
     while ((more_ = records_.next(next_))) {
       switch (next_.outcome) {
@@ -43,6 +45,7 @@ class Part {
         case trace::Outcome::given_up:
           ++counts.given_up;
       }
+      skipped(next_.k);
     }
   }
 
@@ -75,7 +78,8 @@ class Replayer {
       : source_(source),
         options_(options),
         lockstep_(lockstep),
-        batches_(make_batches(data, options.batch_size, options.seed)),
+        batches_(make_batches(data, options.batch_size, options.seed, options.stream)),
+        reading_(options.stream, options.used * options.batch_size),
         workspace_(source.make_workspace()),
         updater_(context),
         policy_(context.staleness),
@@ -86,7 +90,7 @@ class Replayer {
     const std::size_t factors = trace::factors(policy_, updater_.layout(), lockstep);
     for (std::size_t worker = 0; worker < options.workers; ++worker) {
       parts_.emplace_back(trace, worker, factors, updater_.layout().dimension);
-      parts_.back().advance(result_);
+      advance(parts_.back());
     }
   }
 
@@ -135,8 +139,15 @@ class Replayer {
     result_.gradient.assign(applied, applied + updater_.layout().dimension);
     std::swap(current_, previous_);
     ++t_;
-    if (!lockstep_) return part.advance(result_);
-    for (Part& one : parts_) one.advance(result_);
+    if (!lockstep_) return advance(part);
+    for (Part& one : parts_) advance(one);
+  }
+
+  // Rows of a stream are taken also for what came to nothing: those behind them could not go.
+  void advance(Part& part) {
+    part.advance(result_, [this](std::uint64_t k) {
+      if (options_.stream) batches_->fill(k, batch_);
+    });
   }
 
   // As the disciplines that publish one gradient at a time. Returns its factor.
@@ -183,6 +194,7 @@ class Replayer {
   const ReplayOptions& options_;
   const bool lockstep_;
   const std::unique_ptr<const BatchSource> batches_;
+  const Reading reading_;
   const std::unique_ptr<Workspace> workspace_;
   const Updater updater_;
   const StalenessPolicy& policy_;

@@ -10,6 +10,8 @@
 
 namespace leashed {
 
+struct StreamedData;
+
 struct ReplayOptions {
   static constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
   std::size_t workers;
@@ -18,6 +20,9 @@ struct ReplayOptions {
   std::uint64_t until = kAll;  // t to stop at
   // Asked about every 20 ms; true: stop. May throw.
   std::function<bool()> interrupted = {};
+  // As of TrainOptions, and the batches before that the training began with. Null: the data.
+  const StreamedData* stream = nullptr;
+  std::uint64_t used = 0;
 };
 
 // A gradient, or a model, that was part of an update.

@@ -5,7 +5,6 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/team.h"
-#include "leashed/columns/sparse_model.h"
 #include "leashed/data/run_sampler.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/discipline/updater.h"
@@ -14,68 +13,11 @@
 #include "leashed/row_store/local_rows.h"
 #include "leashed/sparse/lazy_shrink.h"
 #include "leashed/trace/replay.h"
+#include "leashed/training/in_order.h"
 #include "leashed/update/registry.h"
 
 namespace leashed {
 namespace {
-
-// Parameters in the model's order and in the one that a training has them in.
-class Order {
- public:
-  Order(const OrderedRows* rows, const ColumnShape& shape) : rows_(rows), shape_(shape) {}
-
-  const ColumnShape& shape() const { return shape_; }
-
-  void to_training(Checkpoint& checkpoint, std::size_t dimension) const {
-    each(checkpoint, dimension,
-         [this](const std::vector<float>& v) { return rows_->ordered(v.data(), shape_); });
-  }
-  void to_model(Checkpoint& checkpoint, std::size_t dimension) const {
-    each(checkpoint, dimension,
-         [this](const std::vector<float>& v) { return rows_->original(v, shape_); });
-  }
-  void to_model(std::vector<float>& parameters) const {
-    if (rows_) parameters = rows_->original(parameters, shape_);
-  }
-
- private:
-  template <class F>
-  void each(Checkpoint& checkpoint, std::size_t dimension, const F& reordered) const {
-    if (!rows_) return;
-    std::vector<float>& all = checkpoint.vectors;
-    for (auto v = all.begin(); v != all.end(); v += static_cast<std::ptrdiff_t>(dimension)) {
-      std::ranges::copy(reordered({v, v + static_cast<std::ptrdiff_t>(dimension)}), v);
-    }
-    if (!checkpoint.behind.empty()) checkpoint.behind = reordered(checkpoint.behind);
-    // Of the variables: columns and intercepts.
-    std::ranges::reverse(checkpoint.last_updates);
-  }
-
-  const OrderedRows* const rows_;
-  const ColumnShape shape_;
-};
-
-// Sparse rows in the order of a training, with what they are to give.
-struct OrderedData {
-  OrderedData(std::shared_ptr<const OrderedRows> given, const Targets& targets)
-      : rows(std::move(given)) {
-    if (targets.labels) labels = rows->shuffled(targets.labels);
-    if (targets.values) values = rows->shuffled(targets.values);
-    if (targets.weights) weights = rows->shuffled(targets.weights);
-    if (targets.users) users = rows->shuffled(targets.users);
-  }
-  DatasetView view() const {
-    Targets targets = labels.empty() ? Targets(values.data()) : Targets(labels.data());
-    if (!weights.empty()) targets.weights = weights.data();
-    if (!users.empty()) targets.users = users.data();
-    return {nullptr, targets, rows->rows(), rows->features(), rows->view()};
-  }
-
-  std::shared_ptr<const OrderedRows> rows;
-  std::vector<std::int32_t> labels;
-  std::vector<float> values, weights;
-  std::vector<std::uint64_t> users;
-};
 
 // What a training in its order is made from: its parts, and where it begins.
 struct Beginning {
@@ -101,6 +43,12 @@ struct Beginning {
   std::optional<Checkpoint> from;
   std::optional<Resumed> resumed;
 };
+
+void to_model(Replayed& result, const Order& order) {
+  for (std::vector<float>* vector : {&result.parameters, &result.before, &result.gradient}) {
+    order.to_model(*vector);
+  }
+}
 
 void finish(TraceWriter& trace, TrainResult& result) {
   trace.finish(result.updates, result.parameters);
@@ -166,40 +114,6 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   return result;
 }
 
-// run(parts, order) with the parts in the training's order: sparse rows and their columns have one
-// of their own, of which on a stream the intercepts come first and all else stays as it is.
-template <class Run>
-auto in_order(const Assembly& parts, const Run& run) {
-  const auto* sparse = dynamic_cast<const SparseModel*>(&parts.source);
-  if (!sparse) return run(parts, Order(nullptr, {}));
-
-  const auto shared =
-      parts.stream ? std::make_shared<const OrderedRows>(sparse->features()) : parts.ordered;
-  const OrderedRows& rows = *shared;
-  const auto source = sparse->for_ordered(rows);
-  const ColumnShape& shape = sparse->shape();
-  const std::vector<float> theta = rows.ordered(parts.theta, shape);
-  std::optional<OrderedData> data;
-  if (!parts.stream) data.emplace(shared, parts.data.targets);
-  std::optional<OrderedData> validation;
-  if (const auto& given = parts.validation) {
-    validation.emplace(std::make_shared<const OrderedRows>(given->sparse, given->rows, rows),
-                       given->targets);
-  }
-  const Assembly ordered{*source,
-                         theta.data(),
-                         data ? data->view() : parts.data,
-                         validation ? std::optional(validation->view()) : std::nullopt,
-                         shared,
-                         parts.discipline,
-                         parts.rule,
-                         parts.staleness,
-                         {},
-                         parts.recording,
-                         parts.stream};
-  return run(ordered, Order(&rows, shape));
-}
-
 }  // namespace
 
 TrainResult train(const Assembly& parts, const TrainOptions& options,
@@ -211,22 +125,27 @@ TrainResult train(const Assembly& parts, const TrainOptions& options,
   });
 }
 
-ModeTrainResult train_mode(const Assembly& parts, ModeTrainOptions options,
+ModeTrainResult train_mode(const Assembly& given, ModeTrainOptions options,
                            const TrainCallbacks& callbacks) {
-  const Beginning begin(parts, options.workers);
-  const modes::ServerPolicy machine = modes::make_server_policy(parts.discipline);
-  options.tables = parts.tables;
-  std::optional<TraceWriter> trace;
-  std::optional<ModeRecorder> recorder;
-  if (const auto& recording = parts.recording) {
-    trace.emplace(recording->path, recording->header, recording->start, 1, 0);
-    options.listener = &recorder.emplace(*trace);
-  }
-  ModeTrainResult result =
-      train_mode(parts.source, parts.data, parts.validation ? &*parts.validation : nullptr, machine,
-                 begin.context, options, callbacks);
-  if (trace) finish(*trace, result.training);
-  return result;
+  return in_order(given, [&](const Assembly& parts, const Order& order) {
+    const Beginning begin(parts, options.workers);
+    const modes::ServerPolicy machine = modes::make_server_policy(parts.discipline);
+    options.tables = parts.tables;
+    options.stream = parts.stream;
+    options.terms = parts.discipline.value("term_ns", 0) > 0;
+    std::optional<TraceWriter> trace;
+    std::optional<ModeRecorder> recorder;
+    if (const auto& recording = parts.recording) {
+      trace.emplace(recording->path, recording->header, recording->start, 1, 0);
+      options.listener = &recorder.emplace(*trace);
+    }
+    ModeTrainResult result =
+        train_mode(parts.source, parts.data, parts.validation ? &*parts.validation : nullptr,
+                   machine, begin.context, options, callbacks);
+    if (trace) finish(*trace, result.training);
+    order.to_model(result.training.parameters);
+    return result;
+  });
 }
 
 Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& options,
@@ -235,19 +154,26 @@ Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& 
     Beginning begin(ordered, options.workers);
     if (from) begin.resume(*from, order);
     const bool lockstep = make_discipline(parts.discipline, begin.context)->lockstep();
-    Replayed result = replay(ordered.source, ordered.data, begin.context, lockstep, trace, options);
-    for (std::vector<float>* vector : {&result.parameters, &result.before, &result.gradient}) {
-      if (!vector->empty()) order.to_model(*vector);
-    }
+    ReplayOptions asked = options;
+    asked.stream = ordered.stream;
+    asked.used = from ? from->position.batches : 0;
+    Replayed result = replay(ordered.source, ordered.data, begin.context, lockstep, trace, asked);
+    to_model(result, order);
     return result;
   });
 }
 
-Replayed replay_mode(const Assembly& parts, const Trace& trace, const ReplayOptions& options) {
-  Beginning begin(parts, options.workers);
-  begin.context.readers += 2;
-  return replay(parts.source, parts.data, modes::make_server_policy(parts.discipline),
-                begin.context, trace, options);
+Replayed replay_mode(const Assembly& given, const Trace& trace, const ReplayOptions& options) {
+  return in_order(given, [&](const Assembly& parts, const Order& order) {
+    Beginning begin(parts, options.workers);
+    begin.context.readers += 2;
+    ReplayOptions asked = options;
+    asked.stream = parts.stream;
+    Replayed result = replay(parts.source, parts.data, modes::make_server_policy(parts.discipline),
+                             begin.context, trace, asked);
+    to_model(result, order);
+    return result;
+  });
 }
 
 }  // namespace leashed

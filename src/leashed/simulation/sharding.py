@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from leashed import _core
 from leashed.base import checks
 from leashed.models.external import External
+from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
 
 __all__ = ["Sharding", "layerwise", "memorywise", "packed"]
 
 MAX_SHARDS = 1024
+AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 _KINDS = ("layerwise", "memorywise", "packed")
 _TABLES = ("hash", "whole")
 
@@ -53,7 +56,7 @@ class Sharding:
                 f"tables must be {' or '.join(_TABLES)}, or costs, got {self.tables!r}"
             )
 
-    def spans(self, model: Model | Graph | External) -> list[list[tuple[int, int]]]:
+    def spans(self, model: AnyModel) -> list[list[tuple[int, int]]]:
         """Of each shard the parameters of ``model`` that it holds, as [begin, end) of the vector.
 
         Raises:
@@ -61,20 +64,20 @@ class Sharding:
         """
         return self._made(model)[0]
 
-    def servers_of_tables(self, model: Model | Graph | External) -> list[int]:
+    def servers_of_tables(self, model: AnyModel) -> list[int]:
         """Of each table of ``model`` the number of its server, from 0, among those that have parameters;
         empty where rows are spread.
 
         Raises:
             ValueError: there is not one cost for each table.
         """
-        specs = () if isinstance(model, Model) else model.tables
+        specs = () if isinstance(model, (Model, FactorisationMachine)) else model.tables
         if not isinstance(self.tables, str) and len(self.tables) != len(specs):
             raise ValueError(
                 f"tables must be costs of each of the {len(specs)} tables of {model.name}, got "
                 f"{len(self.tables)}"
             )
-        if self.tables == "hash" or isinstance(model, Model) or not specs:
+        if isinstance(model, (Model, FactorisationMachine)) or self.tables == "hash" or not specs:
             return []
         costs = _reads(model) if isinstance(self.tables, str) else list(self.tables)
         servers = sum(1 for spans in self.spans(model) if spans)
@@ -85,7 +88,7 @@ class Sharding:
                 found[begin:end] = [server] * (end - begin)
         return found
 
-    def imbalance(self, model: Model | Graph | External) -> float:
+    def imbalance(self, model: AnyModel) -> float:
         """The largest shard over what the largest has at least, however layers (variables, parameters)
         are spread: 1 at best. Counted in parameters; of ``packed`` in ``costs``.
 
@@ -94,7 +97,7 @@ class Sharding:
         """
         return self._made(model)[1]
 
-    def _made(self, model: Model | Graph | External) -> tuple[list[list[tuple[int, int]]], float]:
+    def _made(self, model: AnyModel) -> tuple[list[list[tuple[int, int]]], float]:
         ends = _variable_ends(model) if self.kind == "packed" else _layer_ends(model)
         if self.costs is not None and len(self.costs) != len(ends):
             raise ValueError(
@@ -148,17 +151,19 @@ def _reads(model: Graph | External) -> list[float]:
     return [float(sum(spec.dim for spec in of if spec == table)) for table in model.tables]
 
 
-def _variable_ends(model: Model | Graph | External) -> list[int]:
+def _variable_ends(model: AnyModel) -> list[int]:
     if isinstance(model, External):
         return list(itertools.accumulate(model.variables or (model.dimension,)))
+    if isinstance(model, FactorisationMachine):
+        return [model.dimension - model.outputs, model.dimension]  # the columns', the intercepts
     offsets = [block.offset for block in model.native.parameters]
     return [*offsets[1:], model.dimension]
 
 
-def _layer_ends(model: Model | Graph | External) -> list[int]:
+def _layer_ends(model: AnyModel) -> list[int]:
     """Where layers end: a layer's weights and biases, named "<index>.…", lie side by side."""
     ends = _variable_ends(model)
-    if isinstance(model, External):
+    if isinstance(model, (External, FactorisationMachine)):
         return ends
     layers = [block.name.rpartition(".")[0] for block in model.native.parameters]
     last = [k + 1 == len(layers) or layers[k + 1] != layers[k] for k in range(len(layers))]

@@ -21,6 +21,7 @@ from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential
 from leashed.models._columns import check_columns
 from leashed.models._running import check_batch, running, tracked
 from leashed.models.external import External, Samples
+from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.models.tables import Table, refusals_of
@@ -34,6 +35,7 @@ from leashed.modes import (
     Swarm,
     check_batches,
     check_rows,
+    check_staleness,
 )
 from leashed.rules import Rule, check_rule
 from leashed.simulation.membership import KINDS, Failing, Member, members_of
@@ -48,10 +50,15 @@ from leashed.training.histogram import Histogram
 from leashed.training.result import TrainResult
 from leashed.training.train import (
     MAX_SEED,
+    AnyStream,
     Progress,
+    Streamed,
+    batches_of,
     check_dense_part,
     check_discipline,
     check_init,
+    check_streams,
+    drawn,
     head_of,
     progress_of,
     result_of,
@@ -568,8 +575,15 @@ class Simulation:
 
 
 def simulate(
-    model: Model | Graph | External,
-    data: Dataset | Samples | Split | ClickDataset | ClickSplit | tuple[ArrayLike, ArrayLike],
+    model: Model | FactorisationMachine | Graph | External,
+    data: Dataset
+    | SparseDataset
+    | Samples
+    | Split
+    | ClickDataset
+    | ClickSplit
+    | AnyStream
+    | tuple[Any, ArrayLike],
     *,
     cluster: Cluster | Trainers,
     until: Until,
@@ -633,7 +647,8 @@ def simulate(
         model, data, rule, staleness, batch_size, seed, init, validation, progress, tables: as of
             :func:`leashed.train`. Rows are copied when a worker reads the parameters and updated when
             it updates them; with a mode, those of an update's gradients as one, with their mean.
-            Sparse data are not played.
+            Sparse rows are never updated in place: each update is of all parameters. Of a stream the
+            rows that workers have are kept until they have pushed.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -653,8 +668,6 @@ def simulate(
             "of workers"
         )
     train_set, test_set = sets_of(model, data, validation)
-    if isinstance(train_set, SparseDataset):
-        raise TypeError("data must be dense; sparse data are not played in virtual time")
     if mode is not None and not isinstance(mode, Mode):
         raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
     if mode is not None and discipline is not None:
@@ -679,20 +692,24 @@ def simulate(
     rule = defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule
     check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
-    if mode is not None and staleness.choice()[0].startswith("stage_aware"):
-        raise ValueError("staleness by stages is not played with a mode; choose another policy")
+    if mode is not None:
+        check_staleness(mode, staleness.choice()[0])
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
+    streamed = train_set if isinstance(train_set, Streamed) else None
     if batch_size is None:
-        batch_size = min(defaults.BATCH_SIZE, len(train_set))
+        batch_size = min(defaults.BATCH_SIZE, len(train_set) or defaults.BATCH_SIZE)
     batch_size = checks.whole("batch_size", batch_size)
-    if batch_size > len(train_set):
+    if streamed is not None:
+        checks.size("batch_size", batch_size)
+        check_streams(until)
+    elif batch_size > len(train_set):
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
     if isinstance(model, Graph):
         check_batch(model, batch_size, len(train_set))
-    if mode is not None:
+    if mode is not None and streamed is None:
         check_batches(mode, len(train_set))
     seed = checks.whole("seed", seed, 0, MAX_SEED)
     wants_loss = any(one is not None for one in (until.loss, until.loss_fraction, until.divergence))
@@ -719,13 +736,21 @@ def simulate(
     columns = check_columns(init, model, train_set, "data")
 
     refusals = refusals_of(trained)
+    mean_batch = float(batch_size)
+    if isinstance(train_set, SparseDataset) and mode is None:
+        mean_batch = len(train_set) / batches_of(train_set, batch_size, 1)
 
     def report(now: dict[str, Any], initial_loss: float) -> None:
         assert progress is not None
-        progress(progress_of(now, initial_loss, float(batch_size)))
+        progress(progress_of(now, initial_loss, mean_batch))
 
     warn_of_sequences(model, train_set)
-    rules = until.rules(len(train_set), batch_size)
+    if streamed is not None:
+        streamed.open(until.epochs, 1)
+    examples_of_epoch = len(train_set) if mode is not None else drawn(train_set, batch_size)
+    rules = until.rules(examples_of_epoch, batch_size)
+    if streamed is not None:
+        rules.pop("batches", None)  # where it ends is seen when it does
     playing = None
     if mode is not None:
         leased = rules.pop("batches", 0.0) * batch_size
@@ -783,8 +808,9 @@ def simulate(
         "flops_per_example": model.flops_per_example,
         "data": train_set.name,
         "columns": columns.to_json(),
-        "sparse": False,
-        "examples": len(train_set),
+        "sparse": isinstance(train_set, SparseDataset)
+        or (streamed is not None and streamed.sparse),
+        "examples": None if streamed is not None else len(train_set),
         "isa": _core.default_isa(),
         "cpu": cpu_model(),
         "cores": cores(),
@@ -810,7 +836,9 @@ def simulate(
     if trained:
         config["tables"] = told_by(trained)
     refusals.look()
-    result = result_of(outcome, float(batch_size), config, trained, running(native))
+    if streamed is not None:
+        config |= {**streamed.described, "reading": streamed.counts.config()}
+    result = result_of(outcome, mean_batch, config, trained, running(native), streamed=streamed)
     warn_of_end(result, model, train_set, examples[2])
     return Simulation(
         result=result,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,11 +29,16 @@ _VERSION = 1
 
 def fingerprint(data: Any) -> str:
     """SHA-256 of the examples and what they are to give, in hexadecimal: of a ``Dataset``, a
-    ``SparseDataset`` or an external model's ``Samples``.
+    ``SparseDataset`` or an external model's ``Samples``; of a stream, whose rows nobody has, of its
+    files' names and sizes and their order.
     """
     from hashlib import sha256  # noqa: PLC0415 (seldom asked for)
 
     digest = sha256()
+    if (described := getattr(data, "described", None)) is not None:
+        files = [[Path(file["path"]).name, file["bytes"]] for file in described["files"]]
+        digest.update(json.dumps([files, described["order"]]).encode())
+        return digest.hexdigest()
     arrays: list[NDArray[Any] | None]
     if isinstance(data, SparseDataset):
         arrays = [data.indptr, data.indices, data.data, np.array(data.features), data.y]

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed import datasets as known
+from leashed import stream as streams
 from leashed.base import checks
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.datasets.columns import Columns
@@ -24,7 +25,7 @@ from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.training import recordings
 from leashed.training.recordings import AnyModel
-from leashed.training.train import head_of, sets_of, source_of
+from leashed.training.train import Streamed, head_of, sets_of, source_of
 
 __all__ = ["Applied", "Inspected", "Replay", "replay"]
 
@@ -180,7 +181,13 @@ def _inspected(name: str, values: NDArray[np.float32]) -> Inspected:
 def replay(
     trace: str | os.PathLike[str],
     model: AnyModel | None = None,
-    data: Dataset | SparseDataset | Split | tuple[Any, ArrayLike] | None = None,
+    data: Dataset
+    | SparseDataset
+    | Split
+    | streams.Stream
+    | streams.SparseStream
+    | tuple[Any, ArrayLike]
+    | None = None,
     *,
     until: int | None = None,
     inspect: str | None = None,
@@ -204,7 +211,8 @@ def replay(
             is not in it.
         model: what was trained. Default: as the trace describes it, unless it is external.
         data: the training set that was given then; of a ``Split`` its training set, of a pair of
-            arrays as ``leashed.train`` takes it. Default: ``datasets.synthetic_digits()``, where
+            arrays as ``leashed.train`` takes it. A stream is read anew; its files are to have the
+            names, the bytes and the order of then. Default: ``datasets.synthetic_digits()``, where
             that was it.
         until: the number of updates, from the run's beginning, after which to stop. Default: all
             that were recorded.
@@ -237,6 +245,8 @@ def replay(
             f"until is {until}, but {os.fspath(trace)} begins after update {first}; "
             "give at least that"
         )
+    if isinstance(given, Streamed):
+        given.open(found.config["until"].get("epochs"), 1)
     x, y, weights = head_of(given)
     config = found.config
     try:
@@ -304,6 +314,11 @@ def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
     columns = Columns.from_json(found.config.get("columns", {}))
     columns.agreed(columns_of(model, given), "data", "of the run")
     now = recordings.fingerprint(given)
+    if now != then["fingerprint"] and isinstance(given, Streamed):
+        raise ValueError(
+            f"its data was {then['name']}, of files of other names, sizes or order than those of "
+            f"{given.name}, or not of files; give the same"
+        )
     if now != then["fingerprint"]:
         raise ValueError(
             f"its data was {then['name']}, {then['examples']} examples with the fingerprint "

@@ -38,7 +38,7 @@ from leashed.models.network import Model
 from leashed.models.tables import Table, refusals_of
 from leashed.models.tables import check as check_tables
 from leashed.models.tables import of as new_tables
-from leashed.modes import Mode, ModeCounts, check_batches, check_rows
+from leashed.modes import Mode, ModeCounts, check_batches, check_rows, check_staleness
 from leashed.rules import Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
@@ -99,8 +99,9 @@ class Progress:
     total: Values | None = None
 
 
+AnyStream: TypeAlias = "streams.Stream | streams.SparseStream"
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
-_Data: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks | _Streamed"
+_Data: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks | Streamed"
 
 
 def _whole(
@@ -211,8 +212,7 @@ def train(
             rows are that pass's, with the mean over all of them. Where windows of ``shuffle=`` reach
             over the end of a pass, its rows are as many as a pass has, whichever they are. Accuracy and
             AUC are those of ``validation`` alone, and ``until.loss``, ``loss_fraction`` and
-            ``divergence``, ``mode``, ``cluster``, ``record`` and ``threads="auto"`` are not for
-            streams. A run that is resumed reads and passes over what it has used, and ``loss`` is
+            ``divergence``, ``cluster`` and ``threads="auto"`` are not for streams. A run that is resumed reads and passes over what it has used, and ``loss`` is
             of the rows that it then trains on: of a pass that it goes on with in the middle, of
             those from there on. ``result.config["reading"]`` is what was read, as
             ``stream.ReadCounts`` has it, and ``result.breakdown["data"]`` the seconds that threads
@@ -230,9 +230,10 @@ def train(
             has what it decided; ``result.total_updates`` counts the server's updates, of peers
             those of all models. Of peers and of ``Ensemble`` the mean of the models is evaluated
             and returned. The rows of tables are copied for a batch when it is granted, and updated
-            with its push; modes whose workers send models are not for them. ``checkpoint``,
-            ``resume``, ``sync``, ``cluster``, sparse data, stage-aware staleness policies and
-            ``threads="auto"`` are not for runs with a mode.
+            with its push; modes whose workers send models are not for them. Of sparse data a push
+            is a gradient of all parameters: choose a large ``batch_size``. ``checkpoint``,
+            ``resume``, ``sync``, ``cluster`` and ``threads="auto"`` are not for runs with a mode,
+            stage-aware staleness policies not where workers send models or mix (``SHAT``).
         rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``, of models of clicks
             ``Adagrad(lr=0.02)``.
         staleness: what a gradient is multiplied by for its staleness, from ``leashed.staleness``.
@@ -369,8 +370,6 @@ def train(
             sync=sync,
             cluster=cluster,
         )
-        if isinstance(train_set, SparseDataset):
-            raise TypeError("data must be dense for runs with a mode; give a discipline")
         if threads == "auto":
             raise ValueError('threads="auto" is not for runs with a mode; give a number')
     if term is not None:
@@ -382,8 +381,8 @@ def train(
     rule = defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule
     check_rule(rule)
     staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
-    if mode is not None and staleness.choice()[0].startswith("stage_aware"):
-        raise ValueError("staleness by stages is not for runs with a mode; choose another policy")
+    if mode is not None:
+        check_staleness(mode, staleness.choice()[0])
     auto = isinstance(threads, str) and threads == "auto"
     if threads is None or auto:
         threads = 1 if isinstance(discipline, Sequential) else cores()
@@ -400,17 +399,17 @@ def train(
     until = defaults.end(model, until)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
-    streamed = train_set if isinstance(train_set, _Streamed) else None
+    streamed = train_set if isinstance(train_set, Streamed) else None
     if streamed is not None:
         checks.size("batch_size", batch_size)  # no number of rows bounds it
-        _check_streams(until, cluster=cluster, mode=mode, record=record, auto=auto or None)
+        check_streams(until, cluster=cluster, auto=auto or None)
     elif batch_size > len(train_set):
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
         )
     if isinstance(model, Graph):
         check_batch(model, batch_size, len(train_set))
-    if mode is not None:
+    if mode is not None and streamed is None:
         check_batches(mode, len(train_set))
     seed = checks.whole("seed", seed, 0, MAX_SEED)
     if evaluate_every is not None:
@@ -524,16 +523,15 @@ def train(
 
     reports = None if progress is None and refusals.told else report
 
-    sparse = isinstance(train_set, SparseDataset)
     native = tracked(source_of(model, train_set), threads, begun)
-    mean_batch = (
-        len(train_set) / batches_of(train_set, batch_size, 1) if sparse else float(batch_size)
-    )
+    mean_batch = float(batch_size)
+    if isinstance(train_set, SparseDataset) and mode is None:
+        mean_batch = len(train_set) / batches_of(train_set, batch_size, 1)
 
     yield  # all that can be refused has been
     warn_of_sequences(model, train_set)
     if streamed is not None:
-        streamed.open(until, threads)
+        streamed.open(until.epochs, threads)
     examples = head_of(train_set)
     validating = None if test_set is None else head_of(test_set)
 
@@ -569,6 +567,8 @@ def train(
     if mode is not None:
         rules = until.rules(len(train_set), batch_size)
         leased = rules.pop("batches", 0.0) * batch_size
+        if streamed is not None:
+            leased = 0  # where it ends is seen when it does
         name, settings = mode.machine(threads, batch_size, leased)
         if term is not None:
             settings = {**settings, "term_ns": max(1, round(1e9 * term))}
@@ -610,12 +610,14 @@ def train(
             [table.native for table in trained.values()],
         )
         config["sparse_updates"] = False
+        if streamed is not None:
+            config["reading"] = streamed.counts.config()
         if trained:
             config["tables"] = told_by(trained)
         refusals.look()
         _warn_of(record, outcome)
         result = result_of(
-            outcome, mean_batch, config, trained, running(native), metrics is not None
+            outcome, mean_batch, config, trained, running(native), metrics is not None, streamed
         )
         return warn_of_end(result, model, train_set, examples[2])
     if auto:
@@ -643,7 +645,7 @@ def train(
                     checkpoint, model, config, paused=checkpoint_updates is not None
                 )
             )
-        rules = until.rules(_drawn(train_set, batch_size), batch_size)
+        rules = until.rules(drawn(train_set, batch_size), batch_size)
         if streamed is not None:
             rules.pop("batches", None)  # where it ends is seen when it does
         session: Session | None = None
@@ -852,7 +854,7 @@ def _counting(
     data = data.train if isinstance(data, (Split, ClickSplit)) else data
     if metrics.gauc is None:
         return None, metrics.kept
-    if isinstance(train_set, _Streamed):
+    if isinstance(train_set, Streamed):
         train_set.tell_users(metrics.gauc)
         return None, metrics.kept
     if not isinstance(metrics.gauc, str):
@@ -927,7 +929,7 @@ def batches_of(data: _Data, batch_size: int, epochs: int) -> int:
     return epochs * batches_in(1, len(data), batch_size)
 
 
-def _drawn(data: _Data, batch_size: int) -> int:
+def drawn(data: _Data, batch_size: int) -> int:
     """The examples of an epoch, with those that the last batch of a pass over sparse rows, which may
     be smaller than the others, would have to be as large.
     """
@@ -959,7 +961,7 @@ def source_of(model: AnyModel, data: _Data) -> _core.GradientSource:
 
 
 def _is_sparse(data: _Data) -> bool:
-    return isinstance(data, SparseDataset) or (isinstance(data, _Streamed) and data.sparse)
+    return isinstance(data, SparseDataset) or (isinstance(data, Streamed) and data.sparse)
 
 
 class _Clicks:
@@ -976,7 +978,7 @@ class _Clicks:
         return len(self.y)
 
 
-class _Streamed:
+class Streamed:
     """A stream as a model reads it."""
 
     def __init__(
@@ -1019,8 +1021,7 @@ class _Streamed:
         files = [asdict(file) for file in log_files(self._stream.files)]
         return {"files": files, "order": self._stream.order}
 
-    def open(self, until: Until, threads: int) -> None:
-        epochs = until.epochs
+    def open(self, epochs: float | None, threads: int) -> None:
         if epochs is None:
             self.passes = 0 if self._stream.repeatable else 1
         else:
@@ -1091,11 +1092,9 @@ def _check_classes(
         )
 
 
-def _check_streams(until: Until, **given: object) -> None:
+def check_streams(until: Until, **given: object) -> None:
     instead = {
         "cluster": "train on one machine",
-        "mode": "give a discipline",
-        "record": "record a run on data in memory",
         "auto": "give a number",
     }
     for name, value in given.items():
@@ -1120,7 +1119,7 @@ def head_of(
     """
     if isinstance(data, _Clicks):
         return data.rows, data.y, data.weights
-    if isinstance(data, _Streamed):
+    if isinstance(data, Streamed):
         return data.rows, np.empty(0, np.int32), None
     if isinstance(data, SparseDataset):
         part = data if rows is None or rows >= len(data) else data.head(rows)
@@ -1174,10 +1173,10 @@ def _streaming_sets(
     if isinstance(validation, (streams.Stream, streams.SparseStream)):
         raise TypeError("validation must be in memory; stream.read() reads it")
     if validation is None:
-        return _Streamed(model, data), None
+        return Streamed(model, data), None
     if isinstance(model, Graph) and model.tables:
-        return _Streamed(model, data), _Clicks(model, validation, "validation")
-    streamed = _Streamed(model, data)
+        return Streamed(model, data), _Clicks(model, validation, "validation")
+    streamed = Streamed(model, data)
     _check_kinds(validation, sparse=streamed.sparse)
     check_fits(model, validation, "validation")
     return streamed, validation
@@ -1272,7 +1271,7 @@ def result_of(
     tables: dict[str, Table],
     statistics: Running | None = None,
     scored: bool = False,
-    streamed: _Streamed | None = None,
+    streamed: Streamed | None = None,
 ) -> TrainResult:
     evaluations = outcome["evaluations"]
     if statistics is not None:
