@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "all_modes.h"
 #include "leashed/data/stream_batches.h"
 #include "leashed/modes/policy_threads.h"
 #include "leashed/staleness/registry.h"
@@ -130,27 +131,10 @@ std::uint64_t pushed(const ModeTrainResult& result) {
   return all;
 }
 
-std::vector<Choice> modes_of_all_kinds() {
-  return {{"sync"},
-          {"bsp", {{"b2", 2}}},
-          {"asp"},
-          {"ssp", {{"s", 1}}},
-          {"hop_bw", {{"b3", 1}}},
-          {"easgd", {{"alpha", 0.5}, {"gap", 2}}},
-          {"local_sgd", {{"h", 2}}},
-          {"gba", {{"m", 3}}},
-          {"switching", {{"gba_batch", 7}}},
-          {"shat"},
-          {"ensemble"},
-          {"swarm", {{"h", 2}}},
-          {"d_psgd"},
-          {"prague", {{"group", 2}}}};
-}
-
 }  // namespace
 
 TEST_CASE("each row of a stream is one worker's, once a pass") {
-  for (const Choice& mode : modes_of_all_kinds()) {
+  for (const Choice& mode : all_modes()) {
     for (const std::uint64_t passes : {1, 2}) {
       CAPTURE(mode.name);
       CAPTURE(passes);
@@ -168,7 +152,7 @@ TEST_CASE("each row of a stream is one worker's, once a pass") {
 
 TEST_CASE("a lease of a stream that goes to another has the rows that it had") {
   std::uint64_t late = 0;
-  for (const Choice& mode : modes_of_all_kinds()) {
+  for (const Choice& mode : all_modes()) {
     CAPTURE(mode.name);
     Counting source;
     source.pause = std::chrono::microseconds(200);
