@@ -153,17 +153,16 @@ TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
 namespace {
 
 using Shrink = std::tuple<double, std::vector<double>, std::size_t>;  // ShrinkProgress
+using PyArchived = std::pair<UserArray, FloatArray>;                  // Archived
 
 Checkpoint to_checkpoint(const FloatArray& vectors, const FloatArray& last_updates,
                          std::uint64_t updates, std::uint64_t batches, double initial_loss,
                          std::vector<std::uint64_t> staleness, const FloatArray& behind,
-                         Shrink shrink) {
+                         Shrink shrink, const std::optional<PyArchived>& mode) {
   if (vectors.ndim() != 2 || vectors.size() == 0) {
     throw py::value_error("vectors must be two-dimensional");
   }
-  const auto copy = [](const FloatArray& a) {
-    return std::vector<float>(a.data(), a.data() + a.size());
-  };
+  const auto copy = [](const auto& a) { return std::vector(a.data(), a.data() + a.size()); };
   auto& [total, done, next] = shrink;
   return {{updates, batches},
           initial_loss,
@@ -172,7 +171,9 @@ Checkpoint to_checkpoint(const FloatArray& vectors, const FloatArray& last_updat
           copy(last_updates),
           std::move(staleness),
           copy(behind),
-          {total, std::move(done), next}};
+          {total, std::move(done), next},
+          {},
+          mode ? Archived{copy(mode->first), copy(mode->second)} : Archived{}};
 }
 
 // A read-only array of a checkpoint's memory.
@@ -246,7 +247,7 @@ void bind_train(py::module_& m) {
       .def(py::init(&to_checkpoint), py::arg("vectors").noconvert(),
            py::arg("last_updates").noconvert(), py::arg("updates"), py::arg("batches"),
            py::arg("initial_loss"), py::arg("staleness"), py::arg("behind").noconvert(),
-           py::arg("shrink"))
+           py::arg("shrink"), py::arg("mode") = py::none())
       .def_property_readonly(
           "vectors",
           [](const py::object& self) {
@@ -271,6 +272,13 @@ void bind_train(py::module_& m) {
           "shrink",
           [](const Checkpoint& c) { return Shrink(c.shrink.total, c.shrink.done, c.shrink.next); },
           "How far that decay has come.")
+      .def_property_readonly(
+          "mode",
+          [](const Checkpoint& c) {
+            return std::pair(to_array(c.mode.words), to_array(c.mode.vectors));
+          },
+          "By a mode, what its server and its workers have beside all this: numbers, uint64 [n], and "
+          "vectors of the parameters' length, one after another; empty: there is no mode.")
       .def_property_readonly(
           "running",
           [](const Checkpoint& c) {

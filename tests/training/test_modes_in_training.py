@@ -249,8 +249,6 @@ def test_a_recorded_term_is_replayed(tmp_path) -> None:
     [
         ({"mode": "gba"}, TypeError, "mode must be ASP"),
         ({"discipline": lsh.Leashed()}, ValueError, "discipline is not for runs with a mode"),
-        ({"checkpoint": "x"}, ValueError, "checkpoint is not for runs with a mode"),
-        ({"resume": "x"}, ValueError, "resume is not for runs with a mode"),
         ({"sync": object()}, ValueError, "sync is not for runs with a mode"),
         ({"cluster": object()}, ValueError, "cluster is not for runs with a mode"),
         ({"threads": "auto"}, ValueError, "is not for runs with a mode"),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "leashed/base/archive.h"
 #include "leashed/engine/position.h"
 #include "leashed/model/gradient_source.h"
 #include "leashed/sparse/runs.h"
@@ -31,8 +32,10 @@ struct Checkpoint {
   ShrinkProgress shrink;
   // Of a source that averages them.
   std::optional<RunningStatistics> running = {};
+  // By a mode, what its server and its workers have beside all this; no words: there is no mode.
+  Archived mode = {};
 
-  // All but the position, the loss, what the policy has gathered and running statistics.
+  // All but the position, the loss, what the policy has gathered, running statistics and a mode's.
   void assign(const DisciplineState& state, const Layout& layout);
 };
 

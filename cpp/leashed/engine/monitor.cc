@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "leashed/engine/executor.h"
-#include "leashed/engine/saving.h"
+#include "leashed/engine/saver.h"
 
 namespace leashed {
 namespace {
@@ -29,7 +29,7 @@ constexpr double kAgain = 0.001;  // until a checkpoint is tried again
 
 }  // namespace
 
-Monitor::Monitor(Run& run, History& history, Saving* saving, const Stopwatch& clock,
+Monitor::Monitor(Run& run, History& history, Saver* saving, const Stopwatch& clock,
                  const Intervals& every, const TrainCallbacks& callbacks)
     : run_(run),
       history_(history),
@@ -58,7 +58,7 @@ void Monitor::watch(Executor& executor) {
     if (run_.stop.stopped()) {
       executor.wait(kSlice);
     } else if (run_.pause && run_.pause->complete()) {
-      save();
+      if (save()) next_checkpoint = clock() + every_.checkpoint;
       run_.pause->go_on();
     } else if (clock() >= next_checkpoint) {
       next_checkpoint = save() ? clock() + every_.checkpoint : clock() + kAgain;

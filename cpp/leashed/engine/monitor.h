@@ -12,7 +12,7 @@
 namespace leashed {
 
 class Executor;
-class Saving;
+class Saver;
 
 class Monitor {
  public:
@@ -22,7 +22,7 @@ class Monitor {
     double evaluate, checkpoint;
   };
   // saving: null where no checkpoints are taken.
-  Monitor(Run& run, History& history, Saving* saving, const Stopwatch& clock,
+  Monitor(Run& run, History& history, Saver* saving, const Stopwatch& clock,
           const Intervals& every, const TrainCallbacks& callbacks);
 
   // Until all workers have ended.
@@ -50,7 +50,7 @@ class Monitor {
 
   Run& run_;
   History& history_;
-  Saving* const saving_;
+  Saver* const saving_;
   const Stopwatch& clock_;
   const Intervals every_;
   const TrainCallbacks& callbacks_;

@@ -11,11 +11,15 @@ constexpr auto kLook = std::chrono::milliseconds(20);  // between two looks at t
 
 }  // namespace
 
-double Pause::pass(bool ask, const StopFlag& stop) {
-  if (!ask && !asked_.load(std::memory_order_relaxed)) return 0;
+void Pause::ask() {
+  const std::lock_guard lock(mutex_);
+  asked_.store(true, std::memory_order_relaxed);
+}
+
+double Pause::pass(const StopFlag& stop) {
+  if (!asked_.load(std::memory_order_relaxed)) return 0;
   const double start = now();
   std::unique_lock lock(mutex_);
-  if (ask) asked_.store(true, std::memory_order_relaxed);
   if (!asked_.load(std::memory_order_relaxed)) return 0;  // it has ended meanwhile
   const std::uint64_t before = pauses_;
   ++waiting_;
@@ -40,6 +44,11 @@ void Pause::leave() {
 bool Pause::complete() {
   const std::lock_guard lock(mutex_);
   return running_ > 0 && all_wait();
+}
+
+bool Pause::still() {
+  const std::lock_guard lock(mutex_);
+  return running_ == 0 || all_wait();
 }
 
 void Pause::go_on() {

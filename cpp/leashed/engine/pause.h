@@ -1,11 +1,11 @@
 // All workers between two of their steps, so that what is saved is of one moment: parameters, rows
 // of tables, statistics.
 //
-// A pause falls due with the first update whose number is a multiple of `every`: who claims it
-// asks, and waits; the others wait when they have made the step that they are in. Once all that
-// have not ended wait, the pause is complete, and the monitor does what is to be done and lets them
-// go on. In lockstep all see at the same step that one is due, so that nobody waits for others in a
-// step.
+// Where they fall due by updates, it is with the first whose number is a multiple of `every`: who
+// claims it asks, and waits; the others wait when they have made the step that they are in. Once all
+// that have not ended wait, the pause is complete, and the monitor does what is to be done and lets
+// them go on. In lockstep all see at the same step that one is due, so that nobody waits for others
+// in a step.
 #pragma once
 
 #include <atomic>
@@ -28,14 +28,18 @@ class Pause {
   bool due(std::uint64_t first, std::uint64_t count = 1) const {
     return first / every_ != (first + count - 1) / every_ || first % every_ == 0;
   }
-  // A worker's likewise: waits where one is asked for, here or by another worker, until it is over
-  // or the run is stopped. Returns the seconds.
-  double pass(bool ask, const StopFlag& stop);
+  // Anybody's: there is to be one.
+  void ask();
+  // A worker's likewise: waits where one is asked for, until it is over or the run is stopped.
+  // Returns the seconds.
+  double pass(const StopFlag& stop);
   // A worker's, that has ended.
   void leave();
 
   // The monitor's.
   bool complete();
+  // Whether it is, or all workers have ended.
+  bool still();
   void go_on();
   // Called whenever one is complete, by a worker. Given before any has begun.
   void on_complete(std::function<void()> wake) { wake_ = std::move(wake); }

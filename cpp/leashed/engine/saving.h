@@ -15,21 +15,21 @@
 #include <optional>
 #include <vector>
 
-#include "leashed/engine/checkpoint.h"
+#include "leashed/engine/saver.h"
 #include "leashed/engine/worker.h"
 #include "leashed/staleness/policy.h"
 #include "leashed/update/layout.h"
 
 namespace leashed {
 
-class Saving {
+class Saving final : public Saver {
  public:
   // The policy must have what it begins with. Null: it gathers nothing.
   Saving(const Training& training, const std::vector<Worker>& workers, const Layout& layout,
          const StalenessPolicy* staleness);
 
-  // Nothing where in a short time there was no such moment; try again.
-  std::optional<Checkpoint> take(double initial_loss);
+  // Nothing where in a short time there was no such moment.
+  std::optional<Checkpoint> take(double initial_loss) override;
 
   // Batches whose gradients are in theta at version t, or were given up. Not those that workers
   // have claimed ahead: a training that goes on uses them again.

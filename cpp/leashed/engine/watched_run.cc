@@ -10,7 +10,7 @@
 namespace leashed {
 
 WatchedRun::WatchedRun(Run& run, std::vector<const WorkerTelemetry*> telemetry,
-                       const DatasetView* validation, Saving* saving,
+                       const DatasetView* validation, Saver* saving,
                        const Monitor::Intervals& every, double initial_loss,
                        const TrainCallbacks& callbacks)
     : run_(run),

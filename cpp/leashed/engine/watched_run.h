@@ -17,7 +17,7 @@ class WatchedRun {
   // saving: null where no checkpoints are taken; initial_loss: NaN: that of the first evaluation.
   // Telemetry is one for each worker, and what is given must stay.
   WatchedRun(Run& run, std::vector<const WorkerTelemetry*> telemetry, const DatasetView* validation,
-             Saving* saving, const Monitor::Intervals& every, double initial_loss,
+             Saver* saving, const Monitor::Intervals& every, double initial_loss,
              const TrainCallbacks& callbacks);
   WatchedRun(const WatchedRun&) = delete;
 

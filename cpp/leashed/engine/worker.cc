@@ -132,7 +132,8 @@ bool Worker::wants_another() {
 }
 
 void Worker::pause(bool due) {
-  telemetry_->waiting_seconds += training_.pause->pass(due, training_.stop);
+  if (due) training_.pause->ask();
+  telemetry_->waiting_seconds += training_.pause->pass(training_.stop);
 }
 
 void Worker::look_ahead() {

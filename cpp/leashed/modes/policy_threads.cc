@@ -11,16 +11,20 @@
 #include <mutex>
 #include <optional>
 
+#include "leashed/base/archive.h"
 #include "leashed/base/clock.h"
 #include "leashed/base/flags.h"
 #include "leashed/base/team.h"
 #include "leashed/data/make_batches.h"
 #include "leashed/data/reading.h"
 #include "leashed/engine/executor.h"
+#include "leashed/engine/pause.h"
 #include "leashed/engine/run.h"
+#include "leashed/engine/saver.h"
 #include "leashed/engine/watched_run.h"
 #include "leashed/server/own_models.h"
 #include "leashed/server/served_rows.h"
+#include "leashed/staleness/statistics.h"
 
 namespace leashed {
 namespace {
@@ -32,13 +36,13 @@ using modes::WorkerRule;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kLook = 0.01;      // seconds until what waits for rows is looked at again
-constexpr double kPatience = 3600;  // of waiting for rows; a stop ends it
+constexpr std::uint64_t kLayout = 1;  // of what a checkpoint has of a mode
 
 std::int64_t in_ns(double seconds) {
   return seconds < 9e9 ? std::llround(seconds * 1e9) : std::numeric_limits<std::int64_t>::max();
 }
 
-class PolicyThreads final : Sink, Observed {
+class PolicyThreads final : Sink, Observed, public Saver {
  public:
   PolicyThreads(const GradientSource& source, const DatasetView& data,
                 const modes::ServerPolicy& machine, const DisciplineContext& context,
@@ -47,16 +51,21 @@ class PolicyThreads final : Sink, Observed {
         stream_(options.stream ? options.stream->stream : nullptr),
         batches_(make_batches(data, options.batch_size, options.seed, options.stream, false,
                               options.terms)),
-        rows_(source, options.tables),
+        rows_(source, options.tables, context.t),
         server_(machine, context, rows_.holder()),
         rule_(server_.rule()),
         looked_at_(!server_.has_global_model()),
         met_(!server_.holds()),
         models_(server_, context),
+        layout_(Updater(context).layout()),
+        statistics_(context.staleness.statistics()),
+        steps_(context.t),
         run_(source, data, *this, options.until, options.workers, options.batch_size,
              rows_.readers()),
+        pause_(options.workers, options.pause_every),
         seats_(options.workers) {
     run_.metrics = options.metrics;
+    run_.pause = &pause_;
     for (Seat& seat : seats_) {
       seat.workspace = source.make_workspace();
       seat.sent = AlignedArray<float>(source.dimension());
@@ -64,6 +73,13 @@ class PolicyThreads final : Sink, Observed {
     }
     for (const auto& [seconds, argument] : options.commands) {
       due_.emplace(in_ns(seconds), Event{Event::Kind::command, 0, 0, 0, argument});
+    }
+    if (options.pause_every > 0) multiple_ = context.t / options.pause_every;
+    if (options.from && !options.from->mode.words.empty()) {
+      Archive archive(options.from->mode);
+      visit(archive);
+      archive.finish();
+      find_leases();
     }
     run_.stop.on_stop([this] {
       if (stream_) stream_->stop();
@@ -79,7 +95,9 @@ class PolicyThreads final : Sink, Observed {
     return all;
   }
 
-  void start_clock() { start_ = Clock::now(); }
+  void start_clock() { start_ = Clock::now() - std::chrono::nanoseconds(begun_ns_); }
+  std::uint64_t first_example() const { return first_example_; }
+  std::optional<Checkpoint> take(double initial_loss) override;
   // What a worker's thread does. Throws nothing.
   void work(Node node);
   // Seconds until the mode is to be told something; and tells it what is due.
@@ -87,13 +105,17 @@ class PolicyThreads final : Sink, Observed {
   void tell_due();
 
  private:
-  enum : std::uint32_t { kGranted = 1, kEnded = 2, kStopped = 4, kAsked = 8 };
+  enum : std::uint32_t { kGranted = 1, kEnded = 2, kStopped = 4, kAsked = 8, kPaused = 16 };
 
   // A worker's. What is not said otherwise its own thread alone touches.
   struct Seat {
     Flags flags;
     bool waits = false;        // under the lock: it has asked, and nothing is granted to it yet
-    Grant granted;             // written by who grants, before the flag is raised
+    Grant granted{};           // written by who grants, before the flag is raised
+    bool leased = false;       // under the lock: it has a grant that it has not pushed
+    // Of a model of its own: that it has taken what was granted, and the steps made since.
+    bool taken = false;
+    std::uint32_t done = 0;
     std::vector<float> own;    // of peers: its model when it began the step
     AlignedArray<float> sent;  // a gradient, or a model
     // Of a model over tables what is pulled is written with the grant too.
@@ -104,18 +126,47 @@ class PolicyThreads final : Sink, Observed {
     std::unique_ptr<Workspace> workspace;
     // What the server decides is counted under the lock, the rest by the worker.
     WorkerTelemetry telemetry;
+
+    void visit(Archive& archive) {
+      archive(leased, granted.lease, granted.version, granted.n, granted.c, granted.t, taken, done);
+    }
+  };
+  struct Span {
+    std::uint64_t begin, end;
+  };
+  struct Due {
+    std::int64_t ns;
+    Event event;
+
+    void visit(Archive& archive) { archive(ns, event.kind, event.argument); }
   };
 
+  // Waits in a pause, where there is one; the seconds.
+  double pass(Seat& seat) {
+    const double seconds = pause_.pass(run_.stop);
+    seat.telemetry.waiting_seconds += seconds;
+    return seconds;
+  }
   // False where the run is stopped, or has ended for this worker.
   bool wait(Node node, double since);
   bool compute(Node node);
-  void step(Node node, bool last);
+  bool step(Node node, bool last);  // false: the run has been stopped before
   void push(Node node);
 
   // Examples that are to be there before anything is told to the server.
   std::uint64_t wanted() const {
     return server_.examples_leased() + seats_.size() * server_.largest_lease();
   }
+  void pause();
+
+  // While no worker changes anything: what is neither the parameters that are held, nor the rule's
+  // state beside them, nor the policy's.
+  void visit(Archive& archive);
+  // After that: what is still to be trained on, and who has which of it.
+  void find_leases();
+  // Of a stream: rows that were trained on lie between others.
+  void pass_over();
+
   bool all_there() const { return !stream_ || ended_ || wanted() <= there_; }
   // The lock, once that is so.
   std::unique_lock<std::mutex> turn(Seat& seat);
@@ -124,10 +175,14 @@ class PolicyThreads final : Sink, Observed {
   // There are so many examples, or `most`, where these are fewer.
   void know(std::uint64_t there, std::uint64_t most);
   void ask(Node node);
+  // Of what is in its seat.
+  void hand_over(Node node);
+  void grant_again(Node node);
   void pull_rows(Seat& seat);
-  void tell(const Event& event, const Payload* payload = nullptr);
+  // Whether the server has heard it.
+  bool tell(const Event& event, const Payload* payload = nullptr);
   void handle(const Event& event, const Payload* payload, std::int64_t ns);
-  void stop_at_limit();
+  void count();  // whether the updates are as many as were asked for
   std::int64_t elapsed_ns() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
   }
@@ -169,7 +224,14 @@ class PolicyThreads final : Sink, Observed {
   OwnModels models_;      // where nobody else looks at them, each by its worker alone, without it
   const std::size_t helpers_ = processors() - 1;
   std::multimap<std::int64_t, Event> due_;
-  std::uint64_t steps_ = 0;  // of all models that meet
+  const Layout layout_;
+  const StalenessStatistics* const statistics_;
+  std::uint64_t steps_;  // of all models that meet
+  std::uint64_t multiple_ = 0;  // of the updates between checkpoints, that was reached last
+  std::int64_t begun_ns_ = 0;   // the time at the beginning
+  // And the examples of which all before have been trained on, and what has been of those behind.
+  std::uint64_t first_example_ = 0;
+  std::vector<Span> trained_;
   std::uint64_t there_ = 0;  // examples of the stream, at least
   bool ended_ = false;       // and no others, as the mode has been told
   // Seconds in rows of tables, by who has the lock: their updates, and finding and copying them.
@@ -179,6 +241,7 @@ class PolicyThreads final : Sink, Observed {
 
   std::vector<float> mean_;  // of models, for the one who looks
   Run run_;
+  Pause pause_;
   std::vector<Seat> seats_;
 };
 
@@ -189,9 +252,12 @@ void PolicyThreads::work(Node node) {
     const auto attached = run_.source.attach();
     double since = start;
     {
+      if (node == 0) pass_over();
       const auto lock = turn(seat);
       spent_ = {};
-      ask(node);
+      seat.leased ? grant_again(node) : ask(node);
+      // There may be more examples than before, for which somebody waits.
+      if (options_.from) tell({Event::Kind::join, node});
       seat.telemetry.read_seconds += spent_.reading;
     }
     since = now();
@@ -207,6 +273,7 @@ void PolicyThreads::work(Node node) {
     seat.granted.pulled.release();
     if (RowHolder* const rows = rows_.holder()) rows->release(seat.pulled.keys);
   }
+  pause_.leave();
   seat.telemetry.running_seconds += now() - start;
 }
 
@@ -215,9 +282,9 @@ std::unique_lock<std::mutex> PolicyThreads::turn(Seat& seat) {
   while (!all_there() && !run_.stop.stopped()) {
     const std::uint64_t most = wanted();
     lock.unlock();
-    const double begun = now();
+    double begun = now();
     std::optional<std::uint64_t> found;
-    while (!found) found = stream_->rows(most, kPatience);
+    while (!(found = stream_->rows(most, kLook))) begun += pass(seat);
     const std::uint64_t there = *found;
     seat.telemetry.data_seconds += now() - begun;
     seat.telemetry.sampling_seconds += now() - begun;
@@ -237,15 +304,23 @@ void PolicyThreads::know(std::uint64_t there, std::uint64_t most) {
 bool PolicyThreads::wait(Node node, double since) {
   Seat& seat = seats_[node];
   std::uint32_t flags = 0;
-  while ((flags = seat.flags.wait()) == kAsked) {
-    seat.flags.lower(kAsked);
-    server_.work().help();
+  while (((flags = seat.flags.wait()) & kStopped) == 0) {
+    if ((flags & kPaused) != 0) {
+      seat.flags.lower(kPaused);
+      since += pass(seat);
+    } else if (flags == kAsked) {
+      seat.flags.lower(kAsked);
+      server_.work().help();
+    } else {
+      break;
+    }
   }
   seat.telemetry.waiting_seconds += now() - since;
   if ((flags & (kStopped | kEnded)) != 0) return false;
   seat.flags.lower(kGranted | kAsked);
   if (rule_.model != WorkerRule::Model::own) return true;
-  if (!looked_at_) models_.take(seat.granted);
+  if (!seat.taken) models_.take(seat.granted);
+  seat.taken = true;
   seat.granted.pulled.release();
   return true;
 }
@@ -256,7 +331,7 @@ bool PolicyThreads::compute(Node node) {
   const Lease& lease = seat.granted.lease;
   WorkerTelemetry& telemetry = seat.telemetry;
   const std::uint32_t steps = steps_of(lease);
-  for (std::uint32_t i = 0; i < steps; ++i) {
+  for (std::uint32_t i = seat.done; i < steps; ++i) {
     const double start = now();
     const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
     RowHolder* const rows = rows_.holder();
@@ -277,7 +352,9 @@ bool PolicyThreads::compute(Node node) {
     telemetry.gradients.add(1);
     telemetry.found(seat.batch, loss, run_.loss_weight);
     if (run_.metrics) run_.metrics->add(node, batch);
-    if (rule_.steps_own) step(node, i + 1 == steps);
+    if (!rule_.steps_own) continue;
+    if (!step(node, i + 1 == steps)) return false;
+    ++seat.done;
   }
   if (rule_.sends == WorkerRule::Sends::model && !met_) {
     std::copy_n(models_[node], run_.source.dimension(), seat.sent.data());
@@ -285,16 +362,17 @@ bool PolicyThreads::compute(Node node) {
   return true;
 }
 
-void PolicyThreads::step(Node node, bool last) {
-  if (!looked_at_) return models_.step(node, seats_[node].sent.data());
+bool PolicyThreads::step(Node node, bool last) {
+  if (!looked_at_) return models_.step(node, seats_[node].sent.data()), true;
   const std::lock_guard lock(mutex_);
-  if (run_.stop.stopped()) return;
+  if (run_.stop.stopped()) return false;
   models_.step(node, seats_[node].sent.data());
   if (options_.listener) options_.listener->stepped(node);
-  if (!met_) return;
+  if (!met_) return true;
   ++steps_;
-  stop_at_limit();
+  count();
   if (!last) copy_own(node);
+  return true;
 }
 
 void PolicyThreads::push(Node node) {
@@ -311,7 +389,11 @@ void PolicyThreads::push(Node node) {
   spent_ = {};
   const Lease lease = seat.granted.lease;
   const std::uint64_t late = server_.counts().late;
-  tell({Event::Kind::push, node, lease.ticket, seat.granted.version}, &payload);
+  seat.leased = false;  // but the answer may be another lease
+  if (!tell({Event::Kind::push, node, lease.ticket, seat.granted.version}, &payload)) {
+    seat.leased = true;
+    return;
+  }
   batches_->let_go(lease.first, lease.count, server_.counts().late == late);
   const double update = std::max(0.0, now() - begun - spent_.updating - spent_.reading);
   seat.telemetry.waiting_seconds += begun - asked - (seat.telemetry.data_seconds - read);
@@ -355,36 +437,147 @@ void PolicyThreads::tell_due() {
 }
 
 // What an exception leaves half done nobody uses: the run is stopped before the lock is given back.
-void PolicyThreads::tell(const Event& event, const Payload* payload) {
-  if (run_.stop.stopped()) return;
+bool PolicyThreads::tell(const Event& event, const Payload* payload) {
+  if (run_.stop.stopped()) return false;
   try {
     handle(event, payload, elapsed_ns());
   } catch (...) {
     run_.fail(std::current_exception());
   }
+  return true;
 }
 
 void PolicyThreads::handle(const Event& event, const Payload* payload, std::int64_t ns) {
   if (options_.listener) options_.listener->heard(event, {ns});
   server_.handle(event, payload, {ns}, *this);
-  stop_at_limit();
+  count();
 }
 
 // Not pushes alone make updates: a lease that runs out closes the round of those who have pushed.
-void PolicyThreads::stop_at_limit() {
-  if (count_updates() >= run_.until.updates) run_.stop.stop(StopReason::updates);
+void PolicyThreads::count() {
+  const std::uint64_t updates = count_updates();
+  if (updates >= run_.until.updates) run_.stop.stop(StopReason::updates);
+  if (options_.pause_every == 0) return;
+  const std::uint64_t multiple = updates / options_.pause_every;
+  if (std::exchange(multiple_, multiple) != multiple) pause();
+}
+
+void PolicyThreads::pause() {
+  pause_.ask();
+  for (Seat& seat : seats_) seat.flags.raise(kPaused);
 }
 
 void PolicyThreads::grant(Grant grant) {
   if (grant.lease.count == 0) return;  // before its end, after which nobody looks at its model
-  Seat& seat = seats_[grant.node];
-  batches_->hold(grant.lease.first, grant.lease.count);
+  const Node node = grant.node;
+  Seat& seat = seats_[node];
   seat.granted = std::move(grant);
+  seat.leased = true;
+  seat.done = 0;
+  seat.taken = looked_at_;
   if (looked_at_) models_.take(seat.granted);
-  if (met_) copy_own(seat.granted.node);
+  hand_over(node);
+}
+
+void PolicyThreads::hand_over(Node node) {
+  Seat& seat = seats_[node];
+  batches_->hold(seat.granted.lease.first, seat.granted.lease.count);
+  if (met_) copy_own(node);
   if (rows_.holder()) pull_rows(seat);
   seat.waits = false;
   seat.flags.raise(kGranted);
+}
+
+// To whom a lease was granted before the checkpoint that this run goes on from.
+void PolicyThreads::grant_again(Node node) {
+  Grant& granted = seats_[node].granted;
+  granted.pulled = server_.holder().pull();
+  if (rule_.model == WorkerRule::Model::pulled) {
+    granted.t = granted.pulled.t();
+    server_.pulled_again(node, granted.t);
+  }
+  try {
+    hand_over(node);
+  } catch (...) {
+    run_.fail(std::current_exception());
+  }
+}
+
+void PolicyThreads::visit(Archive& archive) {
+  std::uint64_t layout = kLayout;
+  archive(layout);
+  archive.require(layout == kLayout);
+  std::int64_t ns = archive.reads() ? 0 : elapsed_ns();
+  std::vector<Due> due;
+  for (const auto& [at, event] : due_) due.push_back({at, event});
+  archive(ns, due, server_, models_);
+  const bool keeps = rule_.steps_own && rule_.sends == WorkerRule::Sends::gradient;
+  for (Node node = 0; node < seats_.size(); ++node) {
+    Seat& seat = seats_[node];
+    archive(seat);
+    seat.granted.node = node;
+    if (!seat.leased) continue;
+    const std::uint32_t steps = steps_of(seat.granted.lease);
+    archive.require(seat.done <= steps);
+    if (keeps && seat.done == steps) archive.vector(seat.sent.data(), seat.sent.size());
+  }
+  if (!archive.reads()) return;
+  begun_ns_ = ns;
+  due_.clear();
+  for (const Due& one : due) {
+    const bool is_command = one.event.kind == Event::Kind::command;
+    archive.require(is_command || one.event.kind == Event::Kind::wake);
+    due_.emplace(one.ns, one.event);
+  }
+}
+
+// Who has lost its batch to another begins with another.
+void PolicyThreads::find_leases() {
+  std::vector<Lease> unfinished = server_.unfinished();
+  std::ranges::sort(unfinished, {}, &Lease::first);
+  for (Seat& seat : seats_) {
+    const auto is_its = [&](const Lease& lease) {
+      return lease.ticket == seat.granted.lease.ticket && lease.first == seat.granted.lease.first &&
+             lease.count == seat.granted.lease.count;
+    };
+    seat.leased = seat.leased && std::ranges::any_of(unfinished, is_its);
+  }
+  const std::uint64_t leased = server_.examples_leased();
+  first_example_ = unfinished.empty() ? leased : unfinished.front().first;
+  std::uint64_t reached = first_example_;
+  for (const Lease& lease : unfinished) {
+    if (lease.first > reached) trained_.push_back({reached, lease.first});
+    reached = lease.first + lease.count;
+  }
+  if (leased > reached) trained_.push_back({reached, leased});
+}
+
+void PolicyThreads::pass_over() {
+  if (!stream_) return;
+  Batch unused;
+  const StreamBatches rows(*options_.stream, options_.batch_size);
+  for (auto [begin, end] : trained_) {
+    while (begin < end && !run_.stop.stopped()) {
+      const std::uint64_t count = std::min<std::uint64_t>(options_.batch_size, end - begin);
+      rows.fill_span(begin, count, unused);
+      begin += count;
+    }
+  }
+}
+
+std::optional<Checkpoint> PolicyThreads::take(double initial_loss) {
+  if (!pause_.still()) return pause(), std::nullopt;
+  const std::lock_guard lock(mutex_);
+  Checkpoint taken;
+  taken.initial_loss = initial_loss;
+  taken.position = {count_updates(), server_.examples_leased() / options_.batch_size};
+  taken.assign({server_.holder().held(), taken.position.updates}, layout_);
+  if (looked_at_) std::copy_n(models_.mean(), layout_.dimension, taken.vectors.data());
+  if (statistics_) statistics_->save(taken.staleness);
+  taken.running = run_.source.running();
+  Archive archive(taken.mode);
+  visit(archive);
+  return taken;
 }
 
 // No more than have processors.
@@ -487,10 +680,10 @@ ModeTrainResult train_mode(const GradientSource& source, const DatasetView& data
                            const DisciplineContext& context, const ModeTrainOptions& options,
                            const TrainCallbacks& callbacks) {
   PolicyThreads training(source, data, machine, context, options);
-  constexpr double kNone = std::numeric_limits<double>::infinity();
-  WatchedRun watched(training.run(), training.telemetry(), validation, nullptr,
-                     {options.evaluate_every, kNone}, std::nan(""), callbacks);
-  const Reading reading(options.stream, 0);
+  WatchedRun watched(training.run(), training.telemetry(), validation, &training,
+                     {options.evaluate_every, options.checkpoint_every},
+                     options.from ? options.from->initial_loss : std::nan(""), callbacks);
+  const Reading reading(options.stream, training.first_example());
   watched.train([&] {
     training.start_clock();
     return std::make_unique<PolicyExecutor>(training);

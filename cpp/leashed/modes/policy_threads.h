@@ -12,10 +12,17 @@
 // granted under it, or where the data end. The rows of tables that a batch reads are found and
 // copied with its grant, and so under the lock as their updates are; gradients are of the copies.
 // Time is the monotonic clock's since the workers were started, read under the lock, so that it
-// does not go back from one event to the next.
+// does not go back from one event to the next; a run that goes on from a checkpoint goes on from
+// the time of that.
+//
+// A checkpoint is taken while all workers wait (engine/pause.h), who has a grant before it begins
+// to compute, or when they have ended. Leases that are out then stay with whom they were granted
+// to, and so does what he has made of them on a model of his own. A gradient on what was pulled is
+// computed anew, on what is held then.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -56,6 +63,12 @@ struct ModeTrainOptions {
   // As of TrainOptions. Its examples end the run where they end: the mode is told so.
   const StreamedData* stream = nullptr;
   bool terms = false;  // whether a lease may go to another
+  // Checkpoints are taken so many seconds apart, and by all workers waiting where the updates come
+  // to a multiple of that number; 0: by none.
+  double checkpoint_every = std::numeric_limits<double>::infinity();
+  std::uint64_t pause_every = 0;
+  // To go on from; where it is of no mode, this one begins with its parameters.
+  const Checkpoint* from = nullptr;
 };
 
 struct ModeTrainResult {
@@ -64,7 +77,8 @@ struct ModeTrainResult {
 };
 
 // `context.workers` are as many as the options', with a reader at least. Throws Error where the
-// source reads other tables than the options have, or reads any and workers send models.
+// source reads other tables than the options have, or reads any and workers send models, or the
+// checkpoint is damaged.
 ModeTrainResult train_mode(const GradientSource& source, const DatasetView& data,
                            const DatasetView* validation, const modes::ServerPolicy& machine,
                            const DisciplineContext& context, const ModeTrainOptions& options,

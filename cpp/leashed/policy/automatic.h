@@ -18,6 +18,8 @@ class Automatic {
   bool divides_by_containing() const { return gba_.divides_by_containing(); }
   std::uint64_t examples_leased() const { return gba_.examples_leased(); }
   std::uint64_t largest_lease() const { return gba_.largest_lease(); }
+  std::vector<Lease> unfinished() const { return gba_.unfinished(); }
+  void visit(Archive& archive) { archive(gba_, forecast_); }
   Gba::Mode mode() const { return gba_.mode(); }
 
   void on(const Event& event, Time now, Out& out) {

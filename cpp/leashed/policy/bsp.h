@@ -13,6 +13,11 @@ class Bsp : public Coordinated<Bsp> {
     begin(job.workers);
   }
 
+  void visit(Archive& archive) {
+    Coordinated::visit(archive);
+    archive(buffer_);
+  }
+
  private:
   friend Coordinated;
 

@@ -38,6 +38,16 @@ class Clocks {
     return was == least_ && left_behind();
   }
 
+  template <class Present>
+  void visit(Archive& archive, const Present& present) {
+    archive.of_each(clocks_);
+    archive(least_);
+    for (Node node = 0; node < clocks_.size(); ++node) {
+      archive.require((clocks_[node] != kAway) == present(node));
+    }
+    if (archive.reads()) find_least();
+  }
+
  private:
   static constexpr std::uint64_t kAway = std::numeric_limits<std::uint64_t>::max();
 
@@ -45,6 +55,10 @@ class Clocks {
   // ticks: a constant cost for each.
   bool left_behind() {
     if (--at_least_ > 0) return false;
+    return find_least();
+  }
+  // Whether there is one.
+  bool find_least() {
     std::uint64_t least = kAway;
     for (const std::uint64_t clock : clocks_) {
       if (clock < least) {

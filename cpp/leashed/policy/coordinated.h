@@ -58,6 +58,23 @@ class Coordinated {
   std::uint64_t examples_leased() const { return leases_.leased(); }
   // Examples of a lease, at most.
   std::uint64_t largest_lease() const { return leases_.largest(); }
+  // Those that are out, and those that wait to be granted again.
+  std::vector<Lease> unfinished() const { return leases_.unfinished(); }
+
+  // An algorithm that has a state of its own visits this one first. It is read into a machine with
+  // the same settings, but that there may be more examples.
+  void visit(Archive& archive) {
+    leases_.visit(archive, states_.size());
+    archive(version_, n_);
+    archive.of_each(states_);
+    archive.of_each(unanswered_);
+    archive(parked_, finished_);
+    if (!archive.reads()) return;
+    for (const State state : states_) archive.require(state <= State::parked);
+    for (const Node node : parked_) archive.require(node < states_.size());
+    archive.require(n_ == states_.size() - std::ranges::count(states_, State::away));
+    finished_ = finished_ && leases_.spent();
+  }
 
   void on(const Event& event, Time now, Out& out) {
     if (event.node >= kMostNodes) throw Error("node must be below 16777216");

@@ -20,6 +20,13 @@ class Dssp : public Coordinated<Dssp> {
     begin(job.workers);
   }
 
+  void visit(Archive& archive) {
+    Coordinated::visit(archive);
+    archive(most_);
+    clocks_.visit(archive, [this](Node node) { return present(node); });
+    archive.of_each(paces_);
+  }
+
  private:
   friend Coordinated;
 
@@ -31,6 +38,8 @@ class Dssp : public Coordinated<Dssp> {
     std::uint64_t pushes = 0;
     std::uint64_t more = 0;  // batches that it may begin beyond `lower`, after this one
     bool goes_on = false;    // this one it may
+
+    void visit(Archive& archive) { archive(last, interval, pushes, more, goes_on); }
   };
 
   bool admits(Node node) const { return paces_[node].goes_on || clocks_.ahead(node) <= lower_; }

@@ -53,12 +53,16 @@ class Forecast {
     return std::nullopt;
   }
 
+  void visit(Archive& archive) { archive(end_, above_, below_, paces_); }
+
  private:
   struct Pace {
     std::uint64_t ticket = 0, examples = 0;  // of the batch it has; 0: none
     std::int64_t since = 0;
     double busy = 0, done = 0;  // ns and examples in this window
     double each = 0;            // ns an example, by the last window that knew
+
+    void visit(Archive& archive) { archive(ticket, examples, since, busy, done, each); }
   };
 
   // GBA's rate Σ 1/t over Sync's n / max t, t the time an example takes a node; 0 while none is

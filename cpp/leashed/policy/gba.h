@@ -40,6 +40,12 @@ class Gba : public Coordinated<Gba> {
     begin(job.workers);
   }
 
+  void visit(Archive& archive) {
+    Coordinated::visit(archive);
+    archive(mode_, wanted_, step_, first_, first_token_, buffer_, round_);
+    archive.require(mode_ <= Mode::gba && wanted_ <= Mode::gba);
+  }
+
   Mode mode() const { return mode_; }
   Mode wanted() const { return wanted_; }
 

@@ -21,6 +21,12 @@ class GradientBuffer {
     out.add(Action::Kind::hold).slot = slot;
   }
 
+  void visit(Archive& archive) {
+    archive(held_);
+    archive.expect(held_.size());
+    for (const Held& h : held_) archive.require(h.slot < held_.size());
+  }
+
   // Step k (gba, eq. 1): what is at most `iota` steps stale is applied, the rest dropped; of
   // nothing there is no version. A token ahead of k is fresh. In order of batch number, since float
   // addition knows an order. divisor = 0: as many as are kept; else it is that, whatever is left
@@ -56,6 +62,8 @@ class GradientBuffer {
   struct Held {
     std::uint64_t number, token, ticket;
     std::uint32_t slot;
+
+    void visit(Archive& archive) { archive(number, token, ticket, slot); }
   };
   std::vector<Held> held_;
 };

@@ -20,6 +20,11 @@ class HopBw : public Coordinated<HopBw> {
     begin(job.workers);
   }
 
+  void visit(Archive& archive) {
+    Coordinated::visit(archive);
+    archive(buffer_, round_);
+  }
+
  private:
   friend Coordinated;
 

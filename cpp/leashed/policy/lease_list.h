@@ -57,14 +57,7 @@ class LeaseList {
       lease = {++tickets_, next_++, first_, count, token};
       first_ += count;
     }
-    const std::uint32_t i = place();
-    if (node >= held_.size()) held_.resize(std::size_t{node} + 1, kNone);
-    entries_[i] = {lease, until, version, node, newest_, kNone};
-    held_[node] = i;
-    (newest_ == kNone ? oldest_ : entries_[newest_].newer) = i;
-    newest_ = i;
-    ++out_;
-    return entries_[i].lease;
+    return put({lease, until, version, node});
   }
 
   // Of a push; none where its node does not hold that ticket, or no longer, or where the batch that
@@ -100,6 +93,40 @@ class LeaseList {
     for (const Node node : expired_) expired(node);
   }
 
+  // Those that are out, and those that have come back.
+  std::vector<Lease> unfinished() const {
+    std::vector<Lease> all = back_;
+    for (std::uint32_t i = oldest_; i != kNone; i = entries_[i].newer) {
+      all.push_back(entries_[i].lease);
+    }
+    return all;
+  }
+
+  // But how many examples there are, which the data tell. Of nodes below `nodes`, and of none that
+  // follows.
+  void visit(Archive& archive, std::size_t nodes) {
+    const std::uint64_t largest = largest_;
+    archive(batch_, largest_, tickets_, next_, first_, back_);
+    std::vector<Entry> out;
+    for (std::uint32_t i = oldest_; i != kNone; i = entries_[i].newer) out.push_back(entries_[i]);
+    archive(out);
+    if (!archive.reads()) return;
+    archive.require(largest_ == largest && batch_ > 0 && batch_ <= largest_);
+    entries_.clear();
+    free_.clear();
+    held_.clear();
+    oldest_ = newest_ = kNone;
+    out_ = 0;
+    for (const Entry& entry : out) {
+      archive.require(entry.node < nodes && !has(entry.node));
+      put(entry);
+    }
+    for (const Lease& lease : unfinished()) {
+      archive.require(lease.count > 0 && lease.count <= largest_ && lease.count <= first_ &&
+                      lease.first <= first_ - lease.count);
+    }
+  }
+
   // What has come back and waits is new to an algorithm that begins now at step `token`: its tokens
   // are those of the first batches from there on. The number to count new batches from.
   std::uint64_t renew(std::uint64_t token, std::uint64_t repeats) {
@@ -116,7 +143,9 @@ class LeaseList {
     Time until;
     std::uint64_t version;
     Node node;
-    std::uint32_t older, newer;
+    std::uint32_t older = kNone, newer = kNone;
+
+    void visit(Archive& archive) { archive(lease, until.ns, version, node); }
   };
 
   struct Span {
@@ -124,6 +153,19 @@ class LeaseList {
   };
 
   bool exhausted() const { return closed_ || (end_ != 0 && first_ >= end_); }
+
+  const Lease& put(Entry entry) {
+    const std::uint32_t i = place();
+    if (entry.node >= held_.size()) held_.resize(std::size_t{entry.node} + 1, kNone);
+    entry.older = newest_;
+    entry.newer = kNone;
+    held_[entry.node] = i;
+    (newest_ == kNone ? oldest_ : entries_[newest_].newer) = i;
+    newest_ = i;
+    ++out_;
+    entries_[i] = entry;
+    return entries_[i].lease;
+  }
 
   std::uint32_t place() {
     if (free_.empty()) {

@@ -45,6 +45,22 @@ class Peers : public Coordinated<Peers> {
     begin(job.workers);
   }
 
+  void visit(Archive& archive) {
+    Coordinated::visit(archive);
+    clocks_.visit(archive, [this](Node node) { return present(node); });
+    archive.of_each(peers_);
+    archive(there_, groups_, free_, waiting_, rounds_, draws_);
+    const auto is_node = [this](Node node) { return node < peers_.size(); };
+    const auto is_group = [this](std::uint32_t g) { return g < groups_.size(); };
+    std::vector<Node> there;
+    for (Node node = 0; node < peers_.size(); ++node) {
+      if (present(node)) there.push_back(node);
+    }
+    archive.require(there_ == there && std::ranges::all_of(free_, is_group));
+    for (const Peer& p : peers_) archive.require(p.group == kNone || is_group(p.group));
+    for (const Group& g : groups_) archive.require(std::ranges::all_of(g.nodes, is_node));
+  }
+
  private:
   friend Coordinated;
   using Kind = Meetings::Kind;
@@ -52,10 +68,14 @@ class Peers : public Coordinated<Peers> {
   struct Peer {
     bool waits = false;           // for its group, or for the round
     std::uint32_t group = kNone;  // groups
+
+    void visit(Archive& archive) { archive(waits, group); }
   };
   struct Group {
     std::vector<Node> nodes;
     std::uint32_t missing;
+
+    void visit(Archive& archive) { archive(nodes, missing); }
   };
   static constexpr std::uint32_t kNone = ~0u;
 

@@ -28,6 +28,11 @@ class Round {
   }
   void depart(Node node) { count_ -= has(node); }
 
+  void visit(Archive& archive) {
+    archive(round_, count_);
+    archive.of_each(given_);
+  }
+
  private:
   std::uint64_t round_ = 1;
   std::uint32_t count_ = 0;           // of those that are there

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "leashed/base/archive.h"
 #include "leashed/policy/time.h"
 
 namespace leashed::modes {
@@ -28,6 +29,8 @@ struct Lease {
   std::uint64_t number;        // of the batch: gradients are summed in this order
   std::uint64_t first, count;  // examples
   std::uint64_t token;         // the step at which it would be applied if all were equally fast
+
+  void visit(Archive& archive) { archive(ticket, number, first, count, token); }
 };
 
 struct Event {
@@ -130,9 +133,11 @@ class Out {
 };
 
 template <class M>
-concept Machine = std::copyable<M> && requires(M m, const Event& e, Time now, Out& out) {
+concept Machine =
+    std::copyable<M> && requires(M m, const Event& e, Time now, Out& out, Archive& archive) {
   m.on(e, now, out);
   m.rule();
+  m.visit(archive);
 };
 
 }  // namespace leashed::modes

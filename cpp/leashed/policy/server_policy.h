@@ -32,6 +32,10 @@ class ServerPolicy {
   // The examples that have been leased, and those of a lease at most.
   std::uint64_t examples_leased() const { return kept_->examples_leased(); }
   std::uint64_t largest_lease() const { return kept_->largest_lease(); }
+  // Leases that are out, and those that wait to be granted again.
+  std::vector<Lease> unfinished() const { return kept_->unfinished(); }
+  // Its state, which is read into one with the same settings.
+  void visit(Archive& archive) { kept_->visit(archive); }
 
   // Null: it is another machine. For tests.
   template <Machine M>
@@ -50,6 +54,8 @@ class ServerPolicy {
     virtual bool holds() const = 0;
     virtual std::uint64_t examples_leased() const = 0;
     virtual std::uint64_t largest_lease() const = 0;
+    virtual std::vector<Lease> unfinished() const = 0;
+    virtual void visit(Archive& archive) = 0;
   };
   template <class M>
   struct Kept final : Any {
@@ -61,6 +67,8 @@ class ServerPolicy {
     bool holds() const override { return M::kHolds; }
     std::uint64_t examples_leased() const override { return machine.examples_leased(); }
     std::uint64_t largest_lease() const override { return machine.largest_lease(); }
+    std::vector<Lease> unfinished() const override { return machine.unfinished(); }
+    void visit(Archive& archive) override { machine.visit(archive); }
 
     M machine;
   };

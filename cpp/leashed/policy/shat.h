@@ -21,12 +21,19 @@ class Shat : public Coordinated<Shat> {
     begin(job.workers);
   }
 
+  void visit(Archive& archive) {
+    Coordinated::visit(archive);
+    archive.of_each(own_);
+  }
+
  private:
   friend Coordinated;
 
   struct Own {
     std::uint64_t last;  // the version that its last update made
     std::uint32_t c;     // updates by others between its last two, until it is told
+
+    void visit(Archive& archive) { archive(last, c); }
   };
 
   bool arrived(Node node, const LeaseList::Taken&, Time, Out& out) {

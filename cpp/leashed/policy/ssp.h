@@ -16,6 +16,12 @@ class Ssp : public Coordinated<Ssp> {
     begin(job.workers);
   }
 
+  void visit(Archive& archive) {
+    Coordinated::visit(archive);
+    clocks_.visit(archive, [this](Node node) { return present(node); });
+    archive(buffer_);
+  }
+
  private:
   friend Coordinated;
 

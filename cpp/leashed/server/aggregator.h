@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/base/archive.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
@@ -27,6 +28,13 @@ class Aggregator {
     if (slot >= slots_.size()) slots_.resize(slot + 1);
     std::swap(slots_[slot], values);
     if (values.size() == 0) values = AlignedArray<float>(dimension_);
+  }
+
+  // What the slot has.
+  void visit(Archive& archive, std::uint32_t slot) {
+    if (slot >= slots_.size()) slots_.resize(slot + 1);
+    if (slots_[slot].size() == 0) slots_[slot] = AlignedArray<float>(dimension_);
+    archive.vector(slots_[slot].data(), dimension_);
   }
 
   // Where Σ weight · slot / divisor will be, until the next: what add() has been called of.

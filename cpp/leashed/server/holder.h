@@ -62,6 +62,8 @@ class Holder {
     vector_.publish(latest, next);
   }
 
+  // θ and the rule's state, while nobody changes them.
+  const float* held() const { return held_.data(); }
   const Updater& updater() const { return updater_; }
   std::size_t dimension() const { return updater_.layout().dimension; }
   std::size_t live_vectors() const { return vector_.live(); }

@@ -76,6 +76,17 @@ const float* OwnModels::mean(std::span<const modes::Node> nodes) {
   return mean_.data();
 }
 
+void OwnModels::visit(Archive& archive) {
+  const Layout& layout = updater_.layout();
+  archive.of_each(models_);
+  for (Model& model : models_) {
+    archive.require(model.taken <= dimension_);
+    for (std::size_t k = 0; k <= layout.states; ++k) {
+      archive.vector(model.buffer.data() + k * layout.stride(), dimension_);
+    }
+  }
+}
+
 std::vector<float> OwnModels::release() {
   std::vector<float> all;
   all.reserve(models_.size() * dimension_);

@@ -31,6 +31,7 @@ class OwnModels {
   void renew(modes::Node node, const DisciplineContext& context, const float* theta, bool granted);
   // The models become their mean.
   void meet(std::span<const modes::Node> nodes);
+  void visit(Archive& archive);
   // Gives θ of each up: [workers][dimension], empty without models.
   std::vector<float> release();
   // Of all models, or of the nodes', until the next meeting or mean.
@@ -43,6 +44,8 @@ class OwnModels {
     std::uint64_t t = 0;         // steps
     std::uint64_t server_t = 0;  // updates to what was granted last
     std::size_t taken = 0;       // parameters of its first grant
+
+    void visit(Archive& archive) { archive(t, server_t, taken); }
   };
 
   void add(modes::Node node);

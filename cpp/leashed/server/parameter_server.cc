@@ -44,6 +44,20 @@ void ParameterServer::handle(const Event& event, const Payload* payload, Time no
   for (const Action& action : out_.actions()) carry_out(action, event, payload, sink);
 }
 
+void ParameterServer::visit(Archive& archive) {
+  archive(machine_);
+  archive.of_each(granted_);
+  archive(held_);
+  archive.require(archive.expected() <= held_.size());
+  for (std::uint32_t slot = 0; slot < held_.size(); ++slot) {
+    const Held& held = held_[slot];
+    archive.require(held.node < granted_.size());
+    if (held.ticket == 0 || held.lost) continue;
+    aggregator_.visit(archive, slot);
+    if (rows_) rows_->visit(archive, slot);
+  }
+}
+
 // Of a node to whom something is granted.
 void ParameterServer::reach(modes::Node node) {
   if (node < granted_.size()) return;

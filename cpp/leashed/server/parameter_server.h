@@ -99,6 +99,11 @@ class ParameterServer {
   // As of its mode.
   std::uint64_t examples_leased() const { return machine_.examples_leased(); }
   std::uint64_t largest_lease() const { return machine_.largest_lease(); }
+  std::vector<modes::Lease> unfinished() const { return machine_.unfinished(); }
+  // All but the parameters that are held, the rule's state, and what was counted.
+  void visit(Archive& archive);
+  // The node, which has a lease, has pulled the parameters as they are now.
+  void pulled_again(modes::Node node, std::uint64_t t) { granted_[node].t = t; }
   Holder& holder() { return holder_; }
   const Holder& holder() const { return holder_; }
   const ModeCounts& counts() const { return counts_; }
@@ -111,10 +116,14 @@ class ParameterServer {
     std::uint64_t t = 0, examples = 0;
     std::uint64_t ticket = 0, token = 0;  // no ticket: the slot is free
     bool lost = false;
+
+    void visit(Archive& archive) { archive(node, t, examples, ticket, token, lost); }
   };
   // A node's lease. What a push was computed on is what was granted, whatever its worker says.
   struct Granted {
     std::uint64_t token = 0, t = 0;
+
+    void visit(Archive& archive) { archive(token, t); }
   };
 
   void reach(modes::Node node);

@@ -11,6 +11,18 @@ void RowAggregator::hold(std::uint32_t slot, RowKeys& keys, AlignedArray<float>&
   std::swap(slots_[slot].gradients, gradients);
 }
 
+void RowAggregator::visit(Archive& archive, std::uint32_t slot) {
+  if (slot >= slots_.size()) slots_.resize(std::size_t{slot} + 1);
+  Slot& of = slots_[slot];
+  holder_.visit(archive, of.keys);
+  std::size_t floats = 0;
+  for (std::size_t table = 0; table < of.keys.parts.size(); ++table) {
+    floats += holder_.gradients_of(table, of.keys.parts[table].count);
+  }
+  if (archive.reads()) of.gradients = AlignedArray<float>(floats);
+  archive.floats(of.gradients.data(), floats);
+}
+
 RowPublication RowAggregator::apply(std::span<const Aggregator::Part> parts, double divisor,
                                     std::uint64_t t, bool keeps_divisor) {
   if (parts.size() == 1 && parts[0].weight == (by_containing_ ? 1 : divisor)) {

@@ -27,6 +27,8 @@ class RowAggregator {
 
   // Keeps them in the slot, which takes the memory; what it had before is given in exchange.
   void hold(std::uint32_t slot, RowKeys& keys, AlignedArray<float>& gradients);
+  // What the slot has.
+  void visit(Archive& archive, std::uint32_t slot);
   // One update of the rows of these slots, of which each is of `weight`; they are free then.
   // divisor: the number of pushes, where not those are counted that have a row's id; less what a
   // policy leaves out, unless that is to change nothing. t: updates of the parameters before it.

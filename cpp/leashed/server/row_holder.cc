@@ -1,6 +1,7 @@
 #include "leashed/server/row_holder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "leashed/base/error.h"
 
@@ -20,7 +21,8 @@ void reach_size(AlignedArray<float>& memory, std::size_t n) {
   if (memory.size() < n) memory = AlignedArray<float>(with_room(n));
 }
 
-void resize(std::vector<std::uint32_t>& memory, std::size_t n) {
+template <class T>
+void resize(std::vector<T>& memory, std::size_t n) {
   if (memory.capacity() < n) {
     memory.clear();  // of no use any more, so not to be copied
     memory.reserve(with_room(n));
@@ -89,6 +91,7 @@ void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
   keys.parts.reserve(tables_.size());
   resize(keys.rows, count);
   resize(keys.versions, count);
+  resize(keys.ids, count);
   resize(pulled.places, entries);
   reach_size(pulled.copies, floats);
   float* copies = pulled.copies.data();
@@ -102,6 +105,7 @@ void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
     copies += copies_of(t, n);
     std::ranges::copy(located.rows, keys.rows.data() + first);
     std::ranges::copy(located.versions, keys.versions.data() + first);
+    std::ranges::copy(located.ids, keys.ids.data() + first);
     first += n;
     const RowPublication& missed = located.missed;
     keys.parts.push_back({.unadmitted = static_cast<std::uint32_t>(missed.unadmitted),
@@ -115,6 +119,33 @@ void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
   }
   std::uint32_t* places = pulled.places.data();
   for (const auto& of : found_.entries) places = std::ranges::copy(of, places).out;
+}
+
+void RowHolder::visit(Archive& archive, RowKeys& keys) {
+  std::vector<bool> has(archive.reads() ? 0 : keys.rows.size());
+  for (std::size_t i = 0; i < has.size(); ++i) has[i] = keys.rows[i] != IdIndex::kNone;
+  archive(keys.parts, keys.ids, keys.versions, has);
+  if (!archive.reads()) return;
+  archive.require(keys.parts.size() == tables_.size());
+  std::size_t count = 0;
+  for (const RowKeys::Part& part : keys.parts) count += part.count;
+  archive.require(keys.ids.size() == count && keys.versions.size() == count && has.size() == count);
+  keys.rows.resize(count);
+  std::size_t first = 0;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const std::size_t n = std::exchange(keys.parts[t].count, 0);
+    Located& located = found_.located[t];
+    located.ids.assign(keys.ids.begin() + static_cast<std::ptrdiff_t>(first),
+                       keys.ids.begin() + static_cast<std::ptrdiff_t>(first + n));
+    tables_[t]->locate(*seats_[t], located, false);
+    for (std::size_t i = 0; i < n; ++i) {
+      keys.rows[first + i] = has[first + i] ? located.rows[i] : IdIndex::kNone;
+      hold(t, keys.rows[first + i]);
+      ++keys.parts[t].count;
+    }
+    located.release();
+    first += n;
+  }
 }
 
 void RowHolder::show(const PulledRows& pulled, BatchView& batch, ShownRows& shown,
@@ -185,6 +216,7 @@ void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& 
     release(push->keys);  // what was never carried out
     push->keys.rows.clear();
     push->keys.versions.clear();
+    push->keys.ids.clear();
     push->keys.parts.reserve(tables);
   }
   for (std::size_t t = 0; t < tables; ++t) {
@@ -194,6 +226,7 @@ void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& 
       RowKeys& to = pushes[sharding(t, keys.rows[i])]->keys;
       to.rows.push_back(keys.rows[i]);
       to.versions.push_back(keys.versions[i]);
+      to.ids.push_back(keys.ids[i]);
       hold(t, keys.rows[i]);
       ++to.parts[t].count;
     }

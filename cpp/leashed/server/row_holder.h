@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "leashed/base/archive.h"
 #include "leashed/row_store/find_rows.h"
 #include "leashed/server/row_sharding.h"
 
@@ -18,9 +19,12 @@ struct RowKeys {
   struct Part {
     std::uint32_t count = 0;                                  // of the table's rows
     std::uint32_t unadmitted = 0, deferred = 0, refused = 0;  // of the ids that have none
+
+    void visit(Archive& archive) { archive(count, unadmitted, deferred, refused); }
   };
   std::vector<Part> parts;                    // by table; empty: nothing is pulled
   std::vector<std::uint32_t> rows, versions;  // as Located has them
+  std::vector<std::uint64_t> ids;             // of these
 };
 
 // What a worker pushes: the rows that it pulled, and their gradients.
@@ -73,6 +77,9 @@ class RowHolder {
   // its factor.
   RowPublication push_weighed(std::size_t table, const Located& located, const float* gradients,
                               const float* factors, std::uint64_t t);
+
+  // Ids and versions; what is read are keys of the rows that the ids have now.
+  void visit(Archive& archive, RowKeys& keys);
 
   const std::vector<std::shared_ptr<Table>>& tables() const { return tables_; }
   // For the rows that `keys` has of a table, from the first-th of all on.

@@ -13,8 +13,10 @@ namespace leashed {
 
 class ServedRows {
  public:
-  // Throws Error where these are not the tables that the source reads.
-  ServedRows(const GradientSource& source, const std::vector<std::shared_ptr<Table>>& tables);
+  // begun: updates of the run that the tables have made already. Throws Error where these are not
+  // the tables that the source reads.
+  ServedRows(const GradientSource& source, const std::vector<std::shared_ptr<Table>>& tables,
+             std::uint64_t begun = 0);
 
   // Null where the source reads no tables.
   RowHolder* holder() { return holder_.get(); }

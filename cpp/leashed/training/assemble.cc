@@ -50,6 +50,16 @@ void to_model(Replayed& result, const Order& order) {
   }
 }
 
+TrainCallbacks in_model_order(TrainCallbacks callbacks, const Order& order, std::size_t dimension) {
+  if (callbacks.checkpoint) {
+    callbacks.checkpoint = [&order, dimension, hand_on = callbacks.checkpoint](Checkpoint taken) {
+      order.to_model(taken, dimension);
+      hand_on(std::move(taken));
+    };
+  }
+  return callbacks;
+}
+
 void finish(TraceWriter& trace, TrainResult& result) {
   trace.finish(result.updates, result.parameters);
   result.recording_failure = trace.failure();
@@ -57,13 +67,12 @@ void finish(TraceWriter& trace, TrainResult& result) {
 
 // With the source, the data and theta in the training's order.
 TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOptions options,
-                          TrainCallbacks callbacks, const Checkpoint* from) {
+                          const TrainCallbacks& callbacks, const Checkpoint* from) {
   const GradientSource& source = parts.source;
   if (const std::size_t read = source.tables().size(); parts.tables.size() != read) {
     throw Error("tables must be the " + std::to_string(read) + " that the source reads, got " +
                 std::to_string(parts.tables.size()));
   }
-  const std::size_t dimension = source.dimension();
   Beginning begin(parts, options.workers);
   DisciplineContext& context = begin.context;
   const Rule& rule = context.rule;
@@ -80,12 +89,6 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
     begin.resume(*from, order);
     options.from = from->position;
     options.initial_loss = from->initial_loss;
-  }
-  if (callbacks.checkpoint) {
-    callbacks.checkpoint = [&order, dimension, hand_on = callbacks.checkpoint](Checkpoint taken) {
-      order.to_model(taken, dimension);
-      hand_on(std::move(taken));
-    };
   }
   const auto discipline = make_discipline(parts.discipline, context);
   std::optional<LocalRows> rows;
@@ -109,7 +112,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
     options.trace = &*trace;
   }
   TrainResult result = train(source, parts.data, parts.validation ? &*parts.validation : nullptr,
-                             *discipline, context, options, callbacks);
+                             *discipline, context, options, in_model_order(callbacks, order, context.dimension));
   if (trace) finish(*trace, result);
   return result;
 }
@@ -126,9 +129,11 @@ TrainResult train(const Assembly& parts, const TrainOptions& options,
 }
 
 ModeTrainResult train_mode(const Assembly& given, ModeTrainOptions options,
-                           const TrainCallbacks& callbacks) {
+                           const TrainCallbacks& callbacks, const Checkpoint* from) {
   return in_order(given, [&](const Assembly& parts, const Order& order) {
-    const Beginning begin(parts, options.workers);
+    Beginning begin(parts, options.workers);
+    if (from) begin.resume(*from, order);
+    options.from = begin.from ? &*begin.from : nullptr;
     const modes::ServerPolicy machine = modes::make_server_policy(parts.discipline);
     options.tables = parts.tables;
     options.stream = parts.stream;
@@ -141,7 +146,7 @@ ModeTrainResult train_mode(const Assembly& given, ModeTrainOptions options,
     }
     ModeTrainResult result =
         train_mode(parts.source, parts.data, parts.validation ? &*parts.validation : nullptr,
-                   machine, begin.context, options, callbacks);
+                   machine, begin.context, options, in_model_order(callbacks, order, begin.context.dimension));
     if (trace) finish(*trace, result.training);
     order.to_model(result.training.parameters);
     return result;

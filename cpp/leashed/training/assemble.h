@@ -41,9 +41,9 @@ struct Assembly {
 TrainResult train(const Assembly& parts, const TrainOptions& options,
                   const TrainCallbacks& callbacks, const Checkpoint* from);
 
-// By a mode, on dense data. The listener is the recording's, where there is one.
+// By a mode. The listener is the recording's, where there is one; `from` as of train().
 ModeTrainResult train_mode(const Assembly& parts, ModeTrainOptions options,
-                           const TrainCallbacks& callbacks);
+                           const TrainCallbacks& callbacks, const Checkpoint* from);
 
 // What a trace tells of the training that was put together from these parts: vectors in the model's
 // order.

@@ -45,6 +45,7 @@ class Order {
   void each(Checkpoint& checkpoint, std::size_t dimension, const F& reordered) const {
     if (!rows_) return;
     reorder(checkpoint.vectors, dimension, reordered);
+    reorder(checkpoint.mode.vectors, dimension, reordered);
     if (!checkpoint.behind.empty()) checkpoint.behind = reordered(checkpoint.behind);
     // Of the variables: columns and intercepts.
     std::ranges::reverse(checkpoint.last_updates);

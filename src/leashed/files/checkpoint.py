@@ -39,6 +39,7 @@ _FORMAT = "leashed.model"
 # 4 no graphs, 3 no factorisation machines, 2 no external models, 1 no checksum.
 _VERSION = 7
 _KINDS = {kind.__name__: kind for kind in LAYERS}
+_TYPES = {"F32": "<f4", "U64": "<u8"}  # U64: of what a run has beside parameters
 _MAX_HEADER = 100_000_000
 STATISTICS = "statistics"  # the tensor of a model's running ones
 _MOST_DESCRIBED = _MAX_HEADER - 1_000_000  # the rest is for tensors' places and the run's settings
@@ -140,10 +141,10 @@ def whole(
 def write(
     path: str | os.PathLike[str],
     model: BuiltIn | External,
-    tensors: dict[str, NDArray[np.float32]],
+    tensors: Mapping[str, NDArray[Any]],
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Write a model, float32 tensors by name, and further metadata to ``path``, atomically."""
+    """Write a model, float32 or uint64 tensors by name, and further metadata to ``path``, atomically."""
     header: dict[str, Any] = {
         "__metadata__": {
             **description(model),
@@ -151,10 +152,14 @@ def write(
         }
     }
     offset = 0
-    contents = [np.ascontiguousarray(tensor, "<f4") for tensor in tensors.values()]
-    for name, part in zip(tensors, contents, strict=True):
+    kinds = ["U64" if tensor.dtype == np.uint64 else "F32" for tensor in tensors.values()]
+    contents = [
+        np.ascontiguousarray(tensor, _TYPES[kind])
+        for kind, tensor in zip(kinds, tensors.values(), strict=True)
+    ]
+    for name, kind, part in zip(tensors, kinds, contents, strict=True):
         header[name] = {
-            "dtype": "F32",
+            "dtype": kind,
             "shape": list(part.shape),
             "data_offsets": [offset, offset + part.nbytes],
         }
@@ -434,14 +439,17 @@ def _tensors(
     spans = []
     for name, tensor in header.items():
         shape, (begin, end) = tensor["shape"], tensor["data_offsets"]
-        if tensor["dtype"] != "F32":
-            raise ValueError(f"{name} is {tensor['dtype']}, leashed keeps F32")
-        size = 4 * math.prod(shape)
+        if tensor["dtype"] not in _TYPES:
+            raise ValueError(f"{name} is {tensor['dtype']}, leashed keeps F32 and U64")
+        kind = np.dtype(_TYPES[tensor["dtype"]])
+        size = kind.itemsize * math.prod(shape)
         if not 0 <= begin <= end <= len(data) or end - begin != size:
             raise ValueError(f"{name} has {end - begin} bytes, its shape needs {size}")
         spans.append((begin, end))
-        tensors[name] = np.frombuffer(data[begin:end], "<f4").astype(np.float32).reshape(shape)
+        tensors[name] = np.frombuffer(data[begin:end], kind).astype(kind.newbyteorder("=")).reshape(shape)
     for name, shape in shapes(model).items():
+        if tensors[name].dtype != np.float32:
+            raise ValueError(f"{name} is U64, the model needs F32")
         if not np.isfinite(tensors[name]).all():
             raise ValueError(f"{name} holds values that are not finite")
         if tensors[name].shape != shape:

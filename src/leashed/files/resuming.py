@@ -47,6 +47,7 @@ __all__ = [
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 _LAST_UPDATES = "last_updates"
 _BEHIND = "behind."
+_MODE = ("mode.numbers", "mode.vectors")
 # What a run must be continued with, and how a message calls it.
 _SAME = {
     "rule": "rule",
@@ -55,11 +56,13 @@ _SAME = {
     "sparse": "whether data is sparse",
     "examples": "the number of examples in data",
     "batch_size": "batch_size",
+    "mode": "mode",
 }
 # The batch size by default of a run whose data, as those of one day of several, have fewer examples.
 FULL_SIZE = "full_batch_size"
 # What the runs had in common that could be resumed before those on sparse rows could.
 _BEFORE_SPARSE = {"sparse": False, "decay": (0.0, [], 0)}
+_NO_MODE = {"mode": None}
 _ALONE: dict[str, Any] = {"open": [], "run": ""}  # what runs in no cluster do not tell
 
 
@@ -316,6 +319,8 @@ def contents(
         tensors |= checkpoint.parts(model, reached.behind, _BEHIND)
     if reached.last_updates.size:
         tensors[_LAST_UPDATES] = reached.last_updates
+    if reached.mode[0].size:
+        tensors = dict(zip(_MODE, reached.mode, strict=True)) | tensors
     counts = np.trim_zeros(np.asarray(reached.staleness, np.uint64), "b").tolist()
     told = dict(config)
     columns = checkpoint.columns_told(Columns.from_json(told.pop("columns", {})))
@@ -379,9 +384,12 @@ def resume(
     except ValueError as error:
         raise ValueError(f"cannot resume {path}: {error}") from error
     try:
-        run = {**_BEFORE_SPARSE, **_ALONE, **json.loads(metadata["run"])}
+        run = {**_BEFORE_SPARSE, **_ALONE, **_NO_MODE, **json.loads(metadata["run"])}
+        config = {**_NO_MODE, **config}
         if other_data:
             run |= {"examples": config["examples"], "batches": 0, "open": [], "decay": (0.0, [], 0)}
+            run["mode"] = config["mode"]  # its machine begins anew
+            tensors.pop(_MODE[0], None)
             run["batch_size"] = run.get(FULL_SIZE, run["batch_size"])
             config = {**config, "batch_size": config.get(FULL_SIZE, config["batch_size"])}
         spans = [(span[0], span[1]) for span in run["open"]]
@@ -459,6 +467,9 @@ def _resumption(
     config: dict[str, Any],
 ) -> _core.Resumption:
     here = json.loads(json.dumps(config))
+    for one in (run, here):
+        if one["mode"] is not None:
+            one["mode"] = {k: v for k, v in one["mode"].items() if k != "examples"}
     for key, name in _SAME.items():
         if run[key] != here[key]:
             raise ValueError(
@@ -479,6 +490,7 @@ def _resumption(
         run["staleness_counts"],
         checkpoint.whole(model, tensors, _BEHIND) if done else nothing,
         (total, done, turn),
+        (tensors[_MODE[0]], tensors[_MODE[1]]) if _MODE[0] in tensors else None,
     )
 
 
@@ -548,4 +560,4 @@ def _text(value: object) -> str:
     if isinstance(value, dict):
         settings = ", ".join(f"{k}={_text(v)}" for k, v in value.items() if k != "name")
         return f"{value.get('name', '')}({settings})"
-    return str(value)
+    return "none" if value is None else str(value)

@@ -365,11 +365,14 @@ def train(
         _check_mode(
             mode,
             discipline=discipline,
-            checkpoint=checkpoint,
-            resume=resume,
             sync=sync,
             cluster=cluster,
         )
+        if record is not None and resume is not None:
+            raise ValueError(
+                "record is not for runs with a mode that go on from a checkpoint, since a record has "
+                "all that its server was told from the beginning; leave one of the two out"
+            )
         if threads == "auto":
             raise ValueError('threads="auto" is not for runs with a mode; give a number')
     if term is not None:
@@ -483,6 +486,10 @@ def train(
     }
     if streamed is not None:
         config |= streamed.described
+    machine: tuple[str, dict[str, Setting]] | None = None
+    if mode is not None:
+        machine = _machine(mode, threads, batch_size, until, train_set, term)
+        config["mode"] = {"name": machine[0], **machine[1], "commands": mode.commands()}
     check_synchroniser(sync, cluster)
     if sync is not None:
         config["sync"] = sync.label
@@ -562,62 +569,6 @@ def train(
             raise KeyboardInterrupt
         return float(probe["gradients"] / probe["elapsed"])
 
-    if mode is not None:
-        rules = until.rules(len(train_set), batch_size)
-        leased = rules.pop("batches", 0.0) * batch_size
-        if streamed is not None:
-            leased = 0  # where it ends is seen when it does
-        name, settings = mode.machine(threads, batch_size, leased)
-        if term is not None:
-            settings = {**settings, "term_ns": max(1, round(1e9 * term))}
-        machine = (name, settings)
-        config["mode"] = {"name": name, **settings, "commands": mode.commands()}
-        recording = None
-        if record is not None:
-            recording = recordings.recording(
-                record,
-                model,
-                train_set,
-                (machine, rule.choice(), staleness.choice()),
-                config,
-                theta,
-                None,
-                mode=True,
-            )
-        outcome = _core.train_mode(
-            native,
-            theta,
-            examples[0],
-            examples[1],
-            None if validating is None else validating[0],
-            None if validating is None else validating[1],
-            machine,
-            rule.choice(),
-            staleness.choice(),
-            threads,
-            batch_size,
-            seed,
-            rules,
-            until.milestones,
-            evaluate_every or 0.0,
-            reports,
-            examples[2],
-            mode.commands(),
-            recording,
-            counting,
-            [table.native for table in trained.values()],
-        )
-        config["sparse_updates"] = False
-        if streamed is not None:
-            config["reading"] = streamed.counts.config()
-        if trained:
-            config["tables"] = told_by(trained)
-        refusals.look()
-        _warn_of(record, outcome)
-        result = result_of(
-            outcome, mean_batch, config, trained, running(native), metrics is not None, streamed
-        )
-        return warn_of_end(result, model, train_set, examples[2])
     if auto:
         config["threads"] = threads = fastest(candidates(threads), eps)
     with ExitStack() as stack:
@@ -643,9 +594,10 @@ def train(
                     checkpoint, model, config, paused=checkpoint_updates is not None
                 )
             )
-        rules = until.rules(drawn(train_set, batch_size), batch_size)
-        if streamed is not None:
-            rules.pop("batches", None)  # where it ends is seen when it does
+        drawn_rows = drawn(train_set, batch_size) if mode is None else len(train_set)
+        rules = until.rules(drawn_rows, batch_size)
+        if streamed is not None or mode is not None:
+            rules.pop("batches", None)  # the stream, or the mode, ends where its examples do
         session: Session | None = None
         if cluster is not None:
             total = rules.pop("batches", None)
@@ -669,28 +621,24 @@ def train(
                 checkpointer.position = session.follow()
         if folder is not None:
             folder.load(trained, incremental=incremental)
+        choices = (
+            discipline.choice() if machine is None else machine,
+            rule.choice(),
+            staleness.choice(),
+        )
         recording = None
         if record is not None:
-            name, numbers = discipline.choice()
             recording = recordings.recording(
-                record,
-                model,
-                train_set,
-                ((name, {**numbers}), rule.choice(), staleness.choice()),
-                config,
-                theta,
-                resumption,
+                record, model, train_set, choices, config, theta, resumption, mode=mode is not None
             )
-        outcome = _core.train(
+        given = (
             native,
             theta,
             examples[0],
             examples[1],
             None if validating is None else validating[0],
             None if validating is None else validating[1],
-            discipline.choice(),
-            rule.choice(),
-            staleness.choice(),
+            *choices,
             threads,
             batch_size,
             seed,
@@ -701,16 +649,26 @@ def train(
             checkpointer,
             math.inf if checkpoint_every is None else checkpoint_every,
             resumption,
-            examples[2],
-            0,
-            None if session is None else session.leases,
-            None if session is None else session.native,
-            [table.native for table in trained.values()],
-            recording,
-            counting,
-            checkpoint_updates or 0,
-            checkpointer.look if isinstance(checkpointer, resuming.Checkpointer) else None,
         )
+        also: dict[str, Any] = {
+            "weights": examples[2],
+            "tables": [table.native for table in trained.values()],
+            "record": recording,
+            "metrics": counting,
+            "pause_every": checkpoint_updates or 0,
+        }
+        if mode is None:
+            outcome = _core.train(
+                *given,
+                leases=None if session is None else session.leases,
+                synchronisation=None if session is None else session.native,
+                saving=checkpointer.look
+                if isinstance(checkpointer, resuming.Checkpointer)
+                else None,
+                **also,
+            )
+        else:
+            outcome = _core.train_mode(*given, commands=mode.commands(), **also)
         if (
             isinstance(checkpointer, table_checkpoints.TableCheckpointer)
             and outcome["outcome"] != "crashed"
@@ -807,8 +765,6 @@ def _check_mode(mode: Mode, **given: object) -> None:
         raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
     instead = {
         "discipline": "give one of the two",
-        "checkpoint": "train with a discipline",
-        "resume": "train with a discipline",
         "sync": "train alone",
         "cluster": "train on one machine",
     }
@@ -817,6 +773,26 @@ def _check_mode(mode: Mode, **given: object) -> None:
             raise ValueError(
                 f"{name} is not for runs with a mode; {instead[name]}, or leave it out"
             )
+
+
+def _machine(
+    mode: Mode,
+    threads: int,
+    batch_size: int,
+    until: Until,
+    data: _Data,
+    term: float | None,
+) -> tuple[str, dict[str, Setting]]:
+    """The native mode and its settings, with as many examples as ``until`` has it train on; 0: until
+    something else ends it.
+    """
+    leased = until.rules(len(data), batch_size).get("batches", 0.0) * batch_size
+    if isinstance(data, Streamed):
+        leased = 0  # where it ends is seen when it does
+    name, settings = mode.machine(threads, batch_size, leased)
+    if term is not None:
+        settings = {**settings, "term_ns": max(1, round(1e9 * term))}
+    return name, settings
 
 
 def _warn_of(record: str | os.PathLike[str] | None, outcome: dict[str, Any]) -> None:

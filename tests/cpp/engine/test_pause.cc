@@ -32,7 +32,8 @@ TEST_CASE("While a pause is complete no worker steps, and none is forgotten that
   for (std::size_t w = 0; w < kWorkers; ++w) {
     workers.emplace_back([&] {
       for (std::uint64_t k; (k = next.fetch_add(1)) < kEnd;) {
-        pause.pass(pause.due(k), stop);
+        if (pause.due(k)) pause.ask();
+        pause.pass(stop);
         made.fetch_add(1);
       }
       pause.leave();
@@ -59,7 +60,8 @@ TEST_CASE("While a pause is complete no worker steps, and none is forgotten that
 TEST_CASE("Whoever waits in a pause goes when the run is stopped") {
   Pause pause(2, 10);
   StopFlag stop;
-  std::jthread worker([&] { CHECK(pause.pass(true, stop) > 0); });
+  pause.ask();
+  std::jthread worker([&] { CHECK(pause.pass(stop) > 0); });
   CHECK(!pause.complete());  // the other one does not wait
   stop.stop(StopReason::interrupted);
 }

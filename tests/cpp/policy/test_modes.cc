@@ -160,6 +160,90 @@ TEST_CASE("a copy of a machine answers as the machine does") {
   }
 }
 
+namespace {
+
+Archived archived(ServerPolicy& machine) {
+  Archived state;
+  Archive archive(state);
+  machine.visit(archive);
+  return state;
+}
+
+// Into one as it was made, which has heard of as many nodes.
+ServerPolicy read_back(const Choice& choice, std::uint32_t nodes, const Archived& state) {
+  ServerPolicy machine = make_server_policy(choice);
+  Out out;
+  for (Node node = 0; node < nodes; ++node) machine.on({Event::Kind::join, node}, {0}, out);
+  Archive archive(state);
+  machine.visit(archive);
+  archive.finish();
+  return machine;
+}
+
+}  // namespace
+
+TEST_CASE("a machine that was written down and read back answers as the machine does") {
+  for (const Choice& mode : kModes) {
+    CAPTURE(mode.name);
+    const Choice choice =
+        with(mode, {{"workers", 5}, {"batch", 2}, {"examples", 300}, {"term_ns", 200}});
+    Cluster cluster(choice, {.workers = 5, .faults = true, .silences = true}, 5);
+    ServerPolicy twin = cluster.machine;
+    Dice dice(9);
+    std::uint32_t nodes = 5;
+    cluster.watch = [&](const Event& event, const Out& out) {
+      nodes = std::max(nodes, event.node + 1);
+      Out again;
+      twin.on(event, {cluster.now}, again);
+      REQUIRE(again.actions().size() == out.actions().size());
+      for (std::size_t i = 0; i < again.actions().size(); ++i) {
+        REQUIRE(words(again.actions()[i], again) == words(out.actions()[i], out));
+      }
+      if (dice.one_in(7)) twin = read_back(choice, nodes, archived(cluster.machine));
+    };
+    cluster.run();
+  }
+}
+
+TEST_CASE("a state of a machine that is cut short, or of other nodes, is refused") {
+  for (const Choice& mode : kModes) {
+    CAPTURE(mode.name);
+    const Choice choice = with(mode, {{"workers", 3}, {"batch", 2}, {"examples", 100}});
+    Cluster cluster(choice, {.workers = 3}, 2);
+    Archived state;
+    cluster.watch = [&](const Event&, const Out&) {
+      if (state.words.empty() && cluster.machine.examples_leased() > 50) {
+        state = archived(cluster.machine);
+      }
+    };
+    cluster.run();
+    REQUIRE(!state.words.empty());
+    CHECK_NOTHROW(read_back(choice, 3, state));
+    CHECK_THROWS_WITH_AS(read_back(choice, 4, state), doctest::Contains("damaged"), Error);
+    for (std::size_t size = 0; size < state.words.size(); ++size) {
+      Archived cut = state;
+      cut.words.resize(size);
+      CHECK_THROWS_WITH_AS(read_back(choice, 3, cut), doctest::Contains("damaged"), Error);
+    }
+    // Whatever is read, nothing outside of it is touched: for AddressSanitizer.
+    for (std::size_t i = 0; i < state.words.size(); ++i) {
+      for (const std::uint64_t word : {std::uint64_t{0}, std::uint64_t{77}, ~std::uint64_t{0}}) {
+        Archived wrong = state;
+        wrong.words[i] = word;
+        try {
+          ServerPolicy machine = read_back(choice, 3, wrong);
+          Out out;
+          for (Node node = 0; node < 3; ++node) {
+            machine.on({Event::Kind::leave, node}, {1000}, out);
+            machine.on({Event::Kind::pull, node}, {1000}, out);
+          }
+        } catch (const Error&) {
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("what a mode is asked for wrongly it says, with the remedy") {
   const Settings job = {{"workers", 2}, {"batch", 1}};
   const auto made = [&](const char* name, const Settings& more) {
