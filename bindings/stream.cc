@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "leashed/base/error.h"
 #include "leashed/data/arrow_stream.h"
 #include "leashed/data/delimited.h"
+#include "leashed/data/repeated_rows.h"
 #include "leashed/data/svmlight_lines.h"
 #include "parts.h"
 
@@ -198,25 +200,42 @@ void look_at_signals() {
   throw py::error_already_set();
 }
 
+// Asks again and again, without the GIL, and looks at signals in between.
+template <class Asked>
+void ask(const Asked& asked) {
+  without_gil([&] {
+    while (!asked()) {
+      const py::gil_scoped_acquire acquire;
+      look_at_signals();
+    }
+  });
+}
+
+constexpr double kLook = 0.02;  // seconds
+
+// A stream of copies of the first rows, as many as there are of so many, without end; nothing:
+// there is none.
+std::optional<std::shared_ptr<PyRowStream>> head_of(const PyRowStream& stream, std::size_t count) {
+  RowBlock block((*stream).layout());
+  ask([&] { return (*stream).look(count, block, kLook); });
+  if (block.rows() == 0) return std::nullopt;
+  return std::make_shared<PyRowStream>(std::make_unique<RowStream>(
+      std::make_unique<RepeatedRows>(std::move(block)), (*stream).layout(),
+      RowStream::Settings{.places = 2, .passes = 0}));
+}
+
 // (x [n, numbers], of each feature ids [n] or (ids, offsets), with weights of ids behind these, y
 // [n], weights [n] or None); fewer than asked for at the end.
 py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
-  constexpr double kLook = 0.02;  // seconds
   // Loaded before rows are taken: Python does that, and looks at signals meanwhile.
   py::detail::npy_api::get();
   RowBlock block((*stream).layout());
-  without_gil([&] {
-    const auto taken = [&] {
-      try {
-        return (*stream).take_next(count, block, kLook);
-      } catch (const py::error_already_set& error) {
-        const py::gil_scoped_acquire acquire;
-        raise_again(error);
-      }
-    };
-    while (!taken()) {
+  ask([&] {
+    try {
+      return (*stream).take_next(count, block, kLook);
+    } catch (const py::error_already_set& error) {
       const py::gil_scoped_acquire acquire;
-      look_at_signals();
+      raise_again(error);
     }
   });
   const RowLayout& layout = (*stream).layout();
@@ -324,7 +343,10 @@ void bind_stream(py::module_& m) {
             const py::gil_scoped_release release;  // threads may want it, of which one cannot start
             (*self).start(first);
           },
-          py::arg("first") = 0, "Once, by whoever takes rows.")
+          py::arg("first") = 0, "Before rows are asked for; another call changes nothing.")
+      .def("head", head_of, py::arg("count"),
+           "A stream of copies of the first rows, so many at most, again and again; these stay "
+           "where they are. None: there are none.")
       .def("take", take_rows, py::arg("count"),
            "The next rows, each once, whichever thread asks: x, single ids [n, features], bags as "
            "(ids, offsets), y, weights. An error is raised whenever rows behind it are asked for.")

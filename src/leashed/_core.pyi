@@ -1008,6 +1008,10 @@ class RowStream:
         """
         Stops reading. There are no more rows then.
         """
+    def head(self, count: typing.SupportsInt | typing.SupportsIndex) -> RowStream | None:
+        """
+        A stream of copies of the first rows, so many at most, again and again; these stay where they are. None: there are none.
+        """
     def next(
         self, count: typing.SupportsInt | typing.SupportsIndex, made: collections.abc.Callable
     ) -> typing.Any:
@@ -1016,7 +1020,7 @@ class RowStream:
         """
     def start(self, first: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
         """
-        Once, by whoever takes rows.
+        Before rows are asked for; another call changes nothing.
         """
     def take(self, count: typing.SupportsInt | typing.SupportsIndex) -> tuple:
         """

@@ -109,7 +109,6 @@ def test_a_file_s_ids_are_of_tables_that_grow(
         (["--rows", "100", "--checkpoint", "{file}"], "a model with tables takes a folder"),
         (["--rows", "100", "--checkpoint-every", "1"], "checkpoint_every needs checkpoint"),
         (["--rows", "100", "--resume", "nowhere"], "no checkpoint is complete in this folder"),
-        (["--rows", "100", "--threads", "auto"], 'threads="auto" is not for models'),
         (["--rows", "100", "--rule", "momentum"], "Momentum would have to move rows"),
         (["--model", "mlp", "--data", "clicks"], "--data clicks goes with --model dlrm"),
     ],

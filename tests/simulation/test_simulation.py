@@ -242,7 +242,6 @@ def test_a_slow_worker_publishes_less():
     ("given", "message"),
     [
         ({"cluster": 3}, "cluster must be"),
-        ({"discipline": lsh.Synchronous()}, "Synchronous is not played"),
         ({"discipline": lsh.Hogwild(copy=False)}, r"Hogwild\(copy=False\) reads all the while"),
         ({"discipline": lsh.Sequential()}, "cluster must have 1 worker"),
         ({"until": lsh.until(loss=0.1)}, "evaluate_every must be given"),

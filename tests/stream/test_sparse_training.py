@@ -417,7 +417,6 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_rows(tmp_path: Path, how: lsh.Disc
     [
         ({"until": lsh.until(loss=0.1)}, "until.loss is not for streams"),
         ({"until": lsh.until(epochs=1.5)}, "until.epochs must be whole"),
-        ({"threads": "auto"}, "auto"),
     ],
 )
 def test_what_streams_cannot_is_said(tmp_path: Path, changes: dict[str, Any], message: str):

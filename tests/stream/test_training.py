@@ -491,7 +491,6 @@ def test_whose_rows_of_a_stream_are_is_told_by_a_feature_of_one_id(tmp_path: Pat
         ({"until": lsh.until(loss=0.1)}, "until.loss is not for streams"),
         ({"until": lsh.until(loss_fraction=0.1)}, "until.loss_fraction is not for streams"),
         ({"until": lsh.until(epochs=1.5)}, "until.epochs must be whole"),
-        ({"threads": "auto"}, "auto"),
     ],
 )
 def test_what_streams_cannot_is_said(tmp_path: Path, changes: dict[str, Any], message: str):

@@ -88,7 +88,6 @@ CASES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no table": ({"tables": new(c1=np.zeros((ROWS, 8)))}, TypeError, "tables must map names to"),
     "no mapping": ({"tables": list(new().values())}, TypeError, "tables must map names to"),
     "a cluster": ({"cluster": object()}, ValueError, "cluster is not for models that are graphs"),
-    "auto": ({"threads": "auto"}, ValueError, 'threads="auto" is not for models that are graphs'),
     "Momentum": ({"rule": lsh.Momentum(0.1)}, TypeError, "Momentum would have to move rows"),
     "weight decay": (
         {"rule": lsh.SGD(0.1, weight_decay=0.1)},

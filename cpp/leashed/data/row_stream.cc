@@ -28,9 +28,12 @@ void RowStream::end() {
 }
 
 void RowStream::start(std::uint64_t first) {
-  assert(threads_.empty());
   {
     const std::lock_guard lock(mutex_);
+    if (std::exchange(started_, true)) {
+      assert(first == first_);
+      return;
+    }
     first_ = next_ = first;
     begun_ = settings_.window == 0 || first % settings_.window == 0;
   }
@@ -235,15 +238,31 @@ bool RowStream::has(std::uint64_t row) {
   return wait(needed(row, 1), lock, waited) && row < end_;
 }
 
+template <class Rows>
+bool RowStream::wait_known(const Rows& rows, std::unique_lock<std::mutex>& lock, double seconds) {
+  return more_.wait_for(lock, std::chrono::duration<double>(seconds), [&] {
+    want(rows());
+    return end_ >= rows() || over();
+  });
+}
+
 std::optional<std::uint64_t> RowStream::rows(std::uint64_t most, double seconds) {
   std::unique_lock lock(mutex_);
   const std::uint64_t rows = needed(0, most);
-  const auto known = [&] { return end_ >= rows || over(); };
-  if (!known()) {
-    want(rows);
-    if (!more_.wait_for(lock, std::chrono::duration<double>(seconds), known)) return std::nullopt;
-  }
+  if (!wait_known([rows] { return rows; }, lock, seconds)) return std::nullopt;
   return come(rows) ? std::min(most, end_) : 0;
+}
+
+bool RowStream::look(std::size_t count, RowBlock& to, double seconds) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t rows = needed(first_, count);
+  if (!wait_known([rows] { return rows; }, lock, seconds)) return false;
+  if (stopped_ || end_ <= first_) return true;
+  const std::vector<Piece> pieces =
+      pieces_of(first_, std::min<std::uint64_t>(count, end_ - first_));
+  lock.unlock();
+  for (const Piece& piece : pieces) to.append(piece.place->rows.block, piece.begin, piece.end);
+  return true;
 }
 
 std::size_t RowStream::take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited) {
@@ -254,12 +273,7 @@ std::size_t RowStream::take(std::uint64_t first, std::size_t count, RowBlock& to
 bool RowStream::take_next(std::size_t count, RowBlock& to, double seconds) {
   std::unique_lock lock(mutex_);
   // Which rows are next may change meanwhile.
-  const auto known = [&] {
-    const std::uint64_t rows = needed(next_, count);
-    want(rows);
-    return end_ >= rows || over();
-  };
-  if (!more_.wait_for(lock, std::chrono::duration<double>(seconds), known)) return false;
+  if (!wait_known([&] { return needed(next_, count); }, lock, seconds)) return false;
   const std::uint64_t first = next_;
   if (!come(needed(first, count))) return true;
   next_ = std::max(first, std::min(first + count, end_));  // while they are copied others go on
@@ -299,12 +313,7 @@ void RowStream::rows_at(std::uint64_t first, std::size_t count,
   }
 }
 
-void RowStream::take_there(std::uint64_t first, std::size_t count, RowBlock* to,
-                           std::unique_lock<std::mutex>& lock) {
-  struct Piece {
-    Place* place;
-    std::size_t begin, end;
-  };
+std::vector<RowStream::Piece> RowStream::pieces_of(std::uint64_t first, std::size_t count) {
   std::vector<Piece> pieces;
   const auto committed = [this] {
     return ring_.begin() + static_cast<std::ptrdiff_t>(committed_ - removed_);
@@ -330,6 +339,12 @@ void RowStream::take_there(std::uint64_t first, std::size_t count, RowBlock* to,
       pieces.push_back({&place, row - place.first, row - place.first + 1});
     }
   }
+  return pieces;
+}
+
+void RowStream::take_there(std::uint64_t first, std::size_t count, RowBlock* to,
+                           std::unique_lock<std::mutex>& lock) {
+  const std::vector<Piece> pieces = pieces_of(first, count);
   lock.unlock();
   // What is in the ring stays where it is while it has rows that are not taken.
   if (to) {

@@ -63,8 +63,8 @@ class RowStream {
   // Whoever takes has ended.
   ~RowStream();
 
-  // Once. Rows before `first` will not be taken. Reads with fewer threads where the system starts
-  // no more; throws Error where it starts none.
+  // Rows before `first` will not be taken. Once; a call after that changes nothing. Reads with
+  // fewer threads where the system starts no more; throws Error where it starts none.
   void start(std::uint64_t first = 0);
   // Appends rows [first, first + count), fewer where the stream ends or is stopped; waits for them,
   // and adds the seconds to `waited`. Throws what reading has thrown, Error where a line is bad
@@ -74,6 +74,9 @@ class RowStream {
   // many seconds; false where what it waits for is not there then, and nothing was taken. What it
   // throws, it throws again whenever rows are asked for that are not there, from whatever thread.
   bool take_next(std::size_t count, RowBlock& to, double seconds);
+  // Appends copies of the first rows that will be taken, so many or as many as come before the end
+  // or what reading throws; they stay. Waits as take_next does. While nobody takes.
+  bool look(std::size_t count, RowBlock& to, double seconds);
   // Whether there is such a row; waits until that is known. False once it is stopped.
   bool has(std::uint64_t row);
   // How many rows there are, or `most` where these are fewer; waits so many seconds until that is
@@ -117,11 +120,20 @@ class RowStream {
   void want(std::uint64_t rows);
   // Throws what reading has thrown, where that many rows will not be there. False once stopped.
   bool come(std::uint64_t rows) const;
+  // Waits at most so many seconds; false where it is not known then whether there are so many.
+  template <class Rows>
+  bool wait_known(const Rows& rows, std::unique_lock<std::mutex>& lock, double seconds);
   bool wait(std::uint64_t rows, std::unique_lock<std::mutex>& lock, double& waited);
   // The numbers of the rows at those positions, all of which are there.
   void rows_at(std::uint64_t first, std::size_t count, std::vector<std::uint64_t>& rows) const;
   // The number of rows that have to be there for those positions.
   std::uint64_t needed(std::uint64_t first, std::size_t count) const;
+  struct Piece {
+    Place* place;
+    std::size_t begin, end;
+  };
+  // Where rows [first, first + count) lie, which are there.
+  std::vector<Piece> pieces_of(std::uint64_t first, std::size_t count);
   // What there is of rows [first, first + count), which are waited for no more.
   std::size_t take_known(std::uint64_t first, std::size_t count, RowBlock& to,
                          std::unique_lock<std::mutex>& lock);
@@ -159,6 +171,7 @@ class RowStream {
   std::uint64_t pass_begin_ = 0;  // rows of the passes before the one that is read
   std::uint64_t lines_ = 0;       // of the file that is committed
   bool stopped_ = false, ended_ = false;
+  bool started_ = false;
   bool begun_ = true;  // what is to be left out of the first window is
   std::exception_ptr failure_;
   ReadCounts counts_;

@@ -6,6 +6,25 @@
 
 namespace leashed {
 
+void apply_mean(const Updater& updater, std::span<float* const> gradients, float* buffer,
+                Step step) {
+  const std::size_t d = updater.layout().dimension, workers = gradients.size();
+  float* const mean = gradients.front();
+  double squares = 0;
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    const auto [begin, end] = slice_of(d, worker, workers);
+    if (workers > 1) {
+      update_kernels().mean(mean, gradients.data(), workers, begin, end - begin);
+    }
+    if (updater.clips_norm()) squares += updater.rule().sum_of_squares(mean, begin, end);
+  }
+  if (updater.clips_norm()) step.scale *= updater.rule().clip_factor(squares);
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    const auto [begin, end] = slice_of(d, worker, workers);
+    updater.apply_slice(buffer, mean, begin, end, step);
+  }
+}
+
 // Without the lock: theta changes only between the barriers of publish.
 View Synchronous::read(std::size_t) { return {theta(), t_}; }
 
@@ -51,6 +70,14 @@ Publication Synchronous::publish(std::size_t worker, float* gradient) {
           .factor = step_.scale,
           .update_seconds = updated - ready,
           .waiting_seconds = (ready - start) + (now() - updated)};
+}
+
+Publication Synchronous::publish(std::span<float* const> gradients) {
+  const Step step{t_, updater_.fresh_factor()};
+  apply_mean(updater_, gradients, buffer_.data(), step);
+  updater_.applied(0);
+  ++t_;
+  return {.published = true, .t = step.t, .factor = step.scale};
 }
 
 // Every worker adds the slices' sums in the same order, so all have the same factor.

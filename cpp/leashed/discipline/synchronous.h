@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <span>
 #include <vector>
 
 #include "leashed/base/barrier.h"
@@ -26,6 +27,11 @@ inline Slice slice_of(std::size_t dimension, std::size_t worker, std::size_t wor
           std::min(dimension, lines * (worker + 1) / workers * kLine)};
 }
 
+// What all workers make of a step, by one thread: their gradients' mean, which becomes the first
+// one, applied to the buffer. `step` is without the clipping.
+void apply_mean(const Updater& updater, std::span<float* const> gradients, float* buffer,
+                Step step);
+
 class Synchronous final : public Guarded {
  public:
   explicit Synchronous(const DisciplineContext& context)
@@ -36,6 +42,8 @@ class Synchronous final : public Guarded {
 
   View read(std::size_t worker) override;
   Publication publish(std::size_t worker, float* gradient) override;
+  // Of all workers at once, one after the other's number, while no thread is in a call of publish.
+  Publication publish(std::span<float* const> gradients);
   void withdraw(std::size_t worker) override;
   bool lockstep() const override { return true; }
   SparseRuns* sparse_runs() override { return nullptr; }  // a mean of gradients is of whole vectors

@@ -11,6 +11,7 @@
 #include "leashed/base/error.h"
 #include "leashed/discipline/hogwild.h"
 #include "leashed/discipline/leashed.h"
+#include "leashed/discipline/synchronous.h"
 #include "leashed/simulation/virtual_clock.h"
 
 namespace leashed {
@@ -147,6 +148,45 @@ class PlayedSequential final : public Protocol {
   bool updating_ = false;
 };
 
+// A step's update begins when the last worker has its gradient, and all go on when it is over: that
+// takes as long as the slowest of theirs.
+class PlayedSynchronous final : public Protocol {
+ public:
+  PlayedSynchronous(const DisciplineContext& context, Synchronous& discipline, Stage& stage)
+      : discipline_(discipline),
+        stage_(stage),
+        gradients_(context.workers),
+        asked_(context.workers) {}
+
+  void read(std::uint32_t worker) override { stage_.has_read(worker, discipline_.read(worker)); }
+  void update(std::uint32_t worker, float* gradient) override {
+    gradients_[worker] = gradient;
+    asked_[worker] = begin_ = stage_.now();
+    if (++there_ < gradients_.size()) return;
+    std::int64_t time = 0;
+    for (std::uint32_t w = 0; w < there_; ++w) time = std::max(time, stage_.update_time(w));
+    stage_.step_at(after(begin_, time), worker);
+  }
+  void step(std::uint32_t) override {
+    there_ = 0;
+    Publication result = discipline_.publish(gradients_);
+    result.update_seconds = seconds_between(begin_, stage_.now());
+    for (std::uint32_t w = 0; w < asked_.size(); ++w) {
+      result.waiting_seconds = seconds_between(asked_[w], begin_);
+      stage_.updated(w, result);
+    }
+  }
+  void end() override {}
+
+ private:
+  Synchronous& discipline_;
+  Stage& stage_;
+  std::vector<float*> gradients_;
+  std::vector<std::int64_t> asked_;
+  std::int64_t begin_ = 0;   // of the update, once all are there
+  std::uint32_t there_ = 0;  // who have their gradient
+};
+
 // Copies and updates go on part by part while others' do: views are torn at that grain. That two
 // threads meet within one vector instruction is not played.
 class PlayedHogwild final : public Protocol {
@@ -255,6 +295,7 @@ const std::map<std::string, Maker> kProtocols = {
     {"leashed", plain<PlayedLeashed, LeashedSgd>},
     {"locked", plain<PlayedLock, Discipline>},
     {"sequential", plain<PlayedSequential, Discipline>},
+    {"synchronous", plain<PlayedSynchronous, Synchronous>},
 };
 
 }  // namespace

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "leashed/base/error.h"
 #include "leashed/cluster/averaging.h"
+#include "leashed/server/row_aggregator.h"
 #include "leashed/server/served_rows.h"
 #include "leashed/simulation/durations.h"
 #include "leashed/simulation/played_data.h"
@@ -41,6 +44,7 @@ class Simulation final : public SyncStage {
         replicas_(replicas),
         options_(options),
         plan_(plan),
+        lockstep_(replicas.front()->lockstep()),
         compute_(make_durations(options.compute, seed_of(options.seed, kCompute))),
         update_(make_durations(options.update, seed_of(options.seed, kUpdate))),
         copy_(make_durations(options.copy, seed_of(options.seed, kCopy))),
@@ -54,6 +58,7 @@ class Simulation final : public SyncStage {
     if (rows_.holder() && plan.count > 1) {
       throw Error("trainers are not played with models over tables; take one cluster of workers");
     }
+    if (rows_.holder() && lockstep_) row_steps_.emplace(*rows_.holder(), false);
     result_.updating_seconds.resize(workers_.size() + 1);
     TrainerCounts& counts = result_.trainers;
     counts.iterations.resize(plan.count);
@@ -119,6 +124,11 @@ class Simulation final : public SyncStage {
     std::uint32_t index() const { return index_; }
     std::uint32_t own(std::uint32_t worker) const { return worker - first_; }
 
+    // In lockstep: of the step that some workers have begun, its first batch, and how many have yet
+    // to begin.
+    std::uint64_t step = 0;
+    std::size_t missing = 0;
+
     std::int64_t now() const override { return all_.now_; }
     std::int64_t update_time(std::uint32_t worker) override {
       return (*all_.update_)(first_ + worker, all_.workers_[first_ + worker].updates++);
@@ -162,7 +172,7 @@ class Simulation final : public SyncStage {
     Player& player = workers_[worker];
     change_updating(-1);
     record(*player.telemetry, publication);
-    if (rows_.holder()) push_rows(player, publication);
+    if (rows_.holder()) push_rows(worker, publication);
     if (publication.published) player.may_publish = false;
     data_.let_go(player.k);
     player.since = now_;
@@ -199,11 +209,24 @@ class Simulation final : public SyncStage {
     watch_.looked();
   }
 
-  // As a worker on a thread (engine/worker.cc): what is dropped has used up its batch but not its
-  // update.
-  bool claims(Player& player) {
+  // The worker's next batch, as on a thread (engine/worker.cc): what is dropped has used up its
+  // batch but not its update; in lockstep who is there first claims what all have in a step.
+  bool claims(std::uint32_t worker) {
+    Player& player = workers_[worker];
+    Trainer& trainer = trainer_of(worker);
+    if (trainer.missing == 0) {
+      const std::size_t together = lockstep_ ? options_.workers : 1;
+      if (!may_begin(player, together)) return false;
+      trainer.step = std::exchange(next_batch_, next_batch_ + together);
+      trainer.missing = together;
+    }
+    --trainer.missing;
+    player.k = trainer.step + (lockstep_ ? trainer.own(worker) : 0);
+    return true;
+  }
+  bool may_begin(Player& player, std::size_t batches) {
     const StopRules& until = options_.until;
-    if (next_batch_ >= until.batches || !data_.has(next_batch_)) {
+    if (next_batch_ >= until.batches || !data_.has(next_batch_ + batches - 1)) {
       const bool updates = !player.may_publish && next_update_ >= until.updates;
       return watch_.stop.finish(updates ? StopReason::updates : StopReason::epochs), false;
     }
@@ -216,15 +239,13 @@ class Simulation final : public SyncStage {
   }
 
   void begin(std::uint32_t worker) {
-    Player& player = workers_[worker];
-    if (!claims(player)) {
+    if (!claims(worker)) {
       --under_way_;
       if (sync_) sync_->left(worker);
       return;
     }
-    player.k = next_batch_++;
     result_.trainers.drawn = in_seconds(now_);
-    player.since = now_;
+    workers_[worker].since = now_;
     Trainer& trainer = trainer_of(worker);
     trainer.protocol().read(trainer.own(worker));
   }
@@ -255,11 +276,23 @@ class Simulation final : public SyncStage {
     }
     rows_.holder()->show(player.rows, batch_.view, shown_, player.row_gradients);
   }
-  // As a worker on a thread: also where theta's part was dropped or excluded.
-  void push_rows(Player& player, const Publication& publication) {
-    const std::uint64_t t = publication.published ? publication.t : player.view.t;
-    player.telemetry->rows.add(
-        rows_.holder()->push(player.rows.keys, player.row_gradients.data(), t));
+  // As a worker on a thread: also where theta's part was dropped or excluded; in lockstep one
+  // update of what all have for a row, by the last.
+  void push_rows(std::uint32_t worker, const Publication& publication) {
+    Player& player = workers_[worker];
+    RowPublication& counts = player.telemetry->rows;
+    if (lockstep_) {
+      row_steps_->hold(worker, player.rows.keys, player.row_gradients);
+      step_rows_.push_back({worker, 1.0});
+      if (step_rows_.size() == workers_.size()) {
+        counts.add(
+            row_steps_->apply(step_rows_, static_cast<double>(workers_.size()), publication.t));
+        step_rows_.clear();
+      }
+    } else {
+      const std::uint64_t t = publication.published ? publication.t : player.view.t;
+      counts.add(rows_.holder()->push(player.rows.keys, player.row_gradients.data(), t));
+    }
     std::swap(player.row_gradients, spare_.emplace_back());
   }
 
@@ -334,7 +367,7 @@ class Simulation final : public SyncStage {
     for (const auto& trainer : trainers_) trainer->protocol().end();
     for (std::uint32_t w = 0; w < workers_.size(); ++w) {
       const Trainer& trainer = trainer_of(w);
-      if (workers_[w].computing) replica(trainer.index()).withdraw(trainer.own(w));
+      if (workers_[w].computing && !lockstep_) replica(trainer.index()).withdraw(trainer.own(w));
     }
     change_updating(0);
     TrainResult& training = result_.training;
@@ -360,12 +393,15 @@ class Simulation final : public SyncStage {
   const TrainerReplicas replicas_;
   const SimulationOptions& options_;
   const TrainersPlan& plan_;
+  const bool lockstep_;
   const std::unique_ptr<Durations> compute_, update_, copy_;
   const std::int64_t end_;
 
   SimulationResult result_;
   ServedRows rows_;
   ShownRows shown_;
+  std::optional<RowAggregator> row_steps_;  // in lockstep
+  std::vector<Aggregator::Part> step_rows_;
   std::vector<AlignedArray<float>> spare_;  // memory for gradients of rows
   std::vector<Player> workers_;
   Batch batch_;

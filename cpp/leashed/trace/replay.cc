@@ -166,27 +166,14 @@ class Replayer {
     return damping.factor;
   }
 
-  // As Synchronous, slice by slice; the first worker's gradient becomes the mean.
+  // The first worker's gradient becomes the mean.
   double step_together() {
     std::vector<float*> gradients;
     for (Part& part : parts_) gradients.push_back(part.gradient());
-    const std::size_t d = updater_.layout().dimension;
-    const std::size_t workers = gradients.size();
-    float* const mean = gradients.front();
-    double squares = 0;
-    for (std::size_t worker = 0; worker < workers; ++worker) {
-      const auto [begin, end] = slice_of(d, worker, workers);
-      if (workers > 1) kernels_.mean(mean, gradients.data(), workers, begin, end - begin);
-      if (updater_.clips_norm()) squares += updater_.rule().sum_of_squares(mean, begin, end);
-    }
     const double factor =
         policy_.statistics() ? parts_.front().factors().front() : updater_.fresh_factor();
-    const double clip_factor = updater_.clips_norm() ? updater_.rule().clip_factor(squares) : 1;
     std::copy_n(current_.data(), updater_.layout().length(), previous_.data());
-    for (std::size_t worker = 0; worker < workers; ++worker) {
-      const auto [begin, end] = slice_of(d, worker, workers);
-      updater_.apply_slice(previous_.data(), mean, begin, end, {t_, factor * clip_factor});
-    }
+    apply_mean(updater_, gradients, previous_.data(), {t_, factor});
     return factor;
   }
 
@@ -198,7 +185,6 @@ class Replayer {
   const std::unique_ptr<Workspace> workspace_;
   const Updater updater_;
   const StalenessPolicy& policy_;
-  const UpdateKernels& kernels_ = update_kernels();
   std::vector<Part> parts_;
   AlignedArray<float> current_, previous_;  // whole buffers; the next is made in the previous
   std::uint64_t t_;

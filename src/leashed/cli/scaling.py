@@ -101,7 +101,7 @@ def add(benchmarks: Commands) -> None:
         "--virtual",
         action="store_true",
         help="in virtual time: real gradients and updates by one thread, of as many as --threads "
-        "says, whose T_c and T_u are measured here with one thread, or given; SYNC is left out; "
+        "says, whose T_c and T_u are measured here with one thread, or given; "
         "--seconds are virtual, of all threads of a run together",
     )
     plan.add_argument(
@@ -144,11 +144,6 @@ def _plan(options: argparse.Namespace) -> scaling.Plan:
         for item in dataclasses.fields(scaling.Plan)
         if item.name != "costs" and (value := getattr(options, item.name)) is not None
     }
-    if options.virtual:
-        asked = given.get("algorithm", base.algorithm)
-        given["algorithm"] = tuple(name for name in asked if name != "SYNC")
-        if "SYNC" in asked:
-            tell("left out: SYNC (not played in virtual time)")
     plan = dataclasses.replace(base, **given)
     if options.max_threads is not None:
         plan, cut = plan.capped(options.max_threads)

@@ -39,6 +39,8 @@ _MOST_BYTES = 2**62
 _MOST_ROWS = 2**32 - 3
 _MOST_DIM = 2**20
 _MOST_SIGHTINGS = 255
+_SMALL = 2**24  # bytes
+_SMALL_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,28 @@ class Table:
     def number(self) -> int:
         """Among the tables of one seed."""
         return self.native.begins()[1]
+
+    def small(self) -> Table:
+        """A new one whose rows are alike, of 16 MiB or 256 rows at most: to try something on. Where
+        it has fewer rows than this one they go, those first that were updated longest ago.
+        """
+        row = _bytes_per_row(self.dim, self.rule, self.staleness, self.versions)
+        most = max(_SMALL, _SMALL_ROWS * row)
+        size: dict[str, Any] = {"rows": self.rows, "versions": self.versions}
+        if self.rows is None or self.rows * row > most:
+            size = {
+                "max_bytes": min(most, self.max_bytes or most),
+                "admit_after": self.admit_after,
+                "evict": "age",
+            }
+        return Table(
+            dim=self.dim,
+            init=self.init,
+            rule=self.rule,
+            staleness=self.staleness,
+            name=self.name,
+            **size,
+        )
 
     @overload
     def lookup(

@@ -17,7 +17,7 @@ from leashed.base import checks
 from leashed.base.choice import Choice, Setting
 from leashed.base.machine import cores, cpu_model
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
-from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
+from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential
 from leashed.models._columns import check_columns
 from leashed.models._running import check_batch, running, tracked
 from leashed.models.external import External, Samples
@@ -616,8 +616,8 @@ def simulate(
     Args:
         cluster: how many workers, and what their work takes.
         until: when to stop; its seconds are virtual ones.
-        discipline: ``Sequential``, ``Locked``, ``Hogwild()`` or ``Leashed``, the default.
-            ``Synchronous`` and ``Hogwild(copy=False)``, which reads all the while, are not played.
+        discipline: default ``Leashed()``. Under ``Synchronous`` an update begins when the slowest
+            worker has its gradient. ``Hogwild(copy=False)``, which reads all the while, is not played.
         mode: of ``leashed.modes``, in place of a discipline: workers that pull from a server and push
             to it, or meet each other. ``cluster.copy`` is then what a transfer takes each way, unless
             the cluster has a network, and ``cluster.update`` what the server takes for each push, one
@@ -680,11 +680,6 @@ def simulate(
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
     _check_rounds(sync, trainers, discipline, crew.update, model.dimension)
-    if isinstance(discipline, Synchronous):
-        raise TypeError(
-            "discipline Synchronous is not played in virtual time; at each step all wait for the "
-            "slowest, so its updates are those of Sequential at batch_size times workers"
-        )
     if isinstance(discipline, Hogwild) and not discipline.copy:
         raise ValueError("discipline Hogwild(copy=False) reads all the while; take Hogwild()")
     if isinstance(discipline, Sequential) and workers != 1:

@@ -176,8 +176,6 @@ class Plan:
             )
         for each in self.costs:
             Costs(*each)
-        if self.costs and "SYNC" in self.algorithm:
-            raise ValueError("algorithm SYNC is not played in virtual time; leave it out")
         if self.preset not in (None, *_STEPS):
             raise ValueError(f"preset must be one of {', '.join(_STEPS)}, got {self.preset!r}")
         if self.short and self.preset is None:

@@ -26,6 +26,7 @@ import numpy as np
 
 from leashed import simulation
 from leashed.datasets import Dataset
+from leashed.disciplines import Synchronous
 from leashed.models.network import Model
 from leashed.rules import SGD
 from leashed.simulation.virtual_time import Costs
@@ -92,7 +93,8 @@ def _played(
 ) -> TrainResult:
     """In virtual time, evaluated every fifty updates or so unless it is said how often."""
     if every is None:
-        every = _UPDATES * max((costs.compute + costs.update) / threads, costs.update)
+        at_once = 1 if isinstance(asked["discipline"], Synchronous) else threads
+        every = _UPDATES * max((costs.compute + costs.update) / at_once, costs.update)
     cluster = simulation.normal(
         threads,
         costs.compute,

@@ -212,9 +212,9 @@ def train(
             rows are that pass's, with the mean over all of them. Where windows of ``shuffle=`` reach
             over the end of a pass, its rows are as many as a pass has, whichever they are. Accuracy and
             AUC are those of ``validation`` alone, and ``until.loss``, ``loss_fraction`` and
-            ``divergence``, ``cluster`` and ``threads="auto"`` are not for streams. A run that is
-            resumed reads and passes over what it has used, and ``loss`` is of the rows that it then
-            trains on: of a pass that it goes on with in the middle, of those from there on.
+            ``divergence``, and ``cluster``, are not for streams. A run that is resumed reads and passes
+            over what it has used, and ``loss`` is of the rows that it then trains on: of a pass that it
+            goes on with in the middle, of those from there on.
             ``result.config["reading"]`` is what was read, as ``stream.ReadCounts`` has it, and
             ``result.breakdown["data"]`` the seconds that threads waited for rows.
 
@@ -240,8 +240,11 @@ def train(
             Default: ``none()``. With ``Sequential`` and ``Synchronous`` staleness is always 0.
         threads: worker threads. Default: the processors this process may use (1 with
             ``Sequential``). ``"auto"``: as many as train fastest here, found by training some tenths
-            of a second with 1, 2, 4, … threads first (Ctrl-C then raises ``KeyboardInterrupt``:
-            there is no state yet). ``result.config["threads"]`` tells how many they were.
+            of a second with 1, 2, 4, … threads first, on a part of the data, with parameters and
+            small tables that are thrown away; of a stream on copies of the rows that come first
+            (8,192, or a batch). The run has the same bits as with the number, which
+            ``result.config["threads"]`` tells. Ctrl-C meanwhile raises ``KeyboardInterrupt``: there is
+            no state yet, and of what can be read once its message says how many rows are gone.
         batch_size: examples per gradient, at most all there are; of a stream fewer than 2³¹. Default:
             that of the run to ``resume``; else 64, or all examples of data in memory where they are
             fewer, but of a model of clicks that is not told ``until`` either, of data in memory, so
@@ -405,7 +408,9 @@ def train(
     streamed = train_set if isinstance(train_set, Streamed) else None
     if streamed is not None:
         checks.size("batch_size", batch_size)  # no number of rows bounds it
-        check_streams(until, cluster=cluster, auto=auto or None)
+        check_streams(until)
+        if cluster is not None:
+            raise ValueError("cluster is not for streams; train on one machine, or leave it out")
     elif batch_size > len(train_set):
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
@@ -435,12 +440,8 @@ def train(
         raise TypeError(f"progress must be callable, got {progress!r}")
     if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
         kind = "are graphs" if isinstance(model, Graph) else "read tables"
-        for name, given, instead in (
-            ("cluster", cluster is not None, "train on one machine"),
-            ('threads="auto"', auto, "give a number"),
-        ):
-            if given:
-                raise ValueError(f"{name} is not for models that {kind}; {instead}")
+        if cluster is not None:
+            raise ValueError(f"cluster is not for models that {kind}; train on one machine")
         check_dense_part(model)
     if resume is None:
         check_init(init, model, tables)
@@ -536,15 +537,18 @@ def train(
     yield  # all that can be refused has been
     warn_of_sequences(model, train_set)
     if streamed is not None:
-        streamed.open(until.epochs, threads)
+        first = 0 if resumption is None else resumption.batches * batch_size
+        streamed.open(until.epochs, threads, first)
     examples = head_of(train_set)
     validating = None if test_set is None else head_of(test_set)
 
     def eps(m: int) -> float:
         """Of a short run on a part of the data, to choose the number of threads."""
         part = head_of(train_set, max(batch_size, PROBE_ROWS))
+        if part[0] is None:
+            return 0.0
         probe = _core.train(
-            native,
+            tracked(source_of(model, train_set), m, None),
             theta,
             part[0],
             part[1],
@@ -564,14 +568,21 @@ def train(
             math.inf,
             None,
             part[2],
+            tables=[table.small().native for table in trained.values()],
         )
         if probe["reason"] == "interrupted":
             raise KeyboardInterrupt
         return float(probe["gradients"] / probe["elapsed"])
 
-    if auto:
-        config["threads"] = threads = fastest(candidates(threads), eps)
     with ExitStack() as stack:
+        if streamed is not None:
+            stack.callback(streamed.end)
+        if auto:
+            try:
+                config["threads"] = threads = fastest(candidates(threads), eps)
+            except KeyboardInterrupt as stopped:
+                raise KeyboardInterrupt(*(() if streamed is None else streamed.lost())) from stopped
+            native = tracked(source_of(model, train_set), threads, begun)
         checkpointer: resuming.Kept | resuming.Checkpointer | None = None
         if isinstance(checkpoint, resuming.Kept):
             checkpointer = checkpoint
@@ -949,6 +960,7 @@ class _Clicks:
     """Clicks as a model that reads tables reads them."""
 
     def __init__(self, model: Graph | External, data: ClickDataset, name: str) -> None:
+        self._model, self._data = model, data
         self.rows = model.rows(data, name)
         if isinstance(model, Graph):
             check_labels(model, data, name)
@@ -957,6 +969,9 @@ class _Clicks:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def head(self, rows: int) -> _Clicks:
+        return _Clicks(self._model, self._data.head(rows), self.name)
 
 
 class Streamed:
@@ -1002,7 +1017,9 @@ class Streamed:
         files = [asdict(file) for file in log_files(self._stream.files)]
         return {"files": files, "order": self._stream.order}
 
-    def open(self, epochs: float | None, threads: int) -> None:
+    def open(self, epochs: float | None, threads: int, first: int = 0) -> None:
+        """Rows before ``first`` have been used."""
+        self._first = first
         if epochs is None:
             self.passes = 0 if self._stream.repeatable else 1
         else:
@@ -1036,7 +1053,30 @@ class Streamed:
 
     @property
     def rows(self) -> _core.StreamedRows:
-        return _core.StreamedRows(self._opened.native, self._features, self._users)
+        return self._as_read(self._opened.native)
+
+    def head(self, rows: int) -> _core.StreamedRows | None:
+        """The first rows that are to be trained on, again and again; they come then all the same.
+        None: there is none, or reading it fails.
+        """
+        native = self._opened.native
+        native.start(self._first)
+        found = native.head(rows)
+        return None if found is None else self._as_read(found)
+
+    def _as_read(self, native: _core.RowStream) -> _core.StreamedRows:
+        return _core.StreamedRows(native, self._features, self._users)
+
+    def end(self) -> None:
+        """Nothing is read any more."""
+        self._opened.native.end()
+
+    def lost(self) -> tuple[str, ...]:
+        """What is to be said where it ends before any row was trained on."""
+        self.end()
+        if self._stream.repeatable:
+            return ()
+        return (f"{self.counts.rows} rows of {self.name} were read, and none was trained on",)
 
 
 def _check_columns(
@@ -1073,15 +1113,7 @@ def _check_classes(
         )
 
 
-def check_streams(until: Until, **given: object) -> None:
-    instead = {
-        "cluster": "train on one machine",
-        "auto": "give a number",
-    }
-    for name, value in given.items():
-        if value is not None:
-            called = 'threads="auto"' if name == "auto" else name
-            raise ValueError(f"{called} is not for streams; {instead[name]}, or leave it out")
+def check_streams(until: Until) -> None:
     for rule in ("loss", "loss_fraction", "divergence"):
         if getattr(until, rule) is not None:
             raise ValueError(
@@ -1098,11 +1130,9 @@ def head_of(
     """The examples, or the first so many, what they are to give and their weights, for the native
     core.
     """
-    if isinstance(data, _Clicks):
-        return data.rows, data.y, data.weights
     if isinstance(data, Streamed):
-        return data.rows, np.empty(0, np.int32), None
-    if isinstance(data, SparseDataset):
+        return data.rows if rows is None else data.head(rows), np.empty(0, np.int32), None
+    if isinstance(data, (SparseDataset, _Clicks)):
         part = data if rows is None or rows >= len(data) else data.head(rows)
         return part.rows, part.y, part.weights
     weights = None if isinstance(data, Samples) else data.weights

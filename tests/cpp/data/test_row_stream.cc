@@ -15,6 +15,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/philox.h"
+#include "leashed/data/repeated_rows.h"
 #include "leashed/data/row_stream.h"
 
 using namespace leashed;
@@ -164,6 +165,58 @@ TEST_CASE("each row comes once and in order, whoever reads and takes") {
       }
     }
   }
+}
+
+TEST_CASE("rows that were looked at come all the same") {
+  const std::size_t rows = all_rows(40);
+  for (const std::uint64_t window : {0, 16}) {
+    for (const std::size_t first : {std::size_t{0}, rows / 2}) {
+      for (const std::size_t count : {std::size_t{5}, 2 * rows}) {
+        RowStream stream = opened({}, {.threads = 2, .places = 3, .window = window});
+        stream.start(first);
+        RowBlock seen(kLayout);
+        while (!stream.look(count, seen, 0.0001)) {
+        }
+        stream.start(first);  // by who takes them
+        const std::vector<float> all = taken(stream, 1, 7, first);
+        REQUIRE(all.size() == rows - first);
+        REQUIRE(seen.rows() == std::min(count, rows - first));
+        CHECK(std::equal(seen.x.begin(), seen.x.end(), all.begin()));
+        CHECK(stream.counts().rows == rows);
+      }
+    }
+  }
+}
+
+TEST_CASE("those are looked at that come before what reading throws, which is told who takes") {
+  RowStream stream = opened({.failing_part = 20}, {.threads = 2});
+  stream.start();
+  RowBlock seen(kLayout);
+  while (!stream.look(1000, seen, 0.0001)) {
+  }
+  CHECK(seen.rows() == all_rows(20));
+  double waited = 0;
+  RowBlock block(kLayout);
+  CHECK(stream.take(0, 3, block, waited) == 3);
+  CHECK_THROWS_AS(stream.take(3, 1000, block, waited), Error);
+}
+
+TEST_CASE("rows in memory come again and again, cut as they are asked for") {
+  RowBlock rows(kLayout);
+  rows.resize(5);
+  for (std::size_t i = 0; i < 5; ++i) rows.x[i] = static_cast<float>(i);
+  RowStream stream(std::make_unique<RepeatedRows>(std::move(rows)), kLayout,
+                   {.places = 2, .passes = 0});
+  stream.start();
+  for (std::size_t first = 0; first < 60; first += 12) {
+    RowBlock block(kLayout);
+    double waited = 0;
+    REQUIRE(stream.take(first, 12, block, waited) == 12);
+    for (std::size_t i = 0; i < 12; ++i) {
+      CHECK(block.x[i] == static_cast<float>((first + i) % 5));
+    }
+  }
+  stream.end();
 }
 
 TEST_CASE("threads that ask for the next rows have each once, and each of them in order") {
