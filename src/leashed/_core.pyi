@@ -1061,6 +1061,11 @@ class Resumption:
             collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
             typing.SupportsInt | typing.SupportsIndex,
         ],
+        mode: tuple[
+            typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+            typing.Annotated[numpy.typing.ArrayLike, numpy.float32],
+        ]
+        | None = None,
     ) -> None: ...
     @property
     def batches(self) -> int: ...
@@ -1075,6 +1080,13 @@ class Resumption:
     def last_updates(self) -> numpy.typing.NDArray[numpy.float32]:
         """
         Norm of each variable's last update, with a stage-aware staleness policy.
+        """
+    @property
+    def mode(
+        self,
+    ) -> tuple[numpy.typing.NDArray[numpy.uint64], numpy.typing.NDArray[numpy.float32]]:
+        """
+        By a mode, what its server and its workers have beside all this: numbers, uint64 [n], and vectors of the parameters' length, one after another; empty: there is no mode.
         """
     @property
     def running(self) -> tuple[numpy.typing.NDArray[numpy.float32], int, int] | None:
@@ -1465,6 +1477,9 @@ def train_mode(
     milestones: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
     evaluate_every: typing.SupportsFloat | typing.SupportsIndex,
     progress: collections.abc.Callable | None,
+    checkpoint: collections.abc.Callable | None,
+    checkpoint_every: typing.SupportsFloat | typing.SupportsIndex,
+    resume: Resumption | None,
     weights: numpy.typing.NDArray[numpy.float32] | None = None,
     commands: collections.abc.Sequence[
         tuple[
@@ -1478,6 +1493,7 @@ def train_mode(
     ]
     | None = None,
     tables: collections.abc.Sequence[Table] = [],
+    pause_every: typing.SupportsInt | typing.SupportsIndex = 0,
 ) -> dict:
     """
     Trains by a mode on threads and returns what train does, and what the mode decided.

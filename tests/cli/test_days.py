@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +103,43 @@ def test_days_go_on_with_the_columns_that_they_had(
     assert train("--days", rows, other, "--schema", swapped, *run) == 2
     assert "id feature 1, counted from 0, was 'city' and is 'seen'" in capsys.readouterr().err
     assert train("--days", rows, other, "--schema", schema, *run) == 0
+
+
+@pytest.mark.process
+def test_days_by_a_mode_go_on_after_a_kill(logs: Path, tmp_path: Path) -> None:
+    """With one thread to the bits of a run that nobody killed."""
+    arguments = [
+        "--days", str(logs / "day-*.tsv.gz"), "--rule", "adagrad", "--batch-size", "4",
+        "--mode", "gba:m=3", "--checkpoint-updates", "2",
+    ]  # fmt: skip
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert train(*arguments, "--checkpoint", whole) == 0
+    state = killed / "state" / "manifest.json"
+    kills = 0
+    for seen in range(20):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "leashed", "train", "--model", "dlrm", "--threads", "1",
+             *arguments, "--checkpoint", str(killed)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        before = state.read_bytes() if state.exists() else b""
+        while process.poll() is None and (not state.exists() or state.read_bytes() == before):
+            time.sleep(0.002)
+        time.sleep(0.01 * (seen % 5))
+        process.kill()
+        if process.wait() == 0:
+            break
+        kills += 1
+        if kills == 4:
+            assert train(*arguments, "--checkpoint", killed) == 0
+            break
+    assert kills > 0
+    one, other = (lsh.restore(folder / "state") for folder in (whole, killed))
+    np.testing.assert_array_equal(one.parameters, other.parameters)
+    for name, table in one.tables.items():
+        assert sorted(table.native.ids()) == sorted(other.tables[name].native.ids())
+        ids = np.array(sorted(table.native.ids()), np.uint64)
+        np.testing.assert_array_equal(table.lookup(ids), other.tables[name].lookup(ids))
 
 
 def test_the_folder_of_the_run_is_no_model_and_says_where_it_is(

@@ -16,6 +16,7 @@ from leashed.cli.rule_arguments import rule_of, staleness_of
 from leashed.disciplines import Discipline
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
+from leashed.modes import Mode
 from leashed.report import days as report
 from leashed.training.continual import Continual, continual
 from leashed.training.days import Day, to_json
@@ -31,7 +32,6 @@ _STATUS = {"done": 0, "crashed": 1, "interrupted": 130}
 _ELSEWHERE = {
     "data": "--days names the files",
     "rows": "it is of generated rows",
-    "mode": "give a discipline",
     "resume": "--checkpoint goes on by itself",
     "record": "it is of data in memory",
     "test": "each day is tested on",
@@ -64,7 +64,7 @@ def add_days(parser: Arguments) -> None:
     )
 
 
-def train(options: argparse.Namespace, discipline: Discipline) -> int:
+def train(options: argparse.Namespace, discipline: Discipline, mode: Mode | None) -> int:
     """The command with ``--days``."""
     _check_options(options)
     files = expanded(options.days)
@@ -96,7 +96,9 @@ def train(options: argparse.Namespace, discipline: Discipline) -> int:
         {name: stream_of(path, options) for name, path in files.items()},
         folder=options.checkpoint,
         rule=rule,
-        discipline=discipline,
+        discipline=discipline if mode is None else None,
+        mode=mode,
+        term=options.term,
         staleness=staleness,
         threads=options.threads,
         batch_size=options.batch_size,

@@ -143,7 +143,7 @@ def add(commands: Commands) -> None:
         "--checkpoint-every",
         type=float,
         metavar="SECONDS",
-        help="write it meanwhile, too; no thread stops for it",
+        help="write it meanwhile, too; no thread stops for it, but by a mode",
     )
     parser.add_argument(
         "--checkpoint-updates",
@@ -223,7 +223,7 @@ def _train(options: argparse.Namespace) -> int:
     _check_outputs(options)
     if options.days is not None:
         sparse.refuse(options, test=True)
-        return days.train(options, discipline)
+        return days.train(options, discipline, mode)
     if options.click_share is not None:
         raise ValueError("--click-share goes with --days; give that too, or leave it out")
     of_clicks = options.model in clicks.MODELS

@@ -446,7 +446,9 @@ def _tensors(
         if not 0 <= begin <= end <= len(data) or end - begin != size:
             raise ValueError(f"{name} has {end - begin} bytes, its shape needs {size}")
         spans.append((begin, end))
-        tensors[name] = np.frombuffer(data[begin:end], kind).astype(kind.newbyteorder("=")).reshape(shape)
+        tensors[name] = (
+            np.frombuffer(data[begin:end], kind).astype(kind.newbyteorder("=")).reshape(shape)
+        )
     for name, shape in shapes(model).items():
         if tensors[name].dtype != np.float32:
             raise ValueError(f"{name} is U64, the model needs F32")

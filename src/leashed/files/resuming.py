@@ -251,7 +251,7 @@ class Checkpointer:
     def _end(self) -> None:
         """All is written, and the run has ended without an exception."""
 
-    def _contents(self, reached: Reached) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]:
+    def _contents(self, reached: Reached) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         self._still = self._still or _still_in(reached.training.vectors)
         return contents(self._model, *reached, self._config)
 
@@ -303,7 +303,7 @@ def contents(
     reached: _core.Resumption,
     position: Position | None,
     config: dict[str, Any],
-) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]:
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """A checkpoint's tensors and metadata. ValueError where parameters are not finite: the last
     checkpoint before that is worth more.
     """
@@ -312,15 +312,16 @@ def contents(
         raise ValueError(
             f"{wrong:,} of {theta.size:,} parameters are not finite after {reached.updates:,} updates"
         )
-    tensors = checkpoint.parts(model, theta)
+    tensors: dict[str, NDArray[Any]] = {**checkpoint.parts(model, theta)}
     for k, state in enumerate(states, 1):
         tensors |= checkpoint.parts(model, state, _state(k))
     if reached.behind.size:
         tensors |= checkpoint.parts(model, reached.behind, _BEHIND)
     if reached.last_updates.size:
         tensors[_LAST_UPDATES] = reached.last_updates
-    if reached.mode[0].size:
-        tensors = dict(zip(_MODE, reached.mode, strict=True)) | tensors
+    numbers, vectors = reached.mode
+    if numbers.size:
+        tensors = {_MODE[0]: numbers, _MODE[1]: vectors, **tensors}
     counts = np.trim_zeros(np.asarray(reached.staleness, np.uint64), "b").tolist()
     told = dict(config)
     columns = checkpoint.columns_told(Columns.from_json(told.pop("columns", {})))

@@ -35,6 +35,7 @@ from leashed.metrics import ClickMetrics, Progressive, Values
 from leashed.models._columns import columns_of
 from leashed.models.graphs import Graph
 from leashed.models.tables import Refusals, Table, in_run
+from leashed.modes import Mode
 from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
@@ -94,6 +95,8 @@ def continual(
     folder: str | os.PathLike[str],
     rule: Rule | None = None,
     discipline: Discipline | None = None,
+    mode: Mode | None = None,
+    term: float | None = None,
     staleness: Policy | None = None,
     threads: int | None = None,
     batch_size: int | None = None,
@@ -144,6 +147,9 @@ def continual(
         folder: of the run; made where it is not there.
         rule, discipline, staleness, threads, init, evaluate_every: as of ``leashed.train``. The
             number of updates goes on from day to day, and with it schedules and periods.
+        mode, term: as of ``leashed.train``. A day that was begun goes on with the mode that it was
+            begun with; each day begins with a server that holds nothing yet and, where workers have
+            models of their own, with all of them at what the day before has come to.
         batch_size: examples per gradient, at most those of each day in memory. Default: that of the
             run in ``folder``, which begins with 64; a day in memory of fewer rows is one batch
             (of one row it is refused by a model that normalises by batches).
@@ -195,6 +201,8 @@ def continual(
         "until": Until(epochs=1),
         "rule": rule,
         "discipline": discipline,
+        "mode": mode,
+        "term": term,
         "staleness": staleness,
         "threads": threads,
         "batch_size": batch_size,

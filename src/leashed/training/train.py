@@ -19,6 +19,7 @@ from leashed import _core
 from leashed import staleness as policies
 from leashed import stream as streams
 from leashed.base import checks
+from leashed.base.choice import Setting
 from leashed.base.machine import cores, cpu_model
 from leashed.base.warning import warn
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
@@ -231,9 +232,12 @@ def train(
             those of all models. Of peers and of ``Ensemble`` the mean of the models is evaluated
             and returned. The rows of tables are copied for a batch when it is granted, and updated
             with its push; modes whose workers send models are not for them. Of sparse data a push
-            is a gradient of all parameters: choose a large ``batch_size``. ``checkpoint``,
-            ``resume``, ``sync``, ``cluster`` and ``threads="auto"`` are not for runs with a mode,
-            stage-aware staleness policies not where workers send models or mix (``SHAT``).
+            is a gradient of all parameters: choose a large ``batch_size``. A ``checkpoint`` has all
+            that the server holds and who has which batch, of one moment at which all workers wait,
+            and so stops them for a moment; a run that goes on from it has the same mode, ``term`` and
+            number of threads. ``sync``, ``cluster`` and ``threads="auto"`` are not for runs with a
+            mode, a ``record`` not for one that goes on from a checkpoint, stage-aware staleness
+            policies not where workers send models or mix (``SHAT``).
         rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``, of models of clicks
             ``Adagrad(lr=0.02)``.
         staleness: what a gradient is multiplied by for its staleness, from ``leashed.staleness``.
@@ -285,8 +289,7 @@ def train(
         checkpoint_updates: updates between checkpoints, for each of which all workers wait, between
             two of their steps, until it is written. So it is of one moment, rows of tables and all,
             and a run that goes on from it with one thread comes to the same bits. Taken with every
-            update whose number is a multiple of it. Not with ``checkpoint_every``, a ``cluster``
-            or a mode.
+            update whose number is a multiple of it. Not with ``checkpoint_every`` or a ``cluster``.
         incremental: of a model's tables a checkpoint writes only the rows that have changed since
             the one before, beside that, and all of them anew where these files have come to half of
             those of all rows. A run that resumes from the folder that it writes goes on so. For it
@@ -632,8 +635,9 @@ def train(
                 checkpointer.position = session.follow()
         if folder is not None:
             folder.load(trained, incremental=incremental)
-        choices = (
-            discipline.choice() if machine is None else machine,
+        name, numbers = discipline.choice()
+        choices: recordings.Choices = (
+            (name, {**numbers}) if machine is None else machine,
             rule.choice(),
             staleness.choice(),
         )
