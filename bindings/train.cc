@@ -277,7 +277,8 @@ void bind_train(py::module_& m) {
           [](const Checkpoint& c) {
             return std::pair(to_array(c.mode.words), to_array(c.mode.vectors));
           },
-          "By a mode, what its server and its workers have beside all this: numbers, uint64 [n], and "
+          "By a mode, what its server and its workers have beside all this: numbers, uint64 [n], "
+          "and "
           "vectors of the parameters' length, one after another; empty: there is no mode.")
       .def_property_readonly(
           "running",

@@ -9,21 +9,18 @@
 namespace leashed {
 namespace {
 
-py::dict train_by_mode(const GradientSource& source, const FloatArray& theta, const py::object& x,
-                       const py::array& y, const std::optional<py::object>& validation_x,
-                       const std::optional<py::array>& validation_y, const PyChoice& mode,
-                       const PyChoice& rule, const PyChoice& staleness, std::size_t threads,
-                       std::size_t batch_size, std::uint64_t seed, const Settings& until,
-                       std::vector<double> milestones, double evaluate_every,
-                       const std::optional<py::function>& progress,
-                       const std::optional<py::function>& checkpoint, double checkpoint_every,
-                       const std::optional<Checkpoint>& resume,
-                       const std::optional<FloatArray>& weights,
-                       std::vector<std::pair<double, std::uint32_t>> commands,
-                       const std::optional<PyRecording>& record,
-                       const std::optional<PyMetrics>& scored,
-                       const std::vector<std::shared_ptr<Table>>& tables,
-                       std::uint64_t pause_every) {
+py::dict train_by_mode(
+    const GradientSource& source, const FloatArray& theta, const py::object& x, const py::array& y,
+    const std::optional<py::object>& validation_x, const std::optional<py::array>& validation_y,
+    const PyChoice& mode, const PyChoice& rule, const PyChoice& staleness, std::size_t threads,
+    std::size_t batch_size, std::uint64_t seed, const Settings& until,
+    std::vector<double> milestones, double evaluate_every,
+    const std::optional<py::function>& progress, const std::optional<py::function>& checkpoint,
+    double checkpoint_every, const std::optional<Checkpoint>& resume,
+    const std::optional<FloatArray>& weights,
+    std::vector<std::pair<double, std::uint32_t>> commands,
+    const std::optional<PyRecording>& record, const std::optional<PyMetrics>& scored,
+    const std::vector<std::shared_ptr<Table>>& tables, std::uint64_t pause_every) {
   require_some(threads, "threads");
   require_some(batch_size, "batch_size");
   Assembly parts = assembly_of(source, theta, x, y, weights, {mode, rule, staleness}, seed);
@@ -41,7 +38,8 @@ py::dict train_by_mode(const GradientSource& source, const FloatArray& theta, co
   options.pause_every = pause_every;
   bool interrupted_in_callback = false;
   const std::optional<py::function> none;
-  const TrainCallbacks callbacks = callbacks_of(progress, checkpoint, none, interrupted_in_callback);
+  const TrainCallbacks callbacks =
+      callbacks_of(progress, checkpoint, none, interrupted_in_callback);
   ModeTrainResult result = without_gil(
       [&] { return train_mode(parts, options, callbacks, resume ? &*resume : nullptr); });
   py::dict all = to_dict(std::move(result.training));

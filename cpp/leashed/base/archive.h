@@ -27,7 +27,9 @@ struct Archived {
 class Archive;
 
 template <class T>
-concept Visited = requires(T& part, Archive& archive) { part.visit(archive); };
+concept Visited = requires(T& part, Archive& archive) {
+  part.visit(archive);
+};
 
 class Archive {
  public:

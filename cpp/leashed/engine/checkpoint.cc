@@ -39,7 +39,8 @@ void require_fit(const Checkpoint& from, const Layout& layout, const SparseUse& 
   if (from.last_updates.size() != layout.blocks) {
     throw Error("last_updates must have length " + std::to_string(layout.blocks));
   }
-  if (from.mode.vectors.size() % d != 0) throw Error("a mode's vectors must have length " + std::to_string(d));
+  if (from.mode.vectors.size() % d != 0)
+    throw Error("a mode's vectors must have length " + std::to_string(d));
   if (from.behind.empty()) return;
   if (from.behind.size() != d) throw Error("behind must have length " + std::to_string(d));
   if (sparse.active == 0) return;

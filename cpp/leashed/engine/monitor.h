@@ -22,8 +22,8 @@ class Monitor {
     double evaluate, checkpoint;
   };
   // saving: null where no checkpoints are taken.
-  Monitor(Run& run, History& history, Saver* saving, const Stopwatch& clock,
-          const Intervals& every, const TrainCallbacks& callbacks);
+  Monitor(Run& run, History& history, Saver* saving, const Stopwatch& clock, const Intervals& every,
+          const TrainCallbacks& callbacks);
 
   // Until all workers have ended.
   void watch(Executor& executor);

@@ -2,10 +2,10 @@
 // of tables, statistics.
 //
 // Where they fall due by updates, it is with the first whose number is a multiple of `every`: who
-// claims it asks, and waits; the others wait when they have made the step that they are in. Once all
-// that have not ended wait, the pause is complete, and the monitor does what is to be done and lets
-// them go on. In lockstep all see at the same step that one is due, so that nobody waits for others
-// in a step.
+// claims it asks, and waits; the others wait when they have made the step that they are in. Once
+// all that have not ended wait, the pause is complete, and the monitor does what is to be done and
+// lets them go on. In lockstep all see at the same step that one is due, so that nobody waits for
+// others in a step.
 #pragma once
 
 #include <atomic>

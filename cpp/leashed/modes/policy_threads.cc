@@ -35,7 +35,7 @@ using modes::Node;
 using modes::WorkerRule;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLook = 0.01;      // seconds until what waits for rows is looked at again
+constexpr double kLook = 0.01;        // seconds until what waits for rows is looked at again
 constexpr std::uint64_t kLayout = 1;  // of what a checkpoint has of a mode
 
 std::int64_t in_ns(double seconds) {
@@ -110,9 +110,9 @@ class PolicyThreads final : Sink, Observed, public Saver {
   // A worker's. What is not said otherwise its own thread alone touches.
   struct Seat {
     Flags flags;
-    bool waits = false;        // under the lock: it has asked, and nothing is granted to it yet
-    Grant granted{};           // written by who grants, before the flag is raised
-    bool leased = false;       // under the lock: it has a grant that it has not pushed
+    bool waits = false;   // under the lock: it has asked, and nothing is granted to it yet
+    Grant granted{};      // written by who grants, before the flag is raised
+    bool leased = false;  // under the lock: it has a grant that it has not pushed
     // Of a model of its own: that it has taken what was granted, and the steps made since.
     bool taken = false;
     std::uint32_t done = 0;
@@ -226,7 +226,7 @@ class PolicyThreads final : Sink, Observed, public Saver {
   std::multimap<std::int64_t, Event> due_;
   const Layout layout_;
   const StalenessStatistics* const statistics_;
-  std::uint64_t steps_;  // of all models that meet
+  std::uint64_t steps_;         // of all models that meet
   std::uint64_t multiple_ = 0;  // of the updates between checkpoints, that was reached last
   std::int64_t begun_ns_ = 0;   // the time at the beginning
   // And the examples of which all before have been trained on, and what has been of those behind.

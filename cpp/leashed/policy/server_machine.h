@@ -133,8 +133,8 @@ class Out {
 };
 
 template <class M>
-concept Machine =
-    std::copyable<M> && requires(M m, const Event& e, Time now, Out& out, Archive& archive) {
+concept Machine = std::copyable<M> &&
+    requires(M m, const Event& e, Time now, Out& out, Archive& archive) {
   m.on(e, now, out);
   m.rule();
   m.visit(archive);

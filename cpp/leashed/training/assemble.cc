@@ -111,8 +111,9 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
     trace.emplace(recording->path, recording->header, recording->start, options.workers, factors);
     options.trace = &*trace;
   }
-  TrainResult result = train(source, parts.data, parts.validation ? &*parts.validation : nullptr,
-                             *discipline, context, options, in_model_order(callbacks, order, context.dimension));
+  TrainResult result =
+      train(source, parts.data, parts.validation ? &*parts.validation : nullptr, *discipline,
+            context, options, in_model_order(callbacks, order, context.dimension));
   if (trace) finish(*trace, result);
   return result;
 }
@@ -144,9 +145,9 @@ ModeTrainResult train_mode(const Assembly& given, ModeTrainOptions options,
       trace.emplace(recording->path, recording->header, recording->start, 1, 0);
       options.listener = &recorder.emplace(*trace);
     }
-    ModeTrainResult result =
-        train_mode(parts.source, parts.data, parts.validation ? &*parts.validation : nullptr,
-                   machine, begin.context, options, in_model_order(callbacks, order, begin.context.dimension));
+    ModeTrainResult result = train_mode(
+        parts.source, parts.data, parts.validation ? &*parts.validation : nullptr, machine,
+        begin.context, options, in_model_order(callbacks, order, begin.context.dimension));
     if (trace) finish(*trace, result.training);
     order.to_model(result.training.parameters);
     return result;
