@@ -43,6 +43,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_shared_vector(m);
   bind_sparse(m);
   bind_stream(m);
+  bind_training(m);
   bind_train(m);
   bind_train_mode(m);
   bind_replay(m);

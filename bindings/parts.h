@@ -24,6 +24,7 @@ void bind_stream(pybind11::module_& m);
 void bind_table(pybind11::module_& m);
 void bind_tracked(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
+void bind_training(pybind11::module_& m);
 void bind_train_mode(pybind11::module_& m);
 
 }  // namespace leashed

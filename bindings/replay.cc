@@ -1,10 +1,9 @@
 #include <memory>
 
-#include "assembly.h"
-#include "data.h"
 #include "interrupted.h"
 #include "parts.h"
 #include "signals.h"
+#include "training.h"
 
 namespace leashed {
 namespace {
@@ -30,20 +29,13 @@ py::dict to_dict(Replayed result) {
                   "ended"_a = result.ended, "difference"_a = result.difference);
 }
 
-py::dict replay_trace(const Trace& trace, const GradientSource& source, const FloatArray& theta,
-                      const py::object& x, const py::array& y, const PyChoice& discipline,
-                      const PyChoice& rule, const PyChoice& staleness, bool mode,
-                      std::size_t threads, std::size_t batch_size, std::uint64_t seed,
-                      std::uint64_t until, const std::optional<Checkpoint>& resume,
-                      const std::optional<FloatArray>& weights) {
-  require_some(threads, "threads");
-  require_some(batch_size, "batch_size");
-  const Assembly parts =
-      assembly_of(source, theta, x, y, weights, {discipline, rule, staleness}, seed);
-  const ReplayOptions options{threads, batch_size, seed, until, interrupted};
+py::dict replay_trace(const Trace& trace, const PyTraining& training, bool mode,
+                      std::uint64_t until, const std::optional<Checkpoint>& resume) {
+  const ReplayOptions options{training.workers, training.batch_size, training.seed, until,
+                              interrupted};
   Replayed result = without_gil([&] {
-    return mode ? replay_mode(parts, trace, options)
-                : replay(parts, trace, options, resume ? &*resume : nullptr);
+    return mode ? replay_mode(training.parts, trace, options)
+                : replay(training.parts, trace, options, resume ? &*resume : nullptr);
   });
   if (result.interrupted) {
     PyErr_SetNone(PyExc_KeyboardInterrupt);
@@ -68,12 +60,11 @@ void bind_replay(py::module_& m) {
       .def_property_readonly(
           "start", [](const Trace& trace) { return to_array(trace.start()); },
           "What the training began with, as its caller gave it.");
-  m.def("replay", replay_trace, py::arg("trace"), py::arg("source"), py::arg("theta").noconvert(),
-        py::arg("x"), py::arg("y").noconvert(), py::arg("discipline"), py::arg("rule"),
-        py::arg("staleness"), py::arg("mode"), py::arg("threads"), py::arg("batch_size"),
-        py::arg("seed"), py::arg("until"), py::arg("resume"), py::arg("weights").noconvert(),
-        "Makes a recorded training again, by a mode where `discipline` is one, and returns what "
-        "trace/replayed.h calls Replayed, as a dict.");
+  m.def(
+      "replay", replay_trace, py::arg("trace"), py::arg("training"), py::arg("mode"),
+      py::arg("until"), py::arg("resume"),
+      "Makes a recorded training again, by a mode where its `discipline` is one, and returns what "
+      "trace/replayed.h calls Replayed, as a dict.");
 }
 
 }  // namespace leashed

@@ -2,7 +2,6 @@
 #include <limits>
 #include <tuple>
 
-#include "assembly.h"
 #include "choice.h"
 #include "data.h"
 #include "leashed/discipline/registry.h"
@@ -13,8 +12,7 @@
 #include "mode_counts.h"
 #include "pacing.h"
 #include "parts.h"
-#include "read.h"
-#include "train.h"
+#include "training.h"
 
 namespace leashed {
 namespace {
@@ -168,33 +166,27 @@ std::pair<std::vector<PySpans>, double> sharding_of(const std::string& kind, std
   return {spans, made.imbalance};
 }
 
-py::dict simulate_model(
-    const GradientSource& source, const FloatArray& theta, const py::object& x, const py::array& y,
-    const std::optional<py::object>& validation_x, const std::optional<py::array>& validation_y,
-    const std::optional<PyChoice>& discipline, const std::optional<PyChoice>& mode,
-    const PyChoice& rule, const PyChoice& staleness, std::size_t workers, std::size_t batch_size,
-    std::uint64_t seed, const Settings& until, double evaluate_every, const PyChoice& compute,
-    const PyChoice& update, const PyChoice& copy, const std::optional<py::function>& progress,
-    const std::optional<FloatArray>& weights,
-    std::vector<std::pair<double, std::uint32_t>> commands, const std::optional<PyChoice>& network,
-    const std::vector<PyMemberChange>& changes, const std::pair<double, double>& failing,
-    double detection, const std::optional<TrainersPlan>& trainers,
-    const std::vector<std::shared_ptr<Table>>& tables, const std::vector<PySpans>& shards,
-    const std::vector<std::uint32_t>& servers_of_tables) {
-  require_some(workers, "workers");
-  require_some(batch_size, "batch_size");
-  for (const std::uint32_t server : servers_of_tables) {
-    if (servers_of_tables.size() != tables.size() || server >= shards.size()) {
+struct PyVirtualTime {
+  Choice compute, update, copy;
+  std::vector<std::pair<double, std::uint32_t>> commands;
+  std::optional<Choice> network;
+  std::vector<PyMemberChange> changes;
+  std::pair<double, double> failing;
+  double detection;
+  std::optional<TrainersPlan> trainers;
+  std::vector<PySpans> shards;
+  std::vector<std::uint32_t> servers_of_tables;
+};
+
+py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const PyVirtualTime& time,
+                        bool mode) {
+  const Assembly& given = training.parts;
+  const GradientSource& source = given.source;
+  const std::size_t workers = training.workers;
+  for (const std::uint32_t server : time.servers_of_tables) {
+    if (time.servers_of_tables.size() != given.tables.size() || server >= time.shards.size()) {
       throw py::value_error("servers_of_tables must be one of the shards for each table");
     }
-  }
-  if (discipline.has_value() == mode.has_value()) {
-    throw py::value_error("give a discipline or a mode");
-  }
-  Assembly given = assembly_of(source, theta, x, y, weights,
-                               {discipline ? *discipline : *mode, rule, staleness}, seed);
-  if (validation_x && validation_y) {
-    given.validation = view_of(source, *validation_x, *validation_y);
   }
   const auto made_rule = make_rule(given.rule, workers);
   const auto policy = make_staleness(given.staleness);
@@ -208,24 +200,23 @@ py::dict simulate_model(
     });
   };
   const SimulationOptions options{workers,
-                                  batch_size,
-                                  seed,
-                                  to_rules(until, {}),
-                                  evaluate_every,
-                                  to_choice(compute),
-                                  to_choice(update),
-                                  to_choice(copy),
-                                  std::move(commands),
-                                  network ? std::optional(to_choice(*network)) : std::nullopt,
-                                  to_members(changes, failing, detection, workers),
-                                  tables,
-                                  servers_of_tables,
+                                  training.batch_size,
+                                  training.seed,
+                                  watch.until,
+                                  watch.evaluate_every,
+                                  time.compute,
+                                  time.update,
+                                  time.copy,
+                                  time.commands,
+                                  time.network,
+                                  to_members(time.changes, time.failing, time.detection, workers),
+                                  given.tables,
+                                  time.servers_of_tables,
                                   given.stream};
   bool interrupted_in_callback = false;
-  const std::optional<py::function> none;
-  const TrainCallbacks callbacks = callbacks_of(progress, none, none, interrupted_in_callback);
-  if (discipline) {
-    const TrainersPlan plan = trainers.value_or(TrainersPlan{});
+  const TrainCallbacks callbacks = callbacks_of(watch, interrupted_in_callback);
+  if (!mode) {
+    const TrainersPlan plan = time.trainers.value_or(TrainersPlan{});
     return to_dict(playing([&](const Assembly& parts, const Order& order,
                                const DisciplineContext& context, const DatasetView* validation) {
       const Replicas played = replicas_of(parts.discipline, parts.staleness, context, plan);
@@ -235,7 +226,7 @@ py::dict simulate_model(
       return result;
     }));
   }
-  const Sharding sharding = to_sharding(shards, source.dimension());
+  const Sharding sharding = to_sharding(time.shards, source.dimension());
   ModeResult result = playing([&](const Assembly& parts, const Order& order,
                                   const DisciplineContext& context, const DatasetView* validation) {
     const std::size_t d = source.dimension(), shift = order.shift();
@@ -278,22 +269,37 @@ void bind_simulation(py::module_& m) {
       py::arg("costs"),
       "What each of so many servers holds of parts that end at `ends`, as spans of parameters, and "
       "how uneven that is.");
-  m.def("simulate", simulate_model, py::arg("source"), py::arg("theta").noconvert(), py::arg("x"),
-        py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
-        py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("mode"),
-        py::arg("rule"), py::arg("staleness"), py::arg("workers"), py::arg("batch_size"),
-        py::arg("seed"), py::arg("until"), py::arg("evaluate_every"), py::arg("compute"),
-        py::arg("update"), py::arg("copy"), py::arg("progress"),
-        py::arg("weights").noconvert() = py::none(),
-        py::arg("commands") = std::vector<std::pair<double, std::uint32_t>>(),
-        py::arg("network") = py::none(), py::arg("changes") = std::vector<PyMemberChange>(),
-        py::arg("failing") = std::pair<double, double>(),
-        py::arg("detection") = std::numeric_limits<double>::infinity(),
-        py::arg("trainers") = py::none(), py::arg("tables") = std::vector<std::shared_ptr<Table>>(),
-        py::arg("shards") = std::vector<PySpans>(),
-        py::arg("servers_of_tables") = std::vector<std::uint32_t>(),
-        "Trains in virtual time and returns what train does, and how many workers were in their "
-        "updates: for how many seconds each number, and when it changed.");
+  py::class_<PyVirtualTime>(m, "VirtualTime", "How long what takes, and what happens meanwhile.")
+      .def(py::init([](const PyChoice& compute, const PyChoice& update, const PyChoice& copy,
+                       std::vector<std::pair<double, std::uint32_t>> commands,
+                       const std::optional<PyChoice>& network, std::vector<PyMemberChange> changes,
+                       std::pair<double, double> failing, double detection,
+                       const std::optional<TrainersPlan>& trainers, std::vector<PySpans> shards,
+                       std::vector<std::uint32_t> servers_of_tables) {
+             return PyVirtualTime{to_choice(compute),
+                                  to_choice(update),
+                                  to_choice(copy),
+                                  std::move(commands),
+                                  network ? std::optional(to_choice(*network)) : std::nullopt,
+                                  std::move(changes),
+                                  failing,
+                                  detection,
+                                  trainers,
+                                  std::move(shards),
+                                  std::move(servers_of_tables)};
+           }),
+           py::kw_only(), py::arg("compute"), py::arg("update"), py::arg("copy"),
+           py::arg("commands") = std::vector<std::pair<double, std::uint32_t>>(),
+           py::arg("network") = py::none(), py::arg("changes") = std::vector<PyMemberChange>(),
+           py::arg("failing") = std::pair<double, double>(),
+           py::arg("detection") = std::numeric_limits<double>::infinity(),
+           py::arg("trainers") = py::none(), py::arg("shards") = std::vector<PySpans>(),
+           py::arg("servers_of_tables") = std::vector<std::uint32_t>());
+  m.def("simulate", simulate_model, py::arg("training"), py::arg("watch"), py::arg("time"),
+        py::arg("mode"),
+        "Trains in virtual time, by a mode where the training's `discipline` is one, and returns "
+        "what train does, and how many workers were in their updates: for how many seconds each "
+        "number, and when it changed.");
 }
 
 }  // namespace leashed

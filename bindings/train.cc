@@ -11,6 +11,7 @@
 #include "read.h"
 #include "rows.h"
 #include "running.h"
+#include "training.h"
 
 namespace leashed {
 
@@ -110,10 +111,7 @@ StopRules to_rules(const Settings& until, std::vector<double> milestones) {
   return rules;
 }
 
-TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
-                            const std::optional<py::function>& checkpoint,
-                            const std::optional<py::function>& saving,
-                            bool& interrupted_in_callback) {
+TrainCallbacks callbacks_of(const PyWatch& watch, bool& interrupted_in_callback) {
   // False where Ctrl-C ended it.
   const auto call = [&interrupted_in_callback](const py::function& callback, auto&&... arguments) {
     try {
@@ -127,24 +125,24 @@ TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
   };
   TrainCallbacks callbacks{
       [&interrupted_in_callback] { return interrupted_in_callback || interrupted(); }, {}, {}};
-  if (progress) {
-    callbacks.progress = [call, &progress](const Evaluated& now, double initial_loss) {
+  if (watch.progress) {
+    callbacks.progress = [call, &watch](const Evaluated& now, double initial_loss) {
       const py::gil_scoped_acquire acquire;
-      call(*progress, to_dict(now), initial_loss);
+      call(*watch.progress, to_dict(now), initial_loss);
     };
   }
-  if (checkpoint) {
-    callbacks.checkpoint = [call, &checkpoint](Checkpoint taken) {
+  if (watch.checkpoint) {
+    callbacks.checkpoint = [call, &checkpoint = *watch.checkpoint](Checkpoint taken) {
       const py::gil_scoped_acquire acquire;
       const py::object reached = py::cast(std::move(taken));
       // The very same once more, so that it can go on where it was; the next Ctrl-C is passed on.
-      if (!call(*checkpoint, reached)) (*checkpoint)(reached);
+      if (!call(checkpoint, reached)) checkpoint(reached);
     };
   }
-  if (saving) {
-    callbacks.saving = [call, &saving] {
+  if (watch.saving) {
+    callbacks.saving = [call, &saving = *watch.saving] {
       const py::gil_scoped_acquire acquire;
-      if (!call(*saving)) (*saving)();
+      if (!call(saving)) saving();
     };
   }
   return callbacks;
@@ -188,40 +186,21 @@ FloatArray array_of(const py::object& owner, std::vector<float> Checkpoint::*val
   return array_of(owner, all, {static_cast<py::ssize_t>(all.size())});
 }
 
-py::dict train_model(const GradientSource& source, const FloatArray& theta, const py::object& x,
-                     const py::array& y, const std::optional<py::object>& validation_x,
-                     const std::optional<py::array>& validation_y, const PyChoice& discipline,
-                     const PyChoice& rule, const PyChoice& staleness, std::size_t threads,
-                     std::size_t batch_size, std::uint64_t seed, const Settings& until,
-                     std::vector<double> milestones, double evaluate_every,
-                     const std::optional<py::function>& progress,
-                     const std::optional<py::function>& checkpoint, double checkpoint_every,
-                     const std::optional<Checkpoint>& resume,
-                     const std::optional<FloatArray>& weights, std::size_t recorded_passes,
+py::dict train_model(PyTraining& training, const PyWatch& watch,
+                     const std::optional<Checkpoint>& resume, std::size_t recorded_passes,
                      const std::optional<std::shared_ptr<Leases>>& leases,
-                     const std::optional<std::shared_ptr<TrainerSync>>& synchronisation,
-                     const std::vector<std::shared_ptr<Table>>& tables,
-                     const std::optional<PyRecording>& record,
-                     const std::optional<PyMetrics>& scored, std::uint64_t pause_every,
-                     const std::optional<py::function>& saving) {
-  require_some(threads, "threads");
-  require_some(batch_size, "batch_size");
-  Assembly parts = assembly_of(source, theta, x, y, weights, {discipline, rule, staleness}, seed);
-  parts.tables = tables;
-  parts.recording = to_recording(record);
-  if (validation_x && validation_y) {
-    parts.validation = view_of(source, *validation_x, *validation_y);
-  }
+                     const std::optional<std::shared_ptr<TrainerSync>>& synchronisation) {
+  Assembly& parts = training.parts;
   std::optional<ProgressMetrics> metrics;
-  keep_metrics(metrics, scored, threads, parts);
-  const TrainOptions options{threads,
-                             batch_size,
-                             seed,
-                             to_rules(until, std::move(milestones)),
-                             evaluate_every,
+  keep_metrics(metrics, training.metrics, training.workers, parts);
+  const TrainOptions options{training.workers,
+                             training.batch_size,
+                             training.seed,
+                             watch.until,
+                             watch.evaluate_every,
                              recorded_passes,
-                             checkpoint_every,
-                             pause_every,
+                             watch.checkpoint_every,
+                             watch.checkpoint_updates,
                              {},
                              std::numeric_limits<double>::quiet_NaN(),
                              nullptr,
@@ -229,10 +208,8 @@ py::dict train_model(const GradientSource& source, const FloatArray& theta, cons
                              synchronisation ? synchronisation->get() : nullptr,
                              nullptr,
                              metrics ? &*metrics : nullptr};
-
   bool interrupted_in_callback = false;
-  const TrainCallbacks callbacks =
-      callbacks_of(progress, checkpoint, saving, interrupted_in_callback);
+  const TrainCallbacks callbacks = callbacks_of(watch, interrupted_in_callback);
   return to_dict(
       without_gil([&] { return train(parts, options, callbacks, resume ? &*resume : nullptr); }));
 }
@@ -286,16 +263,9 @@ void bind_train(py::module_& m) {
             return c.running ? std::optional(to_running(*c.running)) : std::nullopt;
           },
           "Running statistics, as of TrackedSource.running; None: the source has none.");
-  m.def("train", train_model, py::arg("source"), py::arg("theta").noconvert(), py::arg("x"),
-        py::arg("y").noconvert(), py::arg("validation_x").noconvert(),
-        py::arg("validation_y").noconvert(), py::arg("discipline"), py::arg("rule"),
-        py::arg("staleness"), py::arg("threads"), py::arg("batch_size"), py::arg("seed"),
-        py::arg("until"), py::arg("milestones"), py::arg("evaluate_every"), py::arg("progress"),
-        py::arg("checkpoint"), py::arg("checkpoint_every"), py::arg("resume"),
-        py::arg("weights").noconvert() = py::none(), py::arg("recorded_passes") = 0,
-        py::arg("leases") = py::none(), py::arg("synchronisation") = py::none(),
-        py::arg("tables") = std::vector<std::shared_ptr<Table>>(), py::arg("record") = py::none(),
-        py::arg("metrics") = py::none(), py::arg("pause_every") = 0, py::arg("saving") = py::none(),
+  m.def("train", train_model, py::arg("training"), py::arg("watch"), py::arg("resume") = py::none(),
+        py::arg("recorded_passes") = 0, py::arg("leases") = py::none(),
+        py::arg("synchronisation") = py::none(),
         "Trains and returns what engine/result.h calls TrainResult, as a dict.");
 }
 

@@ -20,6 +20,8 @@ namespace leashed {
 
 namespace py = pybind11;
 
+struct PyWatch;
+
 using Settings = std::map<std::string, double>;
 
 StopRules to_rules(const Settings& until, std::vector<double> milestones);
@@ -33,10 +35,7 @@ void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<P
 
 // Of a call that has the GIL and gives it back; what is given must stay. Ctrl-C while Python runs a
 // callback: Python raises there what it would tell us, so it is kept in `interrupted_in_callback`.
-TrainCallbacks callbacks_of(const std::optional<py::function>& progress,
-                            const std::optional<py::function>& checkpoint,
-                            const std::optional<py::function>& saving,
-                            bool& interrupted_in_callback);
+TrainCallbacks callbacks_of(const PyWatch& watch, bool& interrupted_in_callback);
 
 py::dict to_dict(TrainResult result);
 

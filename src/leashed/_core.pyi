@@ -47,6 +47,9 @@ __all__: list[str] = [
     "TrackedSource",
     "TrainerSync",
     "TrainersPlan",
+    "Training",
+    "VirtualTime",
+    "Watch",
     "available_isas",
     "batch",
     "batch_rows",
@@ -1043,6 +1046,53 @@ class StreamedRows:
         users: typing.SupportsInt | typing.SupportsIndex | None = None,
     ) -> None: ...
 
+class Training:
+    """
+    What is trained on what: `discipline` is one, or a mode, and with the rule and the staleness policy a name and its settings.
+    """
+    def __init__(
+        self,
+        *,
+        source: typing.Any,
+        theta: numpy.typing.NDArray[numpy.float32],
+        x: typing.Any,
+        y: numpy.ndarray,
+        weights: numpy.typing.NDArray[numpy.float32] | None = None,
+        validation_x: typing.Any | None = None,
+        validation_y: numpy.ndarray | None = None,
+        discipline: tuple[str, dict],
+        rule: tuple[str, dict],
+        staleness: tuple[str, dict],
+        workers: typing.SupportsInt | typing.SupportsIndex,
+        batch_size: typing.SupportsInt | typing.SupportsIndex,
+        seed: typing.SupportsInt | typing.SupportsIndex,
+        tables: collections.abc.Sequence[Table] = [],
+        record: tuple[str, str, typing.Annotated[numpy.typing.ArrayLike, numpy.float32]]
+        | None = None,
+        metrics: tuple[
+            typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None,
+            typing.SupportsInt | typing.SupportsIndex,
+        ]
+        | None = None,
+    ) -> None: ...
+
+class Watch:
+    """
+    When a run ends, and who is told of it meanwhile.
+    """
+    def __init__(
+        self,
+        *,
+        until: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
+        milestones: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex] = [],
+        evaluate_every: typing.SupportsFloat | typing.SupportsIndex = ...,
+        progress: collections.abc.Callable | None = None,
+        checkpoint: collections.abc.Callable | None = None,
+        checkpoint_every: typing.SupportsFloat | typing.SupportsIndex = ...,
+        checkpoint_updates: typing.SupportsInt | typing.SupportsIndex = 0,
+        saving: collections.abc.Callable | None = None,
+    ) -> None: ...
+
 class Resumption:
     """
     What a run goes on from.
@@ -1145,6 +1195,46 @@ class TrainersPlan:
         latency: typing.SupportsFloat | typing.SupportsIndex,
         compression: str,
         mean: bool,
+    ) -> None: ...
+
+class VirtualTime:
+    """
+    How long what takes, and what happens meanwhile.
+    """
+    def __init__(
+        self,
+        *,
+        compute: tuple[str, dict],
+        update: tuple[str, dict],
+        copy: tuple[str, dict],
+        commands: collections.abc.Sequence[
+            tuple[
+                typing.SupportsFloat | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ] = [],
+        network: tuple[str, dict] | None = None,
+        changes: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsFloat | typing.SupportsIndex,
+            ]
+        ] = [],
+        failing: tuple[
+            typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex
+        ] = (0.0, 0.0),
+        detection: typing.SupportsFloat | typing.SupportsIndex = ...,
+        trainers: TrainersPlan | None = None,
+        shards: collections.abc.Sequence[
+            collections.abc.Sequence[
+                tuple[
+                    typing.SupportsInt | typing.SupportsIndex,
+                    typing.SupportsInt | typing.SupportsIndex,
+                ]
+            ]
+        ] = [],
+        servers_of_tables: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
     ) -> None: ...
 
 def available_isas() -> list[str]:
@@ -1317,23 +1407,13 @@ def read_svmlight(path: str) -> tuple:
 
 def replay(
     trace: Trace,
-    source: GradientSource,
-    theta: numpy.typing.NDArray[numpy.float32],
-    x: typing.Any,
-    y: numpy.ndarray,
-    discipline: tuple[str, dict],
-    rule: tuple[str, dict],
-    staleness: tuple[str, dict],
+    training: Training,
     mode: bool,
-    threads: typing.SupportsInt | typing.SupportsIndex,
-    batch_size: typing.SupportsInt | typing.SupportsIndex,
-    seed: typing.SupportsInt | typing.SupportsIndex,
     until: typing.SupportsInt | typing.SupportsIndex,
     resume: Resumption | None,
-    weights: numpy.typing.NDArray[numpy.float32] | None,
 ) -> dict:
     """
-    Makes a recorded training again, by a mode where `discipline` is one, and returns what trace/replayed.h calls Replayed, as a dict.
+    Makes a recorded training again, by a mode where its `discipline` is one, and returns what trace/replayed.h calls Replayed, as a dict.
     """
 
 def schedule_values(
@@ -1355,57 +1435,9 @@ def sharding(
     What each of so many servers holds of parts that end at `ends`, as spans of parameters, and how uneven that is.
     """
 
-def simulate(
-    source: GradientSource,
-    theta: numpy.typing.NDArray[numpy.float32],
-    x: typing.Any,
-    y: numpy.ndarray,
-    validation_x: typing.Any | None,
-    validation_y: numpy.ndarray | None,
-    discipline: tuple[str, dict] | None,
-    mode: tuple[str, dict] | None,
-    rule: tuple[str, dict],
-    staleness: tuple[str, dict],
-    workers: typing.SupportsInt | typing.SupportsIndex,
-    batch_size: typing.SupportsInt | typing.SupportsIndex,
-    seed: typing.SupportsInt | typing.SupportsIndex,
-    until: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
-    evaluate_every: typing.SupportsFloat | typing.SupportsIndex,
-    compute: tuple[str, dict],
-    update: tuple[str, dict],
-    copy: tuple[str, dict],
-    progress: collections.abc.Callable | None,
-    weights: numpy.typing.NDArray[numpy.float32] | None = None,
-    commands: collections.abc.Sequence[
-        tuple[
-            typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
-        ]
-    ] = [],
-    network: tuple[str, dict] | None = None,
-    changes: collections.abc.Sequence[
-        tuple[
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-        ]
-    ] = [],
-    failing: tuple[
-        typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex
-    ] = (0.0, 0.0),
-    detection: typing.SupportsFloat | typing.SupportsIndex = ...,
-    trainers: TrainersPlan | None = None,
-    tables: collections.abc.Sequence[Table] = [],
-    shards: collections.abc.Sequence[
-        collections.abc.Sequence[
-            tuple[
-                typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
-            ]
-        ]
-    ] = [],
-    servers_of_tables: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
-) -> dict:
+def simulate(training: Training, watch: Watch, time: VirtualTime, mode: bool) -> dict:
     """
-    Trains in virtual time and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.
+    Trains in virtual time, by a mode where the training's `discipline` is one, and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.
     """
 
 def staleness_factors(
@@ -1423,77 +1455,26 @@ def time_bin_edges() -> numpy.typing.NDArray[numpy.float64]:
     """
 
 def train(
-    source: GradientSource,
-    theta: numpy.typing.NDArray[numpy.float32],
-    x: typing.Any,
-    y: numpy.ndarray,
-    validation_x: typing.Any | None,
-    validation_y: numpy.ndarray | None,
-    discipline: tuple[str, dict],
-    rule: tuple[str, dict],
-    staleness: tuple[str, dict],
-    threads: typing.SupportsInt | typing.SupportsIndex,
-    batch_size: typing.SupportsInt | typing.SupportsIndex,
-    seed: typing.SupportsInt | typing.SupportsIndex,
-    until: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
-    milestones: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
-    evaluate_every: typing.SupportsFloat | typing.SupportsIndex,
-    progress: collections.abc.Callable | None,
-    checkpoint: collections.abc.Callable | None,
-    checkpoint_every: typing.SupportsFloat | typing.SupportsIndex,
-    resume: Resumption | None,
-    weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    training: Training,
+    watch: Watch,
+    resume: Resumption | None = None,
     recorded_passes: typing.SupportsInt | typing.SupportsIndex = 0,
     leases: Leases | None = None,
     synchronisation: TrainerSync | None = None,
-    tables: collections.abc.Sequence[Table] = [],
-    record: tuple[str, str, typing.Annotated[numpy.typing.ArrayLike, numpy.float32]] | None = None,
-    metrics: tuple[
-        typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None,
-        typing.SupportsInt | typing.SupportsIndex,
-    ]
-    | None = None,
-    pause_every: typing.SupportsInt | typing.SupportsIndex = 0,
-    saving: collections.abc.Callable | None = None,
 ) -> dict:
     """
     Trains and returns what engine/result.h calls TrainResult, as a dict.
     """
 
 def train_mode(
-    source: GradientSource,
-    theta: numpy.typing.NDArray[numpy.float32],
-    x: typing.Any,
-    y: numpy.ndarray,
-    validation_x: typing.Any | None,
-    validation_y: numpy.ndarray | None,
-    mode: tuple[str, dict],
-    rule: tuple[str, dict],
-    staleness: tuple[str, dict],
-    threads: typing.SupportsInt | typing.SupportsIndex,
-    batch_size: typing.SupportsInt | typing.SupportsIndex,
-    seed: typing.SupportsInt | typing.SupportsIndex,
-    until: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex],
-    milestones: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
-    evaluate_every: typing.SupportsFloat | typing.SupportsIndex,
-    progress: collections.abc.Callable | None,
-    checkpoint: collections.abc.Callable | None,
-    checkpoint_every: typing.SupportsFloat | typing.SupportsIndex,
-    resume: Resumption | None,
-    weights: numpy.typing.NDArray[numpy.float32] | None = None,
+    training: Training,
+    watch: Watch,
     commands: collections.abc.Sequence[
         tuple[
             typing.SupportsFloat | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
         ]
-    ] = [],
-    record: tuple[str, str, typing.Annotated[numpy.typing.ArrayLike, numpy.float32]] | None = None,
-    metrics: tuple[
-        typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None,
-        typing.SupportsInt | typing.SupportsIndex,
-    ]
-    | None = None,
-    tables: collections.abc.Sequence[Table] = [],
-    pause_every: typing.SupportsInt | typing.SupportsIndex = 0,
+    ],
+    resume: Resumption | None = None,
 ) -> dict:
     """
     Trains by a mode on threads and returns what train does, and what the mode decided.

@@ -60,26 +60,21 @@ def train(
     threads: int = 1,
     batch_size: int = 2,
 ) -> Any:
-    return _core.train(
-        source,
-        np.zeros(source.dimension, np.float32),
-        x,
-        y,
-        *validation,
-        ("sequential", {}),
-        ("sgd", {"lr": ("constant", {"lr": 0.1})}),
-        ("none", {}),
-        threads,
-        batch_size,
-        0,
-        {"updates": 2},
-        [],
-        1e6,
-        None,
-        None,
-        1e6,
-        None,
+    training = _core.Training(
+        source=source,
+        theta=np.zeros(source.dimension, np.float32),
+        x=x,
+        y=y,
+        validation_x=validation[0],
+        validation_y=validation[1],
+        discipline=("sequential", {}),
+        rule=("sgd", {"lr": ("constant", {"lr": 0.1})}),
+        staleness=("none", {}),
+        workers=threads,
+        batch_size=batch_size,
+        seed=0,
     )
+    return _core.train(training, _core.Watch(until={"updates": 2}))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +119,7 @@ def train(
         (lambda: _core.batch(X, 0, 0, 0), "batch_size must be at least 1, got 0"),
         (lambda: train(batch_size=0), "batch_size must be at least 1, got 0"),
         (lambda: train(MODEL.sparse, SPARSE, batch_size=0), "batch_size must be at least 1"),
-        (lambda: train(threads=0), "threads must be at least 1, got 0"),
+        (lambda: train(threads=0), "workers must be at least 1, got 0"),
         (lambda: train(x=NONE, y=LABELS[:0]), "x must have at least one row"),
         (lambda: train(MODEL.sparse, NO_ROWS, LABELS[:0]), "x must have at least one row"),
         (lambda: train(validation=(NONE, LABELS[:0])), "x must have at least one row"),

@@ -755,37 +755,41 @@ def simulate(
     examples = head_of(train_set)
     validating = None if test_set is None else head_of(test_set)
     native = tracked(source_of(model, train_set), 1, None)
-    outcome = _core.simulate(
-        native,
-        theta,
-        examples[0],
-        examples[1],
-        None if validating is None else validating[0],
-        None if validating is None else validating[1],
-        None if playing is not None else discipline.choice(),
-        playing,
-        rule.choice(),
-        staleness.choice(),
-        workers,
-        batch_size,
-        seed,
-        rules,
-        math.inf if evaluate_every is None else evaluate_every,
-        crew.compute,
-        ("constant", {"seconds": crew.update}),
-        ("constant", {"seconds": crew.copy}),
-        None if progress is None else report,
-        examples[2],
-        [] if mode is None else mode.commands(),
-        None if crew.network is None else crew.network.choice(),
-        [(KINDS.index(kind), worker, seconds) for seconds, worker, kind in crew.changes],
-        (0.0, 0.0) if crew.failures is None else dataclasses.astuple(crew.failures),
-        math.inf if detection is None else detection,
-        None if trainers is None else _plan_of(trainers, sync),
-        [table.native for table in trained.values()],
-        [] if shards is None else shards.spans(model),
-        [] if shards is None else shards.servers_of_tables(model),
+    training = _core.Training(
+        source=native,
+        theta=theta,
+        x=examples[0],
+        y=examples[1],
+        weights=examples[2],
+        validation_x=None if validating is None else validating[0],
+        validation_y=None if validating is None else validating[1],
+        discipline=discipline.choice() if playing is None else playing,
+        rule=rule.choice(),
+        staleness=staleness.choice(),
+        workers=workers,
+        batch_size=batch_size,
+        seed=seed,
+        tables=[table.native for table in trained.values()],
     )
+    watch = _core.Watch(
+        until=rules,
+        evaluate_every=math.inf if evaluate_every is None else evaluate_every,
+        progress=None if progress is None else report,
+    )
+    virtual = _core.VirtualTime(
+        compute=crew.compute,
+        update=("constant", {"seconds": crew.update}),
+        copy=("constant", {"seconds": crew.copy}),
+        commands=[] if mode is None else mode.commands(),
+        network=None if crew.network is None else crew.network.choice(),
+        changes=[(KINDS.index(kind), worker, seconds) for seconds, worker, kind in crew.changes],
+        failing=(0.0, 0.0) if crew.failures is None else dataclasses.astuple(crew.failures),
+        detection=math.inf if detection is None else detection,
+        trainers=None if trainers is None else _plan_of(trainers, sync),
+        shards=[] if shards is None else shards.spans(model),
+        servers_of_tables=[] if shards is None else shards.servers_of_tables(model),
+    )
+    outcome = _core.simulate(training, watch, virtual, mode is not None)
     compute, settings = crew.compute
     config: dict[str, Any] = {
         "discipline": discipline.label if mode is None else type(mode).__name__,

@@ -243,23 +243,20 @@ def replay(
     x, y, weights = head_of(given)
     config = found.config
     try:
-        made = _core.replay(
-            native,
-            source_of(model, given),
-            theta,
-            x,
-            y,
-            found.discipline,
-            found.rule,
-            found.staleness,
-            found.mode,
-            config["threads"],
-            config["batch_size"],
-            config["seed"],
-            until,
-            resumed,
-            weights,
+        training = _core.Training(
+            source=source_of(model, given),
+            theta=theta,
+            x=x,
+            y=y,
+            weights=weights,
+            discipline=found.discipline,
+            rule=found.rule,
+            staleness=found.staleness,
+            workers=config["threads"],
+            batch_size=config["batch_size"],
+            seed=config["seed"],
         )
+        made = _core.replay(native, training, found.mode, until, resumed)
     except _core.Error as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
     if until not in (_MOST, made["updates"]):

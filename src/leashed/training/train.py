@@ -550,29 +550,21 @@ def train(
         part = head_of(train_set, max(batch_size, PROBE_ROWS))
         if part[0] is None:
             return 0.0
-        probe = _core.train(
-            tracked(source_of(model, train_set), m, None),
-            theta,
-            part[0],
-            part[1],
-            None,
-            None,
-            discipline.choice(),
-            rule.choice(),
-            staleness.choice(),
-            m,
-            batch_size,
-            seed,
-            {"seconds": PROBE_SECONDS},
-            [],
-            math.inf,
-            None,
-            None,
-            math.inf,
-            None,
-            part[2],
+        trial = _core.Training(
+            source=tracked(source_of(model, train_set), m, None),
+            theta=theta,
+            x=part[0],
+            y=part[1],
+            weights=part[2],
+            discipline=discipline.choice(),
+            rule=rule.choice(),
+            staleness=staleness.choice(),
+            workers=m,
+            batch_size=batch_size,
+            seed=seed,
             tables=[table.small().native for table in trained.values()],
         )
+        probe = _core.train(trial, _core.Watch(until={"seconds": PROBE_SECONDS}))
         if probe["reason"] == "interrupted":
             raise KeyboardInterrupt
         return float(probe["gradients"] / probe["elapsed"])
@@ -646,44 +638,44 @@ def train(
             recording = recordings.recording(
                 record, model, train_set, choices, config, theta, resumption, mode=mode is not None
             )
-        given = (
-            native,
-            theta,
-            examples[0],
-            examples[1],
-            None if validating is None else validating[0],
-            None if validating is None else validating[1],
-            *choices,
-            threads,
-            batch_size,
-            seed,
-            rules,
-            until.milestones,
-            evaluate_every or 0.0,
-            reports,
-            checkpointer,
-            math.inf if checkpoint_every is None else checkpoint_every,
-            resumption,
+        training = _core.Training(
+            source=native,
+            theta=theta,
+            x=examples[0],
+            y=examples[1],
+            weights=examples[2],
+            validation_x=None if validating is None else validating[0],
+            validation_y=None if validating is None else validating[1],
+            discipline=choices[0],
+            rule=choices[1],
+            staleness=choices[2],
+            workers=threads,
+            batch_size=batch_size,
+            seed=seed,
+            tables=[table.native for table in trained.values()],
+            record=recording,
+            metrics=counting,
         )
-        also: dict[str, Any] = {
-            "weights": examples[2],
-            "tables": [table.native for table in trained.values()],
-            "record": recording,
-            "metrics": counting,
-            "pause_every": checkpoint_updates or 0,
-        }
-        if mode is None:
+        watch = _core.Watch(
+            until=rules,
+            milestones=until.milestones,
+            evaluate_every=evaluate_every or 0.0,
+            progress=reports,
+            checkpoint=checkpointer,
+            checkpoint_every=math.inf if checkpoint_every is None else checkpoint_every,
+            checkpoint_updates=checkpoint_updates or 0,
+            saving=checkpointer.look if isinstance(checkpointer, resuming.Checkpointer) else None,
+        )
+        if mode is not None:
+            outcome = _core.train_mode(training, watch, mode.commands(), resumption)
+        else:
             outcome = _core.train(
-                *given,
+                training,
+                watch,
+                resumption,
                 leases=None if session is None else session.leases,
                 synchronisation=None if session is None else session.native,
-                saving=checkpointer.look
-                if isinstance(checkpointer, resuming.Checkpointer)
-                else None,
-                **also,
             )
-        else:
-            outcome = _core.train_mode(*given, commands=mode.commands(), **also)
         if (
             isinstance(checkpointer, table_checkpoints.TableCheckpointer)
             and outcome["outcome"] != "crashed"
@@ -739,29 +731,21 @@ def train_passes(
     threads = _check_threads(threads, discipline)
     batches = batches_of(data, batch_size, epochs)
     x, y, weights = head_of(data)
-    outcome: dict[str, Any] = _core.train(
-        source_of(model, data),
-        theta,
-        x,
-        y,
-        None,
-        None,
-        discipline.choice(),
-        rule.choice(),
-        policies.none().choice(),
-        threads,
-        batch_size,
-        seed,
-        {"batches": float(batches)},
-        [],
-        math.inf,
-        None,
-        run,
-        math.inf,
-        run.reached,
-        weights,
-        passes,
+    training = _core.Training(
+        source=source_of(model, data),
+        theta=theta,
+        x=x,
+        y=y,
+        weights=weights,
+        discipline=discipline.choice(),
+        rule=rule.choice(),
+        staleness=policies.none().choice(),
+        workers=threads,
+        batch_size=batch_size,
+        seed=seed,
     )
+    watch = _core.Watch(until={"batches": float(batches)}, checkpoint=run)
+    outcome: dict[str, Any] = _core.train(training, watch, run.reached, passes)
     return outcome
 
 
