@@ -81,7 +81,7 @@ def test_days_go_on_with_files_that_come(
         rule=lsh.Adagrad(0.01),
         threads=1,
     )
-    np.testing.assert_array_equal(lsh.restore(kept).parameters, whole.parameters)
+    np.testing.assert_array_equal(lsh.load(kept).parameters, whole.parameters)
     assert cli.main(["evaluate", str(kept), "--data", str(logs / "day-2.tsv.gz")]) == 0
 
 
@@ -206,7 +206,8 @@ def test_a_schema_tells_what_columns_become(
         assert json.loads(capsys.readouterr().out)["examples"] == 200
         assert cli.main(["predict", str(kept), *data, "--rows", "5"]) == 0
         assert len(capsys.readouterr().out.splitlines()) == 5
-    model, _, found, _ = lsh.restore(kept)
+    kept = lsh.load(kept)
+    model, found = kept.model, kept.tables
     assert [found[name].rows for name in found] == [3, None, None]
     assert model.features == 1
 
