@@ -117,9 +117,7 @@ def _(path: Path) -> Any:
 
 @kind("the command line's", "leashed.model")
 def _(path: Path) -> Any:
-    assert (
-        main(["train", "--model", "softmax_regression", "--updates", "3", "--save", str(path)]) == 0
-    )
+    assert main(["train", "--model", "mlp", "--updates", "3", "--save", str(path)]) == 0
 
 
 @kind("days of a graph without tables", "leashed.model")

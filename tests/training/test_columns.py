@@ -16,7 +16,7 @@ import pytest
 import leashed as lsh
 from leashed import retrieval, simulation, stream
 from leashed.datasets import Bags, ClickDataset, Dataset, hashed
-from leashed.files import checkpoint
+from leashed.files import model_file
 from leashed.models import Dense, Graph, Input
 
 ROWS = 64
@@ -231,7 +231,7 @@ def test_files_keep_them(folder: Path) -> None:
 def test_files_of_before_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = lsh.load(folder)
     model, theta, tables = kept.model, kept.parameters, kept.tables
-    monkeypatch.setattr(checkpoint, "columns_told", lambda _: {})
+    monkeypatch.setattr(model_file, "columns_told", lambda _: {})
     lsh.save(folder, model, theta, tables)
     kept = lsh.load(folder)
     theta, tables = kept.parameters, kept.tables

@@ -65,6 +65,8 @@ MOVED = {
     "sharding": "simulation.sharding",
     "shared": "engine.shared",
     "spelled": "training.spelled",
+    "stream.columns": "datasets.fields",
+    "stream.files": "datasets.files",
     "table_checkpoints": "files.resuming",
     "tables": "models.tables",
     "threads": "training.threads",
