@@ -287,6 +287,27 @@ def test_no_beginning_is_taken_for_a_model(
             lsh.load(path)
 
 
+@pytest.mark.parametrize("damage", ["run", "columns", "state.1.0.bias", "nested"])
+def test_a_run_that_cannot_be_read_is_refused(damage: str, tmp_path: Path) -> None:
+    tensors = model_file.parts(SMALL, SMALL.init(1))
+    metadata = {}
+    if damage.startswith("state"):
+        tensors |= {"state.1.0.weight": np.ones((2, 3), np.float32)}
+    else:
+        name = "run" if damage == "nested" else damage
+        metadata = {name: "[" * 100_000 if damage == "nested" else "5"}
+    model_file.write(tmp_path / "m", SMALL, tensors, metadata)
+    with pytest.raises(ValueError, match=r"cannot load .*/m: its run lacks or has a wrong "):
+        lsh.load(tmp_path / "m")
+
+
+def test_a_run_does_not_go_on_from_the_folder_around_its_state(tmp_path: Path) -> None:
+    KINDS["days of a graph without tables"][1](tmp_path / "days")
+    inside = re.escape(str(tmp_path / "days" / "state.safetensors"))
+    with pytest.raises(IsADirectoryError, match=f"has no model itself; name {inside}"):
+        trained(Graph(Input(3) >> Dense(1)), resume=tmp_path / "days")
+
+
 OLD = "is an old name"
 
 

@@ -258,11 +258,12 @@ def _loaded(
     theta = content.parameters
     found: Loaded[Any] = Loaded((model, theta))
     found.tables, found.exact = tables, exact
-    found.statistics, found.states = content.statistics, content.states
+    found.statistics = content.statistics
     try:
-        found.run, found.columns = content.run or {}, content.columns
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"cannot load {path}: {error}") from error
+        found.states, found.run = content.states, content.run or {}
+        found.columns = content.columns
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"cannot load {path}: its run lacks or has a wrong {error}") from error
     _columns.keep(theta, found.columns)
     return found
 
