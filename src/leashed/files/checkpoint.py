@@ -18,20 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from leashed.base import checks
 from leashed.datasets.columns import Columns
 from leashed.files import folders, model_file
-from leashed.files.model_file import (
-    STATISTICS,
-    BuiltIn,
-    Content,
-    checksum,
-    described,
-    description,
-    mismatch,
-    parts,
-    read,
-    shapes,
-    whole,
-    write,
-)
+from leashed.files.model_file import *  # whose names have been here
+from leashed.files.model_file import STATISTICS, BuiltIn, Content
 from leashed.models import _columns
 from leashed.models.external import Description, External
 from leashed.models.factorisation import FactorisationMachine
@@ -40,26 +28,7 @@ from leashed.models.network import Model
 from leashed.models.tables import Table
 from leashed.models.tables import check as check_tables
 
-# Those of model_file have been here.
-__all__ = [
-    "Loaded",
-    "Restored",
-    "checksum",
-    "described",
-    "description",
-    "load",
-    "load_statistics",
-    "load_whole",
-    "mismatch",
-    "parts",
-    "read",
-    "read_model",
-    "restore",
-    "save",
-    "shapes",
-    "whole",
-    "write",
-]
+__all__ = ["Loaded", "Restored", "load", "load_statistics", "load_whole", "restore", "save"]
 
 T = TypeVar("T")
 M_co = TypeVar("M_co", bound="BuiltIn | External", covariant=True)

@@ -414,34 +414,22 @@ def begin(
     path = given.path if isinstance(given, From) else given
     other_data, any_files = isinstance(given, OtherData), isinstance(given, AnyFiles)
     try:
-        return _begun(path, model, config, tables, other_data=other_data, any_files=any_files)
+        folder = folders.opened(path) if tables else None
+        # (Whatever is wrong, and is told, is the folder's.)
+        file = path if folder is None else folder.model
+        content = model_file.read(file)
+        training, position = resume(
+            file, content, model, config, other_data=other_data, any_files=any_files
+        )
+        if folder is not None:
+            folder.require(tables, same_rule=True)
+        return Begun(training, position, statistics(content), folder)
     except (OSError, ValueError) as error:
         if not isinstance(given, Left):
             raise
         if not isinstance(error, FileNotFoundError):
             warn(f"{path} is of no use, so this trainer begins with initial parameters: {error}")
     return Begun()
-
-
-def _begun(
-    path: str | os.PathLike[str],
-    model: AnyModel,
-    config: dict[str, Any],
-    tables: Mapping[str, Table],
-    *,
-    other_data: bool,
-    any_files: bool,
-) -> Begun:
-    folder = folders.opened(path) if tables else None
-    # (Whatever is wrong, and is told, is the folder's.)
-    file = path if folder is None else folder.model
-    content = model_file.read(file)
-    training, position = resume(
-        file, content, model, config, other_data=other_data, any_files=any_files
-    )
-    if folder is not None:
-        folder.require(tables, same_rule=True)
-    return Begun(training, position, statistics(content), folder)
 
 
 def resume(
