@@ -535,3 +535,26 @@ def test_the_command_line_resumes(path: Path, capsys: pytest.CaptureFixture[str]
     error = capsys.readouterr().err
     assert error.startswith("leashed: error: cannot resume")
     assert "seed was 0 and is 1" in error
+
+
+def test_what_a_process_has_left_is_gone_on_from_where_it_is_of_use(
+    path: Path, digits: Dataset
+) -> None:
+    """As a cluster's trainers do, which are started again and again with the same arguments."""
+    left = resuming.Left(path)
+    whole = run(digits, 40)
+    new = run(digits, 20, resume=left, checkpoint=path)
+    assert "resumed_at" not in new.config
+    resumed = run(digits, 40, resume=left)
+    assert resumed.config["resumed_at"] == 20
+    np.testing.assert_array_equal(resumed.parameters, whole.parameters)
+    with pytest.warns(RuntimeWarning, match=r"is of no use, .* initial parameters: .*seed was 3"):
+        other = run(digits, 10, resume=left, seed=4)
+    assert "resumed_at" not in other.config
+    path.write_bytes(b"nothing")
+    with pytest.warns(RuntimeWarning, match=r"is of no use, .*: cannot load .*truncated or not"):
+        run(digits, 10, resume=left)
+    with pytest.raises(ValueError, match=r"cannot load .*truncated or not"):
+        run(digits, 10, resume=resuming.AnyFiles(path))
+    with pytest.raises(FileNotFoundError):
+        run(digits, 10, resume=resuming.OtherData(path.with_name("none")))
