@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leashed import _core
-from leashed.stream.columns import Column, Schema
+from leashed.datasets.fields import Column, Schema
 from leashed.stream.stream import Options, Stream
 
 __all__ = ["arrow"]
