@@ -12,6 +12,7 @@ import dataclasses
 import random
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,15 +20,15 @@ import numpy as np
 
 from leashed import models
 from leashed.base import checks
+from leashed.base.table import number
 from leashed.cluster import packing
 from leashed.cluster.shadowsync.fleet import train_together
 from leashed.cluster.shadowsync.scaling import Scaling, synchroniser
 from leashed.cluster.shadowsync.servers import Servers
-from leashed.cluster.shadowsync.study import Record
 from leashed.datasets import Split
 from leashed.disciplines import Hogwild
-from leashed.report.table import number
 from leashed.stopping import Until
+from leashed.studies.study import Record
 
 __all__ = ["Figure5", "Paced"]
 
@@ -110,7 +111,12 @@ class Figure5(Scaling):
     def seconds(self) -> float:
         return len(self.settings()) * (self.warm + self.window + _AROUND)
 
-    def measure(self, setting: Record, data: Split | None) -> Record:  # noqa: ARG002
+    def measure(
+        self,
+        setting: Record,
+        data: Split | None,  # noqa: ARG002
+        go_on: Callable[[object], None],  # noqa: ARG002
+    ) -> Record:
         paced = Paced(self.pace)
         model = models.external(
             paced, loss=Paced.loss, dimension=self.dimension, features=1, name="paced"
