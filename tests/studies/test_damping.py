@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from leashed.cli import main, study
-from leashed.studies import recommender
 from leashed.studies.damping import DAMPING, Asked, curves
 from leashed.studies.plots.damping import over_time
 
@@ -33,7 +32,7 @@ def test_every_damping_begins_alike_and_ends_apart() -> None:
 
 
 def test_a_run_that_crashed_has_no_loss_from_there_on() -> None:
-    padded = recommender.padded(np.array([1.0, 2.0]), 5)
+    padded = SMALL.padded(np.array([1.0, 2.0]))
     assert padded[:2].tolist() == [1.0, 2.0]
     assert np.isnan(padded[2:]).all()
 

@@ -12,6 +12,7 @@ import pytest
 
 import leashed as lsh
 from leashed.cli import _parser, main, study
+from leashed.studies import damping, shat
 from leashed.studies.study import Kept, Part, Study, plain, revived, run
 from leashed.studies.swap import Curve
 
@@ -89,6 +90,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         return {**whole(options, kind), **fewer}
 
     monkeypatch.setattr("leashed.cli.study.given", given)
+    for name in ("METHODS", "SHARDINGS", "CLUSTERS"):
+        few = dict(list(getattr(shat, name).items())[:2])
+        monkeypatch.setattr(f"leashed.studies.shat.{name}", few)
+    monkeypatch.setattr("leashed.studies.shat.HETEROGENEOUS", ("ASP",))
     monkeypatch.setattr("leashed.studies.combinations.DISCIPLINES", (lsh.Sequential(),))
     monkeypatch.setattr("leashed.studies.combinations.POLICIES", (lsh.staleness.none(),))
     tune = importlib.import_module("leashed.studies.tune")
@@ -233,6 +238,21 @@ def test_ctrl_c_leaves_what_has_not_ended(tmp_path: Path) -> None:
         assert len(ran.records) + len(ran.left) == 20
         assert {"repeat": 0, "n": 13} in ran.left
         assert len(path.read_text().splitlines()) == len(ran.records) >= 12
+
+
+def test_a_run_that_ctrl_c_has_cut_short_is_no_record() -> None:
+    asked = damping.Asked(workers=(3,), updates=300, rows=200, repeats=2)
+
+    def begun(_: object, number: int) -> None:
+        if number == 2:  # others are under way
+            raise KeyboardInterrupt
+
+    ran = run(asked, begun=begun)
+    assert ran.interrupted
+    assert len(ran.records) < 3
+    assert len(ran.left) == 8 - len(ran.records)
+    for record in ran.records:
+        assert None not in record["measured"]["loss"]
 
 
 def test_an_error_keeps_what_ended_before(tmp_path: Path) -> None:

@@ -97,9 +97,7 @@ def _command(options: argparse.Namespace) -> int:
     return perform(study, options, kept, load_data(options) if kind.DATA else None)
 
 
-def add_fields(
-    parser: Arguments, kind: type[Study], leave: Sequence[str] = (), *, full: bool = True
-) -> None:
+def add_fields(parser: Arguments, kind: type[Study], leave: Sequence[str] = ()) -> None:
     """The options that a study's fields are, but those in ``leave``, and ``--full`` where a field has
     a value for it.
     """
@@ -120,7 +118,7 @@ def add_fields(
             choices=about["choices"],
             help=f"{about['told']} (default: {shown})",
         )
-    if larger and full:
+    if larger:
         parser.add_argument(
             "--full", action="store_true", help=f"{', '.join(larger)}, which takes long"
         )

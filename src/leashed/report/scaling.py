@@ -12,7 +12,7 @@ from leashed.report import summary
 from leashed.studies import scaling
 from leashed.studies.plan import Plan, Setting
 from leashed.studies.runs import Run
-from leashed.studies.study import Part, Record, Study
+from leashed.studies.study import GoOn, Part, Record, Study
 
 __all__ = ["Scaling"]
 
@@ -42,7 +42,7 @@ class Scaling(Study):
     def left(self, records: Iterable[Run], data: Any) -> list[Setting]:
         return scaling.left(self.plan, data, records)
 
-    def measure(self, setting: Setting, data: Any, go_on: Callable[[object], None]) -> Run:
+    def measure(self, setting: Setting, data: Any, go_on: GoOn) -> Run:
         (run,) = scaling.run(self.plan, data, settings=[setting], progress=go_on)
         return run
 

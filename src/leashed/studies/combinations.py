@@ -21,7 +21,7 @@ from leashed.rules import SWAP, Rule, Stepping
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.studies.plan import build_model
-from leashed.studies.study import Part, Record, Study, option, revived, unbroken
+from leashed.studies.study import GoOn, Part, Record, Study, option, revived, unbroken
 from leashed.training.doubts import ends_are_told
 from leashed.training.train import train
 
@@ -164,12 +164,7 @@ class Combinations(Study):
         return cls(rules, *(conditions[name] for name in ("threads", "batch_size", "seconds")))
 
     @ends_are_told()
-    def measure(
-        self,
-        setting: Record,
-        data: Split,
-        go_on: Callable[[object], None],  # noqa: ARG002
-    ) -> Outcome:
+    def measure(self, setting: Record, data: Split, go_on: GoOn) -> Outcome:  # noqa: ARG002
         discipline = next(one for one in DISCIPLINES if one.label == setting["discipline"])
         result = unbroken(
             train(

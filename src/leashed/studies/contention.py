@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +22,7 @@ from leashed.rules import SGD
 from leashed.simulation.virtual_time import Costs, Simulation
 from leashed.stopping import Until
 from leashed.studies import analysis
-from leashed.studies.study import Data, Part, Record, Study, option, revived, unbroken
+from leashed.studies.study import Data, GoOn, Part, Record, Study, option, revived, unbroken
 from leashed.training.result import TrainResult, gamma
 from leashed.training.train import train
 
@@ -149,12 +149,7 @@ class Contention(Study):
             if when == "virtual" or (self.real and m <= cores())
         ]
 
-    def measure(
-        self,
-        setting: Record,
-        data: Dataset,
-        go_on: Callable[[object], None],  # noqa: ARG002
-    ) -> Record:
+    def measure(self, setting: Record, data: Dataset, go_on: GoOn) -> Record:  # noqa: ARG002
         point = self.point(setting, models.softmax_regression(data.features, data.classes), data)
         return {**vars(point), "persistence": setting["persistence"]}
 

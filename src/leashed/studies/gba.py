@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -18,7 +18,7 @@ from leashed.studies import gba_bound, recommender, switching
 from leashed.studies.gba_bound import Bound
 from leashed.studies.intervals import interval
 from leashed.studies.recommender import NAME
-from leashed.studies.study import Part, Record, Study, revived
+from leashed.studies.study import GoOn, Part, Record, Study, revived
 from leashed.studies.switching import (
     DAILY,
     MODES,
@@ -143,12 +143,7 @@ class Switching(Setting, Study):
             ),
         ]
 
-    def measure(
-        self,
-        setting: Record,
-        data: object,  # noqa: ARG002
-        go_on: Callable[[object], None],
-    ) -> Any:
+    def measure(self, setting: Record, data: Any, go_on: GoOn) -> Any:  # noqa: ARG002
         kind, seed = setting["of"], self.seed + setting.get("repeat", 0)
         if kind == "day":
             return switching.hour_by_hour(self, setting["mode"])

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import product
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import modes, staleness
+from leashed import staleness
 from leashed.base import checks
 from leashed.base.table import MISSING, Table
-from leashed.datasets import ClickDataset
 from leashed.models.layers import BatchNorm, DataNorm
-from leashed.rules import Adagrad
-from leashed.simulation.virtual_time import simulate
 from leashed.staleness import Policy
-from leashed.stopping import Until
-from leashed.studies import recommender
 from leashed.studies.damping import BASELINE
 from leashed.studies.intervals import Interval, interval
-from leashed.studies.recommender import NAME, padded
-from leashed.studies.stale import TIMES
-from leashed.studies.study import Part, Record, Study, option
+from leashed.studies.many_workers import ManyWorkers
+from leashed.studies.recommender import NAME
+from leashed.studies.study import GoOn, Part, Record, option
 from leashed.training.doubts import ends_are_told
 from leashed.training.result import TrainResult
 
@@ -58,9 +52,7 @@ ARMS: dict[str, Arm] = {
 (docs/readings.md#staleness-and-data-normalisation-swap). Batch normalisation in its place, and what
 is left without staleness normalisation, are ours."""
 
-_EVALUATIONS = 10
 _TESTED = 10_000
-_ACCUMULATED = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,22 +94,8 @@ _HEADER = [
 
 
 @dataclass(frozen=True)
-class Asked(Study):
-    """What to train.
-
-    Args:
-        workers: numbers of workers.
-        updates: of each worker, in the mean.
-        times: of ``stale.TIMES``.
-        lr: of Adagrad, whose sums begin at 0.1 as for the study of damping.
-        batch_size: clicks of a gradient, which its means are of.
-        rows: clicks to train on.
-        repeats: runs of each setting, of seeds ``seed``, ``seed + 1`` and so on.
-        seed: of the first.
-
-    Raises:
-        TypeError, ValueError: an argument is wrong; the message names it.
-    """
+class Asked(ManyWorkers):
+    """What to train, as of ``ManyWorkers``; means are of a gradient's clicks."""
 
     NAME: ClassVar[str] = "normalisation"
     TITLE: ClassVar[str] = "Data normalisation among many workers"
@@ -126,76 +104,31 @@ class Asked(Study):
         "Train with thousands of workers in virtual time, with stale gradients damped or not and with "
         "mini-batches normalised or not: Figure 6 of extreme-scale-asgd."
     )
-    SIDE_BY_SIDE: ClassVar[bool] = True
+    VARIED: ClassVar[str] = "arm"
 
-    workers: tuple[int, ...] = option((1000, 3000), "numbers of them", checks.whole)
-    updates: int = option(30, "of each worker", checks.whole, full=150, command=False)
-    times: str = option("normal", "of gradients", choices=TIMES)
     lr: float = option(0.003, "of Adagrad", partial(checks.real, above=0.0))
     batch_size: int = option(32, "clicks of a gradient", partial(checks.whole, minimum=2))
-    rows: int = option(100_000, "clicks to train on", checks.whole, full=500_000, command=False)
-    repeats: int = option(3, "seeds of each", checks.whole)
-    seed: int = option(0, "the first", partial(checks.whole, minimum=0))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.whole("batch_size", self.batch_size, 2, self.rows)
 
-    @cached_property
-    def days(self) -> list[ClickDataset]:
-        """Clicks to train on, and another day's."""
-        return recommender.days(self.rows, 2, self.seed)
-
-    def settings(self) -> list[Record]:
-        return [
-            {"repeat": repeat, "workers": workers, "arm": arm}
-            for repeat, workers, arm in product(range(self.repeats), self.workers, ARMS)
-        ]
+    def arms(self) -> Iterable[str]:
+        return ARMS
 
     @ends_are_told()
-    def measure(
-        self,
-        setting: Record,
-        data: object,  # noqa: ARG002
-        go_on: Callable[[object], None],
-    ) -> Record:
-        arm, seed = ARMS[setting["arm"]], self.seed + setting["repeat"]
-        train, other = self.days
-        result = simulate(
-            recommender.model(arm.norm),
-            train,
-            validation=other[:_TESTED],
-            cluster=TIMES[self.times](setting["workers"]),
-            mode=modes.ASP(),
-            until=Until(seconds=float(self.updates)),
-            rule=Adagrad(self.lr, initial_accumulator=_ACCUMULATED),
-            staleness=arm.damping,
-            tables=recommender.new_tables(self.lr, seed),
-            batch_size=self.batch_size,
-            seed=seed,
-            evaluate_every=self.updates / _EVALUATIONS,
-            progress=go_on,
-        ).result
-        return {
-            "auc": padded(result.validation_auc, _EVALUATIONS + 1),
-            "near_zero": _near_zero(result) if isinstance(arm.norm, DataNorm) else 0.0,
-        }
+    def measure(self, setting: Record, data: Any, go_on: GoOn) -> Record:  # noqa: ARG002
+        arm = ARMS[setting["arm"]]
+        result = self.train(setting, *arm, go_on, self.days[1][:_TESTED])
+        near_zero = _near_zero(result) if isinstance(arm.norm, DataNorm) else 0.0
+        return {"auc": self.padded(result.validation_auc), "near_zero": near_zero}
 
     def curves(self, records: Sequence[Record]) -> list[Curve]:
         """One for each number of workers and arm."""
-        found: list[Curve] = []
-        for workers, arm in product(self.workers, ARMS):
-            mine = [
-                record["measured"]
-                for record in records
-                if (record["setting"]["workers"], record["setting"]["arm"]) == (workers, arm)
-            ]
-            if mine:
-                seconds = np.linspace(0.0, float(self.updates), _EVALUATIONS + 1)
-                auc = np.array([one["auc"] for one in mine], np.float64)
-                near_zero = float(np.mean([one["near_zero"] for one in mine]))
-                found.append(Curve(workers, arm, seconds, auc, near_zero))
-        return found
+        return [
+            Curve(workers, arm, self.seconds, one["auc"], float(one["near_zero"].mean()))
+            for workers, arm, one in self.measured(records)
+        ]
 
     def parts(self, records: Sequence[Record]) -> list[Part]:
         found = self.curves(records)

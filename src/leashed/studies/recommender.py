@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ __all__ = [
     "gradient",
     "model",
     "new_tables",
-    "padded",
     "require_finite",
 ]
 
@@ -72,13 +71,6 @@ def require_finite(trained: TrainResult, what: str, remedy: str) -> None:
     """ValueError where ``what`` was trained to NaN or infinity, from which nothing goes on."""
     if trained.outcome == "crashed":
         raise ValueError(f"{what} crashed: what it trains is no longer finite; {remedy}")
-
-
-def padded(series: NDArray[np.floating[Any]], length: int) -> NDArray[np.float64]:
-    """With NaN at its end, to so many values: a run that has crashed has fewer evaluations."""
-    found = np.full(length, np.nan)
-    found[: len(series)] = series[:length]
-    return found
 
 
 def gradient(trained: TrainResult, clicks: ClickDataset) -> Gradient:

@@ -31,7 +31,7 @@ from leashed.stopping import Until
 from leashed.studies.intervals import interval
 from leashed.studies.sharded import NETS, SHARDINGS, Throughput, imbalance, rate
 from leashed.studies.side_by_side import side_by_side
-from leashed.studies.study import Part, Record, Study, option, revived
+from leashed.studies.study import GoOn, Part, Record, Study, option, revived, unbroken
 from leashed.training.doubts import ends_are_told
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Asked(Study):
         workers = dict.fromkeys(setting["n"] for setting in settings if setting["n"] > 1)
         return dataclasses.replace(super().of(records), workers=tuple(workers) or cls.workers)
 
-    def measure(self, setting: Record, data: Split, go_on: Callable[[object], None]) -> Any:
+    def measure(self, setting: Record, data: Split, go_on: GoOn) -> Any:
         n, seed = setting["n"], self.seed + setting["repeat"]
         if "net" in setting:
             return {"rate": rate(setting["net"], setting["sharding"], n, seed)}
@@ -299,7 +299,7 @@ def _train(
     model: Model,
     data: Split,
     setting: _Setting,
-    go_on: Callable[[object], None],
+    go_on: GoOn,
 ) -> Trained:
     n, mode = setting.workers, METHODS[setting.method]
     reduces = setting.method == "AR-SGD"
@@ -350,7 +350,7 @@ def _lasts(asked: Asked, data: Split, setting: _Setting) -> float:
 def _judged(
     model: Model, test: Dataset, setting: _Setting, played: Simulation, eta: float, passes: float
 ) -> Trained:
-    result = played.result
+    result = unbroken(played.result)
     over_time = result.validation_accuracy
     accuracy, own, distance = float(over_time[-1]), math.nan, math.nan
     if result.outcome == "crashed":

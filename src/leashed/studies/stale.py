@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from leashed.base.table import MISSING, Table, number
 from leashed.rules import SGD
 from leashed.simulation.virtual_time import Cluster
 from leashed.stopping import Until
-from leashed.studies.study import Part, Record, Study, option, revived
+from leashed.studies.study import GoOn, Part, Record, Study, option, revived
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,12 +119,7 @@ class Counting(Study):
     def settings(self) -> list[Record]:
         return [{"workers": n, "times": times} for n, times in product(self.workers, TIMES)]
 
-    def measure(
-        self,
-        setting: Record,
-        data: object,  # noqa: ARG002
-        go_on: Callable[[object], None],  # noqa: ARG002
-    ) -> Counted:
+    def measure(self, setting: Record, data: Any, go_on: GoOn) -> Counted:  # noqa: ARG002
         return count(setting["workers"], setting["times"], self.updates, self.seed)
 
     def parts(self, records: Sequence[Record]) -> list[Part]:

@@ -47,6 +47,8 @@ T = TypeVar("T")
 Record = dict[str, Any]
 Data = Split | Dataset | None
 Check = Callable[[str, Any], object]
+GoOn = Callable[[object], None]
+"""What a run calls now and then: raises KeyboardInterrupt when others have ended it."""
 
 
 def option(
@@ -127,7 +129,7 @@ class Study(ABC):
         """All runs, repeat by repeat, so that a machine that drifts treats all alike."""
 
     @abstractmethod
-    def measure(self, setting: Any, data: Any, go_on: Callable[[object], None]) -> Any:
+    def measure(self, setting: Any, data: Any, go_on: GoOn) -> Any:
         """Run one of them.
 
         Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from leashed.rules import SWAP, Adagrad, RMSprop, Rule
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.intervals import Interval, interval
-from leashed.studies.study import Part, Record, Study, option
+from leashed.studies.study import GoOn, Part, Record, Study, option
 from leashed.training.doubts import ends_are_told
 from leashed.training.train import train
 
@@ -137,12 +137,7 @@ class Asked(Study):
             for repeat, name in product(range(self.repeats), OPTIMIZERS)
         ]
 
-    def measure(
-        self,
-        setting: Record,
-        data: object,  # noqa: ARG002
-        go_on: Callable[[object], None],
-    ) -> Record:
+    def measure(self, setting: Record, data: Any, go_on: GoOn) -> Record:  # noqa: ARG002
         rule = OPTIMIZERS[setting["optimizer"]](self)
         auc, accumulated = _run(rule, self, self.seed + setting["repeat"], go_on)
         return {"auc": auc, "accumulator": accumulated}
@@ -208,9 +203,7 @@ def curves(asked: Asked) -> Iterator[Curve]:
     yield from asked.curves(asked.all())
 
 
-def _run(
-    rule: Rule, asked: Asked, seed: int, go_on: Callable[[object], None]
-) -> tuple[list[float], list[float]]:
+def _run(rule: Rule, asked: Asked, seed: int, go_on: GoOn) -> tuple[list[float], list[float]]:
     """Day after day, each from what the day before has left in a checkpoint."""
     model = recommender.model()
     days = recommender.days(asked.rows, asked.days + 1, seed, asked.drift)

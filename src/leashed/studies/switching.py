@@ -24,7 +24,7 @@ from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side
-from leashed.studies.study import option
+from leashed.studies.study import GoOn, option, unbroken
 from leashed.training.doubts import ends_are_told
 from leashed.training.result import Histogram
 
@@ -268,7 +268,7 @@ def career_of(
     setting: Setting,
     career: Career,
     clicks: Sequence[ClickDataset],
-    go_on: Callable[[object], None] = lambda _: None,
+    go_on: GoOn = lambda _: None,
 ) -> list[Day]:
     """A career's days. The rule of the dense parameters begins anew every day, those of rows go on.
 
@@ -296,7 +296,7 @@ def career_of(
             tables=tables,
             progress=go_on,
         )
-        recommender.require_finite(played.result, *crash(mode, state))
+        recommender.require_finite(unbroken(played.result), *crash(mode, state))
         theta = played.result.parameters
         found.append(_day(mode, played))
     return found

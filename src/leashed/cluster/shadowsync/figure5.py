@@ -12,7 +12,6 @@ import dataclasses
 import random
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -28,7 +27,7 @@ from leashed.cluster.shadowsync.servers import Servers
 from leashed.datasets import Split
 from leashed.disciplines import Hogwild
 from leashed.stopping import Until
-from leashed.studies.study import Record
+from leashed.studies.study import GoOn, Record
 
 __all__ = ["Figure5", "Paced"]
 
@@ -111,12 +110,7 @@ class Figure5(Scaling):
     def seconds(self) -> float:
         return len(self.settings()) * (self.warm + self.window + _AROUND)
 
-    def measure(
-        self,
-        setting: Record,
-        data: Split | None,  # noqa: ARG002
-        go_on: Callable[[object], None],  # noqa: ARG002
-    ) -> Record:
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         paced = Paced(self.pace)
         model = models.external(
             paced, loss=Paced.loss, dimension=self.dimension, features=1, name="paced"

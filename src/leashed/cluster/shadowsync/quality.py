@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,7 +25,7 @@ from leashed.rules import SGD
 from leashed.stopping import Until, batches_in
 from leashed.studies.intervals import interval
 from leashed.studies.scaling import MODELS, build_model
-from leashed.studies.study import Part, Record
+from leashed.studies.study import GoOn, Part, Record
 from leashed.sync import SYNCHRONISERS, Synchroniser, When, background, every
 from leashed.training.train import mean_loss
 
@@ -111,12 +111,7 @@ class Pass(Timed):
     def seconds(self) -> float:
         return len(self.settings()) * (self.examples / _RATE + _AROUND)
 
-    def measure(
-        self,
-        setting: Record,
-        data: Split | None,
-        go_on: Callable[[object], None],  # noqa: ARG002
-    ) -> Record:
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
         model = build_model(self.model, data.train)
         sync = synchroniser_of(setting, self.iterations(len(data.train)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,7 +23,7 @@ from leashed.models.network import Model
 from leashed.rules import SGD
 from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until, batches_in
-from leashed.studies.study import Record
+from leashed.studies.study import GoOn, Record
 from leashed.sync import Synchroniser
 from leashed.training.train import mean_loss
 
@@ -186,12 +186,7 @@ class VirtualFigure5(Played, Scaling):
         iterations = self.passes * self.examples / self.batch_size
         return len(self.settings()) * iterations / _RATE
 
-    def measure(
-        self,
-        setting: Record,
-        data: Split | None,
-        go_on: Callable[[object], None],  # noqa: ARG002
-    ) -> Record:
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
         sync = synchroniser(setting["sync"])
         return self.play(data, setting["trainers"], setting["servers"], sync, setting["repeat"])
@@ -260,12 +255,7 @@ class PlayedPass(Played, Pass):
         iterations = self.passes * self.examples / self.batch_size
         return len(self.settings()) * iterations / _RATE
 
-    def measure(
-        self,
-        setting: Record,
-        data: Split | None,
-        go_on: Callable[[object], None],  # noqa: ARG002
-    ) -> Record:
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
         sync = synchroniser_of(setting, self.iterations(len(data.train)))
         trainers = 1 if setting["sync"] == ALONE else self.trainers
