@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from leashed import metrics
 from leashed.base import atomic, checks
+from leashed.base.table import number, pairs
 from leashed.cli import clicks, files, sparse
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.files.checkpoint import Loaded, load_whole
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
-from leashed.report.table import number, pairs
 from leashed.training.spelled import data_of
 
 if TYPE_CHECKING:

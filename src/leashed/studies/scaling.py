@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import nullcontext
 
 import numpy as np
@@ -40,7 +40,7 @@ def run(
     plan: Plan,
     data: Dataset,
     *,
-    settings: Sequence[Setting] | None = None,
+    settings: Iterable[Setting] | None = None,
     started: Callable[[int, Setting], object] | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> Generator[Run, None, None]:

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, ClassVar
 from leashed import models
 from leashed.base import checks
 from leashed.base.machine import cores
+from leashed.base.table import MISSING, Table, number
 from leashed.cluster.shadowsync.quality import ALONE, Pass, Sweep, Table2, synchroniser_of
 from leashed.cluster.shadowsync.scaling import NONE, Scaling, synchroniser
-from leashed.cluster.shadowsync.study import Record, Study
+from leashed.cluster.shadowsync.timed import Timed
 from leashed.datasets import Dataset, Split
 from leashed.disciplines import Hogwild
 from leashed.models.network import Model
-from leashed.report.table import MISSING, number, text
 from leashed.rules import SGD
 from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until, batches_in
+from leashed.studies.study import GoOn, Record
 from leashed.sync import Synchroniser
 from leashed.training.train import mean_loss
 
@@ -37,7 +38,7 @@ _LOSSES = ("train_loss", "eval_loss")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played(Study):
+class Played(Timed):
     """What both need to know.
 
     Args:
@@ -185,7 +186,7 @@ class VirtualFigure5(Played, Scaling):
         iterations = self.passes * self.examples / self.batch_size
         return len(self.settings()) * iterations / _RATE
 
-    def measure(self, setting: Record, data: Split | None) -> Record:
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
         sync = synchroniser(setting["sync"])
         return self.play(data, setting["trainers"], setting["servers"], sync, setting["repeat"])
@@ -199,8 +200,8 @@ class VirtualFigure5(Played, Scaling):
             f"MB/s each way; {self.passes:g} passes over the data in each run."
         )
 
-    def report(self, records: Sequence[Record]) -> str:
-        return f"{super().report(records)}\n\n{self._losses(records)}"
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        return [*super().tables(records), self._losses(records)]
 
     def losses(self, records: Sequence[Record], name: str) -> dict[str, dict[int, float]]:
         """A loss by the number of trainers, of every arm with the first number of servers."""
@@ -216,10 +217,9 @@ class VirtualFigure5(Played, Scaling):
         }
 
     def loss_panels(self, records: Sequence[Record]) -> dict[str, dict[str, dict[int, float]]]:
-        """For a plot: both losses, by their names."""
         return {name.replace("_", " "): self.losses(records, name) for name in _LOSSES}
 
-    def _losses(self, records: Sequence[Record]) -> str:
+    def _losses(self, records: Sequence[Record]) -> Table:
         counts = sorted({record["setting"]["trainers"] for record in records})
         header = ["loss of the first replica, by trainers", *map(str, counts)]
         rows = [
@@ -230,7 +230,7 @@ class VirtualFigure5(Played, Scaling):
             for name in _LOSSES
             for arm, curve in self.losses(records, name).items()
         ]
-        return text(header, rows)
+        return Table(header, rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +255,7 @@ class PlayedPass(Played, Pass):
         iterations = self.passes * self.examples / self.batch_size
         return len(self.settings()) * iterations / _RATE
 
-    def measure(self, setting: Record, data: Split | None) -> Record:
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
         sync = synchroniser_of(setting, self.iterations(len(data.train)))
         trainers = 1 if setting["sync"] == ALONE else self.trainers
