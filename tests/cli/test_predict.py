@@ -547,10 +547,6 @@ def test_a_pipe_is_trained_on_and_predicted(
         (["--model", "fm", "--data", "{}/no-*.svm", "--stream"], "no file matches"),
         (["--model", "fm", "--data", "{}/values.libsvm", "--stream"], "that are no labels"),
         (
-            ["--model", "fm", "--data", "{}/a.svm", "--stream", "--mode", "gba:m=2"],
-            "mode is not for streams",
-        ),
-        (
             ["--model", "fm", "--data", "{}/a.svm", "--stream", "--loss", "0.1"],
             "until.loss is not for streams",
         ),

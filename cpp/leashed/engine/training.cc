@@ -17,8 +17,7 @@ Training::Training(const GradientSource& source, const DatasetView& data, Discip
       batches(make_batches(data, batch_size, seed, stream, whole_passes)),
       sparse_runs(data.sparse || stream ? discipline.sparse_runs() : nullptr),
       run_batches(sparse_runs && !stream ? static_cast<const RunBatches*>(batches.get()) : nullptr),
-      stream_batches(sparse_runs && stream ? static_cast<const StreamBatches*>(batches.get())
-                                           : nullptr),
+      streams_runs(sparse_runs && stream),
       claim(sparse_runs ? RunSampler::run_of(batch_size) : 1),
       curvature(sparse_runs ? source.curvature() * data.mean_weight() : 0),
       from(from),

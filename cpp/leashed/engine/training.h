@@ -7,7 +7,6 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/data/run_batches.h"
-#include "leashed/data/stream_batches.h"
 #include "leashed/engine/leases.h"
 #include "leashed/engine/position.h"
 #include "leashed/engine/run.h"
@@ -18,6 +17,7 @@ namespace leashed {
 
 class Discipline;
 class SparseRuns;
+struct StreamedData;
 
 struct Training : Run {
   Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
@@ -33,10 +33,10 @@ struct Training : Run {
   const std::unique_ptr<const BatchSource> batches;
   // Where workers make updates themselves, a run of them at a time; else null.
   SparseRuns* const sparse_runs;
-  const RunBatches* const run_batches;        // `batches`, then; null where there is a stream
-  const StreamBatches* const stream_batches;  // `batches`, then, of a stream; null: of none
-  const std::size_t claim;                    // batches that a worker claims at once
-  const double curvature;                     // in sparse runs: of the mean loss, at most
+  const RunBatches* const run_batches;  // `batches`, then; null where there is a stream
+  const bool streams_runs;              // then, and of a stream
+  const std::size_t claim;              // batches that a worker claims at once
+  const double curvature;               // in sparse runs: of the mean loss, at most
   const Position from;
   Leases* const leases;                    // where batch numbers come from; null: 0, 1, …
   Synchronisation* const synchronisation;  // with other trainings, or null

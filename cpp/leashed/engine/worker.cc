@@ -109,7 +109,7 @@ bool Worker::wants_another() {
   }
   const std::uint64_t most = training_.until.updates;
   bool due = false;
-  if (training_.stream_batches ? next_.count == 0 : !exists(next_.place)) {
+  if (training_.streams_runs ? next_.count == 0 : !exists(next_.place)) {
     if (training_.stop.stopped()) return false;
     // Then no update is claimed that another worker has a batch for.
     const bool updates = training_.sparse_runs
@@ -151,7 +151,7 @@ void Worker::look_ahead() {
     next_.k = std::max(next_.k, training_.from.batches);
     next_.count = Training::left(end, next_.k);
     // Rows behind the run's end are not waited for.
-    if (training_.stream_batches && next_.count > 0) fill_run(next_);
+    if (training_.streams_runs && next_.count > 0) fill_run(next_);
   } else {
     fill(next_);
   }
@@ -274,7 +274,7 @@ void Worker::step() {
 }
 
 float Worker::update(const InPlaceView& view) {
-  if (training_.stream_batches) return update_streamed(view);
+  if (training_.streams_runs) return update_streamed(view);
   float check = 0;
   for (std::uint64_t done = 0; done < current_.count;) {
     std::size_t batches = 0;
@@ -307,7 +307,7 @@ float Worker::update_streamed(const InPlaceView& view) {
 }
 
 float Worker::update(const InPlaceView& view, BatchView batches, std::uint64_t done) {
-  const bool wants_loss = training_.stream_batches || !telemetry_->passes.empty();
+  const bool wants_loss = training_.streams_runs || !telemetry_->passes.empty();
   double loss = 0;
   const SparseUpdate update{view.theta, view.stride,   training_.batch_size,
                             *view.rule, view.t + done, wants_loss ? &loss : nullptr};
@@ -315,7 +315,7 @@ float Worker::update(const InPlaceView& view, BatchView batches, std::uint64_t d
   const float found = training_.source.update(update, batches, *workspace_);
   if (training_.metrics && std::isfinite(found)) training_.metrics->add(id_, batches);
   record(current_.k + done, loss, batches.size);
-  if (training_.stream_batches) {
+  if (training_.streams_runs) {
     const StreamedRows& streamed = *current_.batch.streamed;
     telemetry_->stream_loss.add(streamed.first + done * training_.batch_size, streamed.pass_rows,
                                 loss / static_cast<double>(batches.size), batches.size);

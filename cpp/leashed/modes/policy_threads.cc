@@ -330,8 +330,8 @@ void PolicyThreads::ask(Node node) {
 double PolicyThreads::until_due() {
   const std::lock_guard lock(mutex_);
   if (due_.empty() || run_.stop.stopped()) return std::numeric_limits<double>::infinity();
-  if (!all_there()) return kLook;
-  return 1e-9 * static_cast<double>(due_.begin()->first - elapsed_ns());
+  const double due = 1e-9 * static_cast<double>(due_.begin()->first - elapsed_ns());
+  return all_there() ? due : std::max(due, kLook);
 }
 
 void PolicyThreads::tell_due() {

@@ -15,7 +15,6 @@ using modes::WorkerRule;
 ParameterServer::ParameterServer(const modes::ServerPolicy& machine,
                                  const DisciplineContext& context, RowHolder* rows)
     : machine_(machine),
-      staleness_(context.staleness),
       holder_(context),
       aggregator_(context.dimension),
       block_ends_(context.block_ends.empty() ? std::vector{context.dimension}

@@ -138,7 +138,6 @@ class ParameterServer {
   void exchange(float alpha, const Payload& payload, const modes::Event& event, Sink& sink);
 
   modes::ServerPolicy machine_;
-  const StalenessPolicy& staleness_;
   Holder holder_;
   Aggregator aggregator_;
   const std::vector<std::size_t> block_ends_;  // where variables end

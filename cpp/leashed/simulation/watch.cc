@@ -32,41 +32,28 @@ void Watch::evaluate(const float* theta, Evaluated e) {
   if (callbacks_.progress) callbacks_.progress(evaluations_.back(), initial_loss());
 }
 
+// Of a stream, whose rows are gone, the loss is the one that was found meanwhile (as History has
+// it).
 bool Watch::measure(Evaluated& e, const float* theta) {
   const std::size_t threads = processors();
-  if (data_.rows == 0) return measure_streaming(e, theta);
-  const auto train = evaluator_(theta, data_, threads);
+  const auto judged = [&](const DatasetView* set) {
+    return set && set->rows > 0 ? evaluator_(theta, *set, threads) : std::optional(Evaluation());
+  };
+  const auto train = judged(&data_);
   if (!train) return false;
-  const auto validate =
-      validation_ ? evaluator_(theta, *validation_, threads) : std::optional(Evaluation());
+  const auto validate = judged(validation_);
   if (!validate) return false;
-  const bool classes = data_.targets.labels && source_.classifies();
-  const auto share = [&](const Evaluation& of) {
+  const auto share = [&](const Evaluation& of, const DatasetView* set) {
+    const bool classes = set && set->targets.labels && source_.classifies();
     return classes && of.rows > 0 ? static_cast<double>(of.correct) / static_cast<double>(of.rows)
                                   : std::nan("");
   };
-  e.loss = train->loss_sum / static_cast<double>(train->rows);
-  e.accuracy = share(*train);
-  e.validation_accuracy = share(*validate);
+  e.loss =
+      data_.rows > 0 ? train->loss_sum / static_cast<double>(train->rows) : mean_of_stream(workers);
+  e.accuracy = share(*train, &data_);
+  e.validation_accuracy = share(*validate, validation_);
   e.auc = train->auc;
   e.normalised_entropy = train->normalised_entropy;
-  e.validation_auc = validate->auc;
-  e.validation_normalised_entropy = validate->normalised_entropy;
-  return true;
-}
-
-// As History: of what is gone nothing can be evaluated.
-bool Watch::measure_streaming(Evaluated& e, const float* theta) {
-  const auto validate =
-      validation_ ? evaluator_(theta, *validation_, processors()) : std::optional(Evaluation());
-  if (!validate) return false;
-  e.loss = mean_of_stream(workers);
-  e.accuracy = e.auc = e.normalised_entropy = std::nan("");
-  const bool classes =
-      validation_ && validation_->targets.labels && source_.classifies() && validate->rows > 0;
-  e.validation_accuracy =
-      classes ? static_cast<double>(validate->correct) / static_cast<double>(validate->rows)
-              : std::nan("");
   e.validation_auc = validate->auc;
   e.validation_normalised_entropy = validate->normalised_entropy;
   return true;

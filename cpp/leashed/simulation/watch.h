@@ -42,7 +42,6 @@ class Watch {
  private:
   double initial_loss() const { return evaluations_.front().loss; }
   bool measure(Evaluated& e, const float* theta);
-  bool measure_streaming(Evaluated& e, const float* theta);
   void judge(const Evaluated& e);
 
   const GradientSource& source_;

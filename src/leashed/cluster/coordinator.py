@@ -494,7 +494,8 @@ class Coordinator:
         ledger = self.state.ledger
         if ledger.complete == ledger.resumed or not self.state.membership.orphaned:
             return False
-        return not (ledger.done and any(_has_result(self._told()[n]) for n in self.state.whole))
+        state = self.state
+        return not (ledger.done and any(_has_result(state.summaries[n]) for n in state.whole))
 
     def _revoked(self, now: float) -> bool:
         """Of those to whom the parameters did not come in time, who have leases join anew."""

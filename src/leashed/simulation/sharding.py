@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from leashed import _core
 from leashed.base import checks
@@ -13,11 +12,11 @@ from leashed.models.external import External
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
+from leashed.training.recordings import AnyModel
 
 __all__ = ["Sharding", "layerwise", "memorywise", "packed"]
 
 MAX_SHARDS = 1024
-AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 _KINDS = ("layerwise", "memorywise", "packed")
 _TABLES = ("hash", "whole")
 

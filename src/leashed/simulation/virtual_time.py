@@ -21,7 +21,6 @@ from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential
 from leashed.models._columns import check_columns
 from leashed.models._running import check_batch, running, tracked
 from leashed.models.external import External, Samples
-from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.models.tables import Table, refusals_of
@@ -47,19 +46,21 @@ from leashed.sync import Synchroniser
 from leashed.training import defaults
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram
+from leashed.training.recordings import AnyModel
 from leashed.training.result import TrainResult
 from leashed.training.train import (
     MAX_SEED,
     AnyStream,
     Progress,
     Streamed,
-    batches_of,
     check_dense_part,
     check_discipline,
     check_init,
     check_streams,
     drawn,
     head_of,
+    is_sparse,
+    mean_batch_of,
     progress_of,
     result_of,
     sets_of,
@@ -575,7 +576,7 @@ class Simulation:
 
 
 def simulate(
-    model: Model | FactorisationMachine | Graph | External,
+    model: AnyModel,
     data: Dataset
     | SparseDataset
     | Samples
@@ -736,9 +737,7 @@ def simulate(
     columns = check_columns(init, model, train_set, "data")
 
     refusals = refusals_of(trained)
-    mean_batch = float(batch_size)
-    if isinstance(train_set, SparseDataset) and mode is None:
-        mean_batch = len(train_set) / batches_of(train_set, batch_size, 1)
+    mean_batch = mean_batch_of(train_set, batch_size, mode)
 
     def report(now: dict[str, Any], initial_loss: float) -> None:
         assert progress is not None
@@ -808,8 +807,7 @@ def simulate(
         "flops_per_example": model.flops_per_example,
         "data": train_set.name,
         "columns": columns.to_json(),
-        "sparse": isinstance(train_set, SparseDataset)
-        or (streamed is not None and streamed.sparse),
+        "sparse": is_sparse(train_set),
         "examples": None if streamed is not None else len(train_set),
         "isa": _core.default_isa(),
         "cpu": cpu_model(),

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed import datasets as known
-from leashed import stream as streams
 from leashed.base import checks
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.datasets.columns import Columns
@@ -25,7 +24,7 @@ from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.training import recordings
 from leashed.training.recordings import AnyModel
-from leashed.training.train import Streamed, head_of, sets_of, source_of
+from leashed.training.train import AnyStream, Streamed, head_of, sets_of, source_of
 
 __all__ = ["Applied", "Inspected", "Replay", "replay"]
 
@@ -181,13 +180,7 @@ def _inspected(name: str, values: NDArray[np.float32]) -> Inspected:
 def replay(
     trace: str | os.PathLike[str],
     model: AnyModel | None = None,
-    data: Dataset
-    | SparseDataset
-    | Split
-    | streams.Stream
-    | streams.SparseStream
-    | tuple[Any, ArrayLike]
-    | None = None,
+    data: Dataset | SparseDataset | Split | AnyStream | tuple[Any, ArrayLike] | None = None,
     *,
     until: int | None = None,
     inspect: str | None = None,
@@ -314,18 +307,15 @@ def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
     columns = Columns.from_json(found.config.get("columns", {}))
     columns.agreed(columns_of(model, given), "data", "of the run")
     now = recordings.fingerprint(given)
-    if now != then["fingerprint"] and isinstance(given, Streamed):
-        raise ValueError(
-            f"its data was {then['name']}, of files of other names, sizes or order than those of "
-            f"{given.name}, or not of files; give the same"
-        )
-    if now != then["fingerprint"]:
-        raise ValueError(
-            f"its data was {then['name']}, {then['examples']} examples with the fingerprint "
-            f"{then['fingerprint'][:12]}; data is {given.name}, {len(given)} examples with "
-            f"{now[:12]}; give the same"
-        )
-    return given
+    if now == then["fingerprint"]:
+        return given
+    difference = (
+        f"of files of other names, sizes or order than those of {given.name}, or not of files"
+        if isinstance(given, Streamed)
+        else f"{then['examples']} examples with the fingerprint {then['fingerprint'][:12]}; data is "
+        f"{given.name}, {len(given)} examples with {now[:12]}"
+    )
+    raise ValueError(f"its data was {then['name']}, {difference}; give the same")
 
 
 def _check_isa(found: recordings.Header) -> None:

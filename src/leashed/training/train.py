@@ -48,6 +48,7 @@ from leashed.training import defaults, recordings
 from leashed.training.days import log_files
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram, TimeDistribution
+from leashed.training.recordings import AnyModel
 from leashed.training.result import QUALITY, TrainResult
 from leashed.training.threads import candidates, fastest
 
@@ -100,7 +101,6 @@ class Progress:
 
 
 AnyStream: TypeAlias = "streams.Stream | streams.SparseStream"
-AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 _Data: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks | Streamed"
 
 
@@ -206,11 +206,11 @@ def train(
             rows are that pass's, with the mean over all of them. Where windows of ``shuffle=`` reach
             over the end of a pass, its rows are as many as a pass has, whichever they are. Accuracy and
             AUC are those of ``validation`` alone, and ``until.loss``, ``loss_fraction`` and
-            ``divergence``, ``cluster`` and ``threads="auto"`` are not for streams. A run that is resumed reads and passes over what it has used, and ``loss`` is
-            of the rows that it then trains on: of a pass that it goes on with in the middle, of
-            those from there on. ``result.config["reading"]`` is what was read, as
-            ``stream.ReadCounts`` has it, and ``result.breakdown["data"]`` the seconds that threads
-            waited for rows.
+            ``divergence``, ``cluster`` and ``threads="auto"`` are not for streams. A run that is
+            resumed reads and passes over what it has used, and ``loss`` is of the rows that it then
+            trains on: of a pass that it goes on with in the middle, of those from there on.
+            ``result.config["reading"]`` is what was read, as ``stream.ReadCounts`` has it, and
+            ``result.breakdown["data"]`` the seconds that threads waited for rows.
 
             So is a ``stream.SparseStream``, by linear models and factorisation machines, whose
             columns are to be as many as the model's features. Updates are in place where they would
@@ -468,7 +468,7 @@ def train(
         "flops_per_example": model.flops_per_example,
         "data": train_set.name,
         "columns": columns.to_json(),
-        "sparse": _is_sparse(train_set),
+        "sparse": is_sparse(train_set),
         "examples": None if streamed is not None else len(train_set),
         "isa": _core.default_isa(),
         "cpu": cpu_model(),
@@ -501,9 +501,7 @@ def train(
     reports = None if progress is None and refusals.told else report
 
     native = tracked(source_of(model, train_set), threads, None if left else begun.statistics)
-    mean_batch = float(batch_size)
-    if isinstance(train_set, SparseDataset) and mode is None:
-        mean_batch = len(train_set) / batches_of(train_set, batch_size, 1)
+    mean_batch = mean_batch_of(train_set, batch_size, mode)
 
     yield  # all that can be refused has been
     warn_of_sequences(model, train_set)
@@ -896,6 +894,13 @@ def batches_of(data: _Data, batch_size: int, epochs: int) -> int:
     return epochs * batches_in(1, len(data), batch_size)
 
 
+def mean_batch_of(data: _Data, batch_size: int, mode: Mode | None) -> float:
+    """Examples of a batch: those of a pass over sparse rows end with it, but by a mode."""
+    if isinstance(data, SparseDataset) and mode is None:
+        return len(data) / batches_of(data, batch_size, 1)
+    return float(batch_size)
+
+
 def drawn(data: _Data, batch_size: int) -> int:
     """The examples of an epoch, with those that the last batch of a pass over sparse rows, which may
     be smaller than the others, would have to be as large.
@@ -922,12 +927,12 @@ def _check_threads(threads: int, discipline: Discipline) -> int:
 
 
 def source_of(model: AnyModel, data: _Data) -> _core.GradientSource:
-    if _is_sparse(data) and not isinstance(model, External):
+    if is_sparse(data) and not isinstance(model, External):
         return model.sparse
     return model.native
 
 
-def _is_sparse(data: _Data) -> bool:
+def is_sparse(data: _Data) -> bool:
     return isinstance(data, SparseDataset) or (isinstance(data, Streamed) and data.sparse)
 
 

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "all_modes.h"
 #include "leashed/base/error.h"
 #include "leashed/model/gradient_source.h"
 #include "leashed/modes/mode_replay.h"
@@ -147,30 +148,6 @@ void check_same(const Replayed& made, const TrainResult& then) {
   CHECK(made.parameters == then.parameters);
   CHECK(made.dropped == then.dropped);
   CHECK(made.excluded == then.excluded);
-}
-
-std::vector<Choice> all_modes() {
-  return {{"sync"},
-          {"bsp", {{"b2", 3}}},
-          {"asp"},
-          {"ssp", {{"s", 0}}},
-          {"ssp", {{"s", 2}}},
-          {"dssp", {{"lower", 1}, {"upper", 4}}},
-          {"hop_bw", {{"b3", 1}}},
-          {"easgd", {{"alpha", 0.5}, {"gap", 2}}},
-          {"local_sgd", {{"h", 2}}},
-          {"gba"},
-          {"gba", {{"m", 3}, {"iota", 0}}},
-          {"switching", {{"gba_batch", 2}}},
-          {"automatic", {{"window_ns", 1e5}}},
-          {"shat"},
-          {"shat_root"},
-          {"ensemble"},
-          {"swarm", {{"h", 2}}},
-          {"go_sgd", {{"p", 0.5}}},
-          {"ad_psgd"},
-          {"d_psgd"},
-          {"prague", {{"group", 2}}}};
 }
 
 std::vector<ModeRecord> records_of(const std::string& path) {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "all_modes.h"
 #include "leashed/base/fault.h"
 #include "leashed/data/indexed_batches.h"
 #include "leashed/discipline/registry.h"
@@ -89,34 +90,6 @@ struct Data {
   DatasetView view() const { return {x.data(), Targets(y.data()), kRows, kFeatures}; }
   std::vector<float> x, y;
 };
-
-std::vector<Choice> all_modes() {
-  return {{"sync"},
-          {"bsp"},
-          {"bsp", {{"b2", 3}}},
-          {"asp"},
-          {"ssp", {{"s", 0}}},
-          {"ssp", {{"s", 2}}},
-          {"dssp", {{"lower", 1}, {"upper", 4}}},
-          {"hop_bs", {{"b1", 1}}},
-          {"hop_bs", {{"b1", 2}, {"m", 3}}},
-          {"hop_bw", {{"b3", 1}}},
-          {"easgd", {{"alpha", 0.5}, {"gap", 2}}},
-          {"local_sgd", {{"h", 2}}},
-          {"gba"},
-          {"gba", {{"m", 3}, {"iota", 0}}},
-          {"switching", {{"gba_batch", 2}}},
-          {"automatic", {{"window_ns", 1e5}}},
-          {"shat"},
-          {"shat", {{"base", 2}}},
-          {"shat_root"},
-          {"ensemble"},
-          {"swarm", {{"h", 2}}},
-          {"go_sgd", {{"p", 0.5}}},
-          {"ad_psgd"},
-          {"d_psgd"},
-          {"prague", {{"group", 2}}}};
-}
 
 bool peers(const Choice& mode) {
   for (const char* name : {"swarm", "go_sgd", "ad_psgd", "d_psgd", "prague"}) {
