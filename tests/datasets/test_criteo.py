@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import math
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -132,6 +135,43 @@ def test_the_first_rows_alone(tmp_path: Path):
     path = write(tmp_path, "\n".join([line()] * 5 + ["rubbish"]))
     assert len(criteo(path, 5)) == 5
     assert len(criteo(path, rows=2)) == 2
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("bad", ["fail", "skip"])
+def test_a_pipe_is_not_closed_before_it_is_read(
+    tmp_path: Path, bad: str, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def write() -> None:
+        with open(path, "w") as file:  # noqa: PTH123
+            file.write(f"{line()}\n{line()}\n")
+
+    monkeypatch.setattr(Path, "open", opened := Mock())
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(write)
+        assert len(criteo(path, bad=bad)) == 2
+        written.result()
+    opened.assert_not_called()
+
+
+def test_more_rows_than_there_are_take_no_more_lines_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    module, given = importlib.import_module("leashed.datasets.criteo"), list[int]()
+
+    def opened(path, file, text, opened=module._opened):
+        given.append(file.getvalue().count(b"\n"))
+        return opened(path, file, text)
+
+    monkeypatch.setattr(module, "_AT_ONCE", 8, raising=False)
+    monkeypatch.setattr(module, "_opened", opened)
+    path = write(tmp_path, "\n".join(["rubbish", *[line()] * 30, ""]))
+    data = criteo(path, rows=10**9, bad="skip")
+    assert (len(data), data.skipped) == (30, 1)
+    assert max(given) == 8
 
 
 def test_what_is_no_such_file_is_refused(tmp_path: Path):

@@ -19,7 +19,7 @@ from leashed import _core
 from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.datasets.clicks import ClickDataset
-from leashed.datasets.files import behind, name_of, unpacked
+from leashed.datasets.files import behind, check_readable, name_of, unpacked
 from leashed.datasets.text import CRITEO, Rows, Text, read
 
 __all__ = ["criteo"]
@@ -27,6 +27,7 @@ __all__ = ["criteo"]
 _LABEL = b"Label"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LONGEST_LINE = 64 << 20  # bytes, as of a stream
+_AT_ONCE = 1 << 18  # lines in memory beside the rows, at most
 _BAD = ("fail", "skip")
 
 
@@ -64,7 +65,7 @@ def criteo(
     if bad not in _BAD:
         raise ValueError(f"bad must be one of {', '.join(_BAD)}, got {bad!r}")
     if bad == "fail":
-        path.open("rb").close()
+        check_readable([path])
         return _dataset(path, read(_opened(path, path), most), 0)
     with unpacked(path) as file:
         lines = _lines(file, path)
@@ -104,8 +105,9 @@ def _first(
     wanted, ended = most, False
     own = [] if header else [head]
     while wanted and not ended:
-        own += islice(lines, wanted - len(own))
-        ended = len(own) < wanted
+        asked = min(wanted, _AT_ONCE)
+        own += islice(lines, asked - len(own))
+        ended = len(own) < asked
         given = sum(1 for line in own if line.strip(b"\r\n"))
         try:
             taken = read(_opened(path, io.BytesIO(b"".join([header, *own])), text))
