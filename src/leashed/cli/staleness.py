@@ -6,11 +6,11 @@ import argparse
 from typing import TYPE_CHECKING
 
 from leashed.cli import study
-from leashed.studies import damping
+from leashed.studies.damping import Asked
 from leashed.studies.stale import Counting
 
 if TYPE_CHECKING:
-    from leashed.cli.arguments import Commands
+    from leashed.cli.arguments import Arguments, Commands
 
 _SHARED = ("workers", "seed")
 
@@ -27,21 +27,40 @@ def add(benchmarks: Commands) -> None:
         f"stale gradients. {study.STATUSES}",
     )
     study.add_fields(parser, Counting)
-    own = parser.add_argument_group("damping")
-    own.add_argument("--damping", action="store_true", help="train with each damping: Figure 5")
-    study.add_fields(own, damping.Asked, leave=_SHARED)
+    add_arguments(parser)
     study.add_arguments(parser)
     parser.set_defaults(command=_staleness)
 
 
-def _staleness(options: argparse.Namespace) -> int:
-    if options.damping and options.updates is not None:
+def add_arguments(parser: Arguments) -> None:
+    """The arguments of ``--damping``."""
+    own = parser.add_argument_group("damping")
+    own.add_argument("--damping", action="store_true", help="train with each damping: Figure 5")
+    study.add_fields(own, Asked, leave=_SHARED)
+
+
+def refuse(options: argparse.Namespace) -> None:
+    """ValueError where an argument is given that goes with --damping alone."""
+    for name in ("times", "lr", "repeats", "full"):
+        given = getattr(options, name)
+        if given is not None and given is not False:
+            raise ValueError(f"--{name} goes with --damping; give that too, or leave it out")
+
+
+def damping(options: argparse.Namespace) -> int:
+    """The command with ``--damping``."""
+    if options.updates is not None:
         raise ValueError("--updates does not go with --damping; --full trains longer")
-    if not options.damping:
-        for name in ("times", "lr", "repeats", "full"):
-            given = getattr(options, name)
-            if given is not None and given is not False:
-                raise ValueError(f"--{name} goes with --damping; give that too, or leave it out")
-    kind: type[damping.Asked | Counting] = damping.Asked if options.damping else Counting
+    return _perform(options, Asked)
+
+
+def _staleness(options: argparse.Namespace) -> int:
+    if options.damping:
+        return damping(options)
+    refuse(options)
+    return _perform(options, Counting)
+
+
+def _perform(options: argparse.Namespace, kind: type[Asked | Counting]) -> int:
     kept = study.kept_of(options)
     return study.perform(kind(**study.given(options, kind)), options, kept)

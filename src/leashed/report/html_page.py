@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed.base.table import Table
+from leashed.studies import gba
 from leashed.studies.study import Part
 from leashed.training.plots.style import style
 
@@ -64,6 +65,11 @@ def studies(path: Path, title: str, parts: Sequence[Part]) -> None:
                 body.append(table(part.found))
             body += [f"<p>{html.escape(part.note)}</p>"] if part.note else []
     path.write_text(document(title, body), encoding="utf-8")
+
+
+def write(path: Path, found: gba.Found) -> None:
+    """Write the page of ``leashed bench switching``, of what is found already."""
+    studies(path, gba.Switching.TITLE, gba.parts(found))
 
 
 def figure(title: str, drawn: Figure, caption: str) -> str:
