@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from typing import TYPE_CHECKING
 
 from leashed.base.table import duration
@@ -62,7 +63,8 @@ def _tune(options: argparse.Namespace) -> int:
     def ended(record: Record, _: str) -> None:
         trial = trial_of(record)
         reached = duration(trial.seconds) if math.isfinite(trial.seconds) else "not reached"
-        print(f"{reached:>12}  {trial.candidate}, seed {trial.seed} ({trial.outcome})", flush=True)
+        told = f"{reached:>12}  {trial.candidate}, seed {trial.seed} ({trial.outcome})"
+        print(told, file=sys.stderr if options.json_lines else sys.stdout, flush=True)
 
     status = study.perform(asked, options, kept, data, ended=ended)
     if status:

@@ -29,6 +29,7 @@ BATCH_SIZES = (16, 64, 512)
 _FIRST_LR = 0.1
 _SLACK = 1.5  # a trial may take so many times the best time so far
 _SHORTEST = 0.2  # seconds that every trial may take
+_NOTHING = 0.05  # seconds in which none is begun again
 _SEMIFINALISTS, _SEEDS = 9, 2  # one seed alone chooses by luck
 _FINALISTS = 3
 
@@ -204,7 +205,7 @@ class _Search:
             for candidate in semifinalists:
                 yield from self._try(candidate, seed)
         finalists = self.ranking()[:_FINALISTS]
-        while self.time_left():
+        while finalists and self.time_left():
             seed += 1
             for candidate in finalists:
                 yield from self._try(candidate, seed)
@@ -375,8 +376,12 @@ class Search(Study):
         """The next trial; nothing where the budget is spent."""
         records = list(records)
         left(self, data, records)  # or ValueError
-        following = next(iter(self._search(data).after(records)), None)
-        return [] if following is None else [_setting(*following)]
+        search = self._search(data)
+        following = next(iter(search.after(records)), None)
+        # (The time that the last record tells has passed on since, while it was kept.)
+        if following is None or self.seconds - search.spent < _NOTHING:
+            return []
+        return [_setting(*following)]
 
     def rest(self, left: Sequence[Record], records: Sequence[Record]) -> str:
         spent = max((record["measured"]["spent"] for record in records), default=0.0)
