@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 from pathlib import Path
@@ -16,6 +17,7 @@ from leashed.studies import damping, shat
 from leashed.studies.study import Kept, Part, Study, plain, revived, run
 from leashed.studies.swap import Curve
 
+tune_study = importlib.import_module("leashed.studies.tune")
 SHADOWSYNC = ["bench", "shadowsync", "--threads", "1", "--gaps", "5", "--repeats", "1"]
 FIGURE = [*SHADOWSYNC, "--trainers", "2", "--servers", "1"]
 PASS = ["--trainers", "2", "--kinds", "bmuf", "--examples", "64"]
@@ -96,15 +98,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leashed.studies.shat.HETEROGENEOUS", ("ASP",))
     monkeypatch.setattr("leashed.studies.combinations.DISCIPLINES", (lsh.Sequential(),))
     monkeypatch.setattr("leashed.studies.combinations.POLICIES", (lsh.staleness.none(),))
-    tune = importlib.import_module("leashed.studies.tune")
     begun: list[int] = []
 
-    def counted(*arguments, train=tune.train, **how):
+    def counted(*arguments, train=tune_study.train, **how):
         begun.append(1)
         return train(*arguments, **how)
 
-    monkeypatch.setattr(tune, "train", counted)
-    monkeypatch.setattr(tune, "time", SimpleNamespace(monotonic=lambda: len(begun) / 4))
+    monkeypatch.setattr(tune_study, "train", counted)
+    monkeypatch.setattr(tune_study, "time", SimpleNamespace(monotonic=lambda: len(begun) / 4))
 
 
 def names(path: Path) -> list[str]:
@@ -321,3 +322,136 @@ def test_records_that_were_kept_before_are_told(file: str) -> None:
     asked = kinds[of.pop()].of(records)
     assert not of
     assert asked.parts(asked.shown(records))[0].found.rows
+
+
+def test_a_file_is_written_by_one_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(b'{"half')
+    early = Kept(path, resume=True)
+
+    class Other(Squares):
+        def measure(self, setting, data, go_on):
+            with pytest.raises(ValueError, match="another process writes to it"):
+                run(Squares(), kept=Kept(path, resume=True))
+            return super().measure(setting, data, go_on)
+
+    assert run(Other(), kept=Kept(path, resume=True)).left == []
+    whole = path.read_bytes()
+    with pytest.raises(ValueError, match="has changed since it was read"):
+        run(Squares(), kept=early)
+    assert path.read_bytes() == whole
+    assert len(Kept(path, resume=True).records) == 4
+
+
+@pytest.mark.parametrize("other", ["--output", "--report"])
+def test_no_file_is_written_over_another(
+    other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    file = str(tmp_path / "one.jsonl")
+    assert main([*COMMANDS["combinations"][0], "--page", file, other, file]) == 2
+    assert f"--page {file} is what {other} writes" in capsys.readouterr().err
+    plot = str(tmp_path / "one.png")
+    assert main([*COMMANDS["figure5"][0], "--plot", plot, other, plot]) == 2
+    assert f"--plot {plot} is what {other} writes" in capsys.readouterr().err
+
+
+def test_a_page_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = str(tmp_path / "page.md")
+    assert main([*COMMANDS["combinations"][0], "--output", page, "--resume"]) == 2
+    assert f"--output {page} is a page" in capsys.readouterr().err
+
+
+def test_json_lines_are_all_that_standard_output_has(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMANDS["tune"][0], "--json-lines"]) == 0
+    told = capsys.readouterr()
+    assert all(json.loads(line)["study"] == "tune" for line in told.out.splitlines())
+    assert "(median)" in told.err
+
+
+def test_what_is_wrong_with_no_file_is_told_of_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--batch-size", "1000000"]) == 2
+    told = capsys.readouterr().err
+    assert "batch_sizes must hold one of at most 96 examples" in told
+    assert "None" not in told
+    assert "--output" not in told
+
+
+def test_a_page_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    file, page = tmp_path / "runs.jsonl", tmp_path / "page.html"
+    assert main([*COMMANDS["swap"][0], "--output", str(file), "--minutes", "1e-9"]) == 3
+    assert main(["report", str(file), "-o", str(page)]) == 2
+    assert "no repeat is whole" in capsys.readouterr().err
+    assert not page.exists()
+
+
+@pytest.mark.parametrize("name", ["combinations", "scaling"])
+def test_runs_on_other_examples_of_that_name_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of MNIST and Fashion-MNIST, which lie in folders alike."""
+    file = tmp_path / "runs.jsonl"
+    command = [*COMMANDS[name][0], "--output", str(file)]
+    assert main([*command, "--minutes", "1e-9"]) == 3
+    train, test = (
+        dataclasses.replace(now, name=then.name)
+        for then, now in zip(
+            *(lsh.datasets.synthetic_digits(96, seed=seed, test=32) for seed in (0, 1)), strict=True
+        )
+    )
+    other = lsh.datasets.Split(train, test)
+    monkeypatch.setattr(f"leashed.cli.{name}.load_data", lambda _: other)
+    assert main([*command, "--resume"]) == 2
+    assert "under other conditions: digest" in capsys.readouterr().err
+    lines = file.read_text("utf-8").splitlines()
+    before = [json.loads(line) for line in lines]
+    for record in before:  # as they were kept before there was one
+        del record["conditions" if name == "combinations" else "config"]["digest"]
+    file.write_text("".join(json.dumps(record) + "\n" for record in before))
+    assert main([*command, "--resume"]) == 0
+
+
+def test_costs_that_are_gone_on_with_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *_ = COMMANDS["contention"]
+    command = [*command, "--output", str(tmp_path / "runs.jsonl")]
+    assert main([*command, "--minutes", "1e-9"]) == 3
+    without = [word for word in command if word not in ("--costs", "0.004,0.001")]
+    capsys.readouterr()
+    assert main([*without, "--model", "cnn", "--resume"]) == 0
+    assert "T_c and T_u are those of its records, whatever --model is" in capsys.readouterr().err
+
+
+def test_a_search_whose_time_is_all_but_spent_has_nothing_left() -> None:
+    data = lsh.datasets.synthetic_digits(96, seed=0, test=32).train
+    asked = tune_study.Search(seconds=3.0, threads=1, batch_sizes=(64,))
+    record = asked.record(
+        {"discipline": "LSH_ps∞", "threads": 1, "batch_size": 64, "lr": 0.1, "seed": 0},
+        data,
+        {"seconds": 1.0, "outcome": "converged", "elapsed": 1.0, "spent": 2.9999},
+    )
+    assert asked.left([record], data) == []
+
+
+def test_a_search_without_finalists_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that got there with one seed did not with another."""
+    data, tries = lsh.datasets.synthetic_digits(96, seed=0, test=32).train, []
+
+    class Search(tune_study._Search):
+        def run(self, model, training, candidate, seed):  # noqa: ARG002
+            tries.append(seed)
+            assert len(tries) < 1000
+            seconds = float("inf") if seed else 1.0
+            self.trials.append(tune_study.Trial(candidate, seed, seconds, "unfinished", 1.0))
+            return self.trials[-1]
+
+    looks = iter(range(10_000))
+    clock = SimpleNamespace(monotonic=lambda: next(looks) * 1e-9)
+    monkeypatch.setattr(tune_study, "time", clock)
+    search = Search(0.1, "he", 1.0, [64], 1, 0)
+    monkeypatch.setattr(tune_study, "_disciplines", lambda _: iter(()))
+    for candidate, seed in search:
+        search.run(None, data, candidate, seed)
+    assert max(tries) == tune_study._SEEDS

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leashed.base import checks
 from leashed.cli import study
 from leashed.cli.arguments import add_data, load_data
+from leashed.cli.progress import tell
 from leashed.studies.combinations import Combinations, merged, page, produced
 
 if TYPE_CHECKING:
@@ -48,8 +49,11 @@ def add(benchmarks: Commands) -> None:
 
 def _combinations(options: argparse.Namespace) -> int:
     if options.output is not None and options.output.suffix == _MARKDOWN:
-        if options.page is not None:
-            raise ValueError(f"--output {options.output} is a page, as --page; give one of them")
+        if options.page is not None or options.resume:
+            raise ValueError(
+                f"--output {options.output} is a page, as --page; give that, and to --output, which "
+                "--resume goes on with, another file"
+            )
         options.page, options.output = options.output, None
     checks.writable(options.page)
     if options.merge and (options.page is None or not options.page.exists()):
@@ -61,6 +65,8 @@ def _combinations(options: argparse.Namespace) -> int:
         merged(before, page([], produced([{"conditions": asked.conditions(data)}])))
 
     def printed(records: Sequence[Any]) -> str:
+        if before is not None and not (records := _whole(asked, records)):
+            return ""
         text = asked.text(records) + "\n"
         if options.page is None:
             return text
@@ -68,3 +74,12 @@ def _combinations(options: argparse.Namespace) -> int:
         return str(options.page)
 
     return study.perform(asked, options, kept, data, printed=printed)
+
+
+def _whole(asked: Combinations, records: Sequence[Any]) -> list[Any]:
+    """The records of rules of which all runs are there."""
+    there = [record["setting"] for record in records]
+    torn = dict.fromkeys(one["rule"] for one in asked.settings() if one not in there)
+    if torn:
+        tell(f"{', '.join(torn)} is not whole and stays as it is in the page")
+    return [record for record in records if record["setting"]["rule"] not in torn]

@@ -74,6 +74,7 @@ def _costs(options: argparse.Namespace, kept: Kept, data: Dataset) -> Costs:
     """Those given, of the records that are there, or measured."""
     if options.costs is None:
         if kept.records and "costs" in (made := kept.records[0]["conditions"]):
+            tell(f"{kept.path}: T_c and T_u are those of its records, whatever --model is")
             return Costs(**made["costs"])
         model = build_model(options.model, data)
         return simulation.measure(model, data, batch_size=options.batch_size)

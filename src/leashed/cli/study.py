@@ -173,8 +173,11 @@ def kept_of(options: argparse.Namespace, parse: Callable[[str], Any] = Study.par
         checks.real("minutes", options.minutes, 0.0)
     checks.writable(options.output)
     checks.drawable(options.report)
-    if options.output and options.report and options.output.resolve() == options.report.resolve():
-        raise ValueError(f"--report {options.report} is what --output writes; name another file")
+    written: dict[Path, str] = {}
+    for name in ("output", "report", "page", "plot"):
+        path: Path | None = getattr(options, name, None)
+        if path is not None and (other := written.setdefault(path.resolve(), name)) != name:
+            raise ValueError(f"--{name} {path} is what --{other} writes; name another file")
     return Kept(options.output, parse, resume=options.resume, told=tell)
 
 
@@ -205,6 +208,8 @@ def perform(
     try:
         left = study.left(kept.records, data)
     except ValueError as error:
+        if not kept.records:
+            raise
         raise ValueError(
             f"{options.output}: {error}; give the same arguments, or another --output"
         ) from None
@@ -322,5 +327,9 @@ def write_page(files: Sequence[Path], path: Path) -> int:
         if shown:
             titles.append(study.TITLE)
             parts += study.parts(shown)
+    if not parts:
+        raise ValueError(
+            "no repeat is whole, so there is nothing to tell; --resume goes on with runs"
+        )
     _write(path, ", ".join(dict.fromkeys(titles)), parts)
     return sum(map(len, groups.values()))

@@ -305,6 +305,7 @@ def merged(before: str, new: str) -> str:
         for rule in rules
         for row in sections[rule].split("\n")[4:]
         for cell in row.strip("|").split("|")[1:]
+        if cell.strip()
     ]
     told = _got_there(sum(not cell.startswith("*") for cell in cells), len(cells))
     lines = old_head.rstrip("\n").split("\n")

@@ -5,6 +5,7 @@ records of the runs tell. A new one is a class here and a line in ``leashed.cli.
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import math
 import time
@@ -23,6 +24,7 @@ from leashed.base.table import Table
 from leashed.datasets import Dataset, Split
 from leashed.studies.packed import SUFFIX, is_packed, parsed, unpacked
 from leashed.studies.side_by_side import as_they_end
+from leashed.training.recordings import fingerprint
 from leashed.training.result import TrainResult
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ __all__ = [
     "Ran",
     "Record",
     "Study",
+    "differing",
+    "digest",
     "left",
     "option",
     "read",
@@ -44,6 +48,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_LOOKED_AT = 4096  # examples
 Record = dict[str, Any]
 Data = Split | Dataset | None
 Check = Callable[[str, Any], object]
@@ -151,7 +156,7 @@ class Study(ABC):
         }
         if data is not None:
             train = data.train if isinstance(data, Split) else data
-            own |= {"data": train.name, "examples": len(train)}
+            own |= {"data": train.name, "examples": len(train), "digest": digest(train)}
         here = {"cpu": cpu_model(), "cores": cores(), "isa": _core.default_isa()}
         return {**own, **here, "version": _core.__version__}
 
@@ -271,6 +276,24 @@ class Study(ABC):
 _KEYS = {"study", "setting", "conditions", "measured"}
 
 
+def digest(data: Dataset) -> str:
+    """Of the first examples: data sets of one name and size may be others."""
+    return fingerprint(data.head(_LOOKED_AT))[:12]
+
+
+def differing(there: Record, asked: Record) -> None:
+    """ValueError where the conditions of a record are not those asked for. What was kept before
+    there were digests has none.
+    """
+    unlike = [
+        f"{name} {there.get(name)} there, {asked[name]} here"
+        for name in asked
+        if there.get(name) != asked[name] and not (name == "digest" and there.get(name) is None)
+    ]
+    if unlike:
+        raise ValueError(f"its runs were made under other conditions: {'; '.join(unlike)}")
+
+
 def left(study: Study, data: Data, records: Iterable[Record]) -> list[Any]:
     """The settings of a study that are not among records of it.
 
@@ -282,14 +305,7 @@ def left(study: Study, data: Data, records: Iterable[Record]) -> list[Any]:
     for record in records:
         if record["study"] != study.NAME:
             raise ValueError(f"its records are of {record['study']}, not of {study.NAME}")
-        there = record["conditions"]
-        differing = [
-            f"{name} {there.get(name)} there, {asked[name]} here"
-            for name in asked
-            if there.get(name) != asked[name]
-        ]
-        if differing:
-            raise ValueError(f"its runs were made under other conditions: {'; '.join(differing)}")
+        differing(record["conditions"], asked)
         done.add(study.words(record["setting"]))
     return [setting for setting in study.settings() if study.words(setting) not in done]
 
@@ -322,7 +338,7 @@ class Kept:
     ) -> None:
         self.path = path
         self.records: list[Any] = []
-        self._size = 0
+        self._size = self._found = 0  # bytes, of records and of all
         self._file: TextIO | None = None
         if path is None:
             return
@@ -333,6 +349,7 @@ class Kept:
             )
         if not path.exists() or not path.stat().st_size:
             return
+        self._found = path.stat().st_size
         if not resume:
             raise FileExistsError(
                 f"{path} has results already: --resume adds what is missing, another --output "
@@ -341,19 +358,33 @@ class Kept:
         if is_packed(path):
             raise ValueError(f"{path} is packed by gzip, nothing can be appended: unpack it first")
         self.records, self._size = read(path, parse)
-        if self._size < path.stat().st_size:
+        if self._size < self._found:
             told(f"{path}: its last line was not written to the end and is dropped")
+
+    def open(self) -> None:
+        """Open the file, until it is closed for nobody else.
+
+        Raises:
+            ValueError: another process has it open, or has written to it since it was read.
+        """
+        if self.path is None:
+            return
+        self._file = self.path.open("a", encoding="utf-8")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"{self.path}: another process writes to it; wait for its end, or name another file"
+            ) from None
+        if self.path.stat().st_size != self._found:
+            raise ValueError(f"{self.path} has changed since it was read; give the command again")
+        self._file.truncate(self._size)
 
     def append(self, line: str) -> None:
         """Write a record's line, so that a process that is killed loses none that ended."""
-        if self.path is None:
-            return
-        if self._file is None:
-            self._file = self.path.open("a", encoding="utf-8")
-            if self.path.stat().st_size > self._size:
-                self._file.truncate(self._size)
-        self._file.write(line + "\n")
-        self._file.flush()
+        if self._file is not None:
+            self._file.write(line + "\n")
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
@@ -412,7 +443,8 @@ def run(
         progress: called after evaluations of a run, where the study tells of them.
 
     Raises:
-        ValueError: what is there is of another study, or made under other conditions.
+        ValueError: what is there is of another study, or made under other conditions, or another
+            process writes there.
     """
     kept = Kept(None) if kept is None else kept
     records = kept.records
@@ -432,6 +464,7 @@ def run(
 
     interrupted = False
     with closing(kept), closing(study.runs(records, data, begin, progress)) as running:  # type: ignore[type-var]
+        kept.open()
         try:
             for record in running:
                 kept.append(study.line(record))
