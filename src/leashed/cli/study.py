@@ -322,7 +322,8 @@ def write_page(files: Sequence[Path], path: Path) -> int:
         shown = study.shown(group)
         if len(shown) < len(group):
             tell(
-                f"{study.NAME}: {len(group) - len(shown)} records are of repeats that are not whole"
+                f"{study.NAME}: {len(group) - len(shown)} records are in no table: of repeats that "
+                "are not whole, or there twice"
             )
         if shown:
             titles.append(study.TITLE)

@@ -26,7 +26,8 @@ def add(commands: Commands) -> None:
         "tune",
         help="find what reaches a loss soonest on this machine",
         description="Try step sizes, batch sizes, disciplines and numbers of threads within a "
-        "budget of time, print every trial, and the choice with the least time to ε. "
+        "budget of time, print every trial, and the choice with the least time to ε; where none "
+        "gets there the exit status is 1. "
         f"{study.STATUSES}",
     )
     add_data(parser)
