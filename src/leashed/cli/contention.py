@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 from typing import TYPE_CHECKING
 
 from leashed import simulation
 from leashed.base.table import duration, number
 from leashed.cli import study
-from leashed.cli.arguments import add_data, listed, load_data
+from leashed.cli.arguments import add_data, listed, load_data, persistence
 from leashed.cli.progress import tell
 from leashed.simulation.virtual_time import Costs
 from leashed.studies.contention import Contention
@@ -47,16 +46,14 @@ def add(benchmarks: Commands) -> None:
     )
     parser.add_argument("--batch-size", type=int, default=512, help="default: %(default)s")
     study.add_fields(parser, Contention, leave=("persistence",))
-    parser.add_argument("--persistence", type=listed(_bound), help="bounds T_p (default: inf,1,0)")
+    parser.add_argument(
+        "--persistence", type=listed(persistence), help="bounds T_p (default: inf,1,0)"
+    )
     parser.add_argument(
         "--virtual", action="store_true", help="not on real threads, where they would be"
     )
     study.add_arguments(parser)
     parser.set_defaults(command=_contention)
-
-
-def _bound(word: str) -> float:
-    return math.inf if word == "inf" else int(word)
 
 
 def _contention(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from leashed.cluster.shadowsync.timed import Timed
 from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
 from leashed.datasets import Split, synthetic_digits
 from leashed.studies.scaling import MODELS
-from leashed.studies.study import Record
+from leashed.studies.study import Record, spelled
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -159,10 +159,6 @@ def _varying(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _spelled(value: Any) -> str:
-    return "/".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
-
-
 def _default(name: str) -> str:
     """Of a setting, where it differs by study of each."""
     found: dict[str, str] = {}
@@ -170,7 +166,7 @@ def _default(name: str) -> str:
         for item in dataclasses.fields(kind):
             if item.name == name:
                 value: Any = item.default
-                shown = ",".join(map(_spelled, value)) if isinstance(value, tuple) else str(value)
+                shown = ",".join(map(spelled, value)) if isinstance(value, tuple) else str(value)
                 found[word] = shown
     if len(set(found.values())) == 1:
         return f"default: {next(iter(found.values()))}"

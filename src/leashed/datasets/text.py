@@ -17,7 +17,7 @@ from leashed.datasets.files import is_repeatable, name_of, open_file
 
 __all__ = ["CRITEO", "PART_BYTES", "PLACES", "Rows", "Text", "read"]
 
-PLACES = 4  # parts in memory beside those that threads parse
+PLACES = 4  # parts, or slices, in memory beside those that threads make rows of
 PART_BYTES = 1 << 20
 _READ = 1 << 18  # rows taken at once
 

@@ -44,11 +44,12 @@ __all__ = [
     "read",
     "revived",
     "run",
+    "spelled",
     "unbroken",
 ]
 
 T = TypeVar("T")
-_LOOKED_AT = 4096  # examples
+_LOOKED_AT = 1024  # examples
 Record = dict[str, Any]
 Data = Split | Dataset | None
 Check = Callable[[str, Any], object]
@@ -179,7 +180,7 @@ class Study(ABC):
     def words(self, setting: Any) -> str:
         """A setting by its name, which no other has."""
         return " ".join(
-            f"{name}={_spelled(value)}" for name, value in setting.items() if value is not None
+            f"{name}={spelled(value)}" for name, value in setting.items() if value is not None
         )
 
     def run(self, setting: Any, data: Any) -> Any:
@@ -516,5 +517,6 @@ def _revived(value: Any) -> Any:
     return found.astype(np.float64) if found.dtype == object or not found.size else found
 
 
-def _spelled(value: Any) -> str:
+def spelled(value: Any) -> str:
+    """A value in words: of several, such as gaps in turn, all."""
     return "/".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)

@@ -20,7 +20,6 @@ from leashed.cluster.shadowsync.servers import Servers
 from leashed.cluster.shadowsync.timed import Timed
 from leashed.datasets import Split
 from leashed.disciplines import Hogwild
-from leashed.models.network import Model
 from leashed.rules import SGD
 from leashed.stopping import Until, batches_in
 from leashed.studies.intervals import interval
@@ -137,8 +136,8 @@ class Pass(Timed):
             counted = {} if servers is None else servers.counters()
         first = trained.results[0]
         return {
-            "train_loss": _finite(first.final_loss),
-            "eval_loss": _finite(_loss(model, data, first.parameters, self.threads)),
+            "train_loss": first.final_loss,
+            "eval_loss": mean_loss(model, data.test, first.parameters, self.threads),
             "eval_accuracy": float(first.validation_accuracy[-1]),
             "eps": trained.eps,
             "gap": trained.sync_gap,
@@ -366,15 +365,6 @@ def _when(gap: int | Sequence[int] | None, iterations: int) -> When:
 
 def _schedule(when: When) -> str:
     return ", ".join(f"from {start:,} on {gap:g}" for start, gap in when.gaps.items())
-
-
-def _loss(model: Model, data: Split, parameters: Any, threads: int) -> float:
-    return mean_loss(model, data.test, parameters, threads)
-
-
-def _finite(loss: float) -> float | None:
-    """JSON has no NaN."""
-    return loss if math.isfinite(loss) else None
 
 
 def _by_bytes(iterations: int, counted: Mapping[str, float], dimension: int) -> Record:

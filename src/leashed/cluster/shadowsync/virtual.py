@@ -114,11 +114,11 @@ def _told(played: Simulation, model: Model, data: Split, workers: int) -> Record
     done = result.gradients - workers
     eps = done * result.config["batch_size"] / counts.drawn if done > 0 else result.mean_eps
     return {
-        "train_loss": _finite(result.final_loss),
-        "eval_loss": _finite(mean_loss(model, data.test, result.parameters, cores())),
+        "train_loss": result.final_loss,
+        "eval_loss": mean_loss(model, data.test, result.parameters, cores()),
         "eval_accuracy": float(result.validation_accuracy[-1]),
         "eps": eps,
-        "gap": _finite(counts.sync_gap),
+        "gap": counts.sync_gap,
         "gap_by_bytes_in": _by_bytes(result.gradients, counts.bytes_out, model.dimension),
         "gap_by_bytes_out": _by_bytes(result.gradients, counts.bytes_in, model.dimension),
         "syncs": int(counts.syncs.sum()),
@@ -134,11 +134,6 @@ def _word(arm: str) -> str:
 def _by_bytes(iterations: int, moved: int, dimension: int) -> float | None:
     """Eq. 2's second form."""
     return iterations * 4 * dimension / moved if moved else None
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no NaN."""
-    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, kw_only=True)
