@@ -12,7 +12,7 @@ from leashed.report import summary
 from leashed.studies import scaling
 from leashed.studies.plan import Plan, Setting
 from leashed.studies.runs import Run
-from leashed.studies.study import GoOn, Part, Record, Study
+from leashed.studies.study import Part, Record, Study
 
 __all__ = ["Scaling"]
 
@@ -41,13 +41,6 @@ class Scaling(Study):
 
     def left(self, records: Iterable[Run], data: Any) -> list[Setting]:
         return scaling.left(self.plan, data, records)
-
-    def measure(self, setting: Setting, data: Any, go_on: GoOn) -> Run:
-        (run,) = scaling.run(self.plan, data, settings=[setting], progress=go_on)
-        return run
-
-    def record(self, setting: Setting, data: Any, measured: Run) -> Run:  # noqa: ARG002
-        return measured
 
     def runs(
         self,

@@ -165,27 +165,15 @@ class Asked(Study):
     seed: int = option(0, "the first", partial(checks.whole, minimum=0))
 
     def settings(self) -> list[Record]:
-        trained, sharded = settings(self), list(product(NETS, SHARDINGS, (1, *self.workers)))
-        return [
-            setting
-            for repeat in range(self.repeats)
-            for setting in (
-                *(
-                    {
-                        "repeat": repeat,
-                        "method": one.method,
-                        "cluster": one.cluster,
-                        "n": one.workers,
-                    }
-                    for one in trained
-                    if one.seed == self.seed + repeat
-                ),
-                *(
-                    {"repeat": repeat, "net": net, "sharding": sharding, "n": n}
-                    for net, sharding, n in sharded
-                ),
-            )
+        of_each: list[Record] = [
+            {"method": one.method, "cluster": one.cluster, "n": one.workers}
+            for one in settings(dataclasses.replace(self, repeats=1))
         ]
+        of_each += [
+            {"net": net, "sharding": sharding, "n": n}
+            for net, sharding, n in product(NETS, SHARDINGS, (1, *self.workers))
+        ]
+        return [{"repeat": repeat, **one} for repeat in range(self.repeats) for one in of_each]
 
     @classmethod
     def of(cls, records: Sequence[Any]) -> Asked:

@@ -134,15 +134,15 @@ class Study(ABC):
     def settings(self) -> list[Any]:
         """All runs, repeat by repeat, so that a machine that drifts treats all alike."""
 
-    @abstractmethod
     def measure(self, setting: Any, data: Any, go_on: GoOn) -> Any:
-        """Run one of them.
+        """Run one of them, where a study has no ``runs`` of its own.
 
         Args:
             setting: of ``settings``.
             data: what to train on, where the study takes data.
             go_on: for ``progress=`` of a simulation: raises KeyboardInterrupt when others ended.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def parts(self, records: Sequence[Any]) -> list[Part]:

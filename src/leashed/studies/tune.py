@@ -19,7 +19,7 @@ from leashed.models.network import Model
 from leashed.rules import SGD
 from leashed.stopping import Until
 from leashed.studies.plan import build_model
-from leashed.studies.study import Data, GoOn, Part, Record, Study, left
+from leashed.studies.study import Data, Part, Record, Study, left
 from leashed.training.doubts import ends_are_told
 from leashed.training.train import train
 
@@ -349,9 +349,6 @@ class Search(Study):
             f"{setting['discipline']}, {threads}, batch {setting['batch_size']}, "
             f"η = {setting['lr']:g}, seed {setting['seed']}"
         )
-
-    def measure(self, setting: Record, data: Any, go_on: GoOn) -> Record:
-        raise NotImplementedError("a trial is one of a search: see runs")
 
     def runs(
         self,

@@ -142,7 +142,7 @@ class Pass(Timed):
             "eps": trained.eps,
             "gap": trained.sync_gap,
             "syncs": trained.syncs,
-            **_by_bytes(trained.gradients, counted, model.dimension),
+            **by_bytes(trained.gradients, counted, model.dimension),
             "failed": sum(each["failed"] for each in trained.counters),
         }
 
@@ -198,7 +198,7 @@ class Table2(Pass):
             "trainers, means. Sync gap: eq. 2 by syncs, and by the servers' bytes each way."
         )
 
-    def report(self, records: Sequence[Record]) -> str:
+    def text(self, records: Sequence[Record]) -> str:
         (part,) = self.parts(records)
         return f"{part.note}\n\n{part.found}"
 
@@ -304,7 +304,7 @@ class Sweep(Pass):
             entries.sort(key=lambda entry: (-len(entry[1]), _mean_loss(entry[1])))
         return found
 
-    def report(self, records: Sequence[Record]) -> str:
+    def text(self, records: Sequence[Record]) -> str:
         (part,), best = self.parts(records), self._best(records)
         return "\n\n".join([self.told, str(part.found), "\n".join(best)])
 
@@ -367,7 +367,7 @@ def _schedule(when: When) -> str:
     return ", ".join(f"from {start:,} on {gap:g}" for start, gap in when.gaps.items())
 
 
-def _by_bytes(iterations: int, counted: Mapping[str, float], dimension: int) -> Record:
+def by_bytes(iterations: int, counted: Mapping[str, float], dimension: int) -> Record:
     """Eq. 2's second form, by the bytes that the servers have received and sent."""
     found: Record = {}
     for way in ("bytes_in", "bytes_out"):

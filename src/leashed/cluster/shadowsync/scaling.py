@@ -193,8 +193,7 @@ class Scaling(Timed):
         """What records tell, without what ``told`` says."""
         return [self._curves(records), self._kept(records), self._plateaus(records)]
 
-    def report(self, records: Sequence[Record]) -> str:
-        """What records tell, as text."""
+    def text(self, records: Sequence[Record]) -> str:
         return "\n\n".join([self.told, *map(str, self.tables(records))])
 
     def parts(self, records: Sequence[Record]) -> list[Part]:

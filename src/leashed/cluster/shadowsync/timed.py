@@ -22,12 +22,9 @@ class Timed(Study):
     def seconds(self) -> float:
         """How long all settings take, about."""
 
-    @abstractmethod
     def report(self, records: Sequence[Any]) -> str:
-        """What records tell, as text."""
-
-    def text(self, records: Sequence[Any]) -> str:
-        return self.report(records)
+        """The old name of ``text``."""
+        return self.text(records)
 
     def shown(self, records: Sequence[Any]) -> list[Any]:
         return list(records)

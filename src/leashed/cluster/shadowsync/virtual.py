@@ -14,7 +14,14 @@ from leashed import models
 from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.base.table import MISSING, Table, number
-from leashed.cluster.shadowsync.quality import ALONE, Pass, Sweep, Table2, synchroniser_of
+from leashed.cluster.shadowsync.quality import (
+    ALONE,
+    Pass,
+    Sweep,
+    Table2,
+    by_bytes,
+    synchroniser_of,
+)
 from leashed.cluster.shadowsync.scaling import NONE, Scaling, synchroniser
 from leashed.cluster.shadowsync.timed import Timed
 from leashed.datasets import Dataset, Split
@@ -23,7 +30,7 @@ from leashed.models.network import Model
 from leashed.rules import SGD
 from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until, batches_in
-from leashed.studies.study import GoOn, Record
+from leashed.studies.study import GoOn, Record, unbroken
 from leashed.sync import Synchroniser
 from leashed.training.train import mean_loss
 
@@ -106,21 +113,19 @@ class Played(Timed):
 
 
 def _told(played: Simulation, model: Model, data: Split, workers: int) -> Record:
-    result, counts = played.result, played.trainers
+    result, counts = unbroken(played.result), played.trainers
     assert counts is not None
-    if result.reason == "interrupted":
-        raise KeyboardInterrupt
     # While batches last; afterwards workers run out one by one.
     done = result.gradients - workers
     eps = done * result.config["batch_size"] / counts.drawn if done > 0 else result.mean_eps
+    moved = {"bytes_in": counts.bytes_out, "bytes_out": counts.bytes_in}  # by the servers
     return {
         "train_loss": result.final_loss,
         "eval_loss": mean_loss(model, data.test, result.parameters, cores()),
         "eval_accuracy": float(result.validation_accuracy[-1]),
         "eps": eps,
         "gap": counts.sync_gap,
-        "gap_by_bytes_in": _by_bytes(result.gradients, counts.bytes_out, model.dimension),
-        "gap_by_bytes_out": _by_bytes(result.gradients, counts.bytes_in, model.dimension),
+        **by_bytes(result.gradients, moved, model.dimension),
         "syncs": int(counts.syncs.sum()),
         "failed": 0,
         "staleness": result.staleness.mean(),
@@ -129,11 +134,6 @@ def _told(played: Simulation, model: Model, data: Split, workers: int) -> Record
 
 def _word(arm: str) -> str:
     return "no synchronisation" if arm == NONE else arm
-
-
-def _by_bytes(iterations: int, moved: int, dimension: int) -> float | None:
-    """Eq. 2's second form."""
-    return iterations * 4 * dimension / moved if moved else None
 
 
 @dataclass(frozen=True, kw_only=True)
