@@ -383,7 +383,8 @@ class Kept:
 
     def append(self, line: str) -> None:
         """Write a record's line, so that a process that is killed loses none that ended."""
-        if self._file is not None:
+        if self.path is not None:
+            assert self._file is not None, "open it first"
             self._file.write(line + "\n")
             self._file.flush()
 
